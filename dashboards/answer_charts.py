@@ -128,7 +128,7 @@ def suggested(reply: Reply) -> Choice | None:
 def _by_words(kind: Kind, across: Column, up: Column, words: Sequence[Column]) -> Choice:
     """The chart; where a place across has several lines, in the colours of the first words of few values."""
     is_single = len(set(map(str, across.values))) == len(across.values)
-    groups = (each.name for each in words if 1 < len(set(map(str, each.values))) <= MOST_SERIES)
+    groups = (word.name for word in words if 1 < len(set(map(str, word.values))) <= MOST_SERIES)
     by = "" if is_single else next(groups, "")
     return Choice(kind=kind, across=across.name, up=up.name, by=by)
 

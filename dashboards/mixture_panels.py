@@ -158,7 +158,7 @@ def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
 
 def _end(parts: Sequence[Serving | Stratum]) -> float:
     """The end of an axis on which all shares of some parts have room."""
-    drawn = ((each.share, each.planned, each.realised or 0.0) for each in parts)
+    drawn = ((part.share, part.planned, part.realised or 0.0) for part in parts)
     return share_end([share for three in drawn for share in three], SHARE_STEP)
 
 

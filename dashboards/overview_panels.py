@@ -154,29 +154,29 @@ def attention(snapshot: Snapshot) -> Markup:
         if not _is_reached(each, flows)
     ]
     lines.sort(key=lambda each: each.urgency)
-    active = ", ".join(f"{each.name} ({each.state})" for each in flows if each.kind == "active")
+    active = ", ".join(f"{flow.name} ({flow.state})" for flow in flows if flow.kind == "active")
     more = len(lines) - MAX_LINES
     return html.part(TEMPLATE, "attention", lines[:MAX_LINES], more, active, STATE_WORDS, asked)
 
 
 def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
     """The flow runs that failed and weren't repeated."""
-    for each in flows:
-        if each.kind == "failed":
+    for flow in flows:
+        if flow.kind == "failed":
             yield Attention(
                 urgency=2,
                 kind="failed",
-                what=each.name,
-                why=each.message,
-                cure=each.address,
-                specialist=each.specialist,
+                what=flow.name,
+                why=flow.message,
+                cure=flow.address,
+                specialist=flow.specialist,
                 phase=None,
             )
 
 
 def _is_reached(line: Attention, flows: Sequence[FlowRun]) -> bool:
     """Return True where an active flow run reaches it by itself."""
-    return line.kind in REACHED and any(each.takes(line.specialist, line.phase) for each in flows)
+    return line.kind in REACHED and any(flow.takes(line.specialist, line.phase) for flow in flows)
 
 
 def specialists(snapshot: Snapshot) -> Markup:
@@ -202,7 +202,7 @@ def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
         graph = artefact_graph(home, ref, resources)
     except CurriculumError as refused:
         return html.part(TEMPLATE, "no_pipeline", spelled(ref), str(refused))
-    first = next((each for each in graph.nodes if each.state == "stale"), None)
+    first = next((node for node in graph.nodes if node.state == "stale"), None)
     drawn = pipeline_chart.picture(graph, manifest_link)
     return html.part(TEMPLATE, "pipeline", spelled(ref), drawn, first)
 

@@ -76,7 +76,7 @@ def layout(graph: ArtefactGraph) -> Layout:
         for lane, node in enumerate(rows):
             places[node.name] = Place(x=column["rows"], y=first + lane * LANE)
         for node in graph.of_phase(phase, "documents"):
-            lanes = [places[each.name].y for each in rows if node.name in each.made_of]
+            lanes = [places[row.name].y for row in rows if node.name in row.made_of]
             places[node.name] = Place(x=column["documents"], y=sum(lanes) / len(lanes))
         middle = first + (len(rows) - 1) * LANE / 2
         for kind in ("mixture", "run"):
@@ -95,7 +95,7 @@ def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
     """The picture of a graph; each node that has artefacts is a link to their manifests."""
     placed = layout(graph)
     drawn = [*_heads(placed), *_edges(graph, placed)]
-    drawn += [_node(each, placed.places[each.name], link_of(each)) for each in graph.nodes]
+    drawn += [_node(node, placed.places[node.name], link_of(node)) for node in graph.nodes]
     width, height = placed.width + 2, placed.height
     return element(
         "svg", *drawn, class_="pipeline", width=f"{width:g}", height=f"{height:g}",
@@ -107,7 +107,7 @@ def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
     """The picture as a file of its own, on a card of one colour scheme."""
     placed = layout(graph)
     drawn = [*_heads(placed), *_edges(graph, placed)]
-    drawn += [_node(each, placed.places[each.name], "") for each in graph.nodes]
+    drawn += [_node(node, placed.places[node.name], "") for node in graph.nodes]
     width, height = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN
     style = palette.properties_of(scheme) + html.asset("pipeline.css")
     return element(

@@ -130,7 +130,7 @@ def recipes() -> list[Question]:
 
 def cookbook() -> str:
     """The cookbook as Markdown: a line a question, which opens to its meaning and its SQL."""
-    return "\n\n".join(_entry(each) for each in recipes())
+    return "\n\n".join(_entry(recipe) for recipe in recipes())
 
 
 def _entry(recipe: Question) -> str:

@@ -195,7 +195,7 @@ def policy(page: str, host: str) -> str:
         found["body"] for found in _SCRIPT.finditer(page) if "src=" not in found["attributes"]
     ]
     digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inline)
-    scripts = " ".join(f"'sha256-{each}'" for each in digests)
+    scripts = " ".join(f"'sha256-{digest}'" for digest in digests)
     return "; ".join(
         (
             "default-src 'none'",

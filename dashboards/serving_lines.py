@@ -47,7 +47,7 @@ def rounded(shares: Sequence[float]) -> list[float]:
     """
     whole = math.fsum(shares)
     units = 10**DIGITS
-    exact = [units * each / whole for each in shares]
+    exact = [units * share / whole for share in shares]
     floors = [max(math.floor(each), 1 if each > 0 else 0) for each in exact]
     # What is left goes to those that lost most by rounding down; what is too much comes from the largest.
     by_loss = sorted(range(len(exact)), key=lambda at: floors[at] - exact[at])
@@ -56,7 +56,7 @@ def rounded(shares: Sequence[float]) -> list[float]:
         floors[at] += 1
     if left < 0:
         floors[max(range(len(floors)), key=floors.__getitem__)] += left
-    return [each / units for each in floors]
+    return [floor / units for floor in floors]
 
 
 def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str) -> str:
@@ -99,5 +99,5 @@ def _fields(
         if line.score:
             yield "score", line.score
         families = [FAMILIES[each.flat_family] for each in lines if not each.imported]
-        if not line.beside and any(each.stand_in == line.flat_family for each in families):
+        if not line.beside and any(family.stand_in == line.flat_family for family in families):
             yield "both", True

@@ -80,7 +80,7 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
             (job.phase, "own", curves.phase),
             *((name, name, figures) for name, figures in curves.fixed.items()),
         )
-        if (points := [(float(each.step), each.val_bpb) for each in figures])
+        if (points := [(float(figure.step), figure.val_bpb) for figure in figures])
     ]
     return Training(
         title=title,

@@ -162,8 +162,8 @@ def _delete_earlier(key: str) -> None:
         flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(run)]), key=ArtifactFilterKey(any_=[key])
     )
     with get_client(sync_client=True) as client:
-        for each in client.read_artifacts(artifact_filter=mine):
-            client.delete_artifact(each.id)
+        for artifact in client.read_artifacts(artifact_filter=mine):
+            client.delete_artifact(artifact.id)
 
 
 def _key(name: str) -> str:

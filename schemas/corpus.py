@@ -369,8 +369,8 @@ class CorpusSpec(Documented):
 
     @model_validator(mode="after")
     def _distinct_names(self) -> "CorpusSpec":
-        names = [each.name for each in self.repositories]
-        names += [each.name for each in self.conversations]
+        names = [repository.name for repository in self.repositories]
+        names += [conversation.name for conversation in self.conversations]
         seen: dict[str, str] = {}
         for name in names:
             if name.casefold() in seen:
@@ -408,7 +408,7 @@ class CorpusSpec(Documented):
     @property
     def unseen(self) -> frozenset[str]:
         """Return the names of the repositories that are held out whole."""
-        return frozenset(each.name for each in self.repositories if each.unseen)
+        return frozenset(repository.name for repository in self.repositories if repository.unseen)
 
     @property
     def trained_before(self) -> int | None:
@@ -439,7 +439,14 @@ class CorpusSpec(Documented):
 
     def overlong_of(self, source: str) -> Overlong:
         """Return the fate of a source's overlong conversations; skip for a repository, which has none."""
-        return next((each.overlong for each in self.conversations if each.name == source), "skip")
+        return next(
+            (
+                conversation.overlong
+                for conversation in self.conversations
+                if conversation.name == source
+            ),
+            "skip",
+        )
 
 
 GENERAL = "general"

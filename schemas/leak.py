@@ -110,10 +110,10 @@ class LeakReport:
     def table(self) -> str:
         """A line a finding."""
         return "\n".join(
-            f"{'ok  ' if each.passed else 'LEAK'}  {each.subject:<12} {each.backend:<9} "
-            f"{each.dtype:<9} {each.place}{each.claim}"
-            + (f"  ({each.detail})" if each.detail else "")
-            for each in self.findings
+            f"{'ok  ' if finding.passed else 'LEAK'}  {finding.subject:<12} {finding.backend:<9} "
+            f"{finding.dtype:<9} {finding.place}{finding.claim}"
+            + (f"  ({finding.detail})" if finding.detail else "")
+            for finding in self.findings
         )
 
     def json_text(self) -> str:
@@ -124,7 +124,7 @@ class LeakReport:
             "covered": self.covered,
             "uncovered": self.uncovered,
             "environment": dict(self.environment),
-            "findings": [asdict(each) for each in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             "planted": [
                 asdict(each) | {"passed": each.passed, "blind": each.blind, "beyond": each.beyond}
                 for each in self.planted

@@ -111,7 +111,7 @@ def ablate(
     sets = build_views(spec, planned, context)
     runs = [train(each) for each in planned]
     store = Store(workspace)
-    measured = measured_views(store, [each[-1] for each in runs], sets, context)
+    measured = measured_views(store, [run[-1] for run in runs], sets, context)
     found = [
         Trained.of(each.arm.name, each.arm.seed, its, some, made)
         for each, its, some, made in zip(planned, runs, sets, measured, strict=True)
@@ -171,7 +171,7 @@ def _control(claim: Claim, arms: Sequence[Trained]) -> JudgedClaim:
 def _pairs(claim: Claim, arms: Sequence[Trained]) -> Iterator[tuple[Trained, Trained]]:
     """Yield both arms of a claim, seed by seed."""
     known = {(each.arm, each.seed): each for each in arms}
-    for seed in dict.fromkeys(each.seed for each in arms):
+    for seed in dict.fromkeys(arm.seed for arm in arms):
         yield known[claim.arm, seed], known[claim.against, seed]
 
 
@@ -227,11 +227,11 @@ def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
 
 def _inputs(arms: Sequence[Trained]) -> Iterator[Input]:
     """Yield the last run of each arm, and what it was measured on afterwards."""
-    for each in arms:
-        yield each.runs[-1].as_input(f"{each.arm} {each.seed}")
-        for view, evidence in each.views.items():
+    for arm in arms:
+        yield arm.runs[-1].as_input(f"{arm.arm} {arm.seed}")
+        for view, evidence in arm.views.items():
             if evidence.artefact is not None:
-                yield evidence.artefact.as_input(f"{each.arm} {each.seed} {view}")
+                yield evidence.artefact.as_input(f"{arm.arm} {arm.seed} {view}")
 
 
 def _write(lines: list[dict[str, object]], schema: pa.Schema, file: Path) -> None:
@@ -265,16 +265,16 @@ def _arm_lines(outcome: Outcome) -> list[dict[str, object]]:
     return [
         {
             "ablation": outcome.spec.name,
-            "arm": each.arm,
-            "seed": each.seed,
+            "arm": arm.arm,
+            "seed": arm.seed,
             "set": name,
             "view": view,
-            "val_bpb": each.val_bpb(name, view),
-            "steps": each.steps,
-            "positions": each.positions,
-            "scored": each.scored,
-            "run": each.run,
+            "val_bpb": arm.val_bpb(name, view),
+            "steps": arm.steps,
+            "positions": arm.positions,
+            "scored": arm.scored,
+            "run": arm.run,
         }
-        for each in outcome.arms
-        for name, view in each.sets
+        for arm in outcome.arms
+        for name, view in arm.sets
     ]

@@ -113,12 +113,12 @@ def _phase(plan: RunPlan, event: Event) -> BundledPhase:
     assert built is not None
     assert event.mixture is not None
     root = plan.store.root
-    rows = [built.rows_of(each).train for each in data_sets(resolved)]
+    rows = [built.rows_of(data_set).train for data_set in data_sets(resolved)]
     return BundledPhase(
         phase=resolved.name,
         spec=plan.specs[spec_name(plan, resolved)],
         plan=_relative(event.mixture, root),
-        rows=tuple(_relative(each, root) for each in rows),
+        rows=tuple(_relative(row, root) for row in rows),
         tokenizer=_relative(built.tokenizer, root),
         evaluations=tuple(evaluations_of(plan, resolved, built)),
         overrides=dict(plan.overrides),
@@ -142,13 +142,13 @@ def _read_by(plan: RunPlan, event: Event) -> list[Artefact]:
     return [
         built.tokenizer,
         event.mixture,
-        *(built.rows_of(each).train for each in data_sets(resolved)),
+        *(built.rows_of(data_set).train for data_set in data_sets(resolved)),
         *(plan.store.load(plan.store.root / path) for path in sorted(measured)),
     ]
 
 
 def _require_small(artefacts: Iterable[Artefact]) -> None:
-    size = sum(record.num_bytes for each in artefacts for record in each.manifest.files)
+    size = sum(record.num_bytes for artefact in artefacts for record in artefact.manifest.files)
     if size > MAX_BYTES:
         raise JobError(
             "--bundle",

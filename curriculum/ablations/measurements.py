@@ -167,7 +167,7 @@ def _write(task: Measuring, drafts: Sequence[StagingDirectory]) -> None:
         drafts, measure(task.run.path, groups, task.root, task.device), strict=True
     ):
         pq.write_table(found.documents, draft.path / DOCUMENTS_NAME, compression="zstd")
-        means = {each.set: each.val_bpb for each in found.figures if each.family == "*"}
+        means = {figure.set: figure.val_bpb for figure in found.figures if figure.family == "*"}
         draft.record(MeasurementReport(val_bpb=means))
 
 

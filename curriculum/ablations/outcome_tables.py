@@ -14,14 +14,14 @@ def arm_lines(outcome: Outcome) -> list[Line]:
     """A line an arm and view: the means over its seeds."""
     return [
         _arm_line(outcome, name, view)
-        for name in dict.fromkeys(each.arm for each in outcome.arms)
+        for name in dict.fromkeys(arm.arm for arm in outcome.arms)
         for view in outcome.arms[0].views
     ]
 
 
 def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
     """Return a line; where there are several views they have a column, and counts stand in the first line."""
-    own = [each for each in outcome.arms if each.arm == name]
+    own = [arm for arm in outcome.arms if arm.arm == name]
     trained: Line = {
         "arm": name,
         "seeds": len(own),

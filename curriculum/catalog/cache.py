@@ -125,9 +125,9 @@ class Cache:
         """
         with contextlib.suppress(OSError):
             ours = [
-                each.name
-                for each in self._folder.iterdir()
-                if _GROUP.fullmatch(each.name) or _DRAFT.fullmatch(each.name)
+                path.name
+                for path in self._folder.iterdir()
+                if _GROUP.fullmatch(path.name) or _DRAFT.fullmatch(path.name)
             ]
             try:
                 before = dict(parse_json(regular_files.read(self._folder / _REPLACED)))

@@ -68,7 +68,7 @@ def _compared(node: Node) -> Iterator[ComparedName]:
         return
     operands = _operands(node)
     names = [str(each["column_names"][-1]).lower() for each in operands if "column_names" in each]
-    texts = [text for each in operands for text in _texts(each)]
+    texts = [text for operand in operands for text in _texts(operand)]
     for name, text in itertools.product(names, texts):
         yield ComparedName(column=name, text=text, is_pattern=is_pattern)
 
@@ -90,7 +90,7 @@ def _texts(node: Node) -> Sequence[str]:
         return [text]
     if node.get("function_name") in _JOINED:
         parts = itertools.product(*map(_texts, _operands(node)))
-        return ["".join(each) for each in parts]
+        return ["".join(part) for part in parts]
     if node.get("class") == "CAST":
         return _texts(node["child"])
     if node.get("class") == "SUBQUERY" and not node["child"]:

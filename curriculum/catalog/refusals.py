@@ -87,8 +87,8 @@ def _other_view(sql: str, first: str) -> str:
 
 def _near(name: str, *, called: bool) -> list[str]:
     """Return the view, or with `called` the macro as a call, whose name is spelled like another."""
-    calls = {each.name: f"{each.name}({', '.join(each.columns)})" for each in macros()}
-    known = calls if called else {each: f'"{each}"' for each in view_names()}
+    calls = {macro.name: f"{macro.name}({', '.join(macro.columns)})" for macro in macros()}
+    known = calls if called else {view_name: f'"{view_name}"' for view_name in view_names()}
     near = difflib.get_close_matches(name.strip('"').lower(), known, n=1)
     return [known[each] for each in near]
 

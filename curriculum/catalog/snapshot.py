@@ -287,7 +287,7 @@ def _build(
         for name, paths in marked.items()
         for path in paths
     ]
-    live, lost = _live(tables, [each["path"] for each in marks])
+    live, lost = _live(tables, [mark["path"] for mark in marks])
     tables["lost_inputs"] = pa.Table.from_pylist(lost, schema=_OWN["lost_inputs"])
     tables["marks"] = pa.Table.from_pylist(marks, schema=_OWN["marks"])
     tables["live"] = pa.Table.from_pylist([{"path": path} for path in live], schema=_OWN["live"])

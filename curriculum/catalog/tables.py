@@ -131,7 +131,7 @@ def lines_of(artefact: Artefact, path: str) -> Lines:
             }
             for each in manifest.inputs
         ],
-        "files": [{"file": f"{path}/{each.name}", **each.model_dump()} for each in manifest.files],
+        "files": [{"file": f"{path}/{file.name}", **file.model_dump()} for file in manifest.files],
     }
     try:
         if manifest.stage == "runs":
@@ -242,7 +242,7 @@ def _of_job(job: Job) -> Line:
         "ordinal": job.ordinal,
         "planned_steps": job.steps,
         "tokens_per_step": job.tokens_per_step,
-        "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
+        "slots_per_step": job.tokens_per_step // max(row.row_length for row in job.rows),
         "gpu_price": job.gpu_price,
         "model": job.model.name,
         "study": study_words(job.study) or None,

@@ -94,7 +94,7 @@ class Relation:
 @functools.cache
 def macros() -> tuple[Relation, ...]:
     """The macros that questions may use, in name order; no database is asked for them."""
-    meanings = {each.name: each.text for each in statements() if not each.makes}
+    meanings = {statement.name: statement.text for statement in statements() if not statement.makes}
     return tuple(
         Relation(
             name=each[1],
@@ -114,7 +114,7 @@ def view_names() -> frozenset[str]:
 
 def _public() -> Iterator[re.Match[str]]:
     """Yield the beginning of each statement that makes something for questions."""
-    found = (_PUBLIC.match(_REMARK.sub("", each.text).strip()) for each in statements())
+    found = (_PUBLIC.match(_REMARK.sub("", statement.text).strip()) for statement in statements())
     return (each for each in found if each)
 
 
@@ -141,7 +141,7 @@ def needed(asked: str) -> list[Statement]:
         wanted |= open_ends
         read = (each.reads for each in statements() if each.makes and each.name in open_ends)
         open_ends = frozenset().union(*read) - wanted
-    return [each for each in statements() if each.name in wanted and each.makes]
+    return [statement for statement in statements() if statement.name in wanted and statement.makes]
 
 
 def data_read(asked: str) -> frozenset[str]:
@@ -212,7 +212,7 @@ def sql_type(kind: pa.DataType) -> str:
     """
     if pa.types.is_struct(kind):
         fields = (kind.field(at) for at in range(kind.num_fields))
-        listed = ", ".join(f'"{each.name}" {sql_type(each.type)}' for each in fields)
+        listed = ", ".join(f'"{field.name}" {sql_type(field.type)}' for field in fields)
         return f"STRUCT({listed})"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"{sql_type(kind.value_type)}[]"

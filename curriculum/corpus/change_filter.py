@@ -193,7 +193,7 @@ def suffix_of(path: str) -> str:
 
 
 def _needed(corpus: CorpusSpec) -> list[Language]:
-    return [each for each in corpus.files if each in CODE] or list(corpus.files)
+    return [file for file in corpus.files if file in CODE] or list(corpus.files)
 
 
 def scope_of(

@@ -77,7 +77,7 @@ def ingredients(spec: DomainsSpec) -> dict[str, JsonValue]:
     """Return the part of the rules that decides a domain: everything but why."""
     return {
         "features": dict(spec.features),
-        "rules": [[each.domain, each.rule, each.when] for each in spec.rules],
+        "rules": [[rule.domain, rule.rule, rule.when] for rule in spec.rules],
     }
 
 
@@ -295,7 +295,9 @@ def label_domains(
     `kept` is the folder that `select` filled with the same documents. Costs a pass over the texts, some
     200 MB/s a core, and 100 bytes of memory a document.
     """
-    judged = pl.concat([_judged(each, spec) for each in documents]).collect(engine="streaming")
+    judged = pl.concat([_judged(document, spec) for document in documents]).collect(
+        engine="streaming"
+    )
     first = judged.sort(*KEY, "timestamp", "lineage", "decided").unique(
         KEY, keep="first", maintain_order=True
     )
@@ -308,7 +310,7 @@ def label_domains(
     )
     assert not chosen["decided"].has_nulls(), "documents that select() has not seen"
     domains = [*(each.domain for each in spec.rules), GENERAL]
-    rules = [*(each.rule for each in spec.rules), NO_RULE]
+    rules = [*(rule.rule for rule in spec.rules), NO_RULE]
     decided = chosen.with_columns(
         domain=_named(domains, pl.col("decided")), domain_rule=_named(rules, pl.col("decided"))
     )
@@ -415,7 +417,7 @@ def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> LabelledDocuments:
     rules = pl.DataFrame(
         {
             "rule": [each.rule for each in spec.rules],
-            "domain": [each.domain for each in spec.rules],
+            "domain": [rule.domain for rule in spec.rules],
             "holds": [int(kept[_holds(at)].sum()) for at in range(len(spec.rules))],
             "decides": [int((kept["decided"] == at).sum()) for at in range(len(spec.rules))],
         }

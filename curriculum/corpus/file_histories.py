@@ -48,7 +48,7 @@ class FileHistories:
             "lineage": names,
             "born": [self._born[name] for name in names],
             "blobs": [list(each) for each in firsts],
-            "since": [list(each.values()) for each in firsts],
+            "since": [list(first.values()) for first in firsts],
         }
         table = pa.table(columns, schema=FILE_HISTORIES_SCHEMA)
         pq.write_table(table, folder / FILE_HISTORIES_NAME, compression="zstd")

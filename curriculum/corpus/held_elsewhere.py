@@ -100,7 +100,7 @@ def _matches(
     """[own]: the number of a held signature in `file` that shares enough slots, -1 where none does."""
     bands = range(SLOTS // band_slots)
     keys = [band_keys(own, band, size=band_slots) for band in bands]
-    orders = [np.argsort(each, kind="stable") for each in keys]
+    orders = [np.argsort(key, kind="stable") for key in keys]
     ordered = [each[order] for each, order in zip(keys, orders, strict=True)]
     match = np.full(len(own), -1, dtype=np.int64)
     start = 0

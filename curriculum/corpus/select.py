@@ -175,12 +175,12 @@ def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
 def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFrame:
     """One row a document: what the decisions rest on."""
     tables = []
-    for each in documents:
-        assert each.repository in order, f"{each.repository} is not in the corpus"
+    for document in documents:
+        assert document.repository in order, f"{document.repository} is not in the corpus"
         tables.append(
-            frames.scan(parquet.shards_of(each.path), _COLUMNS).with_columns(
-                repository=pl.lit(each.repository),
-                order=pl.lit(order[each.repository], dtype=pl.Int32),
+            frames.scan(parquet.shards_of(document.path), _COLUMNS).with_columns(
+                repository=pl.lit(document.repository),
+                order=pl.lit(order[document.repository], dtype=pl.Int32),
             )
         )
     return pl.concat(tables)

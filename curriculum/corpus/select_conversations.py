@@ -35,7 +35,7 @@ _PLACE = ("document_id", "order")
 def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
     """Return the settings of a corpus that decide the selection, beside its conversations."""
     return {
-        "conversations": [each.name for each in corpus.conversations],
+        "conversations": [conversation.name for conversation in corpus.conversations],
         "val_fraction": corpus.val_fraction,
         **corpus.licences.not_usual(),
     }

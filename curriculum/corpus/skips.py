@@ -95,7 +95,9 @@ class Skips:
             renames="exact" if self.exact_renames else "similar",
             skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
             examples={
-                reason: tuple(f"{each.commit}:{each.path}" for each in self.examples[reason])
+                reason: tuple(
+                    f"{example.commit}:{example.path}" for example in self.examples[reason]
+                )
                 for reason in sorted(self.examples)
             },
             decoded={encoding: self.decoded[encoding] for encoding in sorted(self.decoded)},

@@ -141,7 +141,7 @@ def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:
         path = expanded(spec.path).absolute() if spec.path else None
         if path is None or not path.is_dir() or _is_of_git(path):
             continue
-        clone = next((each for each in path.parents if _is_of_git(each)), None)
+        clone = next((parent for parent in path.parents if _is_of_git(parent)), None)
         said = (
             f"{spec.name}: {path} is no git repository, so it is read as a plain folder: one snapshot "
             "without history"
@@ -305,7 +305,7 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
     """
     if target.is_dir():
         return target
-    absent = [each for each in target.parents if not each.exists()]
+    absent = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".draft-", dir=target.parent) as folder:

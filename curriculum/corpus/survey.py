@@ -123,9 +123,9 @@ def unread_commits(
 def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
     """The survey of a plain directory: one commit that shows every file."""
     rows = [
-        (each.commit, each.lineage, len(each.after.text.encode()), 0)
-        for each in files
-        if each.after is not None
+        (file.commit, file.lineage, len(file.after.text.encode()), 0)
+        for file in files
+        if file.after is not None
     ]
     changes = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
     return Survey(changes=changes, marks=frozenset(), tree_bytes=int(changes["versions"].sum()))

@@ -84,9 +84,11 @@ def _commit(changes: tuple[FileChange, ...], tree: TreeDelta) -> CommitChange:
 
 def _snapshot(changes: tuple[FileChange, ...]) -> TreeDelta:
     files = [
-        TreeFile(path=each.path, language=each.language, blob=each.after, lineage=each.lineage)
-        for each in changes
-        if each.after is not None
+        TreeFile(
+            path=change.path, language=change.language, blob=change.after, lineage=change.lineage
+        )
+        for change in changes
+        if change.after is not None
     ]
     return TreeDelta(removed=(), files=tuple(sorted(files, key=lambda file: file.path)))
 

@@ -52,7 +52,7 @@ def documents(
     if not changes:
         return RenderResult(documents=(), counts=())
     build = build_graph(graph)
-    touched = sorted({target for each in changes for target in _touched(each, build)})
+    touched = sorted({target for change in changes for target in _touched(change, build)})
     if not touched:
         return result_of(family, (), {"no_build_target": 1})
     room = settings.context_bytes - context.frame_bytes(commit, LANGUAGE)
@@ -84,7 +84,7 @@ def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
     if change.after is None or is_blank(change):
         return []
     starts = line_starts(change.after.text.encode()).tolist()
-    ends = [(each.after_start, each.after_start + each.after_lines) for each in change.hunks]
+    ends = [(hunk.after_start, hunk.after_start + hunk.after_lines) for hunk in change.hunks]
     return build.touched(change.path, [Range(starts[first], starts[last]) for first, last in ends])
 
 

@@ -125,7 +125,7 @@ def largest(targets: Sequence[Excerpt]) -> TreeFile:
     for each in targets:
         sizes[each.file.path] += sum(end - start for start, end in each.ranges)
     path = min(sizes, key=lambda path: (-sizes[path], path))
-    return next(each.file for each in targets if each.file.path == path)
+    return next(target.file for target in targets if target.file.path == path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

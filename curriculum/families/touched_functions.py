@@ -95,7 +95,7 @@ def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
 
 def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterator[Fragment]:
     """The types of a file that stand in none of its functions; none where there is no function."""
-    starts = [each.ranges[0].start for each in functions]
+    starts = [function.ranges[0].start for function in functions]
     for number, symbol in enumerate(facts.symbols):
         if symbol.kind in TYPES and (symbol.body is not None or symbol.kind == "alias"):
             above = bisect_right(starts, symbol.start) - 1
@@ -155,7 +155,7 @@ def shared_out(
 
     Functions of one file that an edge joins stay together where they fit.
     """
-    fitting = [each for each in targets if costs.of(each) <= room]
+    fitting = [target for target in targets if costs.of(target) <= room]
     too_large = len(targets) - len(fitting)
     if costs.of_all(fitting) <= room:
         return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
@@ -169,7 +169,7 @@ def shared_out(
 
 def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
     """Fragments that edges join, the groups and their members in the order of the file."""
-    left = {each.node: each for each in fragments}
+    left = {fragment.node: fragment for fragment in fragments}
 
     def joined(node: NodeId) -> Iterator[NodeId]:
         return (near.node for near in graph.neighbours(node) if near.node in left)

@@ -120,7 +120,7 @@ def _document(
     farthest_first = _ordered(commit, near.fragments, settings.context_order)
     fragments = [*farthest_first, *targets]
     places = {each.node: at for at, each in enumerate(fragments)}
-    sources = {each.node.path: graph.source(each.node.path) for each in fragments}
+    sources = {fragment.node.path: graph.source(fragment.node.path) for fragment in fragments}
     marks = {path: context.marks_of(source) for path, source in sources.items()}
     target_marks = {
         path: context.with_statements(marks[path], sources[path])
@@ -130,7 +130,7 @@ def _document(
         commit,
         family,
         [_excerpt(graph, each, marks, places) for each in farthest_first],
-        [_excerpt(graph, each, target_marks, places) for each in targets],
+        [_excerpt(graph, target, target_marks, places) for target in targets],
         _edges(graph, fragments, places),
         [_rejected(graph, each) for each in near.left_out],
     )

@@ -304,7 +304,9 @@ def _target(
 def _arguments(command: Command) -> Iterator[Argument]:
     """Yield the arguments that a command links or lists."""
     if command.name in _LINKING | _LISTING and "ALIAS" not in {a.text for a in command.arguments}:
-        yield from (each for each in command.arguments[1:] if each.text not in _KEYWORDS)
+        yield from (
+            argument for argument in command.arguments[1:] if argument.text not in _KEYWORDS
+        )
 
 
 def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
@@ -320,15 +322,15 @@ def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
 def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetId, Range]]:
     """The lines of one file's commands; where two share a line, both belong to the first one's target."""
     found: list[tuple[TargetId, Range]] = []
-    for each in statements:
+    for statement in statements:
         owner, last = found[-1] if found else (None, Range(0, 0))
-        lines = each.command.lines
+        lines = statement.command.lines
         start = _comment_above(data, lines.start, last.end)
-        is_next = owner == each.target and not data[last.end : start].strip()
+        is_next = owner == statement.target and not data[last.end : start].strip()
         if owner is not None and (is_next or lines.start < last.end):
             found[-1] = (owner, Range(last.start, max(last.end, lines.end)))
         else:
-            found.append((each.target, Range(start, lines.end)))
+            found.append((statement.target, Range(start, lines.end)))
     return found
 
 

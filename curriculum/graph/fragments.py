@@ -106,9 +106,9 @@ class Budget:
 
     def hide(self, fragments: Iterable[Fragment]) -> None:
         """Keep the lines of these fragments out of all others."""
-        for each in fragments:
-            self._hidden[each.node.path].add(each.ranges)
-            self._wordings.update(self._worded(each.node, each.ranges))
+        for fragment in fragments:
+            self._hidden[fragment.node.path].add(fragment.ranges)
+            self._wordings.update(self._worded(fragment.node, fragment.ranges))
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
         """Return the forms in which a node can still be shown, the fullest first; none if its lines are.

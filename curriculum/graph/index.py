@@ -216,8 +216,8 @@ class _Types:
             names = wanted.get(function)
             if names:
                 self._learn_local(node, place, function, names)
-        for each in self._locals.values():
-            each.sort()
+        for local in self._locals.values():
+            local.sort()
 
     def _learn_local(self, node: Node, place: int, function: int, names: set[str]) -> None:
         for each in node.children_by_field_id(self.kinds.declarator):
@@ -381,10 +381,10 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
 def _unlettered(facts: FileFacts) -> FileFacts:
     return replace(
         facts,
-        symbols=tuple(Symbol._make(map(_decoded, each)) for each in facts.symbols),
-        calls=tuple(Call._make(map(_decoded, each)) for each in facts.calls),
+        symbols=tuple(Symbol._make(map(_decoded, symbol)) for symbol in facts.symbols),
+        calls=tuple(Call._make(map(_decoded, call)) for call in facts.calls),
         usings=_decoded(facts.usings),
-        members=tuple(Member._make(map(_decoded, each)) for each in facts.members),
+        members=tuple(Member._make(map(_decoded, member)) for member in facts.members),
     )
 
 

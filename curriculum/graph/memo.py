@@ -70,10 +70,10 @@ class Memo:
         if entry.dependencies is None:
             self._compute(entry)
         else:
-            for each in entry.dependencies:
-                if each.verified != revision:
-                    self.verify(each)
-                if each.changed > entry.verified:
+            for dependency in entry.dependencies:
+                if dependency.verified != revision:
+                    self.verify(dependency)
+                if dependency.changed > entry.verified:
                     # Later dependencies may not exist in this revision: they aren't checked.
                     self._compute(entry)
                     break

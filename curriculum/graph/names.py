@@ -117,7 +117,7 @@ def _tables(
     for number in sorted(calls):
         for name in {call.name for call in calls[number]}:
             tables["callers"][name].append(number)
-    for owner, name in sorted({(each.owner, last_name(each.type)) for each in facts.members}):
+    for owner, name in sorted({(member.owner, last_name(member.type)) for member in facts.members}):
         tables["holders"][name].append(owner)
     return tables
 

@@ -139,7 +139,7 @@ class _Search:
         return self.settings.context == "filled"
 
     def run(self, targets: Sequence[Fragment]) -> None:
-        nodes = [each.node for each in targets]
+        nodes = [target.node for target in targets]
         self._seen.update(nodes)
         for node in nodes:
             if symbol(self.graph, node).kind == "function":
@@ -171,7 +171,7 @@ class _Search:
 
     def nearest_rejected(self) -> tuple[Rejected, ...]:
         """Return what would have come next, the nearest first, each definition once."""
-        shown = {each.node for each in self.spent.fragments}
+        shown = {fragment.node for fragment in self.spent.fragments}
         found: dict[NodeId, Rejected] = {}
         for place, reason in sorted(self._rejected):
             if place.node not in shown and place.node not in found:

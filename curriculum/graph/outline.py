@@ -277,7 +277,7 @@ def statements_and_arguments(
         for call in calls
         if data[call.start : call.start + 1] == b"(" and data[call.end - 1 : call.end] == b")"
     )
-    written = (each for each in arguments if data[each.start : each.end].strip())
+    written = (argument for argument in arguments if data[argument.start : argument.end].strip())
     return thinned(statements), thinned(written)
 
 

@@ -211,7 +211,7 @@ class Resolver(Lookup):
         if found or not classes:
             return self._virtual_calls(path, found, 1.0)
         others = self.scopes.types(call.receiver or "").values()
-        seen = [each for each in others if self.scopes.sees(path, each.declared)]
+        seen = [other for other in others if self.scopes.sees(path, other.declared)]
         return self._virtual_calls(path, self._methods(path, seen, call), BY_NAME)
 
     def _of_anything(self, path: str, call: Call) -> tuple[Target, ...]:
@@ -222,7 +222,7 @@ class Resolver(Lookup):
             return ()
         found = self._seen(path, call, [each for each in known if self.scopes.is_class(each)])
         roots = [each for each in found if not set(self.methods.overridden(each)) & set(found)]
-        if not 0 < len({each.scope for each in roots}) <= MOST_CLASSES:
+        if not 0 < len({root.scope for root in roots}) <= MOST_CLASSES:
             return ()
         return self._virtual_calls(path, roots, BY_METHOD)
 
@@ -288,7 +288,10 @@ class Resolver(Lookup):
     ) -> tuple[Target, ...]:
         """Calls that go to the functions or to what overrides them, which counts half as much."""
         further = dict.fromkeys(
-            other for each in functions if each.scope for other in self.methods.overriders(each)
+            other
+            for function in functions
+            if function.scope
+            for other in self.methods.overriders(function)
         )
         return self._calls(
             path, functions, weight, [each for each in further if each not in functions]
@@ -303,9 +306,9 @@ class Resolver(Lookup):
     ) -> tuple[Target, ...]:
         """Calls that share a weight, those to functions of any arity and to `further` ones half as much."""
         shares: dict[NodeId, float] = {}
-        for each in functions:
-            for node in self._definitions(path, each):
-                shares[node] = 0.5 if each.max_arity < 0 else 1.0
+        for function in functions:
+            for node in self._definitions(path, function):
+                shares[node] = 0.5 if function.max_arity < 0 else 1.0
         shares = {node: shares[node] for node in sorted(shares)[:MOST_CANDIDATES]}
         overriders = {node for each in further for node in each.nodes}
         if len(overriders) <= MOST_OVERRIDERS:

@@ -42,14 +42,14 @@ class Scopes(Lookup):
     def functions_by_scope(self, name: str) -> Mapping[Scope, Sequence[Function]]:
         """All functions of a name by their scopes."""
         found: defaultdict[Scope, list[Function]] = defaultdict(list)
-        for each in self.functions(name):
-            found[each.scope].append(each)
+        for function in self.functions(name):
+            found[function.scope].append(function)
         return dict(found)
 
     @derived
     def functions_by_node(self, name: str) -> Mapping[NodeId, Function]:
         """All functions of a name by what stands for them."""
-        return {node: each for each in self.functions(name) for node in each.nodes}
+        return {node: function for function in self.functions(name) for node in function.nodes}
 
     @derived
     def types(self, name: str) -> Mapping[Scope, Type]:

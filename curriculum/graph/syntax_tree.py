@@ -121,9 +121,9 @@ def kinds(language: Language) -> Kinds:
         bodies=some("compound_statement", "try_statement"),
         written_names=some("qualified_identifier", "template_function"),
         **{
-            each.name: kind(each.name) or own.field_id_for_name(each.name) or 0
-            for each in fields(Kinds)
-            if each.type is int
+            field.name: kind(field.name) or own.field_id_for_name(field.name) or 0
+            for field in fields(Kinds)
+            if field.type is int
         },
     )
 

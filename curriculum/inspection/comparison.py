@@ -305,10 +305,10 @@ def _labels(path: str) -> str:
 def _grounds(job: Job) -> dict[Place, str]:
     """Return the rows behind each figure of a run, in words that are the same for the same rows."""
     found: dict[Place, str] = {}
-    for each in job.evaluations:
-        found[each.set, each.phase, "*", "*"] = repr(_ground(each))
-        for stratum in each.strata:
-            place = (each.set, each.phase, stratum.family, stratum.domain)
+    for evaluation in job.evaluations:
+        found[evaluation.set, evaluation.phase, "*", "*"] = repr(_ground(evaluation))
+        for stratum in evaluation.strata:
+            place = (evaluation.set, evaluation.phase, stratum.family, stratum.domain)
             found[place] = f"{stratum.rows.content} {stratum.measured}"
     return found
 

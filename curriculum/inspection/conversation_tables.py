@@ -78,7 +78,7 @@ def _too_long(place: str, encoded: EncodeReport) -> Iterator[str]:
 
 
 def _sources(built: Built) -> Iterator[tuple[str, DocumentsReport]]:
-    for each in built.documents:
-        if each.manifest.labels["family"] == CHAT_FAMILY:
-            name = each.manifest.labels["repository"]
-            yield name, each.reported(DocumentsReport)
+    for document in built.documents:
+        if document.manifest.labels["family"] == CHAT_FAMILY:
+            name = document.manifest.labels["repository"]
+            yield name, document.reported(DocumentsReport)

@@ -93,7 +93,7 @@ class HeldOut:
         """Yield what fills val, and the line that leaves it out."""
         if found := filling(self.files):
             listed = ", ".join(f'"{each.path}"' for each, _ in found)
-            whole = sum(each.num_bytes for each in self.files)
+            whole = sum(file.num_bytes for file in self.files)
             shares = " and ".join(percent(each.num_bytes / whole) for each, _ in found)
             yield (
                 f"{filling_words(self.files)}: a file is held out with all its versions, whatever "
@@ -126,12 +126,12 @@ class HeldOut:
         return min(hash_fraction(file.lineage) for file in self._files_of(domain)) / BY_HASH
 
     def _files_of(self, domain: str) -> list[FileSide]:
-        return [each for each in self.files if each.domain == domain]
+        return [file for file in self.files if file.domain == domain]
 
 
 def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
     """Return the one or two files that val mostly consists of, with their shares of its bytes."""
-    held = [each for each in files if each.is_val]
+    held = [file for file in files if file.is_val]
     whole = sum(each.num_bytes for each in held)
     shares = [(each, each.num_bytes / whole) for each in held[:MOST_FILES]] if whole else []
     if len(held) > MOST_FILES and sum(share for _, share in shares) >= FILLED:
@@ -149,7 +149,11 @@ def filling_words(files: Sequence[FileSide]) -> str:
 def filling_of(built: Sequence[Artefact]) -> str:
     """Name the files that fill val by the artefacts of a build: its documents, and its selection of files."""
     selections = [each for each in built if each.manifest.stage == "selections"]
-    of_files = [each for each in selections if not {"family", "step"} & each.manifest.labels.keys()]
+    of_files = [
+        selection
+        for selection in selections
+        if not {"family", "step"} & selection.manifest.labels.keys()
+    ]
     documents = [each for each in built if each.manifest.stage == "documents"]
     return filling_words(file_sides(documents, of_files[0])) if len(of_files) == 1 else ""
 
@@ -215,7 +219,7 @@ def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> H
     tokens, documents = Counter[str](), Counter[tuple[Kind, str]]()
     of_kind: defaultdict[Kind, Counter[str]] = defaultdict(Counter)
     wanted = {serving.kind for serving in servings}
-    for each in (each for each in found.lines if each.kind in wanted and not each.is_total):
+    for each in (line for line in found.lines if line.kind in wanted and not line.is_total):
         of_kind[each.kind][each.domain] += round(each.tokens)
         tokens[each.domain] += round(each.tokens)
         documents[each.kind, each.domain] += round(each.held_out)
@@ -233,7 +237,7 @@ def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> H
         for domain, size in asked.items():
             held_here = documents[serving.kind, domain]
             named = [f"{serving.kind} {domain} {at}" for at in range(held_here)]
-            lineages = [each.lineage for each in files if each.domain == domain][: len(named)]
+            lineages = [file.lineage for file in files if file.domain == domain][: len(named)]
             if named and size:
                 weight = serving.share * size / sum(asked.values())
                 strata.append(

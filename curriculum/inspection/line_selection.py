@@ -70,7 +70,7 @@ class LineFilter:
     @property
     def given(self) -> tuple[str, ...]:
         """The names of what is asked for."""
-        return tuple(each.name for each in fields(self) if getattr(self, each.name) is not None)
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
 
     def words(self, name: str) -> str:
         """Return the value of a filter as it was given.
@@ -136,7 +136,7 @@ def steps(text: str | None) -> tuple[int, int] | None:
 def line_files(artefact: Artefact) -> list[Path]:
     """The files that hold an artefact's lines, in their order."""
     prefixes = FILES.get(artefact.manifest.stage, ())
-    names = [each.name for each in artefact.manifest.files]
+    names = [file.name for file in artefact.manifest.files]
     mine = sorted(name for name in names if name.startswith(prefixes) and prefixes)
     return [artefact.path / name for name in mine if name.endswith(".parquet")]
 
@@ -330,9 +330,9 @@ def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
     """Choose by the newest selection that decided on these documents."""
     keys = {documents.key, *(each.key for each in documents.manifest.inputs)}
     decided = [
-        each
-        for each in store.artefacts("selections")
-        if keys & {record.key for record in each.manifest.inputs} and _has_domains(each)
+        artefact
+        for artefact in store.artefacts("selections")
+        if keys & {record.key for record in artefact.manifest.inputs} and _has_domains(artefact)
     ]
     if not decided:
         raise StoreError(
@@ -350,7 +350,7 @@ def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
 
 
 def _has_domains(selection: Artefact) -> bool:
-    return any(each.name == "selection.parquet" for each in selection.manifest.files)
+    return any(file.name == "selection.parquet" for file in selection.manifest.files)
 
 
 def _with_documents(store: Store, rows: Artefact, only: LineFilter) -> pl.Expr:

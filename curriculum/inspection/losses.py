@@ -167,23 +167,23 @@ def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
         CorpusError: otherwise, with the reason that left out most.
     """
     reports: dict[str, DocumentsReport] = {}
-    for each in documents:
-        report = each.reported(DocumentsReport)
+    for document in documents:
+        report = document.reported(DocumentsReport)
         if report.documents:
             return
         # The families of a repository share one reading, whose losses count once.
-        reports.setdefault(each.manifest.labels["repository"], report)
+        reports.setdefault(document.manifest.labels["repository"], report)
     raise _refusal(corpus, "no document of any family", *_excluded([*reports.values()]), cure="")
 
 
 def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
     reports = [
-        each.reported(DocumentsReport)
-        for each in built.documents
-        if each.manifest.labels["family"] == wanted.flat_family
-        and _is_of(wanted, each.manifest.labels["repository"])
+        document.reported(DocumentsReport)
+        for document in built.documents
+        if document.manifest.labels["family"] == wanted.flat_family
+        and _is_of(wanted, document.manifest.labels["repository"])
     ]
-    is_made = any(each.documents for each in reports)
+    is_made = any(report.documents for report in reports)
     too_long = built.rows_of(wanted).train.reported(RowsReport).encode.documents.get("too_long", 0)
     lost, missing = (_not_kept(built, wanted), "") if is_made else _excluded(reports)
     lost = Counter(too_long=too_long) if too_long else lost
@@ -219,7 +219,7 @@ def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
     for each in reports:
         for counted in (each.changes.skipped, each.lines.skipped, each.left_out):
             lost.update(counted)
-    return lost, next((each.lacks for each in reports if each.lacks), "")
+    return lost, next((report.lacks for report in reports if report.lacks), "")
 
 
 def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:

@@ -40,9 +40,9 @@ class Measured:
     def of(documents: pa.Table, evaluations: Iterable[Evaluation]) -> "Measured":
         """Return documents of EVALUATED_SCHEMA with the weights that they have in their evaluations."""
         weights: dict[_Stratum, float] = defaultdict(float)
-        for each in evaluations:
-            for stratum in each.strata:
-                where = (each.set, each.phase, stratum.family, stratum.domain)
+        for evaluation in evaluations:
+            for stratum in evaluation.strata:
+                where = (evaluation.set, evaluation.phase, stratum.family, stratum.domain)
                 weights[*where, stratum.objective, stratum.rows.row_length] += stratum.weight
         return Measured(strata=_strata(documents), weights=weights)
 

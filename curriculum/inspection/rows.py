@@ -184,7 +184,7 @@ def _documents(row: RowView, known: dict[str, Source]) -> Iterator[DocumentInRow
         ]
         source = known.get(name, UNKNOWN)
         yield DocumentInRow(
-            **{each.name: getattr(source, each.name) for each in fields(source)},
+            **{field.name: getattr(source, field.name) for field in fields(source)},
             document_id=name,
             start=start,
             tokens=end - start,

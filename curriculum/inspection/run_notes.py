@@ -56,7 +56,7 @@ def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
     means = [
         each for each in report.history if last and (each.set, each.phase) == (last.set, last.phase)
     ]
-    means = [each for each in means if each.step < report.steps]
+    means = [mean for mean in means if mean.step < report.steps]
     if last is None or not means or report.failure is not None:
         return ""
     best, first = min(means, key=lambda each: each.val_bpb), means[0]
@@ -188,7 +188,7 @@ def sample_words(workspace: Path, run: FinishedRun) -> str | None:
     """The documents that val_bpb of a run is of, against all that are held out; None where it is of all."""
     last = run.report.own_mean(run.report.after, "phase")
     job = read_job(run.path / JOB)
-    own = [each for each in job.evaluations if last and each.name == last.name]
+    own = [evaluation for evaluation in job.evaluations if last and evaluation.name == last.name]
     strata = own[-1].strata if own else ()
     folders = {stratum.rows.path: workspace / stratum.rows.path for stratum in strata}
     if not strata or not all((folder / ORDER_NAME).is_file() for folder in folders.values()):

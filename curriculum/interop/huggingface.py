@@ -130,12 +130,12 @@ def card(
                 ("licence", "kind", "repository", "documents"),
                 (
                     (
-                        markdown_cell(each.licence),
-                        each.kind,
-                        markdown_cell(each.repository),
-                        f"{each.documents:,}",
+                        markdown_cell(licence.licence),
+                        licence.kind,
+                        markdown_cell(licence.repository),
+                        f"{licence.documents:,}",
                     )
-                    for each in licences
+                    for licence in licences
                 ),
             ),
             "",
@@ -150,11 +150,11 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
     what tells them apart.
     """
     groups: dict[tuple[str, str], dict[str, list[Artefact]]] = {}
-    for each in artefacts:
-        if each.manifest.stage in ("rows", "documents") and each.shards():
-            splits = groups.setdefault((_name(each), _kin(each)), {})
-            split = each.manifest.labels.get("split", SPLIT_OF_DOCUMENTS)
-            splits.setdefault(split, []).append(each)
+    for artefact in artefacts:
+        if artefact.manifest.stage in ("rows", "documents") and artefact.shards():
+            splits = groups.setdefault((_name(artefact), _kin(artefact)), {})
+            split = artefact.manifest.labels.get("split", SPLIT_OF_DOCUMENTS)
+            splits.setdefault(split, []).append(artefact)
     named = Counter(name for name, _ in groups)
     found: list[Config] = []
     for name, kin in sorted(groups, key=lambda group: (not group[0].startswith("rows"), *group)):
@@ -182,10 +182,10 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
 def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
     """Count the documents of each repository by licence; `only` those with these ids, if ids are given."""
     counts: Counter[tuple[str, str]] = Counter()
-    for each in artefacts:
-        if each.manifest.stage == "documents":
-            repository = each.manifest.labels.get("repository", UNKNOWN)
-            for file in each.shards():
+    for artefact in artefacts:
+        if artefact.manifest.stage == "documents":
+            repository = artefact.manifest.labels.get("repository", UNKNOWN)
+            for file in artefact.shards():
                 for licence, documents in _licences_of(file, only):
                     counts[licence, repository] += documents
     return [

@@ -108,7 +108,7 @@ def _matrix(batch: pa.RecordBatch, name: str) -> Values:
 
 
 def _lists(values: Sequence[Values], kind: Any) -> Any:
-    ends = np.cumsum([len(each) for each in values], dtype=np.int32)
+    ends = np.cumsum([len(value) for value in values], dtype=np.int32)
     offsets = pa.array(np.concatenate([np.zeros(1, dtype=np.int32), ends]), type=pa.int32())
     items: Any = pa.array(np.concatenate(values))
     return pa.ListArray.from_arrays(offsets, items, type=kind)
@@ -180,7 +180,7 @@ class Ordered:
     @property
     def structured(self) -> bool:
         """Return True if any of the rows has structure; the others have codes of 0 beside them then."""
-        return any(each.structured for each in self.sources)
+        return any(source.structured for source in self.sources)
 
     @property
     def row_format(self) -> RowFormat:
@@ -190,11 +190,11 @@ class Ordered:
     @property
     def row_lengths(self) -> tuple[int, ...]:
         """Every T, ascending."""
-        return tuple(sorted({each.row_format.row_length for each in self.sources}))
+        return tuple(sorted({source.row_format.row_length for source in self.sources}))
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of its tables: those of these columns that all rows store, and structure."""
-        stored = set.intersection(*(set(each.columns) for each in self.sources))
+        stored = set.intersection(*(set(source.columns) for source in self.sources))
         fields = [field for field in PACKED_ROW_SCHEMA if field.name in stored]
         fields += STRUCTURE_COLUMNS if self.structured else ()
         metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
@@ -273,7 +273,9 @@ def _blank(rows: int, width: int, kind: Any) -> Any:
 
 def _rows_of(store: Store, mixture: Manifest) -> list[Artefact]:
     wanted = {each.key for each in mixture.inputs}
-    found = {each.key: each for each in store.artefacts("rows") if each.key in wanted}
+    found = {
+        artefact.key: artefact for artefact in store.artefacts("rows") if artefact.key in wanted
+    }
     if lacking := wanted - found.keys():
         raise StoreError(
             f"mixture {mixture.key[:12]}",

@@ -156,7 +156,7 @@ def observe(
 def _findings_about(subject: Subject, number: int) -> Iterator[Finding]:
     """The witnesses are document `number`, counted round, of each row but the last, which has none."""
     doc_ids_BT = subject.doc_ids
-    witness_BT = doc_ids_BT == torch.tensor([[number % len(each)] for each in subject.layouts])
+    witness_BT = doc_ids_BT == torch.tensor([[number % len(layout)] for layout in subject.layouts])
     witness_BT[-1] = False
     ids_BT = subject.ids(doc_ids_BT.shape, seed=number)
     others_BT = subject.ids(doc_ids_BT.shape, seed=number + 100)

@@ -36,7 +36,7 @@ def layouts(row_length: int) -> tuple[Layout, ...]:
         (T // 7, T // 2, T * 5 // 6, T - 2),
         (T * 2 // 5, T * 3 // 5),
     )
-    return tuple(_cut_at(each, T) for each in cuts)
+    return tuple(_cut_at(cut, T) for cut in cuts)
 
 
 def _cut_at(cuts: Sequence[int], row_length: int) -> Layout:
@@ -171,7 +171,7 @@ def spread_constant_weights(model: nn.Module) -> nn.Module:
     for number, weight in enumerate(model.parameters()):
         if weight.is_floating_point() and weight.numel() and weight.amin() == weight.amax():
             weight.add_(SPREAD * numbers(weight.shape, seed=number).to(weight))
-    connections = [each for each in model.modules() if isinstance(each, HyperConnection)]
+    connections = [module for module in model.modules() if isinstance(module, HyperConnection)]
     for connection, (static, dynamic) in zip(connections, itertools.cycle(MIXING), strict=False):
         connection.static_E.mul_(static)
         connection.gains_3.mul_(dynamic)

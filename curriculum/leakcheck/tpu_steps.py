@@ -152,7 +152,9 @@ class _TpuSteps:
 def _clip(gradients: Arrays, most: float) -> float:
     """Scale gradients whose norm is above `most`; return the norm before."""
     norm = float(
-        np.sqrt(sum(float((each.astype(np.float64) ** 2).sum()) for each in gradients.values()))
+        np.sqrt(
+            sum(float((gradient.astype(np.float64) ** 2).sum()) for gradient in gradients.values())
+        )
     )
     for name in gradients:
         gradients[name] *= np.float32(min(1.0, most / max(norm, 1e-12)))

@@ -77,7 +77,7 @@ def proven_once(
 
 
 def _described(setting: Setting) -> str:
-    fields = {each.name: getattr(setting, each.name) for each in dataclasses.fields(setting)}
+    fields = {field.name: getattr(setting, field.name) for field in dataclasses.fields(setting)}
     words = {
         "model": setting.model.model_dump(mode="json"),
         "optimizer": setting.optimizer.model_dump(mode="json"),

@@ -197,7 +197,7 @@ class DietSupply:
         if min(tokens) >= self.tokens_per_step:
             return "fits"
         steps = self._steps(asked, tokens, count_all=False)
-        return "fits" if all(each and each.whole.steps for each in steps) else "small"
+        return "fits" if all(step and step.whole.steps for step in steps) else "small"
 
     def _served(
         self, asked: Sequence["_Asked"], tokens: Sequence[int]
@@ -369,7 +369,7 @@ def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> N
         each.available for each in stratum.variants
     )
     places = [(each.key, stratum.domain) for each in stratum.variants]
-    sizes = [len(each.rows) for each in stratum.variants]
+    sizes = [len(variant.rows) for variant in stratum.variants]
     # Passes over all variants leave their order as it is, so that they needn't be walked one by one.
     rounds, left = divmod(round(stratum.served * tokens / per_row), sum(sizes))
     for place, size in zip(places, sizes, strict=True):

@@ -160,7 +160,7 @@ def _location(diet: Diet, name: str) -> tuple[int | str, ...]:
 
 
 def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
-    there = [each for each in store.artefacts("rows") if LABEL in each.manifest.labels]
+    there = [artefact for artefact in store.artefacts("rows") if LABEL in artefact.manifest.labels]
     found = [each for each in there if _DIGITS.fullmatch(digits) and each.key.startswith(digits)]
     if len(found) == 1:
         return found[0]

@@ -92,7 +92,7 @@ def recipe(
 ) -> Recipe:
     """Return the recipe of a mixture; of earlier plans only the rows that they took of the same artefacts."""
     branch = [("branch", phase.branch)] if phase.branch else []
-    without = of_keys(phase.without, [each.key for variants in rows for each in variants])
+    without = of_keys(phase.without, [variant.key for variants in rows for variant in variants])
     taken = sorted(rows_taken(seen, rows).items())
     drawn: list[JsonValue] = [[key, domain, count] for (key, domain), count in taken]
     return Recipe(
@@ -209,7 +209,10 @@ def _write(
     continued: Continued | None,
 ) -> MixtureReport:
     supplies = [
-        [read_supply(each.shards(), key=each.key, without=phase.without) for each in variants]
+        [
+            read_supply(variant.shards(), key=variant.key, without=phase.without)
+            for variant in variants
+        ]
         for variants in rows
     ]
     strata = demand(phase, supplies, rows_taken(seen, rows))
@@ -225,7 +228,7 @@ def _write(
     if not totals.whole.steps:
         raise less_than_a_step(phase, totals.whole.first, tokens_per_step=tokens_per_step)
     reports = tuple(_stratum_report(at, stratum, totals) for at, stratum in enumerate(strata))
-    planned = [taken for each in reports for taken in each.rows_taken]
+    planned = [taken for report in reports for taken in report.rows_taken]
     repetition = _repetition(store, diet, phase, rows, seen, planned)
     often = repetition_warning(repetition)
     return MixtureReport(

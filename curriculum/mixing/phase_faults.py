@@ -27,7 +27,7 @@ def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> It
 
 def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
     """Imported rows that nothing held out measures, a sentence each."""
-    listed = [each.imported for phase in phases for each in phase.servings]
+    listed = [serving.imported for phase in phases for serving in phase.servings]
     for name in dict.fromkeys(each.name for each in listed if each and each.measured_by is None):
         yield (
             f"{name}: no rows of split val were imported under this name, so val_bpb says nothing of it. "
@@ -75,8 +75,8 @@ def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> N
                 cause="it serves nothing of that objective, and the corpus has no such set",
                 cure=f"Take {' or '.join(sets)}",
             )
-        rows = {each.imported for each in phase.servings}
-        is_blind = all(each is not None and each.measured_by is None for each in rows)
+        rows = {serving.imported for serving in phase.servings}
+        is_blind = all(row is not None and row.measured_by is None for row in rows)
         if is_blind and asked not in fixed:
             raise DietFieldError(
                 f"phase {phase.name}",

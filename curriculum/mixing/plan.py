@@ -124,7 +124,7 @@ class Planner:
                 names=[f"{each.key} {stratum.domain}" for each in stratum.variants],
                 seen=[each.drawn_before for each in stratum.variants],
                 row_length=stratum.serving.row_length,
-                left_out=[each.left_out for each in stratum.variants],
+                left_out=[variant.left_out for variant in stratum.variants],
             )
             for stratum in strata
         ]

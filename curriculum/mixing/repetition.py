@@ -47,13 +47,13 @@ class ReadTokens:
     """
 
     def __init__(self, rows: Iterable[Artefact], *, seed: int, without: Sequence[str] = ()) -> None:
-        artefacts = {each.key: each for each in rows}
+        artefacts = {row.key: row for row in rows}
         self._halvings = _halvings(
             [each.reported(RowsReport).windows for each in artefacts.values()]
         )
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._windows = pl.concat(
-            [_NOTHING, *(self._read(each, seed, without) for each in artefacts.values())]
+            [_NOTHING, *(self._read(artefact, seed, without) for artefact in artefacts.values())]
         )
 
     def count(self, taken: Taken) -> TokenCount:
@@ -142,7 +142,7 @@ class _Lane:
 def _halvings(reports: Sequence[WindowsReport]) -> int:
     """The lowest threshold of some artefacts, halved on until few enough windows lie below it."""
     lowest = max((each.halvings for each in reports), default=0)
-    kept = sum(each.kept >> (lowest - each.halvings) for each in reports)
+    kept = sum(report.kept >> (lowest - report.halvings) for report in reports)
     return lowest + max(0, (kept - 1) // MAX_COUNTED).bit_length()
 
 

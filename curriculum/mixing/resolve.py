@@ -475,7 +475,7 @@ def _matches(
 ) -> list[str]:
     is_chat = serving.family == CHAT_FAMILY
     sources = corpus.conversations if is_chat else corpus.trained().repositories
-    known = [each.name for each in sources]
+    known = [source.name for source in sources]
     patterns = pattern.split(ALTERNATIVE)
     found = [name for name in known if any(fnmatchcase(name, each) for each in patterns)]
     if not found:
@@ -502,7 +502,7 @@ def structure_faults(phases: Sequence[ResolvedPhase]) -> Iterator[DietFault]:
         if served is not None:
             yield _ungated(served, graphs, at=at, phase=phase.name)
             return
-        if any(reads_commits(each.family) for each in phase.servings):
+        if any(reads_commits(serving.family) for serving in phase.servings):
             graphs.append(phase.name)
             if phase.advance_when is not None:
                 return

@@ -246,7 +246,7 @@ class ExcludedRows:
             slot=slot[order],
             stratum=np.concatenate([_NONE, *(each.stratum for each in parts)])[order],
             variant=np.concatenate([_NONE, *(each.variant for each in parts)])[order],
-            row=np.concatenate([_NONE, *(each.row for each in parts)])[order],
+            row=np.concatenate([_NONE, *(part.row for part in parts)])[order],
         )
 
     def between(self, first: int, last: int) -> "ExcludedRows":
@@ -277,8 +277,8 @@ def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> Exc
 
 def of_keys(packs: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
     """Return the pack_ids that begin as these rows keys do, sorted, each once."""
-    begins = tuple(f"{each[:KEY_DIGITS]}-" for each in keys)
-    return tuple(sorted({each for each in packs if each.startswith(begins)}))
+    begins = tuple(f"{key[:KEY_DIGITS]}-" for key in keys)
+    return tuple(sorted({pack for pack in packs if pack.startswith(begins)}))
 
 
 def write_left_out(folder: Path, came: pl.DataFrame, supplies: Sequence[Sequence[Supply]]) -> None:

@@ -60,7 +60,7 @@ class Stratum:
     @property
     def rows(self) -> int:
         """Rows of one pass, on average over the variants."""
-        return round(sum(each.available for each in self.variants) / len(self.variants))
+        return round(sum(variant.available for variant in self.variants) / len(self.variants))
 
     @property
     def tokens(self) -> int:
@@ -71,7 +71,7 @@ class Stratum:
         """Slots that hold one valid token of it: how often it must come for its share."""
         rows_per_slot = slot_length // self.serving.row_length
         rows = sum(each.available for each in self.variants)
-        return rows / (rows_per_slot * sum(each.tokens for each in self.variants))
+        return rows / (rows_per_slot * sum(variant.tokens for variant in self.variants))
 
 
 def demand(
@@ -152,11 +152,11 @@ def _variants(supplies: Sequence[Supply], domain: str, taken: Taken) -> tuple[Va
         for number, supply in enumerate(supplies)
         if domain in supply.domains
     )
-    return tuple(each for each in variants if each.available)
+    return tuple(variant for variant in variants if variant.available)
 
 
 def _mean_tokens(variants: Sequence[Variant]) -> int:
-    return round(sum(each.tokens for each in variants) / len(variants))
+    return round(sum(variant.tokens for variant in variants) / len(variants))
 
 
 def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:

@@ -125,7 +125,8 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         """Return the gradients that forward has left, scaled in place."""
         dx_ND, dhead_VD = (
-            None if each is None else each.mul_(scale.to(each.dtype)) for each in ctx.saved_tensors
+            None if tensor is None else tensor.mul_(scale.to(tensor.dtype))
+            for tensor in ctx.saved_tensors
         )
         return dx_ND, dhead_VD, None, None, None
 

@@ -238,7 +238,7 @@ class _Source:
     def _encoded(self, stretches: Sequence[_Anew]) -> Iterator[Int32s]:
         if not stretches:
             return
-        texts = [self._read(each).decode() for each in stretches]
+        texts = [self._read(stretch).decode() for stretch in stretches]
         ids, offsets = self.tokenizer.encode_batch(texts)
         yield from (ids[low:high] for low, high in itertools.pairwise(offsets.tolist()))
 

@@ -100,7 +100,7 @@ def rows_needed(lengths: Int64s, row_length: int) -> int:
         return 0
     _refuse_misfits(lengths, row_length)
     moves = _best_fit_decreasing(_histogram(lengths, row_length), row_length)
-    return max(each.first_row + each.rows for each in moves)
+    return max(move.first_row + move.rows for move in moves)
 
 
 FIRST_FIT_DOCUMENTS = 50_000

@@ -141,7 +141,7 @@ class Structures:
             call_counts=_counts([each.call_edges for each in structures]),
             call_edges=np.concatenate([each.call_edges for each in structures]),
             type_counts=_counts([each.type_edges for each in structures]),
-            type_edges=np.concatenate([each.type_edges for each in structures]),
+            type_edges=np.concatenate([structure.type_edges for structure in structures]),
         )
 
 

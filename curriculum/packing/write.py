@@ -97,7 +97,7 @@ def _chunks_before(layout: Layout, counts: Int64s) -> Int64s:
 
 def _repeated(counts: Int64s, *values: Int64s) -> list[Int32s]:
     """Values of documents for each of their items, of which they have `counts`."""
-    return [np.repeat(each.astype(np.int32), counts) for each in values]
+    return [np.repeat(value.astype(np.int32), counts) for value in values]
 
 
 def _structs(columns: tuple[Int32s, ...], counts: Int64s, kind: pa.StructType) -> ArrowArray:

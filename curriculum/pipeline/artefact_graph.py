@@ -73,7 +73,7 @@ class Node:
     @property
     def keys(self) -> tuple[str, ...]:
         """The first digits of the keys of its artefacts, each once."""
-        return tuple(dict.fromkeys(each.key[:KEY_DIGITS] for each in self.artefacts))
+        return tuple(dict.fromkeys(artefact.key[:KEY_DIGITS] for artefact in self.artefacts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +86,7 @@ class ArtefactGraph:
 
     def of_phase(self, phase: str, kind: NodeKind) -> list[Node]:
         """The nodes of one kind in a phase, in the order of its servings."""
-        return [each for each in self.nodes if (each.phase, each.kind) == (phase, kind)]
+        return [node for node in self.nodes if (node.phase, node.kind) == (phase, kind)]
 
 
 def artefact_graph(home: Path, ref: SpecialistRef, resources: Resources) -> ArtefactGraph:
@@ -129,7 +129,7 @@ class _Builder:
     _documents: dict[str, Artefact] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._documents = {each.key: each for each in self.planned.built.documents}
+        self._documents = {document.key: document for document in self.planned.built.documents}
 
     def corpus(self) -> Node:
         """The corpus with the selections of what is kept of it."""
@@ -159,7 +159,7 @@ class _Builder:
         documents: dict[str, Node] = {}
         rows: list[Node] = []
         for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
-            train = [self.planned.built.rows_of(each).train for each in variants]
+            train = [self.planned.built.rows_of(variant).train for variant in variants]
             read = self._documents_node(phase.name, serving, train)
             if read is not None:
                 documents.setdefault(read.name, read)
@@ -175,7 +175,7 @@ class _Builder:
     ) -> Node | None:
         """The documents that a serving's rows are packed of; None of imported rows, which name none."""
         keys = dict.fromkeys(
-            record.key for each in rows for record in each.manifest.inputs
+            record.key for row in rows for record in row.manifest.inputs
             if record.key in self._documents
         )  # fmt: skip
         made = [
@@ -200,7 +200,7 @@ class _Builder:
             state=state,
             why=self._why(state, made, phase),
             artefacts=artefacts,
-            amount=sum(each.reported(DocumentsReport).documents for each in artefacts)
+            amount=sum(artefact.reported(DocumentsReport).documents for artefact in artefacts)
             if artefacts
             else None,
             made_of=(CORPUS,),
@@ -245,7 +245,7 @@ class _Builder:
             why=self._why(state, [made], phase.name),
             artefacts=artefacts,
             amount=mixture_report_of(artefacts[0]).tokens if artefacts else None,
-            made_of=tuple(each.name for each in rows),
+            made_of=tuple(row.name for row in rows),
         )
 
     def _run_node(self, phase: ResolvedPhase, status: PhaseStatus, mixture: Node) -> Node:
@@ -289,7 +289,7 @@ class _Builder:
         if state == "built" or missing is None:
             return ""
         store = self.planned.plan.store
-        recipes = (each.recipe for each in reversed(store.steps) if each.recipe.key == missing.key)
+        recipes = (step.recipe for step in reversed(store.steps) if step.recipe.key == missing.key)
         return why(store, next(recipes))
 
 
@@ -319,5 +319,5 @@ def _tokens(rows: Sequence[Artefact]) -> int | None:
     """Tokens of rows; None where there are none."""
     if not rows:
         return None
-    reports = [each.reported(RowsReport) for each in rows]
+    reports = [row.reported(RowsReport) for row in rows]
     return sum(domain.tokens for report in reports for domain in report.domains.values())

@@ -86,7 +86,7 @@ class Attempt:
     def names(self) -> set[str]:
         """templates, templates/syntax, and with its branch templates/demo and templates.demo/syntax."""
         names = {self.job.specialist, *names_of(self.ref)}
-        return {*names, *(f"{each}/{self.job.phase}" for each in names)}
+        return {*names, *(f"{name}/{self.job.phase}" for name in names)}
 
     @property
     def ref(self) -> SpecialistRef:
@@ -172,7 +172,7 @@ class RunHistory:
     def read(store: Store) -> "RunHistory":
         """Read the marks of a workspace."""
         runs = {run.path: run for run in current_artefacts(store, "runs")}
-        plans = frozenset(each.content for each in current_artefacts(store, "mixtures"))
+        plans = frozenset(artefact.content for artefact in current_artefacts(store, "mixtures"))
         read = [each for each in attempts_in(store) if each.job.plan_content in plans]
         begun = {(each.ref, each.job.phase) for each in read}
         done = {(each.ref, each.job.phase) for each in read if each.is_finished}
@@ -180,7 +180,7 @@ class RunHistory:
 
     def last(self, attempts: Iterable[Attempt]) -> Attempt | None:
         """Return the latest marked phase whose inputs are current, or None."""
-        current = [each for each in attempts if self.is_current(each)]
+        current = [attempt for attempt in attempts if self.is_current(attempt)]
         return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
@@ -268,7 +268,7 @@ class SlotQueue:
     @staticmethod
     def read(slots: Slots) -> "SlotQueue":
         """Read the holders and the waiting jobs of some slots."""
-        holders = tuple(each for each in slots.holders() if each is not None)
+        holders = tuple(holder for holder in slots.holders() if holder is not None)
         return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 
     def why_waiting(self, run: Path) -> str | None:

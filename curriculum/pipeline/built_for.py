@@ -54,7 +54,7 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
 def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
     """Return the tokens that the mixtures among some artefacts take of rows, by the rows' key."""
     found: Counter[str] = Counter()
-    for mixture in (each for each in owners if each.manifest.stage == "mixtures"):
+    for mixture in (owner for owner in owners if owner.manifest.stage == "mixtures"):
         for stratum in report_of(mixture).strata:
             for variant in stratum.by_variant:
                 taken = variant.drawn * variant.rows_tokens // max(variant.rows, 1)
@@ -65,7 +65,8 @@ def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
 def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefact]:
     """Order artefacts so that those of the corpus of the newest among them come first, else as they are."""
     by_corpus = [
-        [each for each in artefacts if each.path in built] for built in _built(store).values()
+        [artefact for artefact in artefacts if artefact.path in built]
+        for built in _built(store).values()
     ]
     newest = max(filter(None, by_corpus), key=_newest, default=[])
     first = {each.path for each in newest}
@@ -74,7 +75,7 @@ def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefa
 
 def _newest(artefacts: Sequence[Artefact]) -> str:
     """The time at which the newest was made, as manifests have it: times of files change with a copy."""
-    return max(each.manifest.created for each in artefacts)
+    return max(artefact.manifest.created for artefact in artefacts)
 
 
 def _built(store: Store) -> dict[str, set[Path]]:
@@ -89,5 +90,8 @@ def _built(store: Store) -> dict[str, set[Path]]:
 
 def _owners(corpora: Iterable[str], artefacts: Sequence[Artefact]) -> list[str]:
     """Names that artefacts belong to: corpora, then families and the like."""
-    labels = (value for each in artefacts for value in each.manifest.labels.values())
-    return [*dict.fromkeys(corpora), *dict.fromkeys(each for each in labels if not each.isdigit())]
+    labels = (value for artefact in artefacts for value in artefact.manifest.labels.values())
+    return [
+        *dict.fromkeys(corpora),
+        *dict.fromkeys(label for label in labels if not label.isdigit()),
+    ]

@@ -62,7 +62,7 @@ class CheckedPlan:
     @property
     def refusal(self) -> MixtureError | None:
         """The error that a run is bound to end with; None where none is certain."""
-        certain = [each.fault for each in self.phases if each.fault and each.is_certain]
+        certain = [phase.fault for phase in self.phases if phase.fault and phase.is_certain]
         return next(iter([*certain, *self.below_a_step]), None)
 
 
@@ -125,19 +125,19 @@ def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
         for serving, rows in zip(each.phase.servings, found.sets[each.phase.name], strict=True)
     ]
     built = [each.train for _, rows in servings if not is_planned(rows) for each in rows]
-    without = {pack for each in found.phases for pack in each.phase.without}
+    without = {pack for phase in found.phases for pack in phase.phase.without}
     exact = ReadTokens(built, seed=plan.diet.order_seed, without=sorted(without))
     if found.estimate is None:
         return count_budgets(found.supply, exact, plan.diet.max_token_repetition)
     estimated = (
         EstimatedRows(
-            key=each.train.key,
+            key=row.train.key,
             row_length=serving.row_length,
             lines=found.estimate.lines_of(kind_of(serving), serving.repositories),
         )
         for serving, rows in servings
         if is_planned(rows)
-        for each in rows
+        for row in rows
     )
     read = EstimatedTokens(estimated, exact)
     return count_budgets(found.supply, read, plan.diet.max_token_repetition)
@@ -182,7 +182,7 @@ def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
 
 def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -> Iterator[str]:
     """Yield what a dry run has to say of the supply of some phases: what is short and what follows."""
-    for each in (each for each in found.phases if each.phase.name in names):
+    for each in (phase for phase in found.phases if phase.phase.name in names):
         yield from shortages(each)
         if each.fault is not None and not each.is_certain:
             yield f"by the estimate, this will be refused: {each.fault}"
@@ -190,7 +190,9 @@ def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -
             yield f"{each.phase.name}: {line}"
     unknown = {name: found.unknown[name] for name in names if name in found.unknown}
     if unknown:
-        titles = dict.fromkeys(each.title for servings in unknown.values() for each in servings)
+        titles = dict.fromkeys(
+            serving.title for servings in unknown.values() for serving in servings
+        )
         yield (
             f"{', '.join(unknown)}: it isn't known if there is enough of {', '.join(titles)}; "
             f"`{command('diet check', plan.config)}` estimates it"
@@ -247,17 +249,19 @@ def plan_estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimat
         tokenizing=tokenizing_of(plan),
         share=share,
         sources=plan.sources,
-        indexes=indexes_for(plan.store, plan.corpus, {each.family for each in kinds}, plan.sources),
+        indexes=indexes_for(plan.store, plan.corpus, {kind.family for kind in kinds}, plan.sources),
     )
 
 
 def is_planned(rows: Sets) -> bool:
     """Return True if some of the rows aren't built."""
-    return any(each.train.planned for each in rows)
+    return any(row.train.planned for row in rows)
 
 
 def _sets(phase: ResolvedPhase, built: Built) -> tuple[Sets, ...]:
-    return tuple(tuple(built.rows_of(each) for each in variants) for variants in wanted_of(phase))
+    return tuple(
+        tuple(built.rows_of(variant) for variant in variants) for variants in wanted_of(phase)
+    )
 
 
 def _lacking(
@@ -287,7 +291,7 @@ def _supply(
         tokens = phase_tokens(plan.diet, budget)
         return [max(0, tokens[at] - gone) for at, gone in zip(places, spent, strict=True)]
 
-    rows = [each.train for name in sets for variants in sets[name] for each in variants]
+    rows = [variant.train for name in sets for variants in sets[name] for variant in variants]
     seen = resumed.seen if resumed else plan.seen_before(listed[0]) if listed else ()
     return DietSupply(
         listed=tuple(
@@ -319,7 +323,7 @@ def _supplies(
         kind = kind_of(serving)
         amounts = {name: found.total(kind, name, serving.repositories)[0] for name in found.domains}
         supplies.append(
-            [supposed_supply(amounts, serving.row_length, key=each.train.key) for each in rows]
+            [supposed_supply(amounts, serving.row_length, key=row.train.key) for row in rows]
         )
     return supplies
 

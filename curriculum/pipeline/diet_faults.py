@@ -82,7 +82,7 @@ def require_backend(
     servings = [each for phase in phases for each in phase.servings]
     enriched = any(each.family == ENRICHED_FAMILY for each in servings)
     needs = AttentionNeeds(
-        row_length=max(each.row_length for each in servings),
+        row_length=max(serving.row_length for serving in servings),
         softcap=diet.softcap,
         structure=diet.structure_inputs and enriched,
         context=context,

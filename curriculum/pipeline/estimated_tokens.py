@@ -34,13 +34,13 @@ class EstimatedTokens:
         self._lanes: dict[tuple[str, str], tuple[SupplyLine, ...]] = {}
         self._rows: dict[tuple[str, str], int] = {}
         self._text: defaultdict[Place, float] = defaultdict(float)
-        for each in rows:
-            for domain in {line.domain for line in each.lines}:
-                own = tuple(line for line in each.lines if line.domain == domain)
+        for row in rows:
+            for domain in {line.domain for line in row.lines}:
+                own = tuple(line for line in row.lines if line.domain == domain)
                 tokens = round(sum(line.tokens for line in own))
-                self._lanes[each.key, domain] = own
-                self._rows[each.key, domain] = max(1, -(-tokens // each.row_length))
-            for line in each.lines:
+                self._lanes[row.key, domain] = own
+                self._rows[row.key, domain] = max(1, -(-tokens // row.row_length))
+            for line in row.lines:
                 place = (line.repository, line.domain)
                 self._text[place] = max(self._text[place], line.distinct)
 

@@ -43,7 +43,7 @@ class Reason:
 
 def reason_lines(store: Store) -> Iterator[Line]:
     """A line a difference of what a dry plan would make from the version before it."""
-    for reason in explain_steps(store, [each for each in store.steps if each.outcome == "planned"]):
+    for reason in explain_steps(store, [step for step in store.steps if step.outcome == "planned"]):
         first = ["first version"] if reason.is_first else []
         for difference in [*first, *reason.differences]:
             yield {"artefact": reason.title, "why": difference}
@@ -65,9 +65,9 @@ def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
 def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
     """The differences that mean something: of some planned runs only the inputs are known."""
     known = {f"input {each.name}" for each in recipe.inputs}
-    for each in explanation.differences:
-        if recipe.stage != "runs" or recipe.revision != UNKNOWN or each.name in known:
-            yield each
+    for difference in explanation.differences:
+        if recipe.stage != "runs" or recipe.revision != UNKNOWN or difference.name in known:
+            yield difference
 
 
 def _folder_words(folder: str) -> str:

@@ -81,12 +81,12 @@ class Forecast:
     @property
     def tokens(self) -> int:
         """Tokens of all phases."""
-        return sum(each.tokens for each in self.phases)
+        return sum(phase.tokens for phase in self.phases)
 
     @property
     def work(self) -> Workload:
         """Work of all phases."""
-        return sum((each.work for each in self.phases), NO_WORK)
+        return sum((phase.work for phase in self.phases), NO_WORK)
 
     @property
     def seconds(self) -> float | None:
@@ -110,7 +110,7 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     found, unmixed = None, [each.phase for each in made if each.mixture and each.mixture.planned]
     if unmixed:
         found = known_supply(plan, {each.phase: each.built for each in made if each.built})
-    checks = {each.phase.name: each for each in found.phases} if found else {}
+    checks = {phase.phase.name: phase for phase in found.phases} if found else {}
     queue = SlotQueue.read(context.resources.slots_of(plan.store.root))
     return Forecast(
         phases=tuple(_phase_forecasts(plan, scope, made, checks, queue)),
@@ -127,17 +127,17 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
 
 def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
     """A line a phase: what would be made, and of training its tokens, steps, time and cost."""
-    for each in found.phases:
-        line = {"phase": each.phase, "artefacts to make": _stages(each.to_make)}
+    for phase in found.phases:
+        line = {"phase": phase.phase, "artefacts to make": _stages(phase.to_make)}
         if until == "train":
-            seconds = found.speed.seconds(each.work) if found.speed and each.tokens else None
-            cost = found.speed.cost(each.work, found.price) if found.speed else None
+            seconds = found.speed.seconds(phase.work) if found.speed and phase.tokens else None
+            cost = found.speed.cost(phase.work, found.price) if found.speed else None
             line |= {
-                "tokens": count(each.tokens) if each.tokens else "",
-                "steps": f"{each.steps:,}" if each.steps else "",
+                "tokens": count(phase.tokens) if phase.tokens else "",
+                "steps": f"{phase.steps:,}" if phase.steps else "",
                 "time": "" if seconds is None else duration(seconds),
-                "cost": money(cost) if each.tokens else "",
-                "note": each.note,
+                "cost": money(cost) if phase.tokens else "",
+                "note": phase.note,
             }
         yield line
 
@@ -154,7 +154,7 @@ def forecast_summary(found: Forecast, *, until: Verb) -> Iterator[Line]:
 
 def notes_words(found: Forecast) -> Iterator[str]:
     """The note of each phase that has one, with its name."""
-    yield from (f"{each.phase}: {each.note}" for each in found.phases if each.note)
+    yield from (f"{phase.phase}: {phase.note}" for phase in found.phases if phase.note)
 
 
 def _stages(to_make: Mapping[str, int]) -> str:
@@ -185,7 +185,7 @@ def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
         elif found.cost is not None:
             yield f"{money(found.cost)} at {found.price:g} for a GPU hour"
     elif not refused and found.refusal is None:
-        is_open = any("runs" in each.to_make for each in found.phases)
+        is_open = any("runs" in phase.to_make for phase in found.phases)
         yield _LAST_STEP_DONE if is_open else "Nothing to train: every run is there."
 
 

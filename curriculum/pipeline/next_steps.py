@@ -91,5 +91,5 @@ def _is_built(home: Path, diet: Diet) -> bool:
     """Return True where a build of one of its phases is marked as current."""
     name = file_stem((diet.specialist, diet.branch))
     return any(
-        any((home / "current").glob(f"build+{name}+{each.phase}+*.txt")) for each in diet.phases
+        any((home / "current").glob(f"build+{name}+{phase.phase}+*.txt")) for phase in diet.phases
     )

@@ -73,7 +73,7 @@ def job_of(
         JobInputs(
             workspace=plan.store.root,
             plan=mixture,
-            rows=tuple(built.rows_of(each).train for each in data_sets(resolved)),
+            rows=tuple(built.rows_of(data_set).train for data_set in data_sets(resolved)),
             tokenizer=built.tokenizer,
             previous=previous,
             middle=resumed.checkpoint if resumed else None,

@@ -165,8 +165,8 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
             imported=imported_rows(store, diet),
         )
     require_sound(config, diet, plan.phases, plan.corpus)
-    repositories = [each.name for each in plan.corpus.repositories]
-    phases = [each.name for each in plan.phases]
+    repositories = [repository.name for repository in plan.corpus.repositories]
+    phases = [phase.name for phase in plan.phases]
     return replace(
         plan,
         resume=asked_resume_point(store, diet, config.resume, phases),
@@ -190,7 +190,7 @@ def plan_of(
     if config.build.row_length is not None:
         phases = _at_length(phases, config.build.row_length)
     servings = [each for phase in phases for each in phase.servings]
-    if any(each.imported is None and each.family == CHAT_FAMILY for each in servings):
+    if any(serving.imported is None and serving.family == CHAT_FAMILY for serving in servings):
         require_conversations(corpus)
     return RunPlan(
         config=config,
@@ -263,8 +263,8 @@ def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
             corpus = load_corpus(diet.corpus, config.workspace)
     if config.corpus.max_commits is not None:
         capped = tuple(
-            each.model_copy(update={"max_commits": config.corpus.max_commits})
-            for each in corpus.repositories
+            repository.model_copy(update={"max_commits": config.corpus.max_commits})
+            for repository in corpus.repositories
         )
         corpus = corpus.model_copy(update={"repositories": capped})
     if config.corpus.versions_per_path is not None:

@@ -147,7 +147,7 @@ def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -
     Raises:
         CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
     """
-    mine = _counted(each for each in attempts if each.ref == ref)
+    mine = _counted(attempt for attempt in attempts if attempt.ref == ref)
     config = newest_config(store, ref, mine)
     if not _is_diet(store.root, config.specialist):
         snapshot = last_snapshot(store, ref)
@@ -161,7 +161,7 @@ def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -
     options = {name: recorded[name] for name in _RESUME_OPTIONS if name in recorded}
     if not options:
         return plan
-    repositories = [each.name for each in plan.corpus.repositories]
+    repositories = [repository.name for repository in plan.corpus.repositories]
     same = [each for each in mine if options.items() <= each.job.overrides.items()]
     return replace(
         plan,
@@ -266,11 +266,13 @@ def as_recorded(config: RunConfig) -> RunConfig:
     store = Store(config.workspace, dry=True)
     attempts = attempts_in(store)
     refs = {each.ref for each in attempts}
-    refs |= {specialist_of(each) for each in store.artefacts("mixtures")}
+    refs |= {specialist_of(artefact) for artefact in store.artefacts("mixtures")}
     ref = next((each for each in refs if config.specialist in names_of(each)), None)
     if ref is None:
         return config
-    made = newest_config(store, ref, _counted(each for each in attempts if each.ref == ref))
+    made = newest_config(
+        store, ref, _counted(attempt for attempt in attempts if attempt.ref == ref)
+    )
     own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
     return own.changed(**dict(config.changes()))
 
@@ -290,8 +292,8 @@ def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
 
 def _resume_points(store: Store, attempts: Iterable[Attempt]) -> Iterator[ResumePoint]:
     """Yield the checkpoints from which runs resumed their own phase, the first first."""
-    for each in attempts:
-        if each.job.start_from is not None:
-            point = ResumePoint.at(store.root / each.job.start_from.path)
-            if point.job.phase == each.job.phase:
+    for attempt in attempts:
+        if attempt.job.start_from is not None:
+            point = ResumePoint.at(store.root / attempt.job.start_from.path)
+            if point.job.phase == attempt.job.phase:
                 yield point

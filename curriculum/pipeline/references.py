@@ -104,7 +104,7 @@ def find(store: Store, what: str, *, document: str | None = None) -> Reference:
     if path is not None:
         found = _at_path(store, path)
     elif pack := _PACK_ID.fullmatch(what):
-        rows = [each for each in store.artefacts(ROWS) if each.key.startswith(pack[1])]
+        rows = [artefact for artefact in store.artefacts(ROWS) if artefact.key.startswith(pack[1])]
         found = Reference(artefacts=tuple(rows[:1]), pack_id=what) if rows else None
     else:
         found = _of_name(store, what) or _of_key(store, what)
@@ -162,7 +162,7 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
         return (path,)
     published = [*_mixtures_named(store, what)]
     attempts = attempts_in(store)
-    meant = named(store.root, what, {each.ref for each in attempts})
+    meant = named(store.root, what, {attempt.ref for attempt in attempts})
     if meant is not None:
         published += filter(meant.has, current_artefacts(store, RUNS))
     folders = [each.path for each in published]
@@ -172,7 +172,7 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
         return (here,)
     if not folders:
         found = find(store, what)
-        folders = [each.path for each in found.artefacts]
+        folders = [artefact.path for artefact in found.artefacts]
         folders += [found.open_run.path] if found.open_run else []
     return tuple(folders)
 
@@ -265,7 +265,9 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
         found = []  # A run may be called as its workspace is.
     if not found and (run := _run_named(store, attempts, what)) is not None:
         return run
-    found = found or [each for each in attempts if each.job.run_key.startswith(what.lower())]
+    found = found or [
+        attempt for attempt in attempts if attempt.job.run_key.startswith(what.lower())
+    ]
     runs = {each.path.parent for each in found}
     if len(runs) != 1:
         listed = sorted(each.relative_to(store.root).as_posix() for each in runs)
@@ -288,7 +290,9 @@ def is_run(store: Store, what: str) -> bool:
         run_of(store, what, name="the run")
     except (JobError, StoreError):
         attempts = attempts_in(store)
-        return any(what in each.names or each.job.run_key.startswith(what) for each in attempts)
+        return any(
+            what in attempt.names or attempt.job.run_key.startswith(what) for attempt in attempts
+        )
     return True
 
 
@@ -347,9 +351,9 @@ def _below(store: Store, path: Path) -> Iterable[Artefact]:
     """The artefacts at or below a path; a file inside of one, such as a table of metrics, means all of it."""
     folder = path if path.is_dir() else path.parent
     files = sorted(folder.rglob(MANIFEST_NAME))
-    below = [each.parent for each in files if CHECKPOINTS not in each.parts]
+    below = [file.parent for file in files if CHECKPOINTS not in file.parts]
     if not below and folder != store.root:
-        above = (each for each in folder.parents if (each / MANIFEST_NAME).is_file())
+        above = (parent for parent in folder.parents if (parent / MANIFEST_NAME).is_file())
         below = [next(above, folder)]
     return map(store.load, below)
 
@@ -360,7 +364,9 @@ def _of_key(store: Store, prefix: str) -> Reference | None:
     if found:
         return Reference(artefacts=tuple(found))
     attempts = attempts_in(store)
-    run = current_attempt(each for each in attempts if each.job.run_key.startswith(prefix.lower()))
+    run = current_attempt(
+        attempt for attempt in attempts if attempt.job.run_key.startswith(prefix.lower())
+    )
     return _of_run(store, run) if run is not None else None
 
 
@@ -370,9 +376,10 @@ def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) 
     Of a run it is the highest finished attempt.
     """
     found = {
-        each.path.parent if each.manifest.stage == RUNS else each.path: each
-        for each in sorted(store.artefacts(), key=_attempt_number)
-        if each.key.startswith(prefix.lower()) and (not stages or each.manifest.stage in stages)
+        artefact.path.parent if artefact.manifest.stage == RUNS else artefact.path: artefact
+        for artefact in sorted(store.artefacts(), key=_attempt_number)
+        if artefact.key.startswith(prefix.lower())
+        and (not stages or artefact.manifest.stage in stages)
     }
     if len(found) > 1:
         raise StoreError(
@@ -424,7 +431,7 @@ def _of_run(store: Store, attempt: Attempt) -> Reference:
 
 def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Reference:
     """The only document whose id begins so, of the only artefact that holds it."""
-    held = [(each, ids_beginning(each, prefix.lower())) for each in artefacts]
+    held = [(artefact, ids_beginning(artefact, prefix.lower())) for artefact in artefacts]
     holders = [(each, ids) for each, ids in held if ids]
     known = sorted({name for _, ids in holders for name in ids})
     if not known:
@@ -465,7 +472,9 @@ def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | No
     if meant is None:
         return None
     matching = [
-        each for each in attempts if each.ref == meant.ref and meant.phase in (None, each.job.phase)
+        attempt
+        for attempt in attempts
+        if attempt.ref == meant.ref and meant.phase in (None, attempt.job.phase)
     ]
     history = RunHistory.read(store)
     finished = [each for each in matching if each.path in history.runs]
@@ -483,9 +492,9 @@ def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | No
 
 
 def _names(attempts: list[Attempt]) -> list[str]:
-    return sorted({each.name for each in attempts})
+    return sorted({attempt.name for attempt in attempts})
 
 
 def _places(store: Store, artefacts: list[Artefact]) -> str:
-    listed = [each.path.relative_to(store.root).as_posix() for each in artefacts[:LISTED]]
+    listed = [artefact.path.relative_to(store.root).as_posix() for artefact in artefacts[:LISTED]]
     return ", ".join(listed)

@@ -203,7 +203,7 @@ class RowExclusions:
             MixtureError: for a pack_id that these rows would have and haven't.
         """
         named = of_keys(self.packs, [each.key for each in rows])
-        built = [each for each in rows if not each.planned]
+        built = [row for row in rows if not row.planned]
         if not self or not built:
             return named
         # Rows of one phase differ in their columns: some carry structure.
@@ -226,9 +226,9 @@ class RowExclusions:
     def _holding(self, rows: pl.LazyFrame, documents: Sequence[Artefact]) -> pl.Series:
         """The rows that hold one of the documents, or one of the repositories'."""
         named_by = [
-            each
-            for each in documents
-            if each.manifest.labels.get("repository") in self.repositories
+            document
+            for document in documents
+            if document.manifest.labels.get("repository") in self.repositories
         ]
         files = [file for each in named_by for file in each.shards()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})
@@ -252,12 +252,12 @@ def parse_exclusions(text: str | None, repositories: Collection[str]) -> RowExcl
     """
     words = _words(text) if text else []
     packs = frozenset(each for each in words if _PACK.fullmatch(each))
-    documents = frozenset(each for each in words if _DOCUMENT.fullmatch(each))
+    documents = frozenset(word for word in words if _DOCUMENT.fullmatch(word))
     names = frozenset(words) - packs - documents
-    for each in sorted(names - frozenset(repositories)):
+    for name in sorted(names - frozenset(repositories)):
         raise DietError(
             OPTION,
-            each,
+            name,
             cause="it is no pack_id, no document's id of 32 digits, no repository and no file",
             cure=f"The repositories: {', '.join(sorted(repositories))}",
         )

@@ -104,8 +104,8 @@ class StatusInputs:
         """Read a workspace; nothing is made, cloned or fetched for it. `store` is a dry one."""
         assert store.dry
         attempts = attempts_in(store)
-        refs = {each.ref for each in attempts}
-        refs |= {specialist_of(each) for each in store.artefacts("mixtures")}
+        refs = {attempt.ref for attempt in attempts}
+        refs |= {specialist_of(artefact) for artefact in store.artefacts("mixtures")}
         plans: dict[SpecialistRef, RunPlan | CurriculumError] = {}
         for ref in sorted(refs, key=lambda ref: (ref.specialist, ref.branch or "")):
             try:
@@ -149,7 +149,11 @@ def trained_run(plan: RunPlan, phase: str, resources: Resources) -> Artefact | N
     Raises:
         CurriculumError: where its corpus can't be looked at.
     """
-    found = next(each for each in phase_statuses(plan, resources) if each.phase == phase)
+    found = next(
+        phase_status
+        for phase_status in phase_statuses(plan, resources)
+        if phase_status.phase == phase
+    )
     is_trained = found.report is not None and found.state != "stale"
     return plan.store.load(found.run) if found.run is not None and is_trained else None
 
@@ -162,7 +166,7 @@ def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
     try:
         found = phase_statuses(plan, resources)
     except CorpusError:
-        return tuple(each.name for each in plan.phases)
+        return tuple(phase.name for phase in plan.phases)
     return tuple(each.phase for each in found if each.state != "done")
 
 
@@ -366,7 +370,7 @@ class PlannedArtefacts:
         if last is not None and (last.report is None or last.state == "stale"):
             return Staleness(why=f"it starts from {last.phase}, which {_verb(last.state)}")
         if mixture.planned:
-            recipes = (each.recipe for each in reversed(plan.store.steps))
+            recipes = (step.recipe for step in reversed(plan.store.steps))
             recipe = next(each for each in recipes if each.key == mixture.key)
             return Staleness(why=why(plan.store, recipe))
         previous = None if last is None else plan.current("runs", plan.phase(last.phase))

@@ -86,15 +86,15 @@ def current_status(home: Path, resources: Resources) -> pa.Table | None:
 def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Table:
     lines = [
         {
-            "specialist": spelled(each.ref),
-            "phase": each.phase,
-            "state": each.state,
-            "why": each.why,
-            "key": each.key or None,
-            "attempt": None if each.attempt is None else str(each.attempt),
-            "path": each.run.relative_to(store.root).as_posix() if each.run else None,
+            "specialist": spelled(status.ref),
+            "phase": status.phase,
+            "state": status.state,
+            "why": status.why,
+            "key": status.key or None,
+            "attempt": None if status.attempt is None else str(status.attempt),
+            "path": status.run.relative_to(store.root).as_posix() if status.run else None,
         }
-        for each in statuses
+        for status in statuses
     ]
     # Arrow would import pandas for a list of values, where that is installed.
     table = pl.DataFrame(lines, schema=dict.fromkeys(STATUS_SCHEMA.names, pl.String)).to_arrow()
@@ -104,9 +104,9 @@ def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Tab
 def _digest(inputs: StatusInputs) -> str:
     """Digest the manifests, marks, approvals, open attempts and plans of the workspace."""
     store, hashed = inputs.store, hashlib.sha256(repr(STATUS_SCHEMA.names).encode())
-    for each in store.artefacts():
-        manifest = each.manifest
-        hashed.update(repr((str(each.path), manifest.key, manifest.content)).encode())
+    for artefact in store.artefacts():
+        manifest = artefact.manifest
+        hashed.update(repr((str(artefact.path), manifest.key, manifest.content)).encode())
     for pattern in ("current/*.txt", f"{APPROVALS_FOLDER}/*.json"):
         for file in sorted(store.root.glob(pattern)):
             hashed.update(repr((file.name, regular_files.read(file))).encode())

@@ -58,7 +58,7 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
 
 def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Built:
     """The rows of some phases' servings in one pass over the corpus; each phase's are the same alone."""
-    wanted = [each for phase in phases for each in data_sets(plan.phase(phase))]
+    wanted = [data_set for phase in phases for data_set in data_sets(plan.phase(phase))]
     return _built(plan, list(dict.fromkeys(wanted)), (), context)
 
 
@@ -150,7 +150,10 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
             plan.store,
             plan.diet,
             replace(resolved, without=excluded_rows(plan, resolved, built)),
-            [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
+            [
+                [built.rows_of(variant).train for variant in variants]
+                for variants in wanted_of(resolved)
+            ],
             tokens_per_step=tokens_per_step(plan),
             seen=() if resumed else plan.seen_before(resolved),
             continued=continued(plan.store, resumed) if resumed else None,
@@ -166,7 +169,7 @@ def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[st
     """The pack_ids that a plan leaves out: what is asked, and what the run it continues left out."""
     resumed = plan.resume_point_of(phase)
     before = left_out_before(plan.store, resumed) if resumed else ()
-    rows = [built.rows_of(each).train for each in data_sets(phase)]
+    rows = [built.rows_of(data_set).train for data_set in data_sets(phase)]
     asked = plan.without.packs_of(rows, built.documents)
     if resumed and plan.without and not asked and not plan.store.dry:
         raise MixtureError(

@@ -30,7 +30,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
 
 def data_sets(phase: ResolvedPhase) -> list[RowsSpec]:
     """Data sets of all servings, each once."""
-    return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))
+    return list(dict.fromkeys(variant for variants in wanted_of(phase) for variant in variants))
 
 
 def _beside(serving: ResolvedServing, phase: ResolvedPhase) -> Beside | None:

@@ -99,11 +99,11 @@ class Built:
 
     def rows_of(self, wanted: RowsSpec) -> RowSet:
         """The rows that were asked for."""
-        return next(each for each in self.rows if each.wanted == wanted)
+        return next(row for row in self.rows if row.wanted == wanted)
 
     def artefacts(self) -> list[Artefact]:
         """Everything, in the order of the stages."""
-        rows = {side.key: side for each in self.rows for side in each.splits}
+        rows = {side.key: side for row in self.rows for side in row.splits}
         return [
             *self.indexes,
             *self.documents,
@@ -120,7 +120,7 @@ class Built:
     @property
     def missing(self) -> list[Artefact]:
         """Artefacts that are only planned: other shards' work, and all that is made of it."""
-        return [each for each in self.artefacts() if each.planned]
+        return [artefact for artefact in self.artefacts() if artefact.planned]
 
 
 @in_lease
@@ -212,7 +212,7 @@ def _build(
     chat_selections = make(ConversationSelection(corpus=corpus), chats)
 
     texts = (*files, *graphs, *chats)
-    require_few_losses(corpus, (each for each in texts if not each.planned))
+    require_few_losses(corpus, (text for text in texts if not text.planned))
     tokens = make(Tokens(tokenizer=tokenizer), _of(texts, families))
     enriched = make(Structure(), _of(texts, {each.base for each in own if each.base}))
     made = RowSources(
@@ -226,9 +226,9 @@ def _build(
     sets, fixed = make_rows(coordinator, made, own, measured)
     rows = dict(zip(own, sets, strict=True)) | imported
     return Built(
-        indexes=tuple(each.artefact for each in indexes if each.artefact),
+        indexes=tuple(index.artefact for index in indexes if index.artefact),
         documents=made.documents,
-        kept=(kept, *(each.kept for each in kept_graphs)),
+        kept=(kept, *(kept_graph.kept for kept_graph in kept_graphs)),
         selection=selection,
         selections=made.selections,
         tokenizer=tokenizer,
@@ -288,7 +288,7 @@ def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]
 
 
 def _of(documents: Sequence[Artefact], families: Collection[str]) -> list[Artefact]:
-    return [each for each in documents if _family(each) in families]
+    return [document for document in documents if _family(document) in families]
 
 
 def _family(artefact: Artefact) -> str:

@@ -84,8 +84,8 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
     def _write(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
         skips = SkippedLines()
         with FamilyWriters(drafts, sample=self.sample) as writers:
-            for each in read_conversations(task, self.corpus, skips):
-                writers.add(RenderResult(documents=(chat.document(each),), counts=()))
+            for conversation in read_conversations(task, self.corpus, skips):
+                writers.add(RenderResult(documents=(chat.document(conversation),), counts=()))
                 if writers.are_full:
                     break
         refuse_losses(task, self.corpus, skips)

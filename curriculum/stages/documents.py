@@ -48,7 +48,9 @@ class Repository:
     def trained(self) -> "Repository":
         """Return the repository without later commits."""
         corpus = self.corpus.trained()
-        spec = next(each for each in corpus.repositories if each.name == self.name)
+        spec = next(
+            repository for repository in corpus.repositories if repository.name == self.name
+        )
         return replace(self, corpus=corpus, spec=spec)
 
     def ingredients(self) -> dict[str, JsonValue]:
@@ -95,8 +97,8 @@ def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None
     """
     for chats in corpus.conversations if chat else ():
         conversation_paths(chats)
-    for each in repositories(corpus, sources):
-        require_files(each.source, each.spec, corpus)
+    for repository in repositories(corpus, sources):
+        require_files(repository.source, repository.spec, corpus)
 
 
 SAMPLE_BYTES = 8_000_000

@@ -35,8 +35,10 @@ def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[File
 
     Families of graphs add none to them.
     """
-    versions = [each for each in documents if each.manifest.labels["family"] == VERSIONS_FAMILY]
-    files = sorted(file for each in versions for file in shards_of(each.path))
+    versions = [
+        document for document in documents if document.manifest.labels["family"] == VERSIONS_FAMILY
+    ]
+    files = sorted(file for version in versions for file in shards_of(version.path))
     if not files:
         return ()
     decided = frames.read(
@@ -58,4 +60,4 @@ def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[File
         )
         .sort(["num_bytes", "lineage"], descending=[True, False])
     )
-    return tuple(FileSide(**each) for each in found.iter_rows(named=True))
+    return tuple(FileSide(**row) for row in found.iter_rows(named=True))

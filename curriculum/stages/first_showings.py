@@ -115,7 +115,7 @@ class NewLines:
         counts = (
             ("lines", len(is_new)),
             ("new_lines", int(is_new.sum())),
-            ("without_new_lines", int(not any(each.loss_mask.any() for each in encodings))),
+            ("without_new_lines", int(not any(encoding.loss_mask.any() for encoding in encodings))),
         )
         return replace(
             fitted,
@@ -161,7 +161,7 @@ def outside_context(
 
 def _shown(document: TokenizedDocument, encodings: Sequence[Encoding]) -> Bools:
     """[parts]: those that some encodings have; a part is elided as a whole or not at all."""
-    pieces = np.concatenate([each.pieces for each in encodings])
+    pieces = np.concatenate([encoding.pieces for encoding in encodings])
     text = pieces[pieces[:, KIND] == TEXT_PIECE][:, (BYTE_START, BYTE_END)]
     found: Bools = chunk_of(document.part_bytes[:-1], text) >= 0
     return found

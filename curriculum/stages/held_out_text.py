@@ -47,7 +47,7 @@ def check_sides(
     Raises:
         PackError: with the first piece that comes from the other side, or has scored context.
     """
-    known = {name: parts for each in documents for name, parts in _parts(each, held_out)}
+    known = {name: parts for document in documents for name, parts in _parts(document, held_out)}
     checked = 0
     for file in rows.shards():
         for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=_CHECKED):

@@ -171,11 +171,11 @@ def make_indexes(
     by_name = {each.manifest.labels["repository"]: each for each in made}
     return tuple(
         Index(
-            repository=each.name,
-            artefact=by_name.get(each.name),
-            lacks="" if each.name in by_name else NO_DATABASE,
+            repository=repository.name,
+            artefact=by_name.get(repository.name),
+            lacks="" if repository.name in by_name else NO_DATABASE,
         )
-        for each in repositories
+        for repository in repositories
     )
 
 

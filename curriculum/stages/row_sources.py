@@ -136,7 +136,7 @@ class RowSet:
     def splits(self) -> tuple[Artefact, ...]:
         """Each as far as it is there: train, val, and those apart that are others."""
         sides = (self.train, self.val, *self.apart.values())
-        return tuple({each.key: each for each in sides if each is not None}.values())
+        return tuple({side.key: side for side in sides if side is not None}.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,9 +210,10 @@ def _by_repository(
     artefacts: Sequence[Artefact], family: str, base: str = ""
 ) -> dict[str, Artefact]:
     return {
-        each.manifest.labels["repository"]: each
-        for each in artefacts
-        if each.manifest.labels["family"] == family and each.manifest.labels.get("base", "") == base
+        artefact.manifest.labels["repository"]: artefact
+        for artefact in artefacts
+        if artefact.manifest.labels["family"] == family
+        and artefact.manifest.labels.get("base", "") == base
     }
 
 
@@ -281,7 +282,7 @@ def _require_tokenizer(
     theirs = next(each for each in rows.manifest.inputs if each.name == "tokenizer")
     if tokenizer.planned or tokenizer.content == theirs.content:
         return
-    there = [each for each in store.artefacts("tokenizers") if each.key == theirs.key]
+    there = [artefact for artefact in store.artefacts("tokenizers") if artefact.key == theirs.key]
     other = f"tokenizer: {there[0].path / TOKENIZER_NAME}" if there else "their tokenizer.json"
     raise DietError(
         f"imported rows {stated.name}, split {rows.manifest.labels['split']}",

@@ -244,7 +244,7 @@ def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipp
     refused = sum(each.documents["refused"] for each in counts)
     share = refused / max(1, sum(each.documents.total() for each in counts))
     if share > max_skipped:
-        first = next(each for each in counts if each.refused)
+        first = next(count for count in counts if count.refused)
         ((cause, most),) = first.refused.most_common(1)
         raise TokenizerError(
             wanted.title,

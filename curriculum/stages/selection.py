@@ -76,7 +76,7 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
         """Return the recipe of what is kept."""
         kept = (self.files.kept.as_input("kept"),) if self.files else ()
         others = (
-            each.as_input(f"left out {each.manifest.labels['corpus']}") for each in self.others
+            other.as_input(f"left out {other.manifest.labels['corpus']}") for other in self.others
         )
         labels = _labels(self.corpus, task, of_graphs=self.files is not None)
         recipe = Recipe(
@@ -109,8 +109,8 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
             else None
         )
         others = [
-            OtherCorpus(name=each.manifest.labels["corpus"], selection=each.path)
-            for each in self.others
+            OtherCorpus(name=other.manifest.labels["corpus"], selection=other.path)
+            for other in self.others
         ]
         selected = select(folders(task), self.corpus, draft.path, known=known, others=others)
         draft.record(selected.report())
@@ -125,12 +125,12 @@ def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
     if not corpus.not_in:
         return ()
     newest: dict[str, Artefact] = {}
-    for each in store.artefacts("selections"):
-        labels = each.manifest.labels
+    for artefact in store.artefacts("selections"):
+        labels = artefact.manifest.labels
         is_kept = labels.get("step") == "kept" and "family" not in labels
         known = newest.get(labels["corpus"])
-        if is_kept and (known is None or each.manifest.created > known.manifest.created):
-            newest[labels["corpus"]] = each
+        if is_kept and (known is None or artefact.manifest.created > known.manifest.created):
+            newest[labels["corpus"]] = artefact
     for name in corpus.not_in:
         if name not in newest:
             raise CorpusError(
@@ -174,7 +174,7 @@ class Selection(Stage[KeptDocuments, KeptDocuments]):
             config=domains.ingredients(self.rules),
             inputs=(
                 task.kept.as_input("kept"),
-                *(each.as_input(title(each)) for each in task.documents),
+                *(document.as_input(title(document)) for document in task.documents),
             ),
         )
         return [recipe]
@@ -203,8 +203,8 @@ def _labels(
 def folders(documents: Sequence[Artefact]) -> list[DocumentsOf]:
     """Return the folder of each artefact of documents, with its repository."""
     return [
-        DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
-        for each in documents
+        DocumentsOf(repository=document.manifest.labels["repository"], path=document.path)
+        for document in documents
     ]
 
 

@@ -136,7 +136,7 @@ class Coordinator:
             for task in stage.tasks(inputs)
         ]
         if self.store.dry or not assignments:
-            return [_planned(self.store, each) for each in assignments]
+            return [_planned(self.store, assignment) for assignment in assignments]
         if stage.placement == "workers":
             return self._by_workers(stage, assignments)
         return list(self._by_coordinator(stage, assignments))
@@ -201,7 +201,7 @@ class Coordinator:
         """Return what is there of each task, and the rest as planned; all in this process's lease."""
         while True:
             dry = Store(self.store.root, dry=True)
-            found = [_planned(dry, each) for each in assignments]
+            found = [_planned(dry, assignment) for assignment in assignments]
             if self.store.keep(artefact for made in found for artefact in made):
                 return found
 

@@ -58,9 +58,9 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         """Choose the documents whose texts a tokenizer is trained on where none is given."""
         task = TokenizerTask(
             texts=[
-                each
-                for each in inputs.documents
-                if each.manifest.labels["family"] == VERSIONS_FAMILY
+                document
+                for document in inputs.documents
+                if document.manifest.labels["family"] == VERSIONS_FAMILY
             ],
             kept=inputs.kept,
         )
@@ -219,7 +219,7 @@ def _trained(tokenizing: Tokenizing, task: TokenizerTask) -> Recipe:
         config=tokenizing.config,
         inputs=(
             task.kept.as_input("kept"),
-            *(each.as_input(title(each)) for each in task.texts),
+            *(text.as_input(title(text)) for text in task.texts),
         ),
         tools=train.TOOLS,
     )
@@ -229,7 +229,7 @@ def _train(tokenizing: Tokenizing, task: TokenizerTask) -> Tokenizer:
     known: set[str] = set()
     for each in task.texts:
         known |= train_ids(task.kept, each)
-    files = [file for each in task.texts for file in each.shards()]
+    files = [file for text in task.texts for file in text.shards()]
     sample = train.sample_texts(files, keep=known)
     made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)
     return Tokenizer.parse(made.decode(), Roles(document_tokens=tokenizing.document_tokens))

@@ -78,7 +78,7 @@ def _scalar(name: str) -> str:
 
 
 def _samples() -> str:
-    return "".join(_entry(each) for each in load_corpus("sample").repositories)
+    return "".join(_entry(repository) for repository in load_corpus("sample").repositories)
 
 
 def _entry(spec: RepositorySpec) -> str:

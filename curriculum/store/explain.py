@@ -43,9 +43,9 @@ class Explanation:
         """The folders on which it begins, each with what differs there; None for a first version."""
         if self.first:
             yield self.folder, None
-        for each in self.differences:
-            if not each.name.startswith("input ") or each.made_anew or not self.because:
-                yield self.folder, each
+        for difference in self.differences:
+            if not difference.name.startswith("input ") or difference.made_anew or not self.because:
+                yield self.folder, difference
         for cause in self.because:
             yield from cause.roots
 
@@ -79,7 +79,7 @@ def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
     places: dict[_Place, list[Manifest]] = {}
     for manifest in published:
         places.setdefault(corpora.place(manifest), []).append(manifest)
-    return [_compare(_as_manifest(each), manifests, places, corpora) for each in recipes]
+    return [_compare(_as_manifest(recipe), manifests, places, corpora) for recipe in recipes]
 
 
 _Place = tuple[str, frozenset[str]]

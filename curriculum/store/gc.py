@@ -92,7 +92,11 @@ def garbage(store: Store) -> list[Artefact]:
         for record in kept.manifest.inputs:
             alike = by_key.get(record.key, [])
             open_ends += [each for each in alike if each.content == record.content] or alike
-    return [each for each in artefacts if each.path not in live and is_in_place(each, store.root)]
+    return [
+        artefact
+        for artefact in artefacts
+        if artefact.path not in live and is_in_place(artefact, store.root)
+    ]
 
 
 def strange(store: Store) -> list[Path]:
@@ -104,7 +108,9 @@ def strange(store: Store) -> list[Path]:
         for path in sorted((store.root / name).glob("*"))
         if not made.fullmatch(path.name)
     ]
-    return odd + [each.path for each in store.artefacts() if not is_in_place(each, store.root)]
+    return odd + [
+        artefact.path for artefact in store.artefacts() if not is_in_place(artefact, store.root)
+    ]
 
 
 def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
@@ -113,7 +119,7 @@ def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
     What is removed is moved to the trash before, so that no reader sees half of it; an earlier gc that was
     interrupted is finished.
     """
-    chosen = {each.path for each in artefacts}
+    chosen = {artefact.path for artefact in artefacts}
     if not (store.root / WORKSPACE_NAME).is_file():
         return 0
     with store.lock("gc"):

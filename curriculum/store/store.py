@@ -133,7 +133,7 @@ class Store:
             self.root.glob(f"{folder}/{recipe.directory.name}")
             for folder in recipe.alternate_folders
         )
-        return next(itertools.chain(*(sorted(each) for each in others)), own)
+        return next(itertools.chain(*(sorted(other) for other in others)), own)
 
     def find(self, recipe: Recipe) -> Artefact | None:
         """The published artefact of a recipe, if it stands; from then on this process's lease keeps it."""
@@ -184,7 +184,9 @@ class Store:
 
     def use(self, recipes: Iterable[Recipe]) -> None:
         """Name in this process's lease what is about to be made, and what it is made from."""
-        keys = (key for each in recipes for key in (each.key, *(made.key for made in each.inputs)))
+        keys = (
+            key for recipe in recipes for key in (recipe.key, *(made.key for made in recipe.inputs))
+        )
         with self._noting(keys):
             pass
 

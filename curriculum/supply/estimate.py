@@ -62,7 +62,7 @@ class Estimate:
     @property
     def is_whole(self) -> bool:
         """Return True where all commits were read."""
-        return all(each.read >= each.units for each in self.samplings)
+        return all(sampling.read >= sampling.units for sampling in self.samplings)
 
     def total(
         self, kind: Kind, domain: str = ALL, repositories: Iterable[str] = ()
@@ -78,14 +78,14 @@ class Estimate:
 
     def _of(self, kind: Kind, repositories: Iterable[str]) -> Iterator[SupplyLine]:
         only = frozenset(repositories)
-        for each in self.lines:
-            if each.kind == kind and (not only or each.repository in only):
-                yield each
+        for line in self.lines:
+            if line.kind == kind and (not only or line.repository in only):
+                yield line
 
     @property
     def domains(self) -> tuple[str, ...]:
         """The domains of which there is something, sorted."""
-        return tuple(sorted({each.domain for each in self.lines if each.tokens} - {ALL}))
+        return tuple(sorted({line.domain for line in self.lines if line.tokens} - {ALL}))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,15 +135,15 @@ class EstimateTask:
     def measured(self) -> tuple[Kind, ...]:
         """The kinds that are sampled: some may have to stand in for those that need an index."""
         stand_ins = {
-            replace(each, family=stand_in)
-            for each in self.kinds
-            if (stand_in := FAMILIES[each.family].stand_in)
+            replace(kind, family=stand_in)
+            for kind in self.kinds
+            if (stand_in := FAMILIES[kind.family].stand_in)
         }
         return tuple(sorted({*self.kinds, *stand_ins}))
 
     def plan_of(self, kinds: Iterable[Kind]) -> SamplingPlan:
         """The plan of a sample for some kinds alone."""
-        return replace(self.plan, families=frozenset(each.family for each in kinds))
+        return replace(self.plan, families=frozenset(kind.family for kind in kinds))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,9 +191,9 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
         """Sample the corpus once for the kinds whose estimate is missing."""
         labels = [draft.recipe.labels for draft in drafts]
         kind_of = dict(
-            zip((each.labels for each in self.recipes(task)), task.measured, strict=True)
+            zip((recipe.labels for recipe in self.recipes(task)), task.measured, strict=True)
         )
-        kinds = [kind_of[each] for each in labels]
+        kinds = [kind_of[label] for label in labels]
         found = estimate_kinds(
             task.plan_of(kinds), kinds, task.tokenizing, workers=self.workers, watch=self.watch
         )
@@ -259,11 +259,11 @@ Row = TypeVar("Row", SupplyLine, Sampling, FileSide, FileShare)
 def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
     columns = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
     schema = {name: columns.get(each, pl.String) for name, each in get_type_hints(kind).items()}
-    return pl.DataFrame([asdict(each) for each in rows], schema=schema)
+    return pl.DataFrame([asdict(row) for row in rows], schema=schema)
 
 
 def _rows(file: Path, kind: type[Row]) -> Iterator[Row]:
-    return (kind(**each) for each in frames.read(file).iter_rows(named=True))
+    return (kind(**row) for row in frames.read(file).iter_rows(named=True))
 
 
 def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
@@ -299,14 +299,14 @@ def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> I
     stand_in = FAMILIES[kind.family].stand_in
     if stand_in:
         alike = replace(kind, family=stand_in)
-        for each in lines:
-            if each.kind == alike and plan.stands_in(each.repository):
-                yield replace(each, family=kind.family)
+        for line in lines:
+            if line.kind == alike and plan.stands_in(line.repository):
+                yield replace(line, family=kind.family)
 
 
 def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
-    plan, is_part = task.plan, any(each.read < each.units for each in samplings)
-    yield from plain_folders([each.spec for each in plan.repositories])
+    plan, is_part = task.plan, any(sampling.read < sampling.units for sampling in samplings)
+    yield from plain_folders([repository.spec for repository in plan.repositories])
     if task.tokenizing.given is None and is_part:
         yield "tokens of a tokenizer trained on the sample; one of the whole corpus may give other counts"
     for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):

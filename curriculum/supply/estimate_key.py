@@ -21,7 +21,7 @@ def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, 
     rules = domains.load_domains(plan.corpus.domains)
     return {
         "share": plan.share,
-        "repositories": [each.ingredients() for each in plan.repositories],
+        "repositories": [repository.ingredients() for repository in plan.repositories],
         "edits": plan.corpus.edit_settings().not_usual(),
         "selection": select.ingredients(plan.corpus),
         "domains": domains.ingredients(rules),
@@ -50,17 +50,17 @@ def own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
         own.update(plan.corpus.context_settings().not_usual())
     if kind.family == CHAT_FAMILY:
         own["conversations"] = [
-            conversations.ingredients(conversations.find_conversations(each), plan.corpus)
-            for each in plan.corpus.conversations
+            conversations.ingredients(conversations.find_conversations(conversation), plan.corpus)
+            for conversation in plan.corpus.conversations
         ]
         own["overlong"] = [source.overlong for source in plan.corpus.conversations]
         own["chat_selection"] = conversation_ingredients(plan.corpus)
         own["chat_revision"] = conversations.REVISION
     if FAMILIES[kind.family].needs_index:
         own["indexes"] = {
-            each.repository: None
-            if each.artefact is None or each.artefact.planned
-            else each.artefact.content
-            for each in plan.indexes
+            index.repository: None
+            if index.artefact is None or index.artefact.planned
+            else index.artefact.content
+            for index in plan.indexes
         }
     return own

@@ -106,7 +106,7 @@ def _lines(
         changes = _changes(taken, kind, repository, foreseen)
         earlier = _earlier(taken, kind, repository, changes)
         selection = taken.selections[kind.family]
-        found = [measure(kind, each, selection, taken.tokenizer, earlier) for each in sources]
+        found = [measure(kind, source, selection, taken.tokenizer, earlier) for source in sources]
         counts = pl.concat([each.counts for each in found])
         if FAMILIES[kind.family].reads == "commits":
             lines = pl.concat([each.lines for each in found])
@@ -218,7 +218,7 @@ def _line(
 def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
     """[units]: the sum of a column over the rows of each."""
     sums = dict(frame.group_by("unit").agg(pl.col(column).sum()).iter_rows())
-    return np.array([float(sums.get(each, 0)) for each in units])
+    return np.array([float(sums.get(unit, 0)) for unit in units])
 
 
 def _population(taken: SampledCorpus, repository: str) -> int:
@@ -280,15 +280,19 @@ def _earlier(
 
 def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Sampling]:
     """Yield what was read for a kind: conversations, and walked commits, for those that need them."""
-    talks = {each.name for each in plan.corpus.conversations}
-    own = (each for each in taken.documents if each.manifest.labels["family"] == kind.family)
+    talks = {conversation.name for conversation in plan.corpus.conversations}
+    own = (
+        document
+        for document in taken.documents
+        if document.manifest.labels["family"] == kind.family
+    )
     has_graphs = FAMILIES[kind.family].reads == "commits" and any(own)
     limits = {
-        each.name: {
+        repository.name: {
             "versions": plan.corpus.history.versions_per_path,
-            MAX_COMMITS: each.spec.max_commits,
+            MAX_COMMITS: repository.spec.max_commits,
         }
-        for each in plan.repositories
+        for repository in plan.repositories
     }
     for name, survey in taken.surveys.items():
         if kind.family == CHAT_FAMILY or name not in talks:
@@ -364,14 +368,14 @@ def estimate_kinds(
                 lines=tuple(_lines(taken, plan, kind, foreseen)),
                 samplings=tuple(_samplings(taken, plan, kind)),
                 files=tuple(taken.files),
-                shares=tuple(each for each in taken.shares if each.family == kind.family),
+                shares=tuple(share for share in taken.shares if share.family == kind.family),
             )
         watch(_progress(len(kinds), len(kinds)))
 
 
 def _foreseen(taken: SampledCorpus, plan: SamplingPlan) -> frozenset[str]:
     """Return the files and conversations that a build holds out; the split judges them apart."""
-    code = {each.name: taken.surveys[each.name] for each in plan.repositories}
+    code = {repository.name: taken.surveys[repository.name] for repository in plan.repositories}
     chats = {name: survey for name, survey in taken.surveys.items() if name not in code}
     fraction = plan.corpus.val_fraction
     return foreseen_val(code, val_fraction=fraction) | foreseen_val(chats, val_fraction=fraction)
@@ -384,7 +388,7 @@ def _coordinator(
     shelves = ("documents", "surveys", "tokens")
     sandbox = worker_rights(store, plan.corpus, plan.repositories, shelves)
     if sandbox is not None:
-        indexes = [str(each.artefact.path) for each in plan.indexes if each.artefact]
+        indexes = [str(index.artefact.path) for index in plan.indexes if index.artefact]
         sandbox = replace(sandbox, read=(*sandbox.read, *indexes))
     processes = Workers(processes=workers)
     return Coordinator(store=store, workers=processes, sandbox=sandbox, watch=watch)

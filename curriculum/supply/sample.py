@@ -308,6 +308,6 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         write_touched(_untouched(listed), drafts[0].path)
         chosen = frozenset(listed)
         with FamilyWriters(drafts[1:]) as writers:
-            for each in read_conversations(task, self.corpus, SkippedLines()):
-                if each.digest in chosen:
-                    writers.add(RenderResult(documents=(chat.document(each),), counts=()))
+            for conversation in read_conversations(task, self.corpus, SkippedLines()):
+                if conversation.digest in chosen:
+                    writers.add(RenderResult(documents=(chat.document(conversation),), counts=()))

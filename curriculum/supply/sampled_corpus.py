@@ -98,11 +98,11 @@ def commits_to_walk(
 def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
     """(unit, lineage, domain) of some documents of files, each pair of the first two once."""
     found = [pl.DataFrame(schema=dict.fromkeys(("unit", "lineage", "domain"), pl.String))]
-    for each in documents:
-        rows = frames.scan(each.shards(), ["provenance", "lineage"]).select(
+    for document in documents:
+        rows = frames.scan(document.shards(), ["provenance", "lineage"]).select(
             pl.col("provenance").list.first().struct.field("commit").alias("unit"), "lineage"
         )
-        picked = decisions(selection, each)
+        picked = decisions(selection, document)
         names = [picked.domains[int(code)] for code in picked.domain]
         domains = pl.Series("domain", names, dtype=pl.String)
         found.append(rows.collect().with_columns(domains))
@@ -151,22 +151,22 @@ class SamplingPlan:
 
     def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[CommitsTask]:
         """The commits of each repository in `parts`, each of which parses one whole tree first."""
-        for each in self.repositories:
-            families, commits = self.graphs_of(each.name), walked[each.name]
+        for repository in self.repositories:
+            families, commits = self.graphs_of(repository.name), walked[repository.name]
             size = -(-len(commits) // parts)
             for number in range(parts if families else 0):
                 some = tuple(commits[number * size : (number + 1) * size])
                 if some:
                     yield CommitsTask(
-                        repository=each,
+                        repository=repository,
                         families=families,
-                        index=self._index(each.name),
+                        index=self._index(repository.name),
                         commits=some,
                         number=number,
                     )
 
     def _index(self, repository: str) -> Index | None:
-        return next((each for each in self.indexes if each.repository == repository), None)
+        return next((index for index in self.indexes if index.repository == repository), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -252,7 +252,7 @@ def sample_corpus(
     (selection,) = coordinator.make(selecting, kept_files)
     sides, sizes = read_sides(selection), dict[str, pl.DataFrame]()
     for name, (survey, *texts) in made.items():
-        versions = [each for each in texts if _family(each) == VERSIONS_FAMILY]
+        versions = [text for text in texts if _family(text) == VERSIONS_FAMILY]
         sizes[name] = sizes_of(read_touched(survey), sides, domains_of(versions, selection))
     walked = {name: _walked(sizes[name], surveys[name], plan) for name in made}
     parts = max(1, coordinator.workers.processes // len(listed))
@@ -279,7 +279,7 @@ def sample_corpus(
         selections={
             **dict.fromkeys(families_of("changes"), selection),
             **_selections_of_graphs(coordinator, selecting, graphs, kept_files),
-            **{_family(each): each for each in chat_selections},
+            **{_family(chat_selection): chat_selection for chat_selection in chat_selections},
         },
         tokenizer=load_tokenizer(tokenizer),
         files=file_sides(files, selection),
@@ -293,7 +293,7 @@ def _walked(sizes: pl.DataFrame, survey: Artefact, plan: SamplingPlan) -> list[s
     walked = commits_to_walk(sizes, plan.share, tree_bytes=tree_bytes, depth=plan.depth)
     chosen = frozenset(walked)
     commits = read_survey(survey)["commit"].unique(maintain_order=True)
-    return [each for each in commits if each in chosen]
+    return [commit for commit in commits if commit in chosen]
 
 
 def _chats(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Artefact, Artefact]]:
@@ -317,7 +317,7 @@ def _selections_of_graphs(
 ) -> dict[str, Artefact]:
     keeping, found = Kept(corpus=selecting.corpus, files=files), dict[str, Artefact]()
     for family in sorted({_family(each) for each in graphs}):
-        own = [each for each in graphs if _family(each) == family]
+        own = [graph for graph in graphs if _family(graph) == family]
         (kept_graphs,) = coordinator.make(keeping, own)
         inputs = KeptDocuments(documents=own, kept=kept_graphs)
         (found[family],) = coordinator.make(selecting, inputs)

@@ -161,7 +161,7 @@ def _batch(roles: Roles) -> tuple[Roles, ...]:
 def _short() -> tuple[Roles, ...]:
     exchange: Roles = ("user", "assistant")
     turns = [exchange * count for count in range(1, AT_ONCE + 1)]
-    return (*turns, *(("system", *each) for each in turns))
+    return (*turns, *(("system", *turn) for turn in turns))
 
 
 @functools.lru_cache(maxsize=256)
@@ -249,7 +249,7 @@ def _render(
         "tokens": dict(template.tokens),
         "seconds": SECONDS,
         "bytes": MEMORY,
-        "conversations": [[*zip(*each, strict=True)] for each in conversations],
+        "conversations": [[*zip(*conversation, strict=True)] for conversation in conversations],
     }
     try:
         done = subprocess.run(
@@ -330,7 +330,7 @@ def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
         (_, fault) = cuts
         assert isinstance(fault, TurnError)
         raise fault
-    used = [each for each in constants if each and len(each) <= LONGEST_CONSTANT]
+    used = [constant for constant in constants if constant and len(constant) <= LONGEST_CONSTANT]
     if len(used) > MOST_CONSTANTS:
         raise TokenizerError(
             template.name, f"{len(used):,} strings",

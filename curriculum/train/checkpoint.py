@@ -67,7 +67,7 @@ class CheckpointState(Strict):
 
     def measured(self, figures: tuple[Figure, ...]) -> "CheckpointState":
         """The state with the figures of one more evaluation; those of the same step are replaced."""
-        kept = tuple(each for each in self.figures if each.step != self.step)
+        kept = tuple(figure for figure in self.figures if figure.step != self.step)
         return self.model_copy(update={"figures": kept + figures})
 
     def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":

@@ -69,7 +69,7 @@ _TRITON_FROM, _FLASH_FROM = 7, 8
 
 def needs_of(job: Job) -> AttentionNeeds:
     """Needs of the model of a job and of its longest rows, those of evaluations too."""
-    evaluated = (stratum.rows for each in job.evaluations for stratum in each.strata)
+    evaluated = (stratum.rows for evaluation in job.evaluations for stratum in evaluation.strata)
     return AttentionNeeds(
         row_length=max(rows.row_length for rows in (*job.rows, *evaluated)),
         softcap=job.model.softcap,

@@ -48,7 +48,7 @@ class DocumentSums:
 
     def only(self, ids: Collection[str]) -> "DocumentSums":
         """Those of some documents."""
-        kept = np.array([each in ids for each in self.document_ids], dtype=np.bool_)
+        kept = np.array([document_id in ids for document_id in self.document_ids], dtype=np.bool_)
         return DocumentSums(
             document_ids=tuple(np.array(self.document_ids)[kept].tolist()),
             lineages=tuple(np.array(self.lineages)[kept].tolist()),
@@ -112,11 +112,11 @@ def paired_change(pairs: Sequence[Pair]) -> PairedChange:
         count=held_out_count(
             [
                 WeightedStratum(
-                    weight=each.weight,
-                    documents=each.after.document_ids,
-                    lineages={*each.after.lineages},
+                    weight=pair.weight,
+                    documents=pair.after.document_ids,
+                    lineages={*pair.after.lineages},
                 )
-                for each in pairs
+                for pair in pairs
             ]
         ),
     )
@@ -266,8 +266,8 @@ def read(run: Path, step: int) -> pa.Table | None:
 
 def seconds_of(run: Path) -> float:
     """Seconds of all evaluations that a run has files of."""
-    schemas = (parquet.read_schema(each) for each in (run / EVALUATIONS).glob(f"{STEP}*/{NAME}"))
-    return math.fsum(float((each.metadata or {}).get(SECONDS, 0)) for each in schemas)
+    schemas = (parquet.read_schema(path) for path in (run / EVALUATIONS).glob(f"{STEP}*/{NAME}"))
+    return math.fsum(float((schema.metadata or {}).get(SECONDS, 0)) for schema in schemas)
 
 
 def keep_only(run: Path, steps: Collection[int]) -> None:

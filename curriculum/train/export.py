@@ -187,8 +187,8 @@ def _card(
     state = read_state(checkpoint)
     count = sum(weight.numel() for weight in weights.values())
     name = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
-    means = [each for each in state.figures if each.family == "*"]
-    last = {each.name: each for each in means}
+    means = [figure for figure in state.figures if figure.family == "*"]
+    last = {mean.name: mean for mean in means}
     lines = [
         f"| {name} | {each.val_bpb:.3f} | {_interval(each)} | {each.documents} | {each.lineages} "
         f"| {each.step} |"

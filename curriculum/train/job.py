@@ -131,7 +131,7 @@ def _diet_phase(diet: Diet, name: str) -> DietPhase:
         return diet.phases[-1]
     found = next((each for each in diet.phases if each.phase == name), None)
     if found is None:
-        listed = ", ".join(each.phase for each in diet.phases)
+        listed = ", ".join(phase.phase for phase in diet.phases)
         raise JobError(
             f"phase of {diet.specialist}",
             name,
@@ -196,7 +196,11 @@ def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) 
     Raises:
         JobError: for a set of which no row is held out.
     """
-    mine = {each.set: each for each in evaluations if each.phase in (phase, *FIXED_SETS)}
+    mine = {
+        evaluation.set: evaluation
+        for evaluation in evaluations
+        if evaluation.phase in (phase, *FIXED_SETS)
+    }
     own = mine.get(PHASE_SET)
     whole = {each.objective for each in own.strata} if own is not None else set()
     if name not in (PHASE_SET, *mine) and whole != {name}:

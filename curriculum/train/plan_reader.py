@@ -95,10 +95,11 @@ class PlanReader:
 
         def column(name: str) -> Int64s:
             pieces = [
-                self._group(each).numbers[name][
-                    max(start - int(self._first_rows[each]), 0) : end - int(self._first_rows[each])
+                self._group(group).numbers[name][
+                    max(start - int(self._first_rows[group]), 0) : end
+                    - int(self._first_rows[group])
                 ]
-                for each in groups
+                for group in groups
             ]
             return np.concatenate([np.empty(0, np.int64), *pieces])
 

@@ -211,8 +211,8 @@ def start_ranks(
         with interrupts_held(spawns=False, also=terminating_signals()):
             # What is inherited here is inherited there: the slot is taken as long as a rank lives.
             ranks = [
-                subprocess.Popen([*command, *each], env=environment, close_fds=False)
-                for each in places
+                subprocess.Popen([*command, *place], env=environment, close_fds=False)
+                for place in places
             ]
         try:
             first = _until_the_end(ranks, asked_to_stop)

@@ -157,7 +157,7 @@ class HeartbeatWriter:
             valid_tokens=state.tokens.valid,
             tokens_per_second=self._speed,
             val_bpb=bits[-1] if bits else None,
-            figures=tuple(each for each in state.figures if each.family == "*"),
+            figures=tuple(figure for figure in state.figures if figure.family == "*"),
             doing=doing,
             evaluating_seconds=left * one,
             at=now(),

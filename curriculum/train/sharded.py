@@ -114,7 +114,7 @@ def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
             for chunk in each.chunks
         ):
             raise damaged(folder / INDEX, f"tensor {each.name!r} isn't in the files as it says")
-    return {each.name: each for each in index.tensors}
+    return {tensor.name: tensor for tensor in index.tensors}
 
 
 def fill(folder: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:

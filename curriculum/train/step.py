@@ -51,7 +51,7 @@ class NonfiniteRow:
     """Empty where the rows' files aren't there to ask."""
 
     def __str__(self) -> str:
-        named = self.document_ids or tuple(f"number {each}" for each in self.documents)
+        named = self.document_ids or tuple(f"number {document}" for document in self.documents)
         return f"{self.pack_id} ({_listed('document', named)})" if named else self.pack_id
 
 
@@ -141,7 +141,9 @@ class FinitenessCheck:
         self.model.zero_grad()
         sums = self._sums(batch)
         (sums.total / self.count).backward()  # type: ignore[no-untyped-call]
-        gradients = [each.grad for each in self.model.parameters() if each.grad is not None]
+        gradients = [
+            parameter.grad for parameter in self.model.parameters() if parameter.grad is not None
+        ]
         return get_total_norm(gradients).item()
 
     def _sums(self, batch: Batch) -> LossSums:
@@ -166,7 +168,7 @@ def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> Nonfin
     return NonfiniteRow(
         pack_id=pack_id,
         documents=documents,
-        document_ids=tuple(ids[each] for each in documents) if ids else (),
+        document_ids=tuple(ids[document] for document in documents) if ids else (),
     )
 
 

@@ -416,7 +416,7 @@ class _Processes(Generic[Task, Result]):
 
     def _refill(self) -> None:
         """Start a worker where more tasks wait than workers that are about to ask for one."""
-        if len(self.backlog.waiting) > sum(each.task is None for each in self.workers):
+        if len(self.backlog.waiting) > sum(worker.task is None for worker in self.workers):
             self.start(1)
 
     def _dismiss(self, worker: _Worker) -> None:

@@ -140,7 +140,7 @@ def _(
                 which,
                 found,
                 mixture_panels.lines(snapshot, which),
-                [frame.control(each) for each in sliders.elements],
+                [frame.control(element) for element in sliders.elements],
                 [float(str(each)) / 100 for each in sliders.value],
                 frame.control(budget),
                 budget.value,

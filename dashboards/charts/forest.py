@@ -43,8 +43,15 @@ def scale_of(effects: Sequence[Effect]) -> Scale:
     """
     ends = [
         end
-        for each in effects
-        for end in (each.low, each.high, each.low_below, each.high_below, each.delta, -each.delta)
+        for effect in effects
+        for end in (
+            effect.low,
+            effect.high,
+            effect.low_below,
+            effect.high_below,
+            effect.delta,
+            -effect.delta,
+        )
     ]
     low, high = min(0.0, *ends), max(0.0, *ends)
     room = ROOM * (high - low)

@@ -161,7 +161,7 @@ def _runs(phase: PhaseFacts) -> Iterator[tuple[str, str, str, Report]]:
 
 def _price(facts: Facts, reports: Sequence[Report]) -> str:
     prices = sorted(
-        {each.run.price for each in facts.phases if each.run and each.run.price is not None}
+        {phase.run.price for phase in facts.phases if phase.run and phase.run.price is not None}
     )
     if not any(report.gpu_seconds for report in reports):
         return "Trained without a GPU."

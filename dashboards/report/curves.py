@@ -48,7 +48,7 @@ def plot_of(facts: Facts) -> EvaluationPlot | None:
         first += each.report.steps
     if not first:
         return None
-    numbers = {each.name: each.number for each in facts.phases}
+    numbers = {phase.name: phase.number for phase in facts.phases}
     by_number = sorted(found.items(), key=lambda pair: numbers.get(pair[0], 0))
     return EvaluationPlot(
         series=tuple(_series(name, numbers.get(name, 1), taken) for name, taken in by_number),
@@ -112,7 +112,7 @@ def data(plot: EvaluationPlot | None) -> dict[str, Any]:
     return {
         "places": [round(plots.across(plot.x, step), 4) for step in steps],
         "names": [names[step] for step in steps],
-        "curves": [[each.get(step) for step in steps] for each in figures],
+        "curves": [[figure.get(step) for step in steps] for figure in figures],
     }
 
 
@@ -159,7 +159,7 @@ class Kept:
 
 def trained(facts: Facts) -> list[PhaseFacts]:
     """The phases after which there are figures."""
-    return [each for each in facts.phases if each.report is not None and each.report.after]
+    return [phase for phase in facts.phases if phase.report is not None and phase.report.after]
 
 
 def matrix(facts: Facts) -> list[Kept]:
@@ -196,7 +196,7 @@ def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
     """
     taken = [
         mean_of(reports[at].before, name),
-        *(mean_of(each.after, name) for each in reports[at:]),
+        *(mean_of(report.after, name) for report in reports[at:]),
     ]
     cells: list[Cell | None] = [None] * at
     against: Figure | None = None

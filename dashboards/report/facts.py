@@ -103,9 +103,10 @@ class TrainedRun:
             ended=ended,
             price=attempt.job.gpu_price,
             trained_shares={
-                each.phase: each.trained_share
-                for each in attempt.job.evaluations
-                if each.set in (PHASE_SET, *FIXED_SETS) and each.trained_share is not None
+                evaluation.phase: evaluation.trained_share
+                for evaluation in attempt.job.evaluations
+                if evaluation.set in (PHASE_SET, *FIXED_SETS)
+                and evaluation.trained_share is not None
             },
         )
 
@@ -348,8 +349,8 @@ def _sources(built: Sequence[Artefact]) -> dict[str, tuple[int, int]]:
 
 def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
     """The weighted mean of all that a phase serves, by its name, or of a fixed set, by its own."""
-    means = (each for each in figures if each.family == "*" and each.is_whole)
-    return next((each for each in means if each.phase == phase), None)
+    means = (figure for figure in figures if figure.family == "*" and figure.is_whole)
+    return next((mean for mean in means if mean.phase == phase), None)
 
 
 REPORTS = "reports"

@@ -49,7 +49,7 @@ def page(facts: Facts) -> str:
         title=spelled((facts.specialist, facts.branch)),
         facts=facts,
         numbers=_numbers(facts),
-        is_priced=any(report.cost for each in facts.phases for report in each.spent),
+        is_priced=any(report.cost for phase in facts.phases for report in phase.spent),
         plot=plot,
         made_of=_made_of(facts),
         losses=_losses(facts.exclusions),
@@ -69,7 +69,7 @@ def page(facts: Facts) -> str:
 def _made_of(facts: Facts) -> list[str]:
     """Studies of its runs, corpus, tokenizer, model and budget."""
     tokenizer = facts.tokenizer
-    studies = dict.fromkeys(study_mark(each.status.study) for each in facts.phases)
+    studies = dict.fromkeys(study_mark(phase.status.study) for phase in facts.phases)
     return [
         *filter(None, studies),
         f"corpus {facts.corpus}",
@@ -83,7 +83,7 @@ def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
     """The figures that come first: a name, a figure and a note each."""
     done = [each for each in facts.phases if each.status.state == "done"]
     latest = max((each.ended for each in facts.phases if each.ended), default="")
-    reports = [each.report for each in facts.phases if each.report is not None]
+    reports = [phase.report for phase in facts.phases if phase.report is not None]
     trained_on = sum(report.tokens.valid for report in reports)
     first = next((mean_of(report.before, curves.ANCHOR) for report in reports), None)
     last = next((mean_of(report.after, curves.ANCHOR) for report in reversed(reports)), None)
@@ -108,7 +108,7 @@ def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
 
 def _training(facts: Facts) -> tuple[str, str]:
     """Time of all attempts, and their cost."""
-    reports = [report for each in facts.phases for report in each.spent]
+    reports = [report for phase in facts.phases for report in phase.spent]
     seconds = sum(report.seconds for report in reports)
     gpu_seconds = sum(report.gpu_seconds for report in reports)
     cost = sum(report.cost for report in reports if report.cost is not None)

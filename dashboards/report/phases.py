@@ -34,16 +34,16 @@ assert tuple(OUTCOME_WORDS) == get_args(Outcome)
 def budget_bands(facts: Facts) -> Iterator[Band]:
     """Each phase as wide as its portion of the budget, filled as far as it is trained."""
     start = 0.0
-    for each in facts.phases:
-        end = start + each.phase.tokens / facts.token_budget
+    for phase in facts.phases:
+        end = start + phase.phase.tokens / facts.token_budget
         yield Band(
-            number=each.number,
-            name=each.name,
+            number=phase.number,
+            name=phase.name,
             start=start,
             end=end,
-            look=f"{phase_class(each.number)} is-{each.status.state}",
-            filled=trained_share(each),
-            title=f"{each.name}: {each.status.state}, {tokens_text(each)} tokens",
+            look=f"{phase_class(phase.number)} is-{phase.status.state}",
+            filled=trained_share(phase),
+            title=f"{phase.name}: {phase.status.state}, {tokens_text(phase)} tokens",
         )
         start = end
 
@@ -177,7 +177,7 @@ def _branch_line(branch: Branch, name: str, how: str, *, family: str) -> ShareLi
 
 
 def _shares(branches: Sequence[Branch]) -> list[float]:
-    return [share for each in branches for share in (each.planned, each.realised or 0.0)]
+    return [share for branch in branches for share in (branch.planned, branch.realised or 0.0)]
 
 
 def _warnings(report: MixtureReport) -> Iterator[str]:

@@ -180,12 +180,12 @@ def _structure_rects(row: RowView) -> Iterator[Markup]:
 def _arcs(row: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
     """Calls and uses as arcs between the chunks that they join."""
     chunks = row.chunk_boundaries
-    for each in edges:
+    for edge in edges:
         first, last = (
-            (chunks[end].start + chunks[end].end) // 2 for end in (each.source, each.target)
+            (chunks[end].start + chunks[end].end) // 2 for end in (edge.source, edge.target)
         )
         path = f"M{first} 0Q{(first + last) / 2:g} 2 {last} 0"
-        yield element("path", data_e=f"{each.source} {each.target}", d=path)
+        yield element("path", data_e=f"{edge.source} {edge.target}", d=path)
 
 
 def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
@@ -274,7 +274,9 @@ def written(lengths: Iterable[int]) -> str:
     >>> written([0, 2]), written([7, 9, 1]), written([3])
     ('C', '46P', 'f')
     """
-    digits = [digit for each in lengths for digit in (*[CARRY] * (each // CARRY), each % CARRY)]
+    digits = [
+        digit for length in lengths for digit in (*[CARRY] * (length // CARRY), length % CARRY)
+    ]
     if len(digits) % 2:
         digits.append(CARRY)
     return "".join(
@@ -288,18 +290,22 @@ def _data(row: RowView, lengths: str) -> dict[str, Any]:
     return {
         "length": row.length,
         "valid": row.valid_token_count,
-        "starts": [each.start for each in row.documents],
+        "starts": [document.start for document in row.documents],
         "lengths": lengths,
         "scored": runs(scored(row)[: row.valid_token_count]),
         "made": runs(generated(row)[: row.valid_token_count]),
         "codes": codes(row),
         "chunks": [
             value
-            for each in row.chunk_boundaries
-            for value in (each.start, each.end, each.dep_level)
+            for chunk_boundary in row.chunk_boundaries
+            for value in (chunk_boundary.start, chunk_boundary.end, chunk_boundary.dep_level)
         ],
-        "calls": [end for each in row.call_edges for end in (each.source, each.target)],
-        "types": [end for each in row.type_edges for end in (each.source, each.target)],
+        "calls": [
+            end for call_edge in row.call_edges for end in (call_edge.source, call_edge.target)
+        ],
+        "types": [
+            end for type_edge in row.type_edges for end in (type_edge.source, type_edge.target)
+        ],
         "words": words,
         "lines": lines,
     }

@@ -506,7 +506,9 @@ def configured(
         # Python wants what must be given before what may be.
         parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
         with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+        with_options.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
+        }
         return with_options
 
     return decorate

@@ -81,7 +81,7 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
         )
     plan = resolve_plan(config)
     _, events = carry_out(plan, Scope(until="sample", phase=phase, sample=number))
-    made = {each.key: each for event in events for each in event.documents}
+    made = {document.key: document for event in events for document in event.documents}
     require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)

@@ -151,7 +151,7 @@ def print_counts(store: Store, made: Sequence[Artefact]) -> None:
             Text(f"{there[stage]:>4} there", MUTED),
         )
     if store.dry:
-        planned = [each for each in store.steps if each.outcome == "planned"]
+        planned = [step for step in store.steps if step.outcome == "planned"]
         for reason in explain_steps(store, planned):
             note = "  first version" if reason.is_first else ""
             out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)

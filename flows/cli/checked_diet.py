@@ -52,9 +52,9 @@ def held_out_of_phases(
     found: CheckedPlan, built: Mapping[str, Built], workspace: Path
 ) -> Iterator[tuple[str, HeldOut]]:
     """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
-    for each in found.phases:
-        servings, sets = each.phase.servings, [first for first, *_ in found.sets[each.phase.name]]
-        held = held_out(servings, sets, built[each.phase.name], workspace=workspace)
+    for phase in found.phases:
+        servings, sets = phase.phase.servings, [first for first, *_ in found.sets[phase.phase.name]]
+        held = held_out(servings, sets, built[phase.phase.name], workspace=workspace)
         if held is None and found.estimate is not None:
             expected_ones = [
                 ExpectedServing(
@@ -65,7 +65,7 @@ def held_out_of_phases(
             ]
             held = expected_held_out(found.estimate, expected_ones)
         if held is not None:
-            yield each.phase.name, held
+            yield phase.phase.name, held
 
 
 def checked_servings(found: CheckedPlan) -> Iterator[CheckedServing]:

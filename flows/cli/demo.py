@@ -119,7 +119,9 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
 
 def _some_rows(store: Store) -> Artefact:
     return next(
-        each for each in store.artefacts("rows") if each.manifest.labels["split"] == "train"
+        artefact
+        for artefact in store.artefacts("rows")
+        if artefact.manifest.labels["split"] == "train"
     )
 
 

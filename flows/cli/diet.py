@@ -54,7 +54,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
 
     built = dry_build(plan, [each.name for each in plan.phases], context)
     found = check_plan(plan, built, estimated)
-    faults = [str(each.fault) for each in found.phases if each.fault]
+    faults = [str(phase.fault) for phase in found.phases if phase.fault]
     servings = [*checked_servings(found)]
     read = diet_budgets(plan, found)
     speed = last_speed(plan, context.resources)
@@ -80,9 +80,9 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
 
 def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
     """Yield what follows for a diet that can be served: smaller shares, and text that is read too often."""
-    for each in found.phases:
-        if each.fault is None:
-            yield from shortages(each)
+    for phase in found.phases:
+        if phase.fault is None:
+            yield from shortages(phase)
     if read.is_often:
         within = (
             f"Lower token_budget to {budget_option(read.largest)}, drop"
@@ -100,7 +100,7 @@ def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
 def _fit(plan: RunPlan, found: CheckedPlan, read: TokenBudgets) -> Text:
     """Return the verdict on a diet that can be served, with what it is served otherwise than asked."""
     diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
-    cut = [each.phase.name for each in found.phases if any(one.is_short for one in each.held)]
+    cut = [phase.phase.name for phase in found.phases if any(one.is_short for one in phase.held)]
     remarks = (
         *([f"shares differ from the diet's in {', '.join(cut)}"] if cut else []),
         *(["tokens are repeated too often"] if read.is_often else []),
@@ -116,7 +116,7 @@ def _unfit(plan: RunPlan, found: CheckedPlan) -> Text:
     """Return the verdict on a diet that can't be served, with the nearest budget that fits."""
     budgets, budget = found.supply.budgets(), plan.diet.token_budget
     asked = f"✗ {plan.diet.specialist} can't be served with {count(budget)} tokens"
-    below = ", ".join(each.phase.name for each in found.phases if each.is_below_a_step)
+    below = ", ".join(phase.phase.name for phase in found.phases if phase.is_below_a_step)
     if budgets.smallest is None or budgets.largest is None:
         cure = "no token budget fits: enlarge the corpus or change what is named above"
     elif budget < budgets.smallest:

@@ -112,5 +112,5 @@ def _print_budgets(read: TokenBudgets, *, is_estimate: bool) -> None:
 def training_work(plan: RunPlan) -> Workload:
     """Return the work of training all phases from their beginning."""
     step = tokens_per_step(plan)
-    phases = (workload_of(each, each.tokens, each.tokens // step) for each in plan.phases)
+    phases = (workload_of(phase, phase.tokens, phase.tokens // step) for phase in plan.phases)
     return sum(phases, NO_WORK)

@@ -149,10 +149,10 @@ def _require_no_decoder_options(options: LeakcheckOptions) -> None:
 def show(report: LeakReport) -> None:
     """The report for eyes: who was examined, what leaks, which claims, which leaks were planted."""
     out.print(_subjects(report.findings))
-    for each in report.failures:
+    for failure in report.failures:
         line = Text("LEAK  ", BAD)
-        line.append(f"{_who(each)}: {each.claim}", "default")
-        line.append(f"  {each.detail}", MUTED)
+        line.append(f"{_who(failure)}: {failure.claim}", "default")
+        line.append(f"  {failure.detail}", MUTED)
         out.print(line)
     out.print()
     out.print(_claims(report.findings))
@@ -176,8 +176,8 @@ def _who(each: Finding) -> str:
 def _subjects(findings: Iterable[Finding]) -> Table:
     """A line a subject and backend, a column a dtype; a cell is how many claims hold over all lengths."""
     cells: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for each in findings:
-        cells[each.subject, each.backend][each.dtype].append(each.passed)
+    for finding in findings:
+        cells[finding.subject, finding.backend][finding.dtype].append(finding.passed)
     dtypes = [name for name in DTYPES if any(name in cell for cell in cells.values())]
     drawn = plain_table("examined", "attention", *dtypes)
     for (subject, backend), by_dtype in cells.items():
@@ -196,8 +196,8 @@ def _table_cell(passed: list[bool]) -> Text:
 
 def _claims(findings: Iterable[Finding]) -> Table:
     by_claim: dict[str, list[bool]] = defaultdict(list)
-    for each in findings:
-        by_claim[each.claim].append(each.passed)
+    for finding in findings:
+        by_claim[finding.claim].append(finding.passed)
     drawn = plain_table("claim", "holds in")
     for claim, passed in by_claim.items():
         style = GOOD if all(passed) else BAD

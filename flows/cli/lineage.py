@@ -128,7 +128,7 @@ def _checkpoint_line(path: str) -> Line:
 
 def _until(read: ReadUntil) -> None:
     _title(read.run, read.run_key, mark=read.study)
-    tokens = number(sum(each.tokens for each in read.phases), "token")
+    tokens = number(sum(phase.tokens for phase in read.phases), "token")
     _print(f"all that was read until step {read.step:,}: {tokens} in all phases")
     heads = ("phase",), ("repository", "licence")
     for names, shares in zip(heads, (read.phases, read.repositories), strict=True):
@@ -162,5 +162,5 @@ def _title(text: str, key: str = "", attempt: int = 1, *, mark: str = "") -> Non
 
 
 def _print(*sentences: str) -> None:
-    for each in sentences:
-        print_line(each, MUTED)
+    for sentence in sentences:
+        print_line(sentence, MUTED)

@@ -53,7 +53,7 @@ def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
         write_command_snapshot(plan)
     plan, events = carry_out(plan, scope)
     gate = events[-1].gate
-    made = [each for event in events for each in event.step_artefacts]
+    made = [step_artefact for event in events for step_artefact in event.step_artefacts]
     runs = [run for run in runs_of(events) if not run.planned]
     if scope.until == "mix" and (dry or any(each.made for each in made)):
         _print_mixtures(plan, made)
@@ -126,7 +126,9 @@ def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
     """Return True where a dry plan would make nothing, up to its first closed gate."""
     context = context_of(warn=ignore)
     events = execute(plan, here(context), scope, context)
-    return not any(each.planned for event in events for each in event.step_artefacts)
+    return not any(
+        step_artefact.planned for event in events for step_artefact in event.step_artefacts
+    )
 
 
 def _reused(looked: RunPlan, scope: Scope) -> list[Event]:

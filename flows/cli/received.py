@@ -138,7 +138,7 @@ def _programs() -> tuple[str, ...]:
     except (OSError, subprocess.CalledProcessError):
         libraries = ""
     programs = [shutil.which("git") or "", "/bin/sh", sys.executable]
-    real = [str(Path(each).resolve()) for each in programs if each]
+    real = [str(Path(program).resolve()) for program in programs if program]
     return (*programs, *real, libraries, *SYSTEM_CODE)
 
 

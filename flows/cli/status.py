@@ -51,7 +51,7 @@ def status(
     if specialist is not None:
         phases = _phases_of(store, specialist, phases)
     stages = [*_stages(artefacts, len(garbage(store)))] if specialist is None else []
-    listed = [_phase_line(store, each) for each in phases]
+    listed = [_phase_line(store, phase) for phase in phases]
     if as_json:
         content = {"home": str(home), "stages": stages, "phases": listed}
         print_json({**content, "shadows": [*shadows(home)]})
@@ -67,7 +67,7 @@ def status(
         )
     if stages:
         out.print(table(stages))
-    if any(each["stage"] == "unused" for each in stages):
+    if any(stage["stage"] == "unused" for stage in stages):
         out.print(Text(UNUSED_NOTE, MUTED))
     if phases:
         out.print()
@@ -105,7 +105,7 @@ UNUSED_NOTE = (
 
 def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
     for stage in dict.fromkeys(each.manifest.stage for each in artefacts):
-        ours = [each for each in artefacts if each.manifest.stage == stage]
+        ours = [artefact for artefact in artefacts if artefact.manifest.stage == stage]
         size = sum(record.num_bytes for each in ours for record in each.manifest.files)
         newest = max(each.manifest.created for each in ours)
         yield {

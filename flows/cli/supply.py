@@ -84,7 +84,7 @@ def supply(
             tokenizing=Tokenizing(given=given),
             share=share,
             sources=sources,
-            indexes=indexes_for(store, corpus, {each.family for each in kinds}, sources),
+            indexes=indexes_for(store, corpus, {kind.family for kind in kinds}, sources),
         )
     with watching() as watch:
         found = counted(task, Store(home), workers, watch)

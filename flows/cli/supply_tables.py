@@ -74,8 +74,8 @@ def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
         if sampled
         else "all commits with a change that the corpus reads were read"
     )
-    for each in found.samplings:
-        if (line := left_out_words(each)) is not None:
+    for sampling in found.samplings:
+        if (line := left_out_words(sampling)) is not None:
             print_line(line, MUTED)
     shares = [ExpectedServing(kind=kind, share=found.total(kind)[0]) for kind in kinds]
     held = expected_held_out(found, shares)

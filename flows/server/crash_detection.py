@@ -92,7 +92,7 @@ class CrashWatch:
         self.found = Counter({each.mark: self.found[each.mark] + 1 for each in crashes})
         due = [each for each in crashes if self.found[each.mark] >= LOOKS]
         self.sent |= {each.mark for each in itertools.takewhile(self._is_sent, due)}
-        left = [each for each in crashes if each.mark not in self.sent]
+        left = [crash for crash in crashes if crash.mark not in self.sent]
         until = [*left[:1], *crashes[-1:]]
         if until or not _file(self.workspace).is_file():
             write_whole(_file(self.workspace), (until[0].when if until else start).isoformat())
@@ -131,7 +131,7 @@ def asked(api: str, pools: Iterable[str], when: datetime.datetime) -> list[Crash
         page = _page(api, wanted | {"offset": len(runs)})
         runs += page
         if len(page) < PAGE:
-            return [_crash(each) for each in runs]
+            return [_crash(run) for run in runs]
 
 
 def _page(api: str, wanted: dict[str, JsonValue]) -> list[_Run]:

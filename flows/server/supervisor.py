@@ -123,7 +123,7 @@ class FormChoices:
         self.seen = self.deployed = self._look()
 
     def _look(self) -> State:
-        found = [(str(each), "") for each in sorted(self.workspace.glob(BRANCHES))]
+        found = [(str(path), "") for path in sorted(self.workspace.glob(BRANCHES))]
         for folder in FOLDERS:
             for file in sorted((self.workspace / folder).glob("*.y*ml")):
                 # An editor that saves may have taken it away for a moment.

@@ -219,13 +219,13 @@ def _rooted(target: str) -> str:
         program, *arguments = [] if is_url(target) else shlex.split(target)
     except ValueError:
         return target
-    for each in arguments:
-        if each and not Path(each).is_absolute() and Path(each).is_file():
+    for argument in arguments:
+        if argument and not Path(argument).is_absolute() and Path(argument).is_file():
             raise SettingError(
                 "$CURRICULUM_NOTIFY",
-                each,
+                argument,
                 cause="it is a file of the current directory, where the command won't run",
-                cure=f"Give its whole path: {Path(each).absolute()}",
+                cure=f"Give its whole path: {Path(argument).absolute()}",
             )
     if "/" in program:
         program = str(Path(program).absolute())

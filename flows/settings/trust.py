@@ -234,7 +234,7 @@ def trust(home: Path) -> None:
     require_unexposed(home)
     workspace = _identity(home)
     with _changing() as others:
-        _write((*(each for each in others if each.path != workspace.path), workspace))
+        _write((*(other for other in others if other.path != workspace.path), workspace))
 
 
 def forget(home: Path) -> bool:
@@ -256,10 +256,10 @@ def shadows(home: Path) -> tuple[str, ...]:
 
     pairs = (("diets", "diets/*.yaml"), ("corpora", "corpora/*.yaml"), ("phases", "phases*.yaml"))
     return tuple(
-        f"{folder}/{each.name}"
+        f"{folder}/{path.name}"
         for folder, shipped in pairs
-        for each in sorted(PACKAGE.glob(shipped))
-        if (home / folder / each.name).is_file()
+        for path in sorted(PACKAGE.glob(shipped))
+        if (home / folder / path.name).is_file()
     )
 
 

@@ -174,7 +174,11 @@ def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | N
 
 def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
     """Return the folder around all build folders outside of the root; None if it would be all or nothing."""
-    outside = {each for each in directories if foreign is None or below(each, foreign) is None}
+    outside = {
+        directory
+        for directory in directories
+        if foreign is None or below(directory, foreign) is None
+    }
     shared = posixpath.commonpath(outside) if outside else "/"
     return shared if shared.count("/") > 1 else None
 
@@ -401,7 +405,7 @@ def _entry(file: Path, at: int, value: object) -> _Entry:
     base = _rooted(posixpath.join(file.absolute().parent.as_posix(), _rooted(directory)))
     source = posixpath.normpath(posixpath.join(base, _rooted(value["file"])))
     if isinstance(arguments, list) and all(isinstance(each, str) for each in arguments):
-        words: tuple[str, ...] | None = tuple(_rooted(each) for each in arguments)
+        words: tuple[str, ...] | None = tuple(_rooted(argument) for argument in arguments)
     elif isinstance(command, str):
         words = _split(_rooted(command))
     else:

@@ -241,7 +241,7 @@ def _constructed(made: Cursor | None, tree: Tree) -> Reference | None:
 def _overloaded(named: Cursor, arity: int, tree: Tree) -> Reference | None:
     candidates = overloads_of(named)
     chains = tuple(sorted({tree.chain(each) for each in candidates if tree.has(each)}))
-    outside = sum(not tree.has(each) for each in candidates)
+    outside = sum(not tree.has(candidate) for candidate in candidates)
     total = len(chains) + outside
     return Reference("calls", "dependent", chains, total, arity=arity) if chains else None
 

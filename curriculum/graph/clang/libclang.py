@@ -86,9 +86,9 @@ def parse(file: str, arguments: Sequence[str], *, text: str | None = None) -> An
 def problems(unit: Any) -> list[Problem]:
     """The errors of a unit; warnings are none."""
     return [
-        Problem(str(each.location.file or ""), each.location.line, each.spelling)
-        for each in unit.diagnostics
-        if each.severity >= _ERROR
+        Problem(str(diagnostic.location.file or ""), diagnostic.location.line, diagnostic.spelling)
+        for diagnostic in unit.diagnostics
+        if diagnostic.severity >= _ERROR
     ]
 
 

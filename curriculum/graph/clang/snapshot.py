@@ -183,12 +183,13 @@ def _schema(kind: type[Row]) -> pa.Schema:
 def write(folder: Path, snapshot: Snapshot) -> None:
     """Write a snapshot's four tables and its report into a folder that exists; equal values, equal bytes."""
     functions = [
-        {**asdict(each), "body": each.body and each.body._asdict()} for each in snapshot.functions
+        {**asdict(function), "body": function.body and function.body._asdict()}
+        for function in snapshot.functions
     ]
     _write(folder, "functions", IndexedFunction, functions)
     _write(folder, "classes", IndexedClass, [asdict(each) for each in snapshot.classes])
-    _write(folder, "edges", IndexedEdge, [asdict(each) for each in snapshot.edges])
-    _write(folder, "includes", IndexedInclude, [each._asdict() for each in snapshot.includes])
+    _write(folder, "edges", IndexedEdge, [asdict(edge) for edge in snapshot.edges])
+    _write(folder, "includes", IndexedInclude, [include._asdict() for include in snapshot.includes])
     text = json.dumps(snapshot.report.model_dump(), indent=1, sort_keys=True, ensure_ascii=False)
     (folder / REPORT).write_text(text + "\n", encoding="utf-8")
 

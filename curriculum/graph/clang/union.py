@@ -223,9 +223,9 @@ class Edges:
             numbers = self.by_usr.get(usr)
             if numbers:
                 near = [
-                    each
-                    for each in numbers
-                    if self.nodes[each].best.value.path == node.best.value.path
+                    number
+                    for number in numbers
+                    if self.nodes[number].best.value.path == node.best.value.path
                 ]
                 return near or numbers
         return []
@@ -291,7 +291,7 @@ class Union:
         includes = tuple(sorted(self._includes))
         values = [node.best.value for node in nodes]
         kept = tuple(each for each in values if isinstance(each, IndexedFunction))
-        named = tuple(each for each in values if isinstance(each, IndexedClass))
+        named = tuple(value for value in values if isinstance(value, IndexedClass))
         calls: Counter[str] = Counter()
         for node in nodes[: len(kept)]:
             calls.update(node.best.calls)

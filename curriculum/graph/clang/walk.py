@@ -206,7 +206,9 @@ class _Walk:
             body=range_,
             body_digest=digest_of(data[range_.start : range_.end]) if range_ else "",
             digest=digest_of(data[min(name_start, range_.start) : range_.end]) if range_ else "",
-            parameters=tuple(_NAMELESS.sub("(unnamed)", each.type.spelling) for each in parameters),
+            parameters=tuple(
+                _NAMELESS.sub("(unnamed)", parameter.type.spelling) for parameter in parameters
+            ),
             min_arity=fewest,
             max_arity=most,
             is_template=in_template or cursor.kind == Kind.FUNCTION_TEMPLATE,
@@ -217,8 +219,8 @@ class _Walk:
 
     def _arity(self, cursor: Cursor, parameters: list[Cursor], data: bytes) -> tuple[int, int]:
         texts = []
-        for each in parameters:
-            extent = self.tree.extent(each)
+        for parameter in parameters:
+            extent = self.tree.extent(parameter)
             texts.append(data[extent.start : extent.end] if extent else b"")
         fewest = sum(not (b"=" in text or b"..." in text) for text in texts)
         is_open = bool(library().clang_isFunctionTypeVariadic(cursor.type))
@@ -353,7 +355,7 @@ def _best(work: Work, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
             if best is None or len(errors) < len(best[2]):
                 best = entry, unit, errors
             # No standard cures a header that isn't there.
-            if not errors or all(each.text.endswith("file not found") for each in errors):
+            if not errors or all(error.text.endswith("file not found") for error in errors):
                 break
         if best is not None and not best[2]:
             break
@@ -387,7 +389,7 @@ def _reason(errors: list[Problem], tree: Tree) -> str:
 
 
 def _includes(unit: Any, tree: Tree) -> Iterator[IndexedInclude]:
-    for each in unit.get_includes():
-        source, target = tree.relative(str(each.source)), tree.relative(str(each.include))
+    for include in unit.get_includes():
+        source, target = tree.relative(str(include.source)), tree.relative(str(include.include))
         if source is not None and target is not None:
             yield IndexedInclude(source, target)

@@ -139,7 +139,7 @@ def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
     means = [sum(values[start:end]) / (end - start) for start, end in itertools.pairwise(borders)]
     least, span = min(means), max(means) - min(means)
     top = len(LEVELS) - 1
-    return "".join(LEVELS[round((each - least) / span * top) if span else 0] for each in means)
+    return "".join(LEVELS[round((mean - least) / span * top) if span else 0] for mean in means)
 
 
 def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
