@@ -13,9 +13,9 @@ import time
 import torch
 from torch import Tensor
 
-from curriculum.model.backends import Attention, attention
+from curriculum.model.backends import AttentionBackend, attention
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 
 ROW = 8192
 MEANS = (50, 200, 1000, 4000)
@@ -50,7 +50,7 @@ def documents(mean: int) -> Tensor:
     return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None].int()
 
 
-def seconds(backend: Attention, cut: Boundaries, table: Tensor | None, rounds: int) -> float:
+def seconds(backend: AttentionBackend, cut: Boundaries, table: Tensor | None, rounds: int) -> float:
     q, k, v = (
         torch.randn(1, heads, ROW, FEATURES, requires_grad=True)
         for heads in (HEADS, GROUPS, GROUPS)
@@ -65,11 +65,13 @@ def seconds(backend: Attention, cut: Boundaries, table: Tensor | None, rounds: i
     return min(found)
 
 
-def structure_of(cut: Boundaries) -> Structure:
+def structure_of(cut: Boundaries) -> StructureTensors:
     """Chunks of 64 tokens, and relations of all kinds between them."""
     chunks = (torch.arange(ROW) // 64 + 1).int()[None]
     relations = torch.randint(9, (1, 256, 256)).byte()
-    return Structure(tokens=torch.zeros(1, ROW, 5).byte(), chunks=chunks, relations=relations)
+    return StructureTensors(
+        tokens=torch.zeros(1, ROW, 5).byte(), chunks=chunks, relations=relations
+    )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from curriculum.corpus.paths import language_of
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.clang import Snapshot, index_tree
+from curriculum.graph.clang import GraphSnapshot, index_tree
 from curriculum.graph.clang.index import paths_of
 from curriculum.graph.facts import NodeId
 from schemas.change import Blob, TreeDelta, TreeFile
@@ -56,7 +56,7 @@ def main() -> None:
             index_tree(
                 root, options.database, index, original=options.path, workers=options.workers
             )
-        snapshot, graph = Snapshot.open(index), graph_of(root)
+        snapshot, graph = GraphSnapshot.open(index), graph_of(root)
     measured = Measured.of(snapshot, graph)
     print(f"{options.path.name}: {measured.defined} functions, {measured.matched:.1%} matched")
     for name, with_constructors in (("without constructors", False), ("with constructors", True)):
@@ -82,7 +82,7 @@ def graph_of(root: Path) -> CallGraph:
 class Measured:
     """Both graphs' call edges, by the snapshot's numbers."""
 
-    snapshot: Snapshot
+    snapshot: GraphSnapshot
     ours: dict[tuple[int, int], float]
     """With our confidence."""
     certain: Edges
@@ -93,7 +93,7 @@ class Measured:
     kin: dict[int, frozenset[int]]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, graph: CallGraph) -> "Measured":
+    def of(cls, snapshot: GraphSnapshot, graph: CallGraph) -> "Measured":
         """Matches definitions by their bodies; costs all neighbours of all functions."""
         numbers = _matched(snapshot, graph)
         defined = sum(each.body is not None for each in snapshot.functions)
@@ -155,7 +155,7 @@ class Measured:
         return any((caller, other) in certain for other in alike)
 
 
-def _calls(snapshot: Snapshot, label: str) -> Edges:
+def _calls(snapshot: GraphSnapshot, label: str) -> Edges:
     """The call edges of a label between functions that the tree defines."""
     functions = snapshot.functions
     return frozenset(
@@ -166,7 +166,7 @@ def _calls(snapshot: Snapshot, label: str) -> Edges:
     )
 
 
-def _named(snapshot: Snapshot) -> Edges:
+def _named(snapshot: GraphSnapshot) -> Edges:
     """The edges through virtual functions to those that override none of the others."""
     found = _calls(snapshot, "overridden")
     overridden = defaultdict(set)
@@ -182,7 +182,7 @@ def _named(snapshot: Snapshot) -> Edges:
     )
 
 
-def _kin(snapshot: Snapshot) -> dict[int, frozenset[int]]:
+def _kin(snapshot: GraphSnapshot) -> dict[int, frozenset[int]]:
     """Overloads of each function, and the methods that override the same as it."""
     groups: defaultdict[str, set[int]] = defaultdict(set)
     for number, each in enumerate(snapshot.functions):
@@ -200,7 +200,7 @@ def _kin(snapshot: Snapshot) -> dict[int, frozenset[int]]:
     return {number: frozenset(each) for number, each in near.items()}
 
 
-def _matched(snapshot: Snapshot, graph: CallGraph) -> dict[NodeId, tuple[int, ...]]:
+def _matched(snapshot: GraphSnapshot, graph: CallGraph) -> dict[NodeId, tuple[int, ...]]:
     """Functions of the snapshot with the same body as ours; where macros differ there are several."""
     bodies: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for number, each in enumerate(snapshot.functions):

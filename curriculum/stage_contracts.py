@@ -20,7 +20,7 @@ from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from curriculum.corpus.signatures import SIGNATURES_NAME
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
-from curriculum.graph.clang import Snapshot
+from curriculum.graph.clang import GraphSnapshot
 from curriculum.packing.check import check as check_rows
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.store import Artefact
@@ -137,7 +137,7 @@ def _require_documents(artefact: Artefact, _: Mapping[str, Path]) -> None:
 
 
 def _require_index(artefact: Artefact, _: Mapping[str, Path]) -> None:
-    snapshot = Snapshot.open(artefact.path)
+    snapshot = GraphSnapshot.open(artefact.path)
     nodes = range(len(snapshot.nodes))
     for edge in snapshot.edges:
         if edge.source not in nodes or edge.target not in nodes:

@@ -58,7 +58,7 @@ def is_number(kind: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class AnswerColumn:
     """A column of an answer that a chart can have."""
 
     name: str
@@ -78,7 +78,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class ChartChoice:
     """A kind of chart and the names of its columns; `by` is empty where all is one series."""
 
     kind: str
@@ -88,23 +88,23 @@ class Choice:
     by: str = ""
 
 
-def columns(reply: Reply) -> dict[str, Column]:
+def columns(reply: Reply) -> dict[str, AnswerColumn]:
     """The columns that a chart can have, by name; of two of one name the first.
 
     A column of numbers or times some of which Python has no value for, such as the year 20000, holds words.
     """
-    found: dict[str, Column] = {}
+    found: dict[str, AnswerColumn] = {}
     rows = reply.rows
     for place, (name, kind) in enumerate(zip(reply.columns, reply.types, strict=True)):
         held = _held(kind)
         if held is not None and name not in found:
             values = [row[place] for row in rows]
             has_text = any(isinstance(value, str) for value in values)
-            found[name] = Column(name=name, kind="words" if has_text else held, values=values)
+            found[name] = AnswerColumn(name=name, kind="words" if has_text else held, values=values)
     return found
 
 
-def suggested(reply: Reply) -> Choice | None:
+def suggested(reply: Reply) -> ChartChoice | None:
     """The chart that suits an answer; None where there are no two lines, or no number.
 
     Bars of the first number by the first words; a line where the first column is a time, or rises from line
@@ -121,24 +121,28 @@ def suggested(reply: Reply) -> Choice | None:
     if words:
         return _by_words("bars", words[0], numbers[0], words[1:])
     if len(numbers) > 1:
-        return Choice(kind="scatter", across=numbers[0].name, up=numbers[1].name)
-    return Choice(kind="bars", across=numbers[0].name, up=numbers[0].name)
+        return ChartChoice(kind="scatter", across=numbers[0].name, up=numbers[1].name)
+    return ChartChoice(kind="bars", across=numbers[0].name, up=numbers[0].name)
 
 
-def _by_words(kind: Kind, across: Column, up: Column, words: Sequence[Column]) -> Choice:
+def _by_words(
+    kind: Kind, across: AnswerColumn, up: AnswerColumn, words: Sequence[AnswerColumn]
+) -> ChartChoice:
     """The chart; where a place across has several lines, in the colours of the first words of few values."""
     is_single = len(set(map(str, across.values))) == len(across.values)
     groups = (word.name for word in words if 1 < len(set(map(str, word.values))) <= MOST_SERIES)
     by = "" if is_single else next(groups, "")
-    return Choice(kind=kind, across=across.name, up=up.name, by=by)
+    return ChartChoice(kind=kind, across=across.name, up=up.name, by=by)
 
 
-def _rises(column: Column) -> bool:
+def _rises(column: AnswerColumn) -> bool:
     values = column.drawable
     return None not in values and values == sorted(values) and values[0] < values[-1]
 
 
-def resolve_choice(reply: Reply, kind: str, across: str, up: str, by: str | None) -> Choice | None:
+def resolve_choice(
+    reply: Reply, kind: str, across: str, up: str, by: str | None
+) -> ChartChoice | None:
     """Resolve what was asked for: what the answer has of it, the rest as suggested; None where nothing is."""
     usual = suggested(reply)
     if usual is None:
@@ -146,7 +150,7 @@ def resolve_choice(reply: Reply, kind: str, across: str, up: str, by: str | None
     known = columns(reply)
     has_number = up in known and known[up].kind == "number"
     groups = usual.by if by is None else by if by in known else ""
-    return Choice(
+    return ChartChoice(
         kind=kind if kind in (*KINDS, NO_CHART) else usual.kind,
         across=across if across in known else usual.across,
         up=up if has_number else usual.up,
@@ -170,7 +174,7 @@ class _Value(NamedTuple):
     group: str
 
 
-def draw(reply: Reply, choice: Choice) -> Chart:
+def draw(reply: Reply, choice: ChartChoice) -> Chart:
     """Draw the chart that was chosen, or put a sentence in its place where its columns can't have it."""
     known, notes = columns(reply), list[str]()
     across, up, by = known[choice.across], known[choice.up], known.get(choice.by)
@@ -234,7 +238,12 @@ def _bars(values: Sequence[_Value], looks: Mapping[str, str], across: str, up: s
 
 
 def _plot(
-    values: Sequence[_Value], looks: Mapping[str, str], across: Column, up: str, *, is_line: bool
+    values: Sequence[_Value],
+    looks: Mapping[str, str],
+    across: AnswerColumn,
+    up: str,
+    *,
+    is_line: bool,
 ) -> Markup:
     """Lines or dots over two axes."""
     groups = {name: [value for value in values if value.group == name] for name in looks}

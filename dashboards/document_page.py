@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from curriculum.inspection.context_tree import WORDS, Branch, branches, path_of
+from curriculum.inspection.context_tree import WORDS, TreeChunk, branches, path_of
 from curriculum.inspection.documents import DocumentView, facts, what
 from curriculum.inspection.formats import integer, number
-from curriculum.inspection.structure_text import Piece, pieces, widened
+from curriculum.inspection.structure_text import StructuredText, pieces, widened
 from dashboards import html, palette
 from dashboards.palette import DOCUMENT_COLOURS, NAMES
 from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeKind, EdgeLabel
@@ -56,7 +56,7 @@ class TreeLine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class TextRun:
     """Pieces of text in one element, each with its class where it isn't that of the element."""
 
     pieces: list[tuple[str, str]]
@@ -68,16 +68,16 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
+class TextBlock:
     """A part of the text in an element of its own; its place is None where no line leads to it."""
 
     place: int | None
     look: str
-    runs: list[Run]
+    runs: list[TextRun]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
+class TreeLink:
     """An edge between two lines of the tree; one of structure has no confidence."""
 
     source: int
@@ -96,8 +96,8 @@ class Article:
     facts: list[list[str]]
     """Lines of words, which break between their items only."""
     tree: list[TreeLine]
-    blocks: list[Block]
-    links: list[Link]
+    blocks: list[TextBlock]
+    links: list[TreeLink]
     codes: set[int]
     """The structure categories that occur; none where nothing has structure."""
 
@@ -184,7 +184,7 @@ def _structure_by_part(document: DocumentView) -> dict[int, list[int]]:
     return found
 
 
-def _add_chunk(tree: _Tree, branch: Branch) -> None:
+def _add_chunk(tree: _Tree, branch: TreeChunk) -> None:
     """Add the line of a chunk, and below it those of the structure chunks in it."""
     document, structure = tree.document, tree.document.structure
     chunk = document.chunks[branch.chunk]
@@ -256,7 +256,7 @@ def _size(document: DocumentView, parts: range) -> str:
     return number(last.end - first.start, "byte")
 
 
-def _blocks(tree: _Tree) -> Iterator[Block]:
+def _blocks(tree: _Tree) -> Iterator[TextBlock]:
     """The text in its order: a block a chunk, and a block a part that is of no chunk."""
     document = tree.document
     ends = {chunk.first_part: chunk.last_part for chunk in document.chunks}
@@ -268,7 +268,7 @@ def _blocks(tree: _Tree) -> Iterator[Block]:
         cut = [*widened(pieces(document.content, start, end, document.structure))]
         code = cut[0].code if cut else 0
         is_empty = bool(cut) and cut[0].text.startswith("\n")
-        yield Block(
+        yield TextBlock(
             place=tree.of_part.get(part),
             look=" ".join([f"k{code}"] * bool(code) + ["e"] * is_empty),
             runs=[*_runs(tree, cut, code, begun)],
@@ -276,7 +276,9 @@ def _blocks(tree: _Tree) -> Iterator[Block]:
         part = last
 
 
-def _runs(tree: _Tree, cut: Sequence[Piece], code: int, begun: set[int]) -> Iterator[Run]:
+def _runs(
+    tree: _Tree, cut: Sequence[StructuredText], code: int, begun: set[int]
+) -> Iterator[TextRun]:
     """Pieces of a block in the colour `code`, put together by structure chunk.
 
     `begun` has the chunks whose beginning is drawn already: their later runs are no targets.
@@ -287,13 +289,13 @@ def _runs(tree: _Tree, cut: Sequence[Piece], code: int, begun: set[int]) -> Iter
         same = [*group]
         text = "".join(piece.text for piece in same)
         if index < 0:
-            yield Run(pieces=_coloured(same, code))
+            yield TextRun(pieces=_coloured(same, code))
         else:
             chunk, begins = chunks[index], index not in begun
             begun.add(index)
             is_whole_lines = before.endswith("\n") and text.endswith("\n")
             is_target = begins and index not in tree.whole
-            yield Run(
+            yield TextRun(
                 pieces=_coloured(same, chunk.kind),
                 look=f"k{chunk.kind}{' w' if is_whole_lines else ''}",
                 level=chunk.dep_level - 1 if begins else None,
@@ -302,7 +304,7 @@ def _runs(tree: _Tree, cut: Sequence[Piece], code: int, begun: set[int]) -> Iter
         before = text
 
 
-def _coloured(cut: Iterable[Piece], code: int) -> list[tuple[str, str]]:
+def _coloured(cut: Iterable[StructuredText], code: int) -> list[tuple[str, str]]:
     """Texts, with a class where a piece has another code than the element around it."""
     return [
         (piece.text, "" if piece.code == code or piece.text.isspace() else f"k{piece.code}")
@@ -310,9 +312,9 @@ def _coloured(cut: Iterable[Piece], code: int) -> list[tuple[str, str]]:
     ]
 
 
-def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def joined(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
     """Neighbours of one look as one: white space looks like what precedes it."""
-    held: Piece | None = None
+    held: StructuredText | None = None
     for piece in pieces:
         if held and (held.code == piece.code or piece.text.isspace()):
             held = held._replace(text=held.text + piece.text)
@@ -324,14 +326,14 @@ def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield held
 
 
-def _links(tree: _Tree) -> Iterator[Link]:
+def _links(tree: _Tree) -> Iterator[TreeLink]:
     """The document's edges, and those of its structure that say more."""
     known = set()
     for edge in tree.document.edges:
         source, target = tree.of_chunk[edge.source], tree.of_chunk[edge.target]
         known.add((source, target))
         confidence = round(edge.confidence, 2)
-        yield Link(
+        yield TreeLink(
             source=source, target=target, kind=edge.kind, label=edge.label, confidence=confidence
         )
     structure = tree.document.structure
@@ -345,7 +347,7 @@ def _links(tree: _Tree) -> Iterator[Link]:
         for each in edges:
             source, target = tree.of_structure[each.source], tree.of_structure[each.target]
             if (source, target) not in known:
-                yield Link(source=source, target=target, kind=kind, label=LABELS[each.label])
+                yield TreeLink(source=source, target=target, kind=kind, label=LABELS[each.label])
 
 
 def page(title: str, subtitle: str, articles: Sequence[Article]) -> str:

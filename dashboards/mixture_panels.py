@@ -14,7 +14,7 @@ from dashboards import frame, html
 from dashboards.charts import marks
 from dashboards.charts.marks import ServingShares, ShareLine, share_end
 from dashboards.palette import family_class
-from dashboards.questions import Question, Snapshot, narrowed, question
+from dashboards.questions import Question, WorkspaceView, narrowed, question
 from dashboards.serving_lines import ServingLine, as_yaml
 from schemas.mixture import ServedShares, served_shares
 
@@ -35,7 +35,7 @@ class Mixed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stratum:
+class StratumLine:
     """A line of servings.sql: a serving in one domain."""
 
     serving: int
@@ -61,7 +61,7 @@ class Stratum:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Repository:
+class RepositoryLine:
     """A line of repositories.sql."""
 
     repository: str
@@ -70,13 +70,13 @@ class Repository:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Serving:
+class ServingTotals:
     """One line of a diet in all its domains."""
 
-    strata: Sequence[Stratum]
+    strata: Sequence[StratumLine]
 
     @property
-    def first(self) -> Stratum:
+    def first(self) -> StratumLine:
         """Its first domain; number, family, objective and row length are those of all."""
         return self.strata[0]
 
@@ -114,7 +114,7 @@ class Serving:
         return sum(each.rows_tokens for each in self.strata)
 
 
-def mixed(snapshot: Snapshot) -> list[Mixed]:
+def mixed(snapshot: WorkspaceView) -> list[Mixed]:
     """Return the mixtures to choose from."""
     return snapshot.ask(question("panels/mixed"), Mixed)
 
@@ -138,15 +138,15 @@ def about(name: str, which: Mixed) -> Question:
     return narrowed(asked, specialist=which.specialist, phase=which.phase)
 
 
-def servings(snapshot: Snapshot, which: Mixed) -> list[Serving]:
+def servings(snapshot: WorkspaceView, which: Mixed) -> list[ServingTotals]:
     """The servings of a mixture, in the order of its diet."""
     in_order = operator.attrgetter("serving")
-    found = sorted(snapshot.ask(about("servings", which), Stratum), key=in_order)
+    found = sorted(snapshot.ask(about("servings", which), StratumLine), key=in_order)
     grouped = itertools.groupby(found, key=in_order)
-    return [Serving(strata=[*strata]) for _, strata in grouped]
+    return [ServingTotals(strata=[*strata]) for _, strata in grouped]
 
 
-def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
+def shares(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
     """Planned rings and realised dots, serving by serving; domains unfold."""
     lines = [_serving_shares(serving) for serving in found]
     is_trained = any(serving.realised is not None for serving in found)
@@ -156,13 +156,13 @@ def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
     )
 
 
-def _end(parts: Sequence[Serving | Stratum]) -> float:
+def _end(parts: Sequence[ServingTotals | StratumLine]) -> float:
     """The end of an axis on which all shares of some parts have room."""
     drawn = ((part.share, part.planned, part.realised or 0.0) for part in parts)
     return share_end([share for three in drawn for share in three], SHARE_STEP)
 
 
-def _serving_shares(serving: Serving) -> ServingShares:
+def _serving_shares(serving: ServingTotals) -> ServingShares:
     """The line of a serving and those of its domains, the largest first; before it is trained, as planned."""
     strata = sorted(serving.strata, key=lambda stratum: -stratum.share)
     return ServingShares(
@@ -172,7 +172,9 @@ def _serving_shares(serving: Serving) -> ServingShares:
     )
 
 
-def _share_line(serving: Serving, part: Serving | Stratum, name: str, how: str = "") -> ShareLine:
+def _share_line(
+    serving: ServingTotals, part: ServingTotals | StratumLine, name: str, how: str = ""
+) -> ShareLine:
     return ShareLine(
         name=name,
         how=how,
@@ -183,7 +185,7 @@ def _share_line(serving: Serving, part: Serving | Stratum, name: str, how: str =
     )
 
 
-def epochs(which: Mixed, found: Sequence[Serving]) -> Markup:
+def epochs(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
     """The repetition of each serving, against the diet's limit."""
     limit = found[0].first.max_repetition
     most = max(1.1 * limit, *(one.repetition for each in found for one in each.strata))
@@ -191,10 +193,10 @@ def epochs(which: Mixed, found: Sequence[Serving]) -> Markup:
     return html.part(TEMPLATE, "epochs", marks, family_class, found, limit, most, asked)
 
 
-def repositories(snapshot: Snapshot, which: Mixed) -> Markup:
+def repositories(snapshot: WorkspaceView, which: Mixed) -> Markup:
     """The share of each repository in a plan, the largest first."""
     asked = about("repositories", which)
-    found = sorted(snapshot.ask(asked, Repository), key=lambda each: -each.tokens)
+    found = sorted(snapshot.ask(asked, RepositoryLine), key=lambda each: -each.tokens)
     so_far = [*itertools.accumulate(each.tokens for each in found)]
     whole = max(1, *so_far[-1:])
     lines = [
@@ -224,7 +226,7 @@ def _concentration(tokens: Sequence[int]) -> str:
 class WhatIf:
     """The mix of strata at the shares that are asked of them, and at a budget in valid tokens."""
 
-    strata: Sequence[Stratum]
+    strata: Sequence[StratumLine]
     budget: int
     served: ServedShares
 
@@ -270,7 +272,7 @@ class WhatIf:
         return "The mix would serve these shares as they are."
 
 
-def what_if_of(servings: Sequence[Serving], asked: Sequence[float], budget: int) -> WhatIf:
+def what_if_of(servings: Sequence[ServingTotals], asked: Sequence[float], budget: int) -> WhatIf:
     """Return the mix at other shares of the servings, as the mix itself computes it.
 
     The domains of a serving keep their proportion.
@@ -294,7 +296,7 @@ def what_if_of(servings: Sequence[Serving], asked: Sequence[float], budget: int)
 class WhatIfLine:
     """A serving at another share."""
 
-    serving: Serving
+    serving: ServingTotals
     control: Markup
     """Its slider."""
     share: float
@@ -303,14 +305,14 @@ class WhatIfLine:
     is_short: bool
 
 
-def lines(snapshot: Snapshot, which: Mixed) -> list[ServingLine]:
+def lines(snapshot: WorkspaceView, which: Mixed) -> list[ServingLine]:
     """The servings of a mixture as its diet says them."""
     return snapshot.ask(about("lines", which), ServingLine)
 
 
 def what_if(
     which: Mixed,
-    found: Sequence[Serving],
+    found: Sequence[ServingTotals],
     of_diet: Sequence[ServingLine],
     sliders: Sequence[Markup],
     asked: Sequence[float],
@@ -332,7 +334,7 @@ def what_if(
     )
 
 
-def _what_if_line(serving: Serving, then: WhatIf, control: Markup) -> WhatIfLine:
+def _what_if_line(serving: ServingTotals, then: WhatIf, control: Markup) -> WhatIfLine:
     places = [at for at, part in enumerate(then.strata) if part.serving == serving.first.serving]
     return WhatIfLine(
         serving=serving,

@@ -14,7 +14,7 @@ from curriculum.pipeline.status_table import current_status
 from dashboards import frame, html, pipeline_chart
 from dashboards.charts import marks
 from dashboards.palette import family_class
-from dashboards.questions import Snapshot, question
+from dashboards.questions import WorkspaceView, question
 from dashboards.workspace import FlowRun, flow_runs
 from schemas.errors import CurriculumError
 from schemas.specialist import SpecialistRef, spelled
@@ -38,7 +38,7 @@ REACHED = ("next", "interrupted")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Totals:
+class TotalsLine:
     """A line of totals.sql."""
 
     artefacts: int
@@ -56,7 +56,7 @@ class Totals:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attention:
+class AttentionLine:
     """A line of attention.sql."""
 
     urgency: int
@@ -101,12 +101,12 @@ class DataSet:
     packed: float
 
 
-def snapshot(home: Path, resources: Resources) -> tuple[Snapshot, Markup]:
+def snapshot(home: Path, resources: Resources) -> tuple[WorkspaceView, Markup]:
     """Open a workspace with the status of now, and a sentence where only an old one can be had."""
     try:
-        return Snapshot(home, current_status(home, resources)), Markup()
+        return WorkspaceView(home, current_status(home, resources)), Markup()
     except CurriculumError as refused:
-        return Snapshot(home), html.part(TEMPLATE, "old_status", str(refused))
+        return WorkspaceView(home), html.part(TEMPLATE, "old_status", str(refused))
 
 
 def first(home: Path) -> Markup:
@@ -115,13 +115,13 @@ def first(home: Path) -> Markup:
     return frame.first_steps("Nothing here yet", "Begin with one of these.", steps)
 
 
-def totals(snapshot: Snapshot) -> Totals:
+def totals(snapshot: WorkspaceView) -> TotalsLine:
     """Return the totals of the workspace."""
-    (found,) = snapshot.ask(question("panels/totals"), Totals)
+    (found,) = snapshot.ask(question("panels/totals"), TotalsLine)
     return found
 
 
-def totals_card(found: Totals) -> Markup:
+def totals_card(found: TotalsLine) -> Markup:
     """The figures that come first."""
     running = f", {found.running} running" if found.running else ""
     unused = f", {count(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
@@ -144,13 +144,13 @@ def totals_card(found: Totals) -> Markup:
     return html.part(TEMPLATE, "totals", figures, question("panels/totals"))
 
 
-def attention(snapshot: Snapshot) -> Markup:
+def attention(snapshot: WorkspaceView) -> Markup:
     """Lines that need attention, failing first, with what helps; without what an active run will do."""
     flows = flow_runs(snapshot.home)
     asked = question("panels/attention")
     lines = [
         each
-        for each in [*_failed(flows), *snapshot.ask(asked, Attention)]
+        for each in [*_failed(flows), *snapshot.ask(asked, AttentionLine)]
         if not _is_reached(each, flows)
     ]
     lines.sort(key=lambda each: each.urgency)
@@ -159,11 +159,11 @@ def attention(snapshot: Snapshot) -> Markup:
     return html.part(TEMPLATE, "attention", lines[:MAX_LINES], more, active, STATE_WORDS, asked)
 
 
-def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
+def _failed(flows: Sequence[FlowRun]) -> Iterator[AttentionLine]:
     """The flow runs that failed and weren't repeated."""
     for flow in flows:
         if flow.kind == "failed":
-            yield Attention(
+            yield AttentionLine(
                 urgency=2,
                 kind="failed",
                 what=flow.name,
@@ -174,12 +174,12 @@ def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
             )
 
 
-def _is_reached(line: Attention, flows: Sequence[FlowRun]) -> bool:
+def _is_reached(line: AttentionLine, flows: Sequence[FlowRun]) -> bool:
     """Return True where an active flow run reaches it by itself."""
     return line.kind in REACHED and any(flow.takes(line.specialist, line.phase) for flow in flows)
 
 
-def specialists(snapshot: Snapshot) -> Markup:
+def specialists(snapshot: WorkspaceView) -> Markup:
     """Specialists by phases: state, tokens, val_bpb and yield of each."""
     asked = question("panels/standing")
     lines: dict[str, dict[str, PhaseLine]] = {}
@@ -190,7 +190,7 @@ def specialists(snapshot: Snapshot) -> Markup:
     return html.part(TEMPLATE, "specialists", marks, phases, lines, asked, steps)
 
 
-def specialist_refs(snapshot: Snapshot) -> dict[str, SpecialistRef]:
+def specialist_refs(snapshot: WorkspaceView) -> dict[str, SpecialistRef]:
     """The specialists with a mixture or a run, by the names that are shown."""
     found = snapshot.ask(question("panels/standing"), PhaseLine)
     return {each.specialist: SpecialistRef.parse(each.specialist) for each in found}
@@ -214,7 +214,7 @@ def manifest_link(node: Node) -> str:
     return "../runs/" if node.state == "running" else ""
 
 
-def data_sets(snapshot: Snapshot) -> Markup:
+def data_sets(snapshot: WorkspaceView) -> Markup:
     """The training rows that there are, by family: how many tokens, and how full."""
     asked = question("panels/data_sets")
     found = snapshot.ask(asked, DataSet)

@@ -12,45 +12,45 @@ from schemas.families import FAMILIES
 from schemas.structure import STRUCTURE_CODES
 
 
-class Pair(NamedTuple):
+class ColourPair(NamedTuple):
     """One colour on a light page and on a dark one."""
 
     light: str
     dark: str
 
 
-GROUND: dict[str, Pair] = {
-    "page": Pair("#fafaf8", "#16181c"),
-    "card": Pair("#ffffff", "#1c1f24"),
-    "ink": Pair("#1d1f23", "#dfe1e6"),
-    "soft": Pair("#66696f", "#969ba5"),
-    "line": Pair("#e6e5e0", "#2b2f36"),
-    "ground": Pair("#f0efea", "#262a31"),
-    "hover": Pair("#f3f2ee", "#23272d"),
-    "accent": Pair("#077295", "#5cc8e6"),
-    "chosen": Pair("#e3f1f6", "#17323d"),
-    "good": Pair("#267a4d", "#5cc48d"),
-    "warn": Pair("#985900", "#e2ab52"),
-    "bad": Pair("#c23b32", "#ef7d74"),
-    "more": Pair("#ad4f12", "#ee9a5c"),
+GROUND: dict[str, ColourPair] = {
+    "page": ColourPair("#fafaf8", "#16181c"),
+    "card": ColourPair("#ffffff", "#1c1f24"),
+    "ink": ColourPair("#1d1f23", "#dfe1e6"),
+    "soft": ColourPair("#66696f", "#969ba5"),
+    "line": ColourPair("#e6e5e0", "#2b2f36"),
+    "ground": ColourPair("#f0efea", "#262a31"),
+    "hover": ColourPair("#f3f2ee", "#23272d"),
+    "accent": ColourPair("#077295", "#5cc8e6"),
+    "chosen": ColourPair("#e3f1f6", "#17323d"),
+    "good": ColourPair("#267a4d", "#5cc48d"),
+    "warn": ColourPair("#985900", "#e2ab52"),
+    "bad": ColourPair("#c23b32", "#ef7d74"),
+    "more": ColourPair("#ad4f12", "#ee9a5c"),
 }
 """Colours of a page, by the names of its custom properties."""
 
 _FAMILY_HUES = (
-    Pair("#2f6fd0", "#6ea3f5"),
-    Pair("#7fa3dd", "#a9c6f7"),
-    Pair("#16876b", "#3fbf9d"),
-    Pair("#6bb59c", "#8bd8c0"),
-    Pair("#4d8a2f", "#93cf6d"),
-    Pair("#7a4fc4", "#b08cf0"),
-    Pair("#b8418a", "#ee86c0"),
-    Pair("#bd7610", "#e5ab4d"),
-    Pair("#6b7078", "#a3a7b0"),
+    ColourPair("#2f6fd0", "#6ea3f5"),
+    ColourPair("#7fa3dd", "#a9c6f7"),
+    ColourPair("#16876b", "#3fbf9d"),
+    ColourPair("#6bb59c", "#8bd8c0"),
+    ColourPair("#4d8a2f", "#93cf6d"),
+    ColourPair("#7a4fc4", "#b08cf0"),
+    ColourPair("#b8418a", "#ee86c0"),
+    ColourPair("#bd7610", "#e5ab4d"),
+    ColourPair("#6b7078", "#a3a7b0"),
 )
 """Hues of families in the order of the registry; made of the same text has the same hue."""
 
 
-def family_colours() -> dict[str, Pair]:
+def family_colours() -> dict[str, ColourPair]:
     """Colours by family; more families than hues begin with the first hue again."""
     return dict(zip(FAMILIES, cycle(_FAMILY_HUES), strict=False))
 

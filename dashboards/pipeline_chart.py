@@ -35,7 +35,7 @@ LinkOf = Callable[[Node], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class NodePlace:
     """The position of a node: its left edge and its top."""
 
     x: float
@@ -53,20 +53,20 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class ChartLayout:
     """Positions of all nodes, of the names of phases, and the size of the picture."""
 
-    places: Mapping[str, Place]
+    places: Mapping[str, NodePlace]
     heads: Sequence[tuple[str, float]]
     """Each phase with the top of its band."""
     width: float
     height: float
 
 
-def layout(graph: ArtefactGraph) -> Layout:
+def layout(graph: ArtefactGraph) -> ChartLayout:
     """Place a column a kind and a lane a serving, each node in the middle of those that it is made of."""
     column = {kind: index * (NODE_WIDTH + GAP) for index, kind in enumerate(KINDS)}
-    places: dict[str, Place] = {}
+    places: dict[str, NodePlace] = {}
     heads: list[tuple[str, float]] = []
     top = float(HEAD)
     for phase in graph.phases:
@@ -74,21 +74,21 @@ def layout(graph: ArtefactGraph) -> Layout:
         first = top + BAND_HEAD
         rows = graph.of_phase(phase, "rows")
         for lane, node in enumerate(rows):
-            places[node.name] = Place(x=column["rows"], y=first + lane * LANE)
+            places[node.name] = NodePlace(x=column["rows"], y=first + lane * LANE)
         for node in graph.of_phase(phase, "documents"):
             lanes = [places[row.name].y for row in rows if node.name in row.made_of]
-            places[node.name] = Place(x=column["documents"], y=sum(lanes) / len(lanes))
+            places[node.name] = NodePlace(x=column["documents"], y=sum(lanes) / len(lanes))
         middle = first + (len(rows) - 1) * LANE / 2
         for kind in ("mixture", "run"):
             for node in graph.nodes:
                 if (node.phase, node.kind) == (phase, kind):
-                    places[node.name] = Place(x=column[kind], y=middle)
+                    places[node.name] = NodePlace(x=column[kind], y=middle)
         top = first + len(rows) * LANE - (LANE - NODE_HEIGHT) + BAND_FOOT
     for node in graph.nodes:
         if node.kind == "corpus":
-            places[node.name] = Place(x=0, y=HEAD + BAND_HEAD)
+            places[node.name] = NodePlace(x=0, y=HEAD + BAND_HEAD)
     width = column[KINDS[-1]] + NODE_WIDTH
-    return Layout(places=places, heads=heads, width=width, height=top)
+    return ChartLayout(places=places, heads=heads, width=width, height=top)
 
 
 def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
@@ -121,7 +121,7 @@ def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
     )  # fmt: skip
 
 
-def _heads(placed: Layout) -> Iterator[Markup]:
+def _heads(placed: ChartLayout) -> Iterator[Markup]:
     """The names of the columns, and of each phase above its band."""
     for index, name in enumerate(NAMES):
         yield element("text", name, class_="head", x=index * (NODE_WIDTH + GAP), y=12)
@@ -132,7 +132,7 @@ def _heads(placed: Layout) -> Iterator[Markup]:
         yield element("text", f"{number} ", name, class_="phase", x=left, y=top + 18)
 
 
-def _edges(graph: ArtefactGraph, placed: Layout) -> Iterator[Markup]:
+def _edges(graph: ArtefactGraph, placed: ChartLayout) -> Iterator[Markup]:
     """A line from each node to what is made of it; from a run to the next one it goes down."""
     kinds = {each.name: each.kind for each in graph.nodes}
     for node in graph.nodes:
@@ -165,7 +165,7 @@ def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
     )
 
 
-def _node(node: Node, place: Place, link: str) -> Markup:
+def _node(node: Node, place: NodePlace, link: str) -> Markup:
     """A box with a name, a figure and the state, in words and in colour; of a run its study too."""
     x, y = place.x, place.y
     name = " ".join(filter(None, (node.title, node.how)))

@@ -103,7 +103,7 @@ KNOWN = KnownQuestions()
 """Questions of this server."""
 
 
-class Snapshot:
+class WorkspaceView:
     """A workspace as it stood when a page was opened; all panels of a page look at the same.
 
     A `status` that was computed since replaces the one that is written.

@@ -11,7 +11,7 @@ from curriculum.pipeline.next_steps import next_steps
 from dashboards import frame, html
 from dashboards.charts import marks, plots
 from dashboards.overview_panels import in_order
-from dashboards.questions import Snapshot, question
+from dashboards.questions import WorkspaceView, question
 from schemas.held_out import HeldOutCount
 
 TEMPLATE = "runs.html"
@@ -87,7 +87,7 @@ class Cost:
     cost_per_hundredth: float | None
 
 
-def gains(snapshot: Snapshot) -> list[Gain]:
+def gains(snapshot: WorkspaceView) -> list[Gain]:
     """Return the gains of finished phases."""
     return snapshot.ask(question("panels/gains"), Gain)
 
@@ -124,7 +124,7 @@ def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
     return html.part(TEMPLATE, "heatmap", phases, gained, best, anchors, chosen, asked)
 
 
-def curves(snapshot: Snapshot, chosen: str) -> Markup:
+def curves(snapshot: WorkspaceView, chosen: str) -> Markup:
     """val_bpb of the anchor over tokens, a curve a specialist."""
     asked = question("panels/learning")
     figures: dict[str, list[Learning]] = {}
@@ -164,7 +164,7 @@ def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
     return starts
 
 
-def costs(snapshot: Snapshot, chosen: str) -> Markup:
+def costs(snapshot: WorkspaceView, chosen: str) -> Markup:
     """Time and cost of each phase of each specialist, and of a hundredth of a bit."""
     asked = question("cost_of_bpb")
     found = snapshot.ask(asked, Cost)

@@ -38,7 +38,7 @@ ONE_COLOUR = "one colour"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class AnswerOutcome:
     """Outcome of a question."""
 
     sql: str
@@ -49,7 +49,7 @@ class Outcome:
 
 def outcome(
     home: Path, sql: str, *, session: str = "", show: Callable[[Markup], None] = lambda _: None
-) -> Outcome:
+) -> AnswerOutcome:
     """Ask in a process that can write nothing, when it is the question's turn.
 
     Until there is an answer `show` gets how many questions come before this one.
@@ -61,8 +61,8 @@ def outcome(
             show(html.part(TEMPLATE, "progress", "Asking …"))
             reply = ask(home, sql, LIMITS, given_up)
     except CatalogError as refused:
-        return Outcome(sql=sql, reply=None, shown=refusal(refused))
-    return Outcome(sql=sql, reply=reply, shown=answer(reply))
+        return AnswerOutcome(sql=sql, reply=None, shown=refusal(refused))
+    return AnswerOutcome(sql=sql, reply=reply, shown=answer(reply))
 
 
 def first_question(given: str) -> tuple[str, bool]:
@@ -157,7 +157,7 @@ def lines_of(view: str) -> str:
     return f"SELECT *\nFROM {view}\nLIMIT 20"
 
 
-def chart(reply: Reply, choice: answer_charts.Choice, controls: Markup) -> Markup:
+def chart(reply: Reply, choice: answer_charts.ChartChoice, controls: Markup) -> Markup:
     """The panel of an answer's chart, with the controls of its kind and its columns."""
     if choice.kind == answer_charts.NO_CHART:
         return html.part(TEMPLATE, "chart", controls, "", ())

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline import gates
-from curriculum.pipeline.execute import Event
+from curriculum.pipeline.execute import FinishedStep
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
@@ -30,14 +30,14 @@ SUSPENDED = "Suspended"
 ENDS = {"holds": "Holds", "waits": "Waits", "cancelled": "Interrupted"}
 
 
-class Approval(RunInput):
+class ApprovalForm(RunInput):
     """The form of Resume."""
 
     who: str = Field(title="Who", description="Your name: it is kept with the run.", min_length=1)
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
 
 
-def gate_passed(plan: RunPlan, event: Event, run: Artefact) -> Event:
+def gate_passed(plan: RunPlan, event: FinishedStep, run: Artefact) -> FinishedStep:
     """Return the event of a trained phase, once somebody has approved its run, where a flow run can wait.
 
     Only a flow run of a deployment can: it ends here, and begins anew when it is resumed.
@@ -60,7 +60,7 @@ def gate_passed(plan: RunPlan, event: Event, run: Artefact) -> Event:
     return replace(event, gate=gate)
 
 
-def final_state(trained: Sequence[Event]) -> tuple[Event, ...]:
+def final_state(trained: Sequence[FinishedStep]) -> tuple[FinishedStep, ...]:
     """Return the final state of a curriculum: completed, under a name that shows a closed gate.
 
     It is a state, of which Prefect hands on what it holds.
@@ -68,10 +68,10 @@ def final_state(trained: Sequence[Event]) -> tuple[Event, ...]:
     gate = trained[-1].gate if trained else None
     if gate is None or gate.is_open:
         return tuple(trained)
-    state: State[tuple[Event, ...]] = Completed(
+    state: State[tuple[FinishedStep, ...]] = Completed(
         name=ENDS[gate.kind], message=visible(gate.why), data=tuple(trained)
     )
-    return cast("tuple[Event, ...]", state)
+    return cast("tuple[FinishedStep, ...]", state)
 
 
 def _question(run: Artefact) -> str:
@@ -84,12 +84,12 @@ def _question(run: Artefact) -> str:
     )
 
 
-def suspended_until_approved(ticket: str, question: str) -> Approval:
+def suspended_until_approved(ticket: str, question: str) -> ApprovalForm:
     """End this flow run until somebody resumes it; when it begins anew, return the form of Resume.
 
     It works in flow runs of a deployment only.
     """
-    form = Approval.with_initial_data(description=question)
+    form = ApprovalForm.with_initial_data(description=question)
     for number in itertools.count():
         try:
             return suspend_flow_run(wait_for_input=form, key=f"{ticket}-{number}")

@@ -10,7 +10,7 @@ from prefect.client.orchestration import get_client
 
 from curriculum.pipeline import forecast, recorded_config
 from curriculum.pipeline.checks import require_steps
-from curriculum.pipeline.execute import Event, Perform, Scope, execute
+from curriculum.pipeline.execute import FinishedStep, Perform, Scope, execute
 from curriculum.pipeline.explanations import reason_lines
 from curriculum.pipeline.plan import RunPlan, looked_at, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
@@ -108,7 +108,7 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple
 
 def make(
     specialist: str, changes: BuildChanges, scope: Scope, *, dry_run: bool
-) -> tuple[Event, ...]:
+) -> tuple[FinishedStep, ...]:
     """Carry out, or only forecast, what a form asks for, and return the events of trained phases."""
     if dry_run:
         return show_forecast(specialist, changes, scope)
@@ -123,7 +123,7 @@ def make(
 
 def carry_out(
     plan: RunPlan, scope: Scope, perform: Perform = tasks.perform
-) -> Iterator[tuple[Event, Artefact]]:
+) -> Iterator[tuple[FinishedStep, Artefact]]:
     """Carry a plan out in tasks, and yield the event and the run of each phase that is trained.
 
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.

@@ -5,7 +5,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
 from curriculum.pipeline.attempts import current_artefacts
-from curriculum.pipeline.execute import Event, Scope, runs_of
+from curriculum.pipeline.execute import FinishedStep, Scope, runs_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome, phases_left
 from flows import artifacts
@@ -28,7 +28,7 @@ def run(
     later_phases: LaterPhases = False,
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
-) -> tuple[Event, ...]:
+) -> tuple[FinishedStep, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
     scope = Scope(phase=named(phase), later_phases=later_phases, retrain=True)
     if dry_run:
@@ -42,7 +42,9 @@ def run(
     return final_state(trained)
 
 
-def run_in_process(config: RunConfig, scope: Scope, watch: ProgressCallback) -> tuple[Event, ...]:
+def run_in_process(
+    config: RunConfig, scope: Scope, watch: ProgressCallback
+) -> tuple[FinishedStep, ...]:
     """Run the flow in this very process, for the command line; `watch` gets its progress too."""
     artifacts.onlooker.set(watch)
     try:

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from curriculum.pipeline.execute import Event, Scope
+from curriculum.pipeline.execute import FinishedStep, Scope
 from flows import flow_runs
 from flows.final_states import ending_plainly
 from flows.forms import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, TrainedSpecialist
@@ -17,7 +17,7 @@ def train(
     again: Again = False,
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
-) -> tuple[Event, ...]:
+) -> tuple[FinishedStep, ...]:
     """Build, mix and train what isn't trained yet; an interrupted run resumes from its last checkpoint."""
     scope = Scope(phase=flow_runs.named(phase), retrain=again)
     return flow_runs.make(specialist, changes, scope, dry_run=dry_run)

@@ -364,7 +364,7 @@ JOB_FIELD = "{job}"
 """Stands in a trainer's command for the path of job.json."""
 
 
-class Trainer(Documented):
+class ExternalTrainer(Documented):
     """A trainer of another make, in place of the one that comes with this."""
 
     command: str
@@ -373,7 +373,7 @@ class Trainer(Documented):
     job.json; curriculum.train.external_trainer says what it must leave. It enters the keys of runs."""
 
     @model_validator(mode="after")
-    def _names_the_job(self) -> "Trainer":
+    def _names_the_job(self) -> "ExternalTrainer":
         try:
             words = shlex.split(self.command)
         except ValueError as broken:
@@ -426,7 +426,7 @@ class Diet(Documented):
     """Kernel of attention. auto takes flex on a GPU and documents on a CPU, chosen when training
     starts: it enters no key, and a resume on another machine may take another. One that is named here enters
     the keys of runs, and training is refused where it can't be had."""
-    trainer: Trainer | None = None
+    trainer: ExternalTrainer | None = None
     """Trains in place of ours; the diet's model then says only what it is told of one."""
     study: Study | None = Field(default=None, exclude_if=no_study)
     """Settings for comparisons only. Runs are marked; they can't be exported, nor continued by a diet that

@@ -237,7 +237,7 @@ class Continued(Strict):
     seen: tuple[RowsTaken, ...]
 
 
-class LeftOut(Strict):
+class LeftOutRows(Strict):
     """Rows that a plan must not hold; left_out.parquet beside it lists all of them."""
 
     rows: int
@@ -262,7 +262,7 @@ class MixtureReport(Strict):
     """Steps of the plan: the whole ones within the budget."""
     strata: tuple[StratumReport, ...]
     continued: Continued | None = None
-    left_out: LeftOut | None = None
+    left_out: LeftOutRows | None = None
     repetition: TokenRepetition
     warnings: tuple[str, ...] = ()
 

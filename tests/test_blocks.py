@@ -29,7 +29,7 @@ from dashboards.questions import recipes
 from flows.cli import app
 from schemas.ablation import AblationSpec
 from schemas.corpus import ConversationsSpec, CorpusSpec, DomainsSpec
-from schemas.diet import AskedBackend, Diet, PhasesSpec, Trainer
+from schemas.diet import AskedBackend, Diet, ExternalTrainer, PhasesSpec
 from schemas.errors import DietError
 from schemas.study import Study
 from schemas.text import Strict, parse
@@ -58,7 +58,7 @@ class Conversations(Strict):
 class TrainerOfDiet(Strict):
     """The part of a diet that the documents show."""
 
-    trainer: Trainer
+    trainer: ExternalTrainer
 
 
 class StudyOfDiet(Strict):

@@ -32,7 +32,7 @@ from curriculum.train.masking_cost import (
     now,
     seconds_of,
 )
-from curriculum.train.metrics import Work, mfu, peak_of, step_flops
+from curriculum.train.metrics import StepWork, mfu, peak_of, step_flops
 from schemas.job import Backend, ModelSpec
 
 SECTION = "masking"
@@ -211,9 +211,9 @@ def _shares_of_peak(subject: Subject, setting: Setting, samples: list[Sample]) -
         yield Figure(name=name, value=statistics.median(shares))
 
 
-def work_of(batch: Batch) -> Work:
+def work_of(batch: Batch) -> StepWork:
     """Counts that the formula of operations takes."""
-    return Work(
+    return StepWork(
         tokens=batch.valid_tokens,
         attention_pairs=batch.attention_pairs,
         scored=int(batch.loss_mask.sum()),

@@ -15,9 +15,9 @@ from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import small_model, whole
 from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.packings import Packing, packings
-from curriculum.leakcheck.proof import Scope, many_findings, prove, repacked_findings
+from curriculum.leakcheck.proof import ProofScope, many_findings, prove, repacked_findings
 from curriculum.leakcheck.recorder import Recorder, train_plainly
-from curriculum.leakcheck.repacked import Setting as ProofSetting
+from curriculum.leakcheck.repacked import ProofSetting
 from curriculum.leakcheck.subject import dtype_name, spread_constant_weights
 from curriculum.train.batch import Batch
 from curriculum.train.optimizer import new_train_state
@@ -80,7 +80,7 @@ def _measurement(
 
 def of_model(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
     """Prove every claim about the layers of the hybrid, all in one small decoder."""
-    scope = Scope(
+    scope = ProofScope(
         cases=(whole(setting.spec(setting.models[-1])),),
         backends=(backend,),
         dtypes=(dtype,),

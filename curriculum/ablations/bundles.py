@@ -8,7 +8,7 @@ from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
 from curriculum.ablations.views import build_views
 from curriculum.mixing.imported import completed
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import Event, Scope, execute, here
+from curriculum.pipeline.execute import FinishedStep, Scope, execute, here
 from curriculum.pipeline.phase_job import evaluations_of, spec_name
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.wanted_rows import data_sets
@@ -108,7 +108,7 @@ def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tup
     return runs_of_arm
 
 
-def _phase(plan: RunPlan, event: Event) -> BundledPhase:
+def _phase(plan: RunPlan, event: FinishedStep) -> BundledPhase:
     resolved, built = plan.phase(event.phase), event.built
     assert built is not None
     assert event.mixture is not None
@@ -129,7 +129,7 @@ def _relative(artefact: Artefact, root: Path) -> str:
     return artefact.path.relative_to(root).as_posix()
 
 
-def _read_by(plan: RunPlan, event: Event) -> list[Artefact]:
+def _read_by(plan: RunPlan, event: FinishedStep) -> list[Artefact]:
     """Return the artefacts that the training of a phase reads."""
     resolved, built = plan.phase(event.phase), event.built
     assert built is not None

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from curriculum.corpus.file_histories import FileHistories
-from curriculum.corpus.git_log import Commit, Entry, Log, commits
+from curriculum.corpus.git_log import Commit, CommitLog, LogEntry, commits
 from curriculum.corpus.git_tree import FILE_MODES
 from curriculum.corpus.licence_history import LicenceTracker
 from curriculum.corpus.paths import HEADER_SUFFIX, PathRules, WantedPath, language_of
@@ -44,7 +44,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class ScannedLog:
     """Findings of one look over the log: the headers that it has, and the commits in the window."""
 
     headers: Mapping[bytes, str]
@@ -62,7 +62,7 @@ class Origins:
     repository: str
     _first: dict[bytes, bytes] = field(default_factory=dict)
 
-    def follow(self, entry: Entry) -> bool:
+    def follow(self, entry: LogEntry) -> bool:
         """Go on along an entry of the log; whether its path has another origin now."""
         if entry.status != "R":
             return False
@@ -78,8 +78,8 @@ class Origins:
 
 
 def candidates(
-    log: Log,
-    scope: Scope,
+    log: CommitLog,
+    scope: ScannedLog,
     rules: PathRules,
     spec: RepositorySpec,
     skips: Skips,
@@ -197,8 +197,12 @@ def _needed(corpus: CorpusSpec) -> list[Language]:
 
 
 def scope_of(
-    log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec, licences: LicenceTracker
-) -> Scope:
+    log: CommitLog,
+    source: Source,
+    spec: RepositorySpec,
+    corpus: CorpusSpec,
+    licences: LicenceTracker,
+) -> ScannedLog:
     """The scope of a log, for one look over it, which `licences` follows.
 
     Raises:
@@ -224,12 +228,12 @@ def scope_of(
                 suffixes[suffix_of(path)] += 1
     if not needed:
         raise nothing_to_read(spec, corpus, suffixes, kind="shallow" if boundary else "history")
-    return Scope(headers=headers, in_range=in_range, boundary=boundary)
+    return ScannedLog(headers=headers, in_range=in_range, boundary=boundary)
 
 
 def _eligible(
-    log: Log,
-    scope: Scope,
+    log: CommitLog,
+    scope: ScannedLog,
     rules: PathRules,
     spec: RepositorySpec,
     skips: Skips,
@@ -261,7 +265,7 @@ def _eligible(
 
 
 def _judge(
-    commit: Commit, entry: Entry, scope: Scope, rules: PathRules
+    commit: Commit, entry: LogEntry, scope: ScannedLog, rules: PathRules
 ) -> WantedPath | Reason | None:
     """The path if the entry changes a file that we want, why not, or None for another file."""
     judged = rules.verdict(entry.path)
@@ -296,7 +300,7 @@ def _stem(path: str) -> str:
 
 
 def _candidate(
-    commit: Commit, entry: Entry, wanted: WantedPath, breadth: _Breadth, *, lineage: str
+    commit: Commit, entry: LogEntry, wanted: WantedPath, breadth: _Breadth, *, lineage: str
 ) -> Candidate:
     before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
     after_id = entry.after_id if entry.after_mode in FILE_MODES else ""

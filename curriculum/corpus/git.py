@@ -85,7 +85,7 @@ CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class RepositoryLayout:
     """Paths of a repository's parts: a linked work tree has a HEAD of its own, the rest is common."""
 
     head: Path
@@ -138,7 +138,7 @@ def control_file(path: Path) -> bytes | None:
         ) from None
 
 
-def shallow_commits(layout: Layout) -> tuple[str, ...]:
+def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
     """Read the commits where a shallow clone ends, sorted; empty for a whole repository.
 
     Raises:
@@ -154,7 +154,7 @@ def shallow_commits(layout: Layout) -> tuple[str, ...]:
 
 
 @contextmanager
-def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
+def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
     """A bare repository of ours that reads the objects of `layout`, gone after the block.
 
     Objects that git or we write land in the view. `refs` adds the repository's HEAD, branches and
@@ -383,7 +383,7 @@ def _program() -> str:
     return found
 
 
-def _config(layout: Layout) -> str:
+def _config(layout: RepositoryLayout) -> str:
     """The config of a view: of the repository's own only the kind of its object ids is taken."""
     core = "[core]\n\tbare = true\n"
     kind = _extension(layout, "objectformat") or "sha1"
@@ -398,7 +398,7 @@ def _config(layout: Layout) -> str:
     return f"{core}\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = {kind}\n"
 
 
-def _extension(layout: Layout, name: str) -> str:
+def _extension(layout: RepositoryLayout, name: str) -> str:
     config = control_file(layout.common / "config") or b""
     if b"extensions" not in config.lower():
         return ""
@@ -424,7 +424,7 @@ def _no_refs(path: Path) -> None:
     (path / "HEAD").write_text("ref: refs/heads/none\n")
 
 
-def _link_refs(path: Path, layout: Layout) -> None:
+def _link_refs(path: Path, layout: RepositoryLayout) -> None:
     for name in ("refs", "packed-refs"):
         (path / name).symlink_to(layout.common.resolve() / name)
     head = (control_file(layout.head) or b"")[:1000].decode(errors="replace").strip()

@@ -43,7 +43,7 @@ MAX_OVERSIZED = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class LogEntry:
     """One path in one commit, as `git log --raw` says it; `path` is bytes, for git knows no encoding.
 
     A mode is six octal digits and an id of zeros stands for nothing, as in git.
@@ -66,11 +66,11 @@ class Commit:
     parents: tuple[str, ...]
     timestamp: int
     subject: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Log:
+class CommitLog:
     """A whole log in a temporary file; `exact_renames` says that only those without edits are known."""
 
     file: IO[bytes]
@@ -80,7 +80,7 @@ class Log:
 
 
 @contextmanager
-def read_log(repository: Path, commit: str) -> Iterator[Log]:
+def read_log(repository: Path, commit: str) -> Iterator[CommitLog]:
     """The log up to `commit`, complete before its first byte is read.
 
     Costs about 200 bytes of disk a changed path. Renames with edits need every blob; where one can't be
@@ -100,7 +100,7 @@ def read_log(repository: Path, commit: str) -> Iterator[Log]:
             ended = recorded.record()
         if ended.code:
             raise git.failure("log", ended.code, ended.stderr)
-        yield Log(file=file, exact_renames=exact, oversized=(*large, *recorded.oversized))
+        yield CommitLog(file=file, exact_renames=exact, oversized=(*large, *recorded.oversized))
 
 
 def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
@@ -167,14 +167,14 @@ class _Recorder:
         return max(0, len(places) - 2)
 
 
-def commits(log: Log) -> Iterator[Commit]:
+def commits(log: CommitLog) -> Iterator[Commit]:
     """The commits in a recorded log, oldest first, a parent always before its children."""
     tokens = _tokens(log.file)
     token = next(tokens, None)
     while token is not None:
         assert token.startswith(b"\x01"), "a commit of the log begins with 1"
         parents, timestamp, subject = next(tokens), next(tokens), next(tokens)
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         name = token[1:].decode()
         while (token := next(tokens, None)) is not None and not token.startswith(b"\x01"):
             if token:
@@ -196,10 +196,10 @@ def _moment(written: bytes) -> int:
     return LATEST if number is None else min(number, LATEST)
 
 
-def _entry(meta: bytes, tokens: Iterator[bytes]) -> Entry:
+def _entry(meta: bytes, tokens: Iterator[bytes]) -> LogEntry:
     before_mode, after_mode, before_id, after_id, status = meta[1:].decode().split(" ")
     old_path = next(tokens)
-    return Entry(
+    return LogEntry(
         before_mode=before_mode,
         after_mode=after_mode,
         before_id=before_id,

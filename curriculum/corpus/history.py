@@ -22,9 +22,9 @@ from pydantic import JsonValue
 from curriculum.corpus import git
 from curriculum.corpus.batch_diff import BatchDiffer, diffing, whole
 from curriculum.corpus.blobs import BlobReader, Unread, Version
-from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_of
+from curriculum.corpus.change_filter import Candidate, ScannedLog, candidates, scope_of
 from curriculum.corpus.file_histories import FileHistories
-from curriculum.corpus.git_log import Log, read_log
+from curriculum.corpus.git_log import CommitLog, read_log
 from curriculum.corpus.git_tree import headers_at
 from curriculum.corpus.licence_history import LicenceHistory, open_tracker
 from curriculum.corpus.paths import PathRules, path_rules
@@ -88,8 +88,8 @@ class OpenHistory:
     """A history that is open to read: a view of its repository, its log, and the rules for its paths."""
 
     repository: Path
-    log: Log
-    scope: Scope
+    log: CommitLog
+    scope: ScannedLog
     rules: PathRules
     licences: LicenceHistory
     reader: BlobReader
@@ -97,7 +97,7 @@ class OpenHistory:
 
 @contextmanager
 def opened(
-    layout: git.Layout,
+    layout: git.RepositoryLayout,
     source: Source,
     spec: RepositorySpec,
     corpus: CorpusSpec,

@@ -65,7 +65,7 @@ class KeptAnswers:
         return self.folder / f"{digest([*question])[:32]}.json"
 
 
-def refs_state(layout: git.Layout) -> str:
+def refs_state(layout: git.RepositoryLayout) -> str:
     """Digest HEAD, refs and boundary of a repository: while they stay, a pin resolves to one commit.
 
     Raises:

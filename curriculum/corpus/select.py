@@ -77,7 +77,7 @@ class KnownFiles:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summary:
+class SelectionSummary:
     """Counts of a selection, in documents; `joined` are (family, cluster) that had to join val."""
 
     documents: int
@@ -129,7 +129,7 @@ def select(
     *,
     known: KnownFiles | None = None,
     others: Sequence[OtherCorpus] = (),
-) -> Summary:
+) -> SelectionSummary:
     """Write which `documents` are kept and the sides of their files into `folder`.
 
     No document is made of files that `others` have.
@@ -405,12 +405,12 @@ def _summary(
     decided: pl.DataFrame,
     joined: tuple[tuple[str, str], ...],
     large: tuple[CopyClusterReport, ...],
-) -> Summary:
+) -> SelectionSummary:
     kept = decided.filter("keep")
     on = {side: kept.filter(split=side) for side in get_args(Side)}
     rejected = decided.filter(~pl.col("keep")).group_by("reason").len().sort("reason")
     without = set(decided["family"].unique()) - set(on["val"]["family"].unique())
-    return Summary(
+    return SelectionSummary(
         documents=decided.height,
         repeated=int(decided["rows"].sum()) - decided.height,
         kept=kept.height,

@@ -18,7 +18,7 @@ from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.select import (
     SELECTION_NAME,
     SIDES_NAME,
-    Summary,
+    SelectionSummary,
     split_frame,
 )
 from curriculum.corpus.split import Lineage, clusters, joining, stratified
@@ -43,7 +43,7 @@ def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
 
 def select_conversations(
     documents: Sequence[DocumentsOf], corpus: CorpusSpec, folder: Path
-) -> Summary:
+) -> SelectionSummary:
     """Write the selection of all conversations and the sides of their lineages into `folder`.
 
     Memory: some 200 bytes a conversation.
@@ -65,7 +65,7 @@ def select_conversations(
         pq.write_table(table, folder / name, compression="zstd")
     kept = decided.filter("keep")
     val = kept.filter(pl.col("split") == "val").height
-    return Summary(
+    return SelectionSummary(
         documents=decided.height,
         repeated=rows.height - decided.height,
         kept=kept.height,

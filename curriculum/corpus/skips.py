@@ -35,7 +35,7 @@ MAX_SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Example:
+class SkipExample:
     """One thing that was skipped."""
 
     path: str
@@ -50,7 +50,7 @@ class Skips:
     exact_renames: bool = False
     """True if lineages end at renames with edits, since a blob that tells them can't be read."""
     counts: Counter[Reason] = field(default_factory=Counter)
-    examples: dict[Reason, list[Example]] = field(default_factory=dict)
+    examples: dict[Reason, list[SkipExample]] = field(default_factory=dict)
     decoded: Counter[str] = field(default_factory=Counter)
     """Changes that were read from another encoding than UTF-8, by encoding."""
     vendored: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Skips:
         path = path[:MAX_SHOWN_CHARACTERS]
         kept = self.examples.setdefault(reason, [])
         if len(kept) < EXAMPLES and all(example.path != path for example in kept):
-            kept.append(Example(path=path, commit=commit))
+            kept.append(SkipExample(path=path, commit=commit))
 
     def add_decoded(self, encoding: str) -> None:
         """Count a change that was read, by its encoding unless it is UTF-8."""

@@ -167,7 +167,7 @@ MAX_PATH_BYTES = 4096
 CLONE = "Clone it, and give the clone"
 
 
-def find_layout(path: Path, *, name: str) -> git.Layout | None:
+def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
     """Find the repository of a work tree or a bare repository; None where `path` is a plain folder.
 
     Links and folders that lead to `path` itself may be any.
@@ -226,7 +226,7 @@ def _is_same(one: Path, other: Path) -> bool:
         return False  # Nothing lies there, or a loop of links.
 
 
-def _layout_of(folder: Path, name: str) -> git.Layout | None:
+def _layout_of(folder: Path, name: str) -> git.RepositoryLayout | None:
     common = folder
     link = folder / "commondir"
     if link.is_symlink() or link.exists():
@@ -237,7 +237,7 @@ def _layout_of(folder: Path, name: str) -> git.Layout | None:
     if not _is_repository(folder, common):
         return None
     _require_own_parts(folder, common, name)
-    return git.Layout(head=folder / "HEAD", common=common, name=name)
+    return git.RepositoryLayout(head=folder / "HEAD", common=common, name=name)
 
 
 def _is_repository(folder: Path, common: Path) -> bool:
@@ -340,7 +340,7 @@ class Source:
     kind: Literal["git", "directory"]
     path: Path
     commit: str
-    layout: git.Layout | None
+    layout: git.RepositoryLayout | None
     boundary: tuple[str, ...] = ()
     """The commits where a shallow clone ends, sorted."""
 
@@ -594,11 +594,11 @@ def _own_repository(place: Path, spec: RepositorySpec) -> Path:
     )
 
 
-def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:
+def _layout(path: Path, spec: RepositorySpec) -> git.RepositoryLayout | None:
     return find_layout(path, name=spec.title("path"))
 
 
-def _commit(layout: git.Layout, spec: RepositorySpec) -> str:
+def _commit(layout: git.RepositoryLayout, spec: RepositorySpec) -> str:
     with git.view(layout, refs=True) as repository:
         try:
             asked = f"{spec.commit}^{{commit}}"

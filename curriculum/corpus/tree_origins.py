@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from curriculum.corpus.encodings import as_utf8
-from curriculum.corpus.git_log import Log, commits
+from curriculum.corpus.git_log import CommitLog, commits
 from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
 from curriculum.corpus.includes import included_names
 from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, licence_files, read_licence_files
@@ -35,7 +35,7 @@ def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
     )
 
 
-def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> VendoredCode:
+def vendored_at(repository: Path, commit: str, log: CommitLog, *, largest: int) -> VendoredCode:
     """Find vendored code in a commit's tree; each file in C or C++ of at most `largest` bytes is read once.
 
     Raises:
@@ -80,7 +80,7 @@ def _entries_at(entries: Mapping[str, TreeEntry], paths: Iterable[str]) -> list[
     return [entries[path] for path in paths]
 
 
-def bulk_shares(log: Log, folders: Mapping[str, int]) -> dict[str, float]:
+def bulk_shares(log: CommitLog, folders: Mapping[str, int]) -> dict[str, float]:
     """Return the share of each folder's changes that came in commits of most of the folder and little else.
 
     Args:

@@ -320,7 +320,7 @@ def _has_chunks(path: Path) -> bool:
         return any(counts)
 
 
-class Batch:
+class DocumentBatch:
     """Documents of one artefact; `first_row` is the row of the first there."""
 
     def __init__(self, batch: pa.RecordBatch, first_row: int, split: Split | None) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.encode.batch import Batch, Split, columns_of, with_structure
+from curriculum.encode.batch import DocumentBatch, Split, columns_of, with_structure
 from curriculum.encode.documents import FitResult, TokenizedDocument
 from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.turns import TurnFitter
@@ -79,11 +79,11 @@ def _tokenized(
     store: TokenStore,
     split: Split | None,
     kept: npt.NDArray[np.bool_] | None,
-) -> Iterator[tuple[Batch, int, TokenizedDocument]]:
+) -> Iterator[tuple[DocumentBatch, int, TokenizedDocument]]:
     """Each document with its batch, and its place there."""
     row, lengths = 0, store.part_lengths()
     for columns in batches:
-        batch = Batch(columns, row, split)
+        batch = DocumentBatch(columns, row, split)
         tokens = lengths.take(batch.num_parts)
         if row + len(batch) > len(store) or len(tokens) < batch.num_parts:
             raise _mismatched(store, row + len(batch))

@@ -298,7 +298,7 @@ CHANGES_BYTES = 65_536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Changes:
+class ChangeText:
     """The hunks of a change as text, and what was too much of it."""
 
     blocks: tuple[str, ...]
@@ -341,7 +341,7 @@ def is_blank(change: FileChange) -> bool:
 
 def describe(
     before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk], mark: Mark
-) -> Changes:
+) -> ChangeText:
     """The hunks as text within the limits; whole lines are shown or left out.
 
     A removed line is a comment on a line of its own, whatever it holds: where it would glue the next
@@ -373,7 +373,7 @@ def describe(
     missing = len(hunks) - len(blocks)
     if missing:
         blocks[-1] += f"{mark} … {missing} more hunks\n"
-    return Changes(
+    return ChangeText(
         blocks=tuple(blocks),
         shown=tuple(shown),
         lines_left_out=left_out,

@@ -16,7 +16,14 @@ import numpy as np
 
 from curriculum.graph.facts import Range, Symbol
 from curriculum.graph.index import facts_of
-from curriculum.graph.line_ranges import Lines, inner_lines, joined, size_of, with_text, without
+from curriculum.graph.line_ranges import (
+    LineRanges,
+    inner_lines,
+    joined,
+    size_of,
+    with_text,
+    without,
+)
 from curriculum.graph.names import TYPES
 from curriculum.graph.outline import LARGEST_CLASS, Item, Outline
 from schemas.change import Hunk
@@ -65,7 +72,7 @@ def related_lines(
     data = text.encode()
     edited = edited_lines(data, outline, hunks)
     found = [RelatedLines(start, end, None) for start, end in edited]
-    shown = Lines()
+    shown = LineRanges()
     shown.add(edited)
     symbols = [symbol for symbol in facts_of(text, language).symbols if _is_definition(symbol)]
     places = np.searchsorted(

@@ -11,7 +11,7 @@ import numpy as np
 from curriculum.families import cmake_targets
 from curriculum.families.document_builder import is_blank
 from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, reached
-from curriculum.graph.fragments import Costs, Fragment, whole
+from curriculum.graph.fragments import Fragment, FragmentCosts, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
@@ -149,7 +149,7 @@ _by_node = attrgetter("node")
 
 
 def shared_out(
-    targets: Sequence[Fragment], graph: RepositoryGraph, costs: Costs, room: int
+    targets: Sequence[Fragment], graph: RepositoryGraph, costs: FragmentCosts, room: int
 ) -> Shares:
     """The targets in groups that cost `room` at most: all, or those of a file, or some of a file.
 
@@ -182,7 +182,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
 
 
 def _filled(
-    groups: Sequence[Sequence[Fragment]], costs: Costs, room: int
+    groups: Sequence[Sequence[Fragment]], costs: FragmentCosts, room: int
 ) -> Iterator[tuple[Fragment, ...]]:
     """The groups in order, as many together as fit; one that is too large by itself is cut."""
     current: list[Fragment] = []

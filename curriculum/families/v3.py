@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from curriculum.families.chosen_changes import reason_against
 from curriculum.families.context import gap_line
 from curriculum.families.document_builder import (
-    Changes,
+    ChangeText,
     DocumentBuilder,
     Style,
     describe,
@@ -38,7 +38,7 @@ class Edit:
     """Description of a change, which both styles of v3 share."""
 
     before: Blob
-    changes: Changes
+    changes: ChangeText
     removed: tuple[int, int]
     """Bytes of `before` from the first removed line to the last."""
 
@@ -75,7 +75,9 @@ def documents(
         yield ExclusionCount(family=family, reason="lines_left_out", number=changes.lines_left_out)
 
 
-def _add_file(builder: DocumentBuilder, change: FileChange, after: Blob, changes: Changes) -> None:
+def _add_file(
+    builder: DocumentBuilder, change: FileChange, after: Blob, changes: ChangeText
+) -> None:
     """Add every line of the file, an item a part."""
     lines = outline(after.text, change.language)
     starts = lines.starts.tolist()
@@ -87,7 +89,7 @@ def _add_file(builder: DocumentBuilder, change: FileChange, after: Blob, changes
 
 
 def _add_related(
-    builder: DocumentBuilder, change: FileChange, after: Blob, changes: Changes
+    builder: DocumentBuilder, change: FileChange, after: Blob, changes: ChangeText
 ) -> None:
     """Add the related lines of the file, with a gap line for text that is left out."""
     data, lines, gap = (

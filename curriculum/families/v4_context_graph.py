@@ -12,12 +12,12 @@ from curriculum.families.context import Excerpt
 from curriculum.families.render import RenderResult, result_of
 from curriculum.families.touched_functions import shared_out, targets_of
 from curriculum.graph.facts import NodeId, RepositoryGraph
-from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
+from curriculum.graph.fragments import WHOLE_FILE, Fragment, FragmentCosts, NodeLink
 from curriculum.graph.neighbourhood import (
+    GraphStep,
     Neighbourhood,
     Rejected,
     SearchOrder,
-    Step,
     neighbourhood,
 )
 from schemas.change import CommitChange
@@ -26,26 +26,26 @@ from schemas.document import Document, Edge, LeftOut, Span
 
 ORDER = SearchOrder(
     near=(
-        Step("calls", outward=True),
-        Step("calls", outward=False),
-        Step("member", outward=True),
-        Step("constructs", outward=True),
-        Step("uses", outward=True),
-        Step("overrides", outward=True),
-        Step("overrides", outward=False),
+        GraphStep("calls", outward=True),
+        GraphStep("calls", outward=False),
+        GraphStep("member", outward=True),
+        GraphStep("constructs", outward=True),
+        GraphStep("uses", outward=True),
+        GraphStep("overrides", outward=True),
+        GraphStep("overrides", outward=False),
     ),
     far=(
-        Step("member", outward=True),
-        Step("uses", outward=True),
-        Step("constructs", outward=True),
-        Step("inherits", outward=True),
-        Step("overrides", outward=True),
-        Step("overrides", outward=False),
-        Step("member", outward=False),
-        Step("inherits", outward=False),
-        Step("includes", outward=True),
-        Step("calls", outward=True),
-        Step("calls", outward=False),
+        GraphStep("member", outward=True),
+        GraphStep("uses", outward=True),
+        GraphStep("constructs", outward=True),
+        GraphStep("inherits", outward=True),
+        GraphStep("overrides", outward=True),
+        GraphStep("overrides", outward=False),
+        GraphStep("member", outward=False),
+        GraphStep("inherits", outward=False),
+        GraphStep("includes", outward=True),
+        GraphStep("calls", outward=True),
+        GraphStep("calls", outward=False),
     ),
 )
 """Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
@@ -81,7 +81,7 @@ def graph_documents(
     targets = targets_of(commit, graph)
     if not targets:
         return result_of(family, (), {"no_function": 1})
-    costs = Costs(
+    costs = FragmentCosts(
         lead=lambda path: context.chunk_bytes(path, graph.source(path).file.language),
         gap=len(context.gap_line("cpp").encode()),
     )
@@ -191,12 +191,14 @@ def _edges(
         node = fragment.node
         for near in graph.neighbours(node) if node.number != WHOLE_FILE else ():
             if near.outward and near.node in places:
-                yield _edge(Link(node, near.node, near.kind, near.label, near.confidence), places)
+                yield _edge(
+                    NodeLink(node, near.node, near.kind, near.label, near.confidence), places
+                )
         if fragment.via is not None:
             yield _edge(fragment.via, places)
 
 
-def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
+def _edge(link: NodeLink, places: Mapping[NodeId, int]) -> Edge:
     return Edge(
         source=places[link.source],
         target=places[link.target],

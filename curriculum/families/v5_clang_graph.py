@@ -9,32 +9,32 @@ from curriculum.families.touched_functions import targets_of
 from curriculum.families.v4_context_graph import graph_documents
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.facts import symbol
-from curriculum.graph.neighbourhood import SearchOrder, Step
+from curriculum.graph.neighbourhood import GraphStep, SearchOrder
 from schemas.change import CommitChange
 from schemas.corpus import USUAL_CONTEXT, ContextSettings
 
 ORDER = SearchOrder(
     near=(
-        Step("overrides", outward=True, cost=0),
-        Step("overrides", outward=False, cost=0),
-        Step("calls", outward=False, cost=0),
-        Step("member", outward=True, cost=0),
-        Step("calls", outward=True, cost=2),
-        Step("constructs", outward=True, cost=2),
-        Step("uses", outward=True, cost=2),
+        GraphStep("overrides", outward=True, cost=0),
+        GraphStep("overrides", outward=False, cost=0),
+        GraphStep("calls", outward=False, cost=0),
+        GraphStep("member", outward=True, cost=0),
+        GraphStep("calls", outward=True, cost=2),
+        GraphStep("constructs", outward=True, cost=2),
+        GraphStep("uses", outward=True, cost=2),
     ),
     far=(
-        Step("inherits", outward=True),
-        Step("overrides", outward=True),
-        Step("overrides", outward=False),
-        Step("member", outward=True, cost=2),
-        Step("uses", outward=True, cost=2),
-        Step("constructs", outward=True, cost=2),
-        Step("calls", outward=True, cost=2),
-        Step("member", outward=False, cost=2),
-        Step("inherits", outward=False, cost=2),
-        Step("includes", outward=True),
-        Step("calls", outward=False),
+        GraphStep("inherits", outward=True),
+        GraphStep("overrides", outward=True),
+        GraphStep("overrides", outward=False),
+        GraphStep("member", outward=True, cost=2),
+        GraphStep("uses", outward=True, cost=2),
+        GraphStep("constructs", outward=True, cost=2),
+        GraphStep("calls", outward=True, cost=2),
+        GraphStep("member", outward=False, cost=2),
+        GraphStep("inherits", outward=False, cost=2),
+        GraphStep("includes", outward=True),
+        GraphStep("calls", outward=False),
     ),
 )
 """Overrides, callers and the own class; bases and callers of callers; callees and types; what is farther.

@@ -39,7 +39,7 @@ _SEVERAL = ("file", "target")
 """Chunks that show more than one definition, under a name that is none of theirs."""
 
 
-class Piece(NamedTuple):
+class ByteSpan(NamedTuple):
     """Bytes `[start, end)` of a document."""
 
     start: int
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
     """The source of its first part."""
 
 
-def pieces(document: Document) -> Iterator[Piece]:
+def pieces(document: Document) -> Iterator[ByteSpan]:
     """The pieces in order.
 
     Of a file document the whole file, or what is shown of it with gap lines between. Of a context document
@@ -70,10 +70,10 @@ def pieces(document: Document) -> Iterator[Piece]:
         yield from _piece(tuple(part for part in parts if part.kind == "code"), ())
 
 
-def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[Piece]:
+def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[ByteSpan]:
     sourced = [part for part in parts if part.source >= 0]
     if sourced:
-        yield Piece(sourced[0].start, sourced[-1].end, chunks, sourced[0].source)
+        yield ByteSpan(sourced[0].start, sourced[-1].end, chunks, sourced[0].source)
 
 
 def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
@@ -174,7 +174,7 @@ _CLASS_DECL = STRUCTURE_CODES["class_decl"]
 Pair = tuple[int, int]
 
 
-class Link(NamedTuple):
+class ChunkRelation(NamedTuple):
     """Relation of the chunk `source` to `target`."""
 
     source: int
@@ -183,7 +183,9 @@ class Link(NamedTuple):
     label: EdgeLabel
 
 
-def edges_of(links: Iterable[Link], kinds: frozenset[EdgeKind]) -> tuple[StructureEdge, ...]:
+def edges_of(
+    links: Iterable[ChunkRelation], kinds: frozenset[EdgeKind]
+) -> tuple[StructureEdge, ...]:
     """The links of some kinds, sorted, each pair once, with its best label."""
     best: dict[Pair, int] = {}
     for link in links:
@@ -196,7 +198,9 @@ def edges_of(links: Iterable[Link], kinds: frozenset[EdgeKind]) -> tuple[Structu
     )
 
 
-def links_in_file(graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]) -> Iterator[Link]:
+def links_in_file(
+    graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]
+) -> Iterator[ChunkRelation]:
     """The links of a graph between the chunks of one of its files.
 
     What a class declares and nothing defines is found in the class. A chunk has a link to itself only
@@ -212,7 +216,7 @@ def links_in_file(graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]
             target = chunk_of[near.node.number] if near.node.path == path else -1
             is_recursion = near.node == node and near.kind in CALL_KINDS
             if near.outward and target >= 0 and (source != target or is_recursion):
-                yield Link(source, target, near.kind, near.label)
+                yield ChunkRelation(source, target, near.kind, near.label)
 
 
 def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
@@ -269,7 +273,7 @@ class _Canvas:
     levels: npt.NDArray[np.uint8]
     """[columns, bytes] the RUN_COLUMNS."""
     chunks: list[CodeChunk] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    links: list[ChunkRelation] = field(default_factory=list)
 
 
 def enrich(document: Document) -> Structure:
@@ -323,7 +327,7 @@ def _runs(
     return ends, levels[:, ends - 1]
 
 
-def _add_file(document: Document, piece: Piece, language: Language, canvas: _Canvas) -> None:
+def _add_file(document: Document, piece: ByteSpan, language: Language, canvas: _Canvas) -> None:
     source = document.provenance[piece.source]
     text = _text(canvas, piece)
     file = TreeFile(
@@ -360,7 +364,7 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
             first = after
         _add(canvas, piece, found, named)
     canvas.links.extend(
-        Link(shown_by[edge.source], shown_by[edge.target], edge.kind, edge.label)
+        ChunkRelation(shown_by[edge.source], shown_by[edge.target], edge.kind, edge.label)
         for edge in document.edges
         if edge.source in shown_by and edge.target in shown_by
     )
@@ -372,11 +376,13 @@ def _structure_of(text: str, language: Language) -> CodeStructure:
     return code_structure(text, language, facts_of(text, language))
 
 
-def _text(canvas: _Canvas, piece: Piece) -> str:
+def _text(canvas: _Canvas, piece: ByteSpan) -> str:
     return canvas.data[piece.start : piece.end].decode()
 
 
-def _add(canvas: _Canvas, piece: Piece, found: CodeStructure, chunks: Sequence[CodeChunk]) -> None:
+def _add(
+    canvas: _Canvas, piece: ByteSpan, found: CodeStructure, chunks: Sequence[CodeChunk]
+) -> None:
     for name, number in _COLUMN.items():
         canvas.levels[number, piece.start : piece.end] = getattr(found, name)
     canvas.chunks.extend(

@@ -130,7 +130,7 @@ class TargetId(NamedTuple):
     name: str
 
 
-class Block(NamedTuple):
+class CommandBlock(NamedTuple):
     """Lines of a file with commands about one target, and the comments right above them."""
 
     path: str
@@ -138,7 +138,7 @@ class Block(NamedTuple):
     """Byte range; nothing but blank lines is between its commands."""
 
 
-class Link(NamedTuple):
+class TargetLink(NamedTuple):
     """A target that another one links or depends on."""
 
     target: TargetId
@@ -151,9 +151,9 @@ class BuildTarget:
     """A library or an executable: its commands, what it links and what it compiles."""
 
     id: TargetId
-    blocks: tuple[Block, ...]
+    blocks: tuple[CommandBlock, ...]
     """Sorted, and disjoint from those of all other targets."""
-    links: tuple[Link, ...]
+    links: tuple[TargetLink, ...]
     """Each target of the tree once, in the order of the commands."""
     sources: tuple[str, ...]
     """Files of the tree, each once, in the order of the commands."""
@@ -195,7 +195,7 @@ class _Names:
     defined: dict[str, list[TargetId]] = field(default_factory=lambda: defaultdict(list))
     aliases: dict[str, str] = field(default_factory=dict)
 
-    def find(self, name: str, path: str) -> Link | None:
+    def find(self, name: str, path: str) -> TargetLink | None:
         """The target that a name means in a file: its own, else the one in the nearest folder."""
         found = self.defined.get(self.aliases.get(name, name), ())
         if not found:
@@ -203,7 +203,7 @@ class _Names:
         best = min(
             found, key=lambda each: (each.path != path, -shared_folders(each.path, path), each)
         )
-        return Link(best, 1.0 if best.path == path else 1.0 / len(found))
+        return TargetLink(best, 1.0 if best.path == path else 1.0 / len(found))
 
 
 def build_graph(graph: RepositoryGraph) -> BuildGraph:
@@ -225,11 +225,11 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
                 about[target].append(_Statement(path, command, target))
     statements = [each for some in about.values() for each in some]
     statements.sort(key=lambda each: (each.path, each.command.lines))
-    blocks: dict[TargetId, list[Block]] = defaultdict(list)
+    blocks: dict[TargetId, list[CommandBlock]] = defaultdict(list)
     for path, group in groupby(statements, lambda each: each.path):
         data = graph.source(path).file.blob.text.encode()
         for target, lines in _joined(data, group):
-            blocks[target].append(Block(path, lines))
+            blocks[target].append(CommandBlock(path, lines))
     targets = {
         target: _target(target, about[target], blocks[target], names, files)
         for target in sorted(about)
@@ -270,11 +270,11 @@ def _subject(command: Command, path: str, names: _Names) -> TargetId | None:
 def _target(
     target: TargetId,
     statements: Sequence[_Statement],
-    blocks: Sequence[Block],
+    blocks: Sequence[CommandBlock],
     names: _Names,
     files: frozenset[str],
 ) -> BuildTarget:
-    links: dict[TargetId, Link] = {}
+    links: dict[TargetId, TargetLink] = {}
     sources: dict[str, None] = {}
     num_unresolved = 0
     for statement in statements:

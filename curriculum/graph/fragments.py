@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from curriculum.graph.facts import NodeId, Range, RepositoryGraph, symbol
-from curriculum.graph.line_ranges import Lines, outside_bodies, size_of, with_text, without
+from curriculum.graph.line_ranges import LineRanges, outside_bodies, size_of, with_text, without
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
 SMALL_BODY = 256
@@ -15,7 +15,7 @@ WHOLE_FILE = -1
 """The number of a node that stands for a file."""
 
 
-class Link(NamedTuple):
+class NodeLink(NamedTuple):
     """An edge between two nodes."""
 
     source: NodeId
@@ -35,11 +35,11 @@ class Fragment:
     """Whole lines of its file, sorted, with lines that aren't shown between any two."""
     hop: int
     """Edges from the nearest target."""
-    via: Link | None
+    via: NodeLink | None
     """The edge that led here; None for a target."""
 
 
-class Form(NamedTuple):
+class NodeForm(NamedTuple):
     """One way to show a node."""
 
     form: ChunkForm
@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
+class FragmentCosts:
     """Costs of fragments beside their bytes."""
 
     lead: Callable[[str], int]
@@ -89,14 +89,14 @@ class Budget:
     """
 
     graph: RepositoryGraph
-    costs: Costs
+    costs: FragmentCosts
     budget: int
     fragments: list[Fragment] = field(default_factory=list)
     used: int = 0
-    _hidden: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
-    _alone: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    _hidden: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
+    _alone: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
     """Lines of definitions that are shown by themselves."""
-    _shown: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    _shown: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
     """These lines, and those of skeletons."""
     _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Indices of fragments, by path."""
@@ -110,7 +110,7 @@ class Budget:
             self._hidden[fragment.node.path].add(fragment.ranges)
             self._wordings.update(self._worded(fragment.node, fragment.ranges))
 
-    def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
+    def forms(self, node: NodeId, *, in_full: bool) -> list[NodeForm]:
         """Return the forms in which a node can still be shown, the fullest first; none if its lines are.
 
         Without `in_full`, a function is shown by its signature unless its body is small.
@@ -124,8 +124,8 @@ class Budget:
             return []
         signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
         saved = size_of([span]) - size_of(signature)
-        full = [Form("whole", (span,))] if in_full or saved <= SMALL_BODY else []
-        return [*full, Form("signature", signature)] if saved else full
+        full = [NodeForm("whole", (span,))] if in_full or saved <= SMALL_BODY else []
+        return [*full, NodeForm("signature", signature)] if saved else full
 
     def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
         """Return True where a definition, or these lines of it, equals one that was taken up already."""
@@ -170,14 +170,14 @@ class Budget:
         span = span_of(self.graph, node)
         return self._hidden[node.path].missing([span]) != (span,)
 
-    def _skeleton(self, node: NodeId) -> Form:
+    def _skeleton(self, node: NodeId) -> NodeForm:
         text = self._text(node.path)
         is_file = node.number == WHOLE_FILE
         span = Range(0, len(text)) if is_file else span_of(self.graph, node)
         lines = outside_bodies(text, span, self.graph.source(node.path).facts.symbols)
         left = self._shown[node.path].missing(self._hidden[node.path].missing(lines))
         left = with_text(text, left)
-        return Form("whole" if left == (span,) else "skeleton", left)
+        return NodeForm("whole" if left == (span,) else "skeleton", left)
 
     def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
         """The skeletons that lose lines to `ranges`, as they are without."""

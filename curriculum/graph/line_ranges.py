@@ -56,7 +56,7 @@ BLANK = b" \t\r\n\f\v"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lines:
+class LineRanges:
     """Lines of one file that grow; a question costs what it asks about, not what there is."""
 
     _ranges: list[Range] = field(default_factory=list)

@@ -12,7 +12,14 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from curriculum.graph.facts import Includes, NodeId, RepositoryGraph, folders_between, symbol
-from curriculum.graph.fragments import WHOLE_FILE, Budget, Costs, Form, Fragment, Link
+from curriculum.graph.fragments import (
+    WHOLE_FILE,
+    Budget,
+    Fragment,
+    FragmentCosts,
+    NodeForm,
+    NodeLink,
+)
 from curriculum.graph.line_ranges import size_of
 from curriculum.graph.relation import Traversal, is_related, is_trusted
 from schemas.corpus import ContextSettings
@@ -34,7 +41,7 @@ MAX_LEFT_OUT = 5
 """Definitions of which a neighbourhood says that they would have come next."""
 
 
-class Step(NamedTuple):
+class GraphStep(NamedTuple):
     """A way to go from a node: along edges of a kind, from their source if `outward`."""
 
     kind: EdgeKind
@@ -51,9 +58,9 @@ class SearchOrder:
     which count as two steps away and are related to nothing.
     """
 
-    near: tuple[Step, ...]
+    near: tuple[GraphStep, ...]
     """Steps from a target."""
-    far: tuple[Step, ...]
+    far: tuple[GraphStep, ...]
     """Steps from anything else."""
 
 
@@ -63,7 +70,7 @@ class Rejected(NamedTuple):
     node: NodeId
     reason: LeftOutReason
     hop: int
-    via: Link
+    via: NodeLink
 
 
 class Neighbourhood(NamedTuple):
@@ -87,7 +94,7 @@ class _Place(NamedTuple):
     folders: int
     node: NodeId
     hop: int
-    via: Link
+    via: NodeLink
 
     @property
     def way(self) -> Traversal:
@@ -99,7 +106,7 @@ def neighbourhood(
     targets: Sequence[Fragment],
     budget: int,
     order: SearchOrder,
-    costs: Costs,
+    costs: FragmentCosts,
     settings: ContextSettings,
 ) -> Neighbourhood:
     """Fragments around the targets, nearest first, which cost `budget` at most; the same in every run.
@@ -187,7 +194,7 @@ class _Search:
     def _look_around(
         self,
         node: NodeId,
-        steps: Sequence[Step],
+        steps: Sequence[GraphStep],
         *,
         distance: int,
         behind: _Place | None = None,
@@ -210,7 +217,7 @@ class _Search:
                 folders=folders_between(node.path, near.node.path),
                 node=near.node,
                 hop=hop,
-                via=Link(*ends, near.kind, near.label, near.confidence),
+                via=NodeLink(*ends, near.kind, near.label, near.confidence),
             )
             if not is_trusted(near.label, near.confidence, self.settings.edges):
                 self._rejected.append((place, "doubtful"))
@@ -237,11 +244,11 @@ class _Search:
                     folders=folders_between(path, other),
                     node=file,
                     hop=1,
-                    via=Link(node, file, kind, "syntactic", 1.0),
+                    via=NodeLink(node, file, kind, "syntactic", 1.0),
                 )
                 heappush(self._waiting, place)
 
-    def _take(self, place: _Place, form: Form) -> bool:
+    def _take(self, place: _Place, form: NodeForm) -> bool:
         fragment = Fragment(
             node=place.node, form=form.form, ranges=form.ranges, hop=place.hop, via=place.via
         )

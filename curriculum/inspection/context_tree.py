@@ -21,7 +21,7 @@ WORDS: dict[EdgeKind, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Branch:
+class TreeChunk:
     """A chunk where it hangs in the tree."""
 
     chunk: int
@@ -40,31 +40,33 @@ class Branch:
         return WORDS[self.edge.kind][self.edge.source == self.chunk]
 
 
-def branches(document: Document) -> list[Branch]:
+def branches(document: Document) -> list[TreeChunk]:
     """Every chunk once, each below the chunk that led to it; siblings by edge kind, surest first.
 
     A chunk that no target leads to is a root of its own, after the targets.
     """
     below = _below(document)
     roots = [index for index, chunk in enumerate(document.chunks) if chunk.via < 0]
-    waiting = [Branch(chunk=index, depth=0) for index in reversed(roots)]
+    waiting = [TreeChunk(chunk=index, depth=0) for index in reversed(roots)]
     lost = iter(range(len(document.chunks)))
-    placed: dict[int, Branch] = {}
+    placed: dict[int, TreeChunk] = {}
     while len(placed) < len(document.chunks):
         if not waiting:
-            waiting.append(Branch(chunk=next(each for each in lost if each not in placed), depth=0))
+            waiting.append(
+                TreeChunk(chunk=next(each for each in lost if each not in placed), depth=0)
+            )
         branch = waiting.pop()
         if branch.chunk in placed:
             continue
         placed[branch.chunk] = branch
         waiting += [
-            Branch(chunk=chunk, depth=branch.depth + 1, edge=edge)
+            TreeChunk(chunk=chunk, depth=branch.depth + 1, edge=edge)
             for chunk, edge in reversed(below[branch.chunk])
         ]
     return list(placed.values())
 
 
-def nearest(tree: list[Branch], most: int | None) -> list[Branch]:
+def nearest(tree: list[TreeChunk], most: int | None) -> list[TreeChunk]:
     """Return at most so many branches, the shallowest, in their order; all of them for None."""
     if most is None or len(tree) <= most:
         return tree
@@ -72,7 +74,7 @@ def nearest(tree: list[Branch], most: int | None) -> list[Branch]:
     return [branch for branch in tree if branch.chunk in kept]
 
 
-def guides(tree: list[Branch]) -> list[str]:
+def guides(tree: list[TreeChunk]) -> list[str]:
     """The lines that lead to each branch.
 
     At depths 0, 1, 2, 1: ['', '├ ', '│ └ ', '└ ']

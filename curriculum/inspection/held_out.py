@@ -12,7 +12,7 @@ from curriculum.mixing.resolve import ResolvedServing
 from curriculum.stages import Built, RowSet
 from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.store import Artefact
-from curriculum.supply import Estimate, Kind
+from curriculum.supply import DocumentKind, Estimate
 from curriculum.train.evaluation_sets import (
     MAX_READ,
     factor_of,
@@ -38,7 +38,7 @@ MIN_FILES = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeldOut:
+class HeldOutDocuments:
     """Documents of split val that the servings of a phase are measured on."""
 
     served: tuple[str, ...]
@@ -164,7 +164,7 @@ def held_out(
     built: Built | None = None,
     *,
     workspace: Path,
-) -> HeldOut | None:
+) -> HeldOutDocuments | None:
     """The held-out documents of a phase's servings, each with its rows, in a workspace.
 
     None where some rows aren't built or nothing is measured.
@@ -189,7 +189,7 @@ def held_out(
             documents[row.domain].update(row.documents)
     listed = [validation_of(serving, val) for serving, _, val in measured]
     whole = held_out_set(PHASE_SET, PHASE_SET, listed, workspace=workspace)
-    return HeldOut(
+    return HeldOutDocuments(
         served=tuple(name for name, tokens in served.most_common() if tokens),
         documents={name: len(found) for name, found in documents.items()},
         count=held_out_count([]) if whole is None else whole.within(MAX_READ),
@@ -209,15 +209,15 @@ def _files_of(built: Built) -> tuple[FileSide, ...]:
 class ExpectedServing:
     """A kind of rows that isn't built: its share of a phase, and its factors by domain."""
 
-    kind: Kind
+    kind: DocumentKind
     share: float
     factors: Mapping[str, float] | None = None
 
 
-def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> HeldOut:
+def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> HeldOutDocuments:
     """About the documents that a build would hold out for some servings, by an estimate."""
-    tokens, documents = Counter[str](), Counter[tuple[Kind, str]]()
-    of_kind: defaultdict[Kind, Counter[str]] = defaultdict(Counter)
+    tokens, documents = Counter[str](), Counter[tuple[DocumentKind, str]]()
+    of_kind: defaultdict[DocumentKind, Counter[str]] = defaultdict(Counter)
     wanted = {serving.kind for serving in servings}
     for each in (line for line in found.lines if line.kind in wanted and not line.is_total):
         of_kind[each.kind][each.domain] += round(each.tokens)
@@ -247,7 +247,7 @@ def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> H
                         lineages=lineages if knows_lineages else named,
                     )
                 )
-    return HeldOut(
+    return HeldOutDocuments(
         served=tuple(name for name, count in tokens.most_common() if count),
         documents=held,
         count=held_out_count(strata),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from curriculum import parquet
 from curriculum.inspection.line_selection import InspectOptions, Line, chosen_lines, lines_of
 from curriculum.inspection.lineage import inputs
-from curriculum.inspection.structure_text import Piece
+from curriculum.inspection.structure_text import StructuredText
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import StoreError
@@ -39,7 +39,7 @@ class FileRange:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class DocumentOrigin:
     """Origin of a document: the first file of its lineage, and all of its files."""
 
     repository: str = "?"
@@ -52,12 +52,12 @@ class Source:
     """Each file at a commit once, in the order of the text."""
 
 
-UNKNOWN = Source()
+UNKNOWN = DocumentOrigin()
 """Source of a document whose artefact is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentInRow(Source):
+class DocumentInRow(DocumentOrigin):
     """A document in a row."""
 
     document_id: str
@@ -175,7 +175,7 @@ def row_views(lines: Iterable[Line], documents: Sequence[Artefact]) -> list[RowV
     return [row.model_copy(update={"documents": tuple(_documents(row, known))}) for row in held]
 
 
-def _documents(row: RowView, known: dict[str, Source]) -> Iterator[DocumentInRow]:
+def _documents(row: RowView, known: dict[str, DocumentOrigin]) -> Iterator[DocumentInRow]:
     names = dict(enumerate(row.document_ids))
     for number, (start, end) in enumerate(row.spans):
         name = names.get(number, "")
@@ -194,7 +194,9 @@ def _documents(row: RowView, known: dict[str, Source]) -> Iterator[DocumentInRow
         )
 
 
-def row_pieces(row: RowView, tokenizer: Tokenizer, start: int, end: int) -> Iterator[Piece]:
+def row_pieces(
+    row: RowView, tokenizer: Tokenizer, start: int, end: int
+) -> Iterator[StructuredText]:
     """The text of the tokens [start, end), cut where scoring, category or chunk change."""
     chunk_of = [-1] * row.length
     for index, chunk in enumerate(row.chunk_boundaries):
@@ -208,12 +210,12 @@ def row_pieces(row: RowView, tokenizer: Tokenizer, start: int, end: int) -> Iter
 
     for (code, place, counts), run in itertools.groupby(range(start, end), key=what):
         text = tokenizer.decode([row.input_ids[at] for at in run])
-        yield Piece(text, code, place, counts)
+        yield StructuredText(text, code, place, counts)
 
 
 def sources_in(
     store: Store, artefact: Artefact, pack_ids: Collection[str]
-) -> dict[str, list[Source]]:
+) -> dict[str, list[DocumentOrigin]]:
     """Return the sources of the documents of some rows of an artefact, in the rows' order, by pack_id."""
     wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
     held: dict[str, list[str]] = {
@@ -243,9 +245,9 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
     return (line for _, line in lines_of(files, masks, columns))
 
 
-def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[str, Source]:
+def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[str, DocumentOrigin]:
     """Return the sources of documents by id; only the row groups that hold one of them are read."""
-    found: dict[str, Source] = {}
+    found: dict[str, DocumentOrigin] = {}
     wanted = pa.array(sorted(names), pa.string())
     for artefact in documents:
         for file in parquet.shards_of(artefact.path):
@@ -255,7 +257,7 @@ def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[st
     return found
 
 
-def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, Source]]:
+def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, DocumentOrigin]]:
     # What adds structure to documents of another family names them, and where they came from too.
     columns = ["document_id", "licence", "timestamp", "num_bytes", "lineage", "provenance"]
     for group in range(file.num_row_groups):
@@ -268,14 +270,14 @@ def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str
             yield line["document_id"], _source(line)
 
 
-def _source(line: Line) -> Source:
+def _source(line: Line) -> DocumentOrigin:
     sizes: dict[tuple[str, str, str], int] = {}
     for each in line["provenance"]:
         name = (each["repository"], each["commit"], each["path"])
         sizes[name] = sizes.get(name, 0) + each["end"] - each["start"]
     own = (each for each in line["provenance"] if each["lineage"] == line["lineage"])
     first = next(own, line["provenance"][-1])
-    return Source(
+    return DocumentOrigin(
         repository=first["repository"],
         commit=first["commit"],
         path=first["path"],

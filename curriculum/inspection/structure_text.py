@@ -13,7 +13,7 @@ _INDENT = re.compile(r"(?<![^\n])[ \t]+$")
 _LINE_END = re.compile(r"[ \t]*\n")
 
 
-class Piece(NamedTuple):
+class StructuredText(NamedTuple):
     """A run of text that is one thing throughout."""
 
     text: str
@@ -25,13 +25,15 @@ class Piece(NamedTuple):
     """True if a prediction of it counts."""
 
 
-def pieces(content: bytes, start: int, end: int, structure: Structure | None) -> Iterator[Piece]:
+def pieces(
+    content: bytes, start: int, end: int, structure: Structure | None
+) -> Iterator[StructuredText]:
     """The bytes [start, end) of a text, cut at the borders of runs of one category and of chunks.
 
     Without structure it is one piece. Borders inside a character are shown as U+FFFD.
     """
     if structure is None:
-        yield Piece(content[start:end].decode(errors="replace"))
+        yield StructuredText(content[start:end].decode(errors="replace"))
         return
     at = start
     starts = [chunk.start for chunk in structure.chunks]
@@ -43,18 +45,18 @@ def pieces(content: bytes, start: int, end: int, structure: Structure | None) ->
             run += 1
         run_end = structure.ends[run - 1] if run else end
         stop = min(run_end if run_end > at else end, chunk_end, end)
-        yield Piece(content[at:stop].decode(errors="replace"), code, chunk)
+        yield StructuredText(content[at:stop].decode(errors="replace"), code, chunk)
         at = stop
 
 
-def widened(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def widened(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
     r"""The same text, where each chunk has its indentation and its line feed: white space beside it.
 
     >>> [(piece.text, piece.chunk) for piece in widened([Piece("a\n  "), Piece("f();", 4, 0), Piece("\nb")])]
     [('a\n', -1), ('  ', 0), ('f();', 0), ('\n', 0), ('b', -1)]
     """
     before, begins_line = -1, True
-    for piece, after in itertools.pairwise((*pieces, Piece(""))):
+    for piece, after in itertools.pairwise((*pieces, StructuredText(""))):
         if piece.chunk >= 0:
             yield piece
         else:

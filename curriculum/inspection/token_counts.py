@@ -29,7 +29,7 @@ _NOTHING = pl.DataFrame(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TokenCounts:
+class ValidTokens:
     """Valid tokens of some rows artefacts or mixtures, taken as one."""
 
     title: str
@@ -51,7 +51,7 @@ class TokenCounts:
         return dict(grouped.iter_rows())
 
 
-def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCounts:
+def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> ValidTokens:
     """Count the valid tokens of rows and mixtures, document by document; `title` is for a reader.
 
     Raises:
@@ -59,7 +59,7 @@ def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCou
     """
     by_key = {artefact.key: artefact for artefact in store.artefacts()}
     parts = [part for artefact in artefacts for part in _parts(store, artefact, by_key)]
-    return TokenCounts(
+    return ValidTokens(
         title=title,
         artefacts=tuple(artefacts),
         rows=sum(rows for rows, _, _ in parts),
@@ -221,7 +221,7 @@ class TokenDifference:
     """Changes of documents, largest first; unchanged ones too."""
 
 
-def difference(before: TokenCounts, after: TokenCounts) -> TokenDifference:
+def difference(before: ValidTokens, after: ValidTokens) -> TokenDifference:
     """Compute the difference between two token counts."""
     old, new = _totals(before), _totals(after)
     return TokenDifference(
@@ -238,7 +238,7 @@ def difference(before: TokenCounts, after: TokenCounts) -> TokenDifference:
     )
 
 
-def _totals(side: TokenCounts) -> dict[str, float]:
+def _totals(side: ValidTokens) -> dict[str, float]:
     return {
         "tokens": side.tokens,
         "rows": side.rows,
@@ -249,7 +249,7 @@ def _totals(side: TokenCounts) -> dict[str, float]:
     }
 
 
-def _document_changes(before: TokenCounts, after: TokenCounts) -> tuple[DocumentChange, ...]:
+def _document_changes(before: ValidTokens, after: ValidTokens) -> tuple[DocumentChange, ...]:
     columns = [*list(DocumentChange.__dataclass_fields__)[:-2]]
     known: dict[str, dict[str, str]] = {
         line["document_id"]: line

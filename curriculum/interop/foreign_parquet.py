@@ -26,8 +26,8 @@ from curriculum.interop.publish import (
     LABELS,
     Completion,
     Imported,
+    ImportedShard,
     RowFacts,
-    Shard,
     format_of,
     require,
 )
@@ -374,7 +374,7 @@ def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
             )
 
 
-def _shard(file: Path, packed: PackedColumns) -> Shard:
+def _shard(file: Path, packed: PackedColumns) -> ImportedShard:
     names, rows = (*packed.stored, *packed.foreign), BATCH_TOKENS // packed.row_format.row_length
 
     def tables() -> Iterator[pa.Table]:
@@ -385,7 +385,7 @@ def _shard(file: Path, packed: PackedColumns) -> Shard:
                 yield packed.read(table, file.name, first) if packed.foreign else table
                 first += len(batch)
 
-    return Shard(name=file.name, tables=tables)
+    return ImportedShard(name=file.name, tables=tables)
 
 
 def _first_length(content: pq.ParquetFile) -> int:

@@ -284,7 +284,7 @@ ImportFormat = Literal["parquet", "megatron", "flat"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shard:
+class ImportedShard:
     """Rows that go into one shard, under the name that their file has where they come from."""
 
     name: str
@@ -299,7 +299,7 @@ class Imported:
     format: ImportFormat
     files: tuple[Path, ...]
     """Files whose bytes make up the key, in their order."""
-    shards: Sequence[Shard]
+    shards: Sequence[ImportedShard]
     completion: Completion
     settings: dict[str, JsonValue] = field(default_factory=dict)
     """Other settings that change the rows."""

@@ -120,7 +120,7 @@ TABLE_TOKENS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rows:
+class SourceRows:
     """The rows of one artefact."""
 
     key: str
@@ -129,7 +129,7 @@ class Rows:
     columns: tuple[str, ...]
 
     @staticmethod
-    def of(artefact: Artefact) -> "Rows":
+    def of(artefact: Artefact) -> "SourceRows":
         """Return the rows that were published."""
         files = tuple(artefact.shards())
         if not files:
@@ -138,7 +138,7 @@ class Rows:
                 cause="there isn't a row in it",
                 cure="Choose rows of another split, or build from more",
             )
-        return Rows(
+        return SourceRows(
             key=artefact.key,
             files=files,
             row_format=load_format(files[0]),
@@ -156,7 +156,7 @@ class Ordered:
     """Rows in an order: those of one artefact as they lie, or those of a mixture in training order."""
 
     artefact: Artefact
-    sources: tuple[Rows, ...]
+    sources: tuple[SourceRows, ...]
     plan: Path | None = None
     steps: int | None = None
 
@@ -168,11 +168,11 @@ class Ordered:
             StoreError: for a mixture whose rows aren't there.
         """
         if artefact.manifest.stage == "rows":
-            return Ordered(artefact=artefact, sources=(Rows.of(artefact),))
+            return Ordered(artefact=artefact, sources=(SourceRows.of(artefact),))
         report = artefact.reported(MixtureReport)
         return Ordered(
             artefact=artefact,
-            sources=tuple(map(Rows.of, _rows_of(store, artefact.manifest))),
+            sources=tuple(map(SourceRows.of, _rows_of(store, artefact.manifest))),
             plan=artefact.path / PLAN_NAME,
             steps=report.steps,
         )
@@ -224,7 +224,7 @@ def training_order(rows: int, steps: int) -> str:
     return f"These are {rows:,} rows, all of the {steps:,} steps of the plan, in training order."
 
 
-def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[DecodedShard]:
+def _stage(source: SourceRows, schema: pa.Schema, scratch: Path) -> list[DecodedShard]:
     return [
         stage(_tables(source, [file], schema), schema, scratch / f"{source.key}-{number}")
         for number, file in enumerate(source.files)
@@ -247,7 +247,7 @@ def _planned(
         yield take_rows(shards, numbers, batch["row"].to_numpy().astype(np.int64), schema)
 
 
-def _tables(source: Rows, files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+def _tables(source: SourceRows, files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     stored = [name for name in schema.names if name in source.columns]
     for batch in read_rows(files, stored, row_format=source.row_format):
         yield _uniform(batch.table, source.row_format.row_length, schema)

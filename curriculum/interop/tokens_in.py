@@ -30,8 +30,8 @@ from curriculum.interop.publish import (
     FILLS,
     Completion,
     Imported,
+    ImportedShard,
     RowFacts,
-    Shard,
     document_digest,
     format_of,
 )
@@ -176,20 +176,20 @@ class _Packing:
         )
         self._plan = plan.over(scored)
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[ImportedShard]:
         """Rows in shards of bounded size."""
         rows = max(1, SHARD_TOKENS // self._format.row_length)
         firsts = range(0, self._plan.num_rows, rows)
         return [self._shard(first, min(first + rows, self._plan.num_rows)) for first in firsts]
 
-    def _shard(self, first: int, last: int) -> Shard:
+    def _shard(self, first: int, last: int) -> ImportedShard:
         at_once = max(1, BATCH_TOKENS // self._format.row_length)
 
         def tables() -> Iterator[pa.Table]:
             for row in range(first, last, at_once):
                 yield self._table(row, min(row + at_once, last))
 
-        return Shard(name=self._tokens.path.name, tables=tables)
+        return ImportedShard(name=self._tokens.path.name, tables=tables)
 
     def _table(self, first: int, last: int) -> pa.Table:
         edges = self._plan.row_starts[first : last + 1]
@@ -330,7 +330,7 @@ def _as_they_were(
     return Imported(
         format=form,
         files=tokens.files,
-        shards=[Shard(name=tokens.path.name, tables=tables)],
+        shards=[ImportedShard(name=tokens.path.name, tables=tables)],
         completion=Completion(row_format=row_format, facts=facts, stored=stored),
     )
 

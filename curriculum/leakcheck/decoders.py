@@ -14,7 +14,7 @@ from curriculum.leakcheck.subject import Subject, by_boundaries, numbers, one_th
 from curriculum.model.backends import attention
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import BLOCK, Attend, Boundaries
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport
 from schemas.structure import LARGEST_CODES, RELATION_CODES
@@ -173,7 +173,7 @@ def with_structure(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> 
     return outputs
 
 
-def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> Structure:
+def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> StructureTensors:
     """Codes by ids; chunks of 16 tokens that begin anew with documents, related also across them."""
     limits = torch.tensor([*LARGEST_CODES.values()], device=ids_BT.device)
     salted_BT5 = ids_BT[..., None] * 31 + torch.arange(5, device=ids_BT.device)
@@ -184,7 +184,7 @@ def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> Structure:
     first_BC[rows[begins_BT], chunks_BT[begins_BT].long()] = ids_BT[begins_BT]
     relations_BCC = (first_BC[:, :, None] * 7 + first_BC[:, None]) % len(RELATION_CODES)
     relations_BCC[:, 0], relations_BCC[:, :, 0] = 0, 0
-    return Structure(
+    return StructureTensors(
         tokens=(salted_BT5 % (limits + 1)).to(torch.uint8),
         chunks=chunks_BT,
         relations=relations_BCC.to(torch.uint8),

@@ -23,7 +23,7 @@ from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, pack
 from curriculum.leakcheck.plain_steps import PlainSteps
 from curriculum.leakcheck.proof import CPU, environment, finding_of
 from curriculum.leakcheck.recorder import Recorder, train_plainly
-from curriculum.leakcheck.repacked import COARSE, ROUNDED, Setting, Tolerance, disagreements
+from curriculum.leakcheck.repacked import COARSE, ROUNDED, ProofSetting, Tolerance, disagreements
 from curriculum.leakcheck.subject import (
     Feed,
     Subject,
@@ -151,7 +151,7 @@ def _repacked(
 ) -> Iterator[Finding]:
     setting = _setting(subject)
 
-    def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
+    def train(_: ProofSetting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
         train_plainly(PlainSteps(subject, feed), job, workspace, recorder)
 
     with same_bits(subject.device):
@@ -165,8 +165,8 @@ def _repacked(
             )
 
 
-def _setting(subject: Subject) -> Setting:
-    return Setting(
+def _setting(subject: Subject) -> ProofSetting:
+    return ProofSetting(
         model=model_spec("tiny", subject.vocab_size),
         backend="documents",
         recompute=False,

@@ -24,7 +24,7 @@ from curriculum.leakcheck.proof import (
     trained_dtype,
     uncovered_format,
 )
-from curriculum.leakcheck.repacked import RATES, Setting
+from curriculum.leakcheck.repacked import RATES, ProofSetting
 from curriculum.leakcheck.subject import one_thread
 from curriculum.leakcheck.verdicts import proven_once
 from curriculum.model.decoder import Decoder
@@ -95,9 +95,9 @@ def prove_job(
     )
 
 
-def _setting(job: Job, device: torch.device) -> Setting:
+def _setting(job: Job, device: torch.device) -> ProofSetting:
     """The setting of a job's proof; the base of rotations is its plan's documents' own matter."""
-    return Setting(
+    return ProofSetting(
         model=small_model(job.model),
         backend=job.kernel,
         recompute=job.recompute,
@@ -108,7 +108,7 @@ def _setting(job: Job, device: torch.device) -> Setting:
 
 
 def _own_documents(
-    job: Job, workspace: Path, setting: Setting, watch: ProgressCallback
+    job: Job, workspace: Path, setting: ProofSetting, watch: ProgressCallback
 ) -> tuple[Finding, ...]:
     """REPACKED in one step of the plan's first documents, from the weights that the job starts from.
 

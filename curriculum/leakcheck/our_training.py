@@ -12,7 +12,7 @@ from torch import Tensor
 
 from curriculum.leakcheck.packings import Packing
 from curriculum.leakcheck.recorder import FedDocuments, Probe, Recorder
-from curriculum.leakcheck.repacked import Setting
+from curriculum.leakcheck.repacked import ProofSetting
 from curriculum.leakcheck.subject import spread_constant_weights
 from curriculum.train import restore
 from curriculum.train.batch import Batch
@@ -27,7 +27,7 @@ _FED = TypeAdapter(FedDocuments)
 
 
 def our_training(
-    setting: Setting,
+    setting: ProofSetting,
     job: Job,
     workspace: Path,
     recorder: Recorder,

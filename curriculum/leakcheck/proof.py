@@ -18,7 +18,13 @@ from curriculum.leakcheck.decoders import (
 )
 from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
 from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings
-from curriculum.leakcheck.repacked import Disagreement, Setting, Train, disagreements, first_layer
+from curriculum.leakcheck.repacked import (
+    Disagreement,
+    ProofSetting,
+    Train,
+    disagreements,
+    first_layer,
+)
 from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
 from curriculum.leakcheck.verdicts import device_words
 from curriculum.model.masks import BLOCK
@@ -50,7 +56,7 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class ProofScope:
     """Scope of a proof: models, dtypes, backends."""
 
     cases: tuple[Case, ...]
@@ -130,7 +136,7 @@ def device_of(name: str | None) -> torch.device:
 
 
 @one_thread()
-def prove(scope: Scope, watch: ProgressCallback = ignore_progress) -> LeakReport:
+def prove(scope: ProofScope, watch: ProgressCallback = ignore_progress) -> LeakReport:
     """Examine everything that the scope names; what a backend refuses is reported as skipped.
 
     Raises:
@@ -161,7 +167,7 @@ def prove(scope: Scope, watch: ProgressCallback = ignore_progress) -> LeakReport
 
 def _trained(
     model: ModelSpec,
-    scope: Scope,
+    scope: ProofScope,
     covered: list[str],
     uncovered: list[str],
     watch: ProgressCallback,
@@ -175,7 +181,7 @@ def _trained(
         if length % MULTIPLE:
             uncovered.append(f"training in rows of {length} tokens: no multiple of {MULTIPLE}")
             continue
-        setting = Setting(
+        setting = ProofSetting(
             model=small_model(model),
             backend=backend,
             recompute=number % 2 == 1,
@@ -198,7 +204,7 @@ def trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
 
 
 def repacked_findings(
-    setting: Setting,
+    setting: ProofSetting,
     steps: ProofSteps,
     ways: Sequence[Packing],
     watch: ProgressCallback = ignore_progress,
@@ -235,7 +241,7 @@ def repacked_findings(
 
 
 def many_findings(
-    setting: Setting,
+    setting: ProofSetting,
     watch: ProgressCallback = ignore_progress,
     *,
     train: Train | None = None,
@@ -255,7 +261,7 @@ def _our_training() -> Train:
 
 
 def finding_of(
-    setting: Setting,
+    setting: ProofSetting,
     steps: ProofSteps,
     reference: Packing,
     way: Packing,
@@ -279,7 +285,7 @@ def finding_of(
     )
 
 
-def covered_words(setting: Setting, steps: ProofSteps, row_length: int) -> str:
+def covered_words(setting: ProofSetting, steps: ProofSteps, row_length: int) -> str:
     """Say on what REPACKED was examined."""
     documents = sum(len(step) for step in steps)
     recompute = "with" if setting.recompute else "without"
@@ -290,7 +296,7 @@ def covered_words(setting: Setting, steps: ProofSteps, row_length: int) -> str:
     )
 
 
-def _tasks(scope: Scope) -> Iterator[_Task]:
+def _tasks(scope: ProofScope) -> Iterator[_Task]:
     for case in scope.cases:
         for backend in scope.backends if case.attends else scope.backends[:1]:
             for dtype in scope.dtypes:
@@ -300,7 +306,7 @@ def _tasks(scope: Scope) -> Iterator[_Task]:
                 yield _Task(case=case, backend=backend, dtype=torch.float32, row_length=UNEVEN)
 
 
-def _examined(task: _Task, scope: Scope) -> tuple[Finding, ...] | Skipped:
+def _examined(task: _Task, scope: ProofScope) -> tuple[Finding, ...] | Skipped:
     refused = _refused(task, scope)
     if refused:
         return task.skipped(refused)
@@ -317,7 +323,7 @@ def _examined(task: _Task, scope: Scope) -> tuple[Finding, ...] | Skipped:
         return task.skipped(f"{refusal.value}: {refusal.cause}")
 
 
-def _refused(task: _Task, scope: Scope) -> str:
+def _refused(task: _Task, scope: ProofScope) -> str:
     """Return the reason to skip a task, beyond what backends refuse themselves."""
     flex = task.case.attends and task.backend == "flex"
     if flex and task.row_length % BLOCK:

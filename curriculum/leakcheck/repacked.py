@@ -44,7 +44,7 @@ RATE = OptimizerSpec.model_validate(RATES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class ProofSetting:
     """Everything that decides how a proof trains, but documents and packings."""
 
     model: ModelSpec
@@ -105,19 +105,19 @@ class Disagreement:
         )
 
 
-def tolerance_of(setting: Setting) -> Tolerance:
+def tolerance_of(setting: ProofSetting) -> Tolerance:
     """Return the tolerance for our own training: autocast makes a GPU's products in float32 bfloat16."""
     if setting.dtype == torch.float64:
         return EXACT
     return ROUNDED if setting.dtype == torch.float32 and setting.device.type == "cpu" else MIXED
 
 
-Train = Callable[["Setting", Job, Path, Recorder, Packing], None]
+Train = Callable[["ProofSetting", Job, Path, Recorder, Packing], None]
 """Trains the job of a workspace and lets the recorder note each step."""
 
 
 def disagreements(
-    setting: Setting,
+    setting: ProofSetting,
     steps: ProofSteps,
     ways: Sequence[Packing],
     *,
@@ -138,7 +138,7 @@ def disagreements(
 
 
 def traces(
-    setting: Setting,
+    setting: ProofSetting,
     steps: ProofSteps,
     packing: Packing,
     *,
@@ -169,7 +169,7 @@ def _write_token_bytes(folder: Path, vocab_size: int) -> None:
     pq.write_table(pa.table({"num_bytes": sizes}), folder / "token_bytes.parquet")
 
 
-def _job(setting: Setting, packing: Packing) -> Job:
+def _job(setting: ProofSetting, packing: Packing) -> Job:
     sources = tuple(
         RowsSource(
             key=data_set_key(*place),
@@ -230,7 +230,7 @@ def _evaluation(rows: RowsSource) -> Evaluation:
 
 
 def _first_difference(
-    setting: Setting,
+    setting: ProofSetting,
     documents: Sequence[ProofDocument],
     expected: Sequence[StepTrace],
     found: Sequence[StepTrace],
@@ -319,7 +319,13 @@ def _weights(one: StepTrace, other: StepTrace, step: int, limit: float) -> Itera
 
 
 def first_layer(
-    setting: Setting, steps: ProofSteps, one: Packing, other: Packing, step: int, *, train: Train
+    setting: ProofSetting,
+    steps: ProofSteps,
+    one: Packing,
+    other: Packing,
+    step: int,
+    *,
+    train: Train,
 ) -> str:
     """Name the first place where two packings differ in a step of ours: a block's output or gradient.
 

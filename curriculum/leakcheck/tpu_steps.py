@@ -21,7 +21,7 @@ from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import CPU, finding_of
 from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
-from curriculum.leakcheck.repacked import ROUNDED, Setting, disagreements
+from curriculum.leakcheck.repacked import ROUNDED, ProofSetting, disagreements
 from curriculum.leakcheck.subject import one_thread, spread_constant_weights
 from curriculum.model import tpu, tpu_decoder
 from curriculum.model.decoder import Decoder, initialise
@@ -58,7 +58,7 @@ def repacked_in_jax(
     steps = (*few, *many_documents(setting.model))
     ways = packings(steps, row_length)
 
-    def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
+    def train(_: ProofSetting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
         train_plainly(_TpuSteps(setting, compute), job, workspace, recorder)
 
     return tuple(
@@ -70,10 +70,12 @@ def repacked_in_jax(
     )
 
 
-def _setting(model: ModelSpec) -> Setting:
+def _setting(model: ModelSpec) -> ProofSetting:
     if jax.default_backend() == "tpu":
         model = model.model_copy(update={"width": model.heads * LANES})
-    return Setting(model=model, backend="math", recompute=False, dtype=torch.float32, device=CPU)
+    return ProofSetting(
+        model=model, backend="math", recompute=False, dtype=torch.float32, device=CPU
+    )
 
 
 Compute = Callable[..., Any]
@@ -98,7 +100,7 @@ def compiled(model: ModelSpec) -> Compute:
 class _TpuSteps:
     """Fresh weights, spread as those of our trainer, and AdamW in numpy."""
 
-    def __init__(self, setting: Setting, compute: Compute) -> None:
+    def __init__(self, setting: ProofSetting, compute: Compute) -> None:
         self.setting = setting
         self.compute = compute
         self.number = 0

@@ -19,7 +19,7 @@ import torch
 
 import curriculum
 import schemas
-from curriculum.leakcheck.repacked import Setting
+from curriculum.leakcheck.repacked import ProofSetting
 from curriculum.leakcheck.subject import dtype_name
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.whole_files import write_whole
@@ -41,7 +41,7 @@ class KeptVerdict(Sealed):
 def proven_once(
     workspace: Path,
     what: str,
-    setting: Setting,
+    setting: ProofSetting,
     prove: Callable[[], tuple[Finding, ...]],
     *,
     anew: bool = False,
@@ -76,7 +76,7 @@ def proven_once(
     return report.findings
 
 
-def _described(setting: Setting) -> str:
+def _described(setting: ProofSetting) -> str:
     fields = {field.name: getattr(setting, field.name) for field in dataclasses.fields(setting)}
     words = {
         "model": setting.model.model_dump(mode="json"),

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curriculum import frames
 from curriculum.mixing.row_supply import KEY_DIGITS, Supply, pack_ids
 from curriculum.mixing.strata import Stratum
-from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
+from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOutRows
 
 Ints = npt.NDArray[np.int64]
 LOCAL_ABOVE = 1 << 24
@@ -310,12 +310,12 @@ def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
     return {(stratum, key): count for stratum, key, count in counts.iter_rows()}
 
 
-def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOut | None:
+def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOutRows | None:
     """Count the rows that are excluded from supplies, each of which counts once; None where nothing is."""
     named = _named(supplies)
     if not named.height:
         return None
-    return LeftOut(
+    return LeftOutRows(
         rows=named.height,
         tokens=int(named["valid_tokens"].sum()),
         first=tuple(named["pack_id"].sort().head(LISTED)),

@@ -18,18 +18,18 @@ from curriculum.model.dense_backends import math_attend, sdpa_attend
 from curriculum.model.documents_backend import documents_attend
 from curriculum.model.flex_backend import flex_attend
 from curriculum.model.masks import Attend, Boundaries
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 from curriculum.model.varlen_backend import varlen_attend
 from schemas.job import Backend
 
 
-class Attention(Protocol):
+class AttentionBackend(Protocol):
     """A backend, once its options are known."""
 
     def __call__(
         self,
         boundaries: Boundaries,
-        structure: Structure | None = None,
+        structure: StructureTensors | None = None,
         queries: range | None = None,
     ) -> Attend:
         """Attention within these boundaries; what it builds for them is shared by all layers.
@@ -40,7 +40,7 @@ class Attention(Protocol):
 
 def attention(
     backend: Backend, *, softcap: float | None = None, relations: bool = False
-) -> Attention:
+) -> AttentionBackend:
     """The attention of a backend.
 
     `softcap` bounds scores by cap · tanh(score / cap); `relations` says that layers bring a table of

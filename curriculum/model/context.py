@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from curriculum.model.masks import Context, LayerInputs, RowPart
+from curriculum.model.masks import ContextRanks, LayerInputs, RowPart
 
 
 def whole_rows(x_BGtK: Tensor, part: RowPart) -> Tensor:
@@ -72,7 +72,7 @@ def state_before(
     return torch.where(is_first_Bt1, since_BtH, 0)[..., None] * far_BtHP
 
 
-def of_rows(nll_N: Tensor, mask_BT: Tensor, context: Context) -> Tensor:
+def of_rows(nll_N: Tensor, mask_BT: Tensor, context: ContextRanks) -> Tensor:
     """nll_N of the scored positions of whole rows, from those of each rank's part; no gradient passes."""
     part_Bt = context.part(mask_BT).bool()
     nll_Bt = nll_N.new_zeros(part_Bt.shape).masked_scatter(part_Bt, nll_N)

@@ -19,9 +19,9 @@ from curriculum.model.conv import ConvMixer
 from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection, gathered, spread
 from curriculum.model.mamba import Mamba
-from curriculum.model.masks import Boundaries, Chunks, Context, LayerInputs, Rotation, RowPart
+from curriculum.model.masks import Boundaries, Chunks, ContextRanks, LayerInputs, Rotation, RowPart
 from curriculum.model.norm import RmsNorm
-from curriculum.model.structure import RelationBias, Structure, StructureEmbedding
+from curriculum.model.structure import RelationBias, StructureEmbedding, StructureTensors
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec
 
@@ -146,7 +146,7 @@ class Decoder(nn.Module):
         _require_divisible(spec)
         self.spec = spec
         self.rope_base = DEFAULT_ROPE_BASE
-        self.context: Context | None = None
+        self.context: ContextRanks | None = None
         self.attend_within = attention(backend, softcap=spec.softcap, relations=spec.structure)
         self.embedding = nn.Embedding(spec.vocab_size, spec.width)
         self.blocks = nn.ModuleList(Block(letter, spec) for letter in spec.blocks)
@@ -158,7 +158,7 @@ class Decoder(nn.Module):
         self,
         ids_BT: Tensor,
         boundaries: Boundaries,
-        structure: Structure | None = None,
+        structure: StructureTensors | None = None,
         *,
         inputs: LayerInputs | None = None,
     ) -> Tensor:
@@ -180,7 +180,7 @@ class Decoder(nn.Module):
         return out_BTD
 
     def forward(
-        self, ids_BT: Tensor, boundaries: Boundaries, structure: Structure | None = None
+        self, ids_BT: Tensor, boundaries: Boundaries, structure: StructureTensors | None = None
     ) -> Tensor:
         """logits_BTV; position t predicts the token at t + 1."""
         logits_BTV: Tensor = self.head(self.hidden(ids_BT, boundaries, structure))
@@ -191,24 +191,24 @@ class Decoder(nn.Module):
         return x_BT if self.context is None else self.context.part(x_BT)
 
     def inputs_of(
-        self, ids_BT: Tensor, boundaries: Boundaries, structure: Structure | None = None
+        self, ids_BT: Tensor, boundaries: Boundaries, structure: StructureTensors | None = None
     ) -> LayerInputs:
         """Compute the inputs of every layer from a batch: masks, rotations, chunks."""
         read = self._read(ids_BT, structure)
         return self._inputs(ids_BT, boundaries, self.embedding.weight.dtype, read)
 
-    def _read(self, ids_BT: Tensor, structure: Structure | None) -> Structure | None:
+    def _read(self, ids_BT: Tensor, structure: StructureTensors | None) -> StructureTensors | None:
         """Return the structure that this model reads of a batch: none, or blanks where the batch has none."""
         if self.structure is None:
             return None
-        return structure if structure is not None else Structure.none(ids_BT)
+        return structure if structure is not None else StructureTensors.none(ids_BT)
 
     def _inputs(
         self,
         ids_BT: Tensor,
         boundaries: Boundaries,
         dtype: torch.dtype,
-        structure: Structure | None = None,
+        structure: StructureTensors | None = None,
     ) -> LayerInputs:
         head_width = self.spec.width // self.spec.heads
         counted_BT = (

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from curriculum.model.backend_choice import LARGEST_DENSE_ROW, too_long
 from curriculum.model.masks import Attend, Boundaries, document_mask
-from curriculum.model.structure import Structure, dense_bias, relation_of_tokens
+from curriculum.model.structure import StructureTensors, dense_bias, relation_of_tokens
 
 
 def for_each_head(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tensor, Tensor]:
@@ -23,7 +23,7 @@ def for_each_head(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tenso
 def math_attend(
     softcap: float | None,
     boundaries: Boundaries,
-    structure: Structure | None = None,
+    structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
     """Attention as it is written: every option, every dtype, T² memory a head."""
@@ -42,7 +42,7 @@ def math_attend(
 
 
 def sdpa_attend(
-    boundaries: Boundaries, structure: Structure | None = None, queries: range | None = None
+    boundaries: Boundaries, structure: StructureTensors | None = None, queries: range | None = None
 ) -> Attend:
     """Torch's attention under a mask of T²; with relations their bias is T² a head.
 
@@ -106,7 +106,9 @@ def attached(plain: Callable[[], Tensor], biased: Callable[[], Tensor], table: T
     return without.detach() + (other - other.detach())
 
 
-def row_relations(structure: Structure | None, queries: range | None = None) -> Tensor | None:
+def row_relations(
+    structure: StructureTensors | None, queries: range | None = None
+) -> Tensor | None:
     """relation_BQT between tokens of rows, of all or of those of a part to all."""
     if structure is None:
         return None

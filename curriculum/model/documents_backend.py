@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from curriculum.model.dense_backends import attached, dense, for_each_head
 from curriculum.model.masks import Attend, Boundaries
-from curriculum.model.structure import Structure, dense_bias, relation_of_tokens
+from curriculum.model.structure import StructureTensors, dense_bias, relation_of_tokens
 
 QUERIES = 1024
 """Queries of a document whose scores are held at once; backward computes each block again."""
@@ -40,7 +40,7 @@ class _Scores:
 def documents_attend(
     softcap: float | None,
     boundaries: Boundaries,
-    structure: Structure | None = None,
+    structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
     """Torch's causal attention a document.
@@ -204,7 +204,7 @@ def _end_to_end(x_BHTK: Tensor) -> Tensor:
     return x_BHTK.transpose(0, 1).flatten(1, 2)[None]
 
 
-def _related(pairs: Pairs, structure: Structure | None) -> list[_Related | None]:
+def _related(pairs: Pairs, structure: StructureTensors | None) -> list[_Related | None]:
     """None for documents without chunks, whose biases are all none."""
     if structure is None:
         return [None] * len(pairs.queries)

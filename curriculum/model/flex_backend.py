@@ -17,7 +17,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from curriculum.model.dense_backends import for_each_head
 from curriculum.model.masks import Attend, Boundaries, block_mask
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 
 Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -40,7 +40,7 @@ _OPTIONS = {
 def flex_attend(
     softcap: float | None,
     boundaries: Boundaries,
-    structure: Structure | None = None,
+    structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
     """Attention under a block mask; nothing of T² is ever kept."""

@@ -310,7 +310,7 @@ BEFORE_ALL = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
+class ContextRanks:
     """The ranks that share rows, each computing a part of every row; and the number of this one."""
 
     rank: int
@@ -344,7 +344,7 @@ class Context:
 class RowPart:
     """The part of each row of a batch that one rank computes, by the boundaries of whole rows."""
 
-    context: Context
+    context: ContextRanks
     positions: range
     doc_ids: Tensor
     """[B, t]"""
@@ -363,7 +363,7 @@ class RowPart:
         return self.context.rank
 
     @staticmethod
-    def of(boundaries: Boundaries, context: Context, reach: int) -> "RowPart":
+    def of(boundaries: Boundaries, context: ContextRanks, reach: int) -> "RowPart":
         """The part of a rank.
 
         Raises:

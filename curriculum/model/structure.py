@@ -92,7 +92,7 @@ class RowStructure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Structure:
+class StructureTensors:
     """Structure of a batch over its tokens and between its chunks; 0 says none, also for whole rows."""
 
     tokens: Tensor
@@ -103,7 +103,7 @@ class Structure:
     """uint8 [B, C, C]: what chunk q is to chunk k; row and column 0 are none."""
 
     @staticmethod
-    def of(rows: Sequence[RowStructure | None]) -> "Structure | None":
+    def of(rows: Sequence[RowStructure | None]) -> "StructureTensors | None":
         """The structure of a batch of rows, zeros for those without; None where none has any.
 
         Raises:
@@ -125,17 +125,17 @@ class Structure:
                 chunks_BT[index] = chunk_of_tokens(row.chunks, T)
                 found = relations(row.chunks, row.call_edges, row.type_edges)
                 relations_BCC[index, : len(found), : len(found)] = found
-        return Structure(
+        return StructureTensors(
             tokens=torch.from_numpy(tokens_BT5),
             chunks=torch.from_numpy(chunks_BT),
             relations=torch.from_numpy(relations_BCC),
         )
 
     @staticmethod
-    def none(ids_BT: Tensor) -> "Structure":
+    def none(ids_BT: Tensor) -> "StructureTensors":
         """Zeros for rows of these ids, which is what rows without structure have."""
         B, T = ids_BT.shape
-        return Structure(
+        return StructureTensors(
             tokens=ids_BT.new_zeros(B, T, len(LARGEST_CODES), dtype=torch.uint8),
             chunks=ids_BT.new_zeros(B, T, dtype=torch.int32),
             relations=ids_BT.new_zeros(B, LEAST_CHUNKS, LEAST_CHUNKS, dtype=torch.uint8),

@@ -291,7 +291,7 @@ def _masked_exp(x: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LossSums:
+class TpuLossSums:
     """Loss over scored targets, in nats; divide by the count of the global batch."""
 
     total: jax.Array
@@ -308,7 +308,7 @@ LOSS_CHUNK = 1024
 
 def loss_sums(
     x_BTD: jax.Array, head_VD: jax.Array, inputs: RowInputs[jax.Array], *, z_weight: float = 0.0
-) -> LossSums:
+) -> TpuLossSums:
     """Cross-entropy and z-loss over the positions of the loss mask; what isn't scored adds exactly 0."""
     B, T, D = x_BTD.shape
     n = math.gcd(B * T, LOSS_CHUNK)
@@ -327,4 +327,4 @@ def loss_sums(
         inputs.loss_mask.reshape(-1, n),
     )
     nll, z = (each.reshape(B, T) for each in lax.map(jax.checkpoint(of_chunk), chunks))
-    return LossSums(total=nll.sum() + z_weight * z.sum(), nll=nll, z=z)
+    return TpuLossSums(total=nll.sum() + z_weight * z.sum(), nll=nll, z=z)

@@ -51,7 +51,7 @@ def hidden(
             cure="Train a model without structure on TPUs: structure_inputs: false",
         )
     rotation = rotation_of(inputs.positions, spec.width // spec.heads, rope_base, x_BTD.dtype)
-    given = LayerInputs(rows=inputs, rotation=rotation, spec=spec)
+    given = TpuLayerInputs(rows=inputs, rotation=rotation, spec=spec)
     x = jnp.repeat(x_BTD[:, :, None], spec.streams, axis=2) if spec.streams > 1 else x_BTD
     for number, letter in enumerate(spec.blocks):
         x = block(_below(weights, f"blocks.{number}"), x, given, LAYERS[letter])
@@ -71,7 +71,7 @@ Rotation = tuple[jax.Array, jax.Array]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayerInputs:
+class TpuLayerInputs:
     """Inputs of every layer of one batch."""
 
     rows: RowInputs[jax.Array]
@@ -96,10 +96,10 @@ def rms_norm(x: jax.Array, weight: jax.Array) -> jax.Array:
     return normalised.astype(x.dtype) * weight
 
 
-Layer = Callable[[Weights, jax.Array, LayerInputs], jax.Array]
+Layer = Callable[[Weights, jax.Array, TpuLayerInputs], jax.Array]
 
 
-def block(weights: Weights, x: jax.Array, inputs: LayerInputs, layer: Layer) -> jax.Array:
+def block(weights: Weights, x: jax.Array, inputs: TpuLayerInputs, layer: Layer) -> jax.Array:
     """The reference block: one layer on normalised input, added to the stream or streams."""
 
     def out_of(read_BTD: jax.Array) -> jax.Array:
@@ -113,7 +113,7 @@ def block(weights: Weights, x: jax.Array, inputs: LayerInputs, layer: Layer) -> 
     return mixed_BTND + write_BTN[..., None].astype(x.dtype) * out_BTD[:, :, None]
 
 
-def attention(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array:
+def attention(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
     """x_BTD -> x_BTD; see decoder.Attention."""
     head_width = inputs.spec.width // inputs.spec.heads
 
@@ -145,7 +145,7 @@ def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
     return x @ weight.T
 
 
-def mamba(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array:
+def mamba(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
     """x_BTD -> x_BTD; see mamba.Mamba."""
     spec = inputs.spec
     inner, state = spec.mamba.expand * spec.width, spec.mamba.state
@@ -167,14 +167,14 @@ def mamba(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array:
     return linear(rms_norm(gated_BTI, weights["norm.weight"]), weights["output.weight"])
 
 
-def convolution(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array:
+def convolution(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
     """x_BTD -> x_BTD; see conv.ConvMixer."""
     before, after, value = jnp.split(linear(x_BTD, weights["input.weight"]), 3, axis=-1)
     mixed_BTD = masked_conv(before * value, weights["taps_DK"], inputs.rows.positions)
     return linear(after * mixed_BTD, weights["output.weight"])
 
 
-def engram(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array:
+def engram(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
     """x_BTD -> x_BTD; see engram.Engram. An n-gram that is blank reads exactly 0."""
     slots_BTH = inputs.rows.slots
     rows_BTHE = weights["table.weight"][jnp.maximum(slots_BTH, 0)]
@@ -189,7 +189,7 @@ def engram(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array
     )
 
 
-def feed_forward(weights: Weights, x_BTD: jax.Array, inputs: LayerInputs) -> jax.Array:
+def feed_forward(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
     """x_BTD -> x_BTD; see decoder.MLP. Each token is taken by itself."""
     gate, up = (linear(x_BTD, weights[f"{name}.weight"]) for name in ("gate", "up"))
     return linear(jax.nn.silu(gate) * up, weights["output.weight"])

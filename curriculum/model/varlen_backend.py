@@ -15,7 +15,7 @@ from torch import Tensor
 from curriculum.model.backend_choice import of_whole_rows
 from curriculum.model.dense_backends import for_each_head
 from curriculum.model.masks import Attend, Boundaries
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 from schemas.errors import JobError
 
 DTYPES = (torch.bfloat16, torch.float16)
@@ -23,7 +23,7 @@ CAUSAL = (-1, 0)
 
 
 def varlen_attend(
-    boundaries: Boundaries, structure: Structure | None = None, queries: range | None = None
+    boundaries: Boundaries, structure: StructureTensors | None = None, queries: range | None = None
 ) -> Attend:
     """Attention by `varlen_attn`.
 

@@ -10,11 +10,11 @@ new_lines.py      of lines that a repository shows again and again, the first sh
 rearrange.py      an encoding in another order
 """
 
-from curriculum.objectives.objective import Document, Objective, Result
+from curriculum.objectives.objective import DocumentFacts, Objective, Result
 from curriculum.tokens.codec import Tokenizer
 from schemas.objectives import OBJECTIVES
 
-__all__ = ["Document", "Objective", "Result", "objective_of"]
+__all__ = ["DocumentFacts", "Objective", "Result", "objective_of"]
 
 
 def objective_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Objective:

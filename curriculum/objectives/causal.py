@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.objectives.objective import Document, Objective, Result
+from curriculum.objectives.objective import DocumentFacts, Objective, Result
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
@@ -35,7 +35,7 @@ class _Causal:
     targets_alone: bool
     reserve: int = 0
 
-    def apply(self, encoding: Encoding, document: Document) -> Result:
+    def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
         """Score what causal scores, or of it the tokens of targets and the EOS behind; nothing moves."""
         done = apply(encoding, document.spans.of(*UNSCORED_KINDS), self.token_bytes)
         if self.targets_alone:
@@ -51,7 +51,7 @@ def scored_where(scored: npt.NDArray[np.bool_], encoding: Encoding) -> Encoding:
 
 
 def within_targets(
-    encoding: Encoding, document: Document, token_bytes: npt.NDArray[np.int32]
+    encoding: Encoding, document: DocumentFacts, token_bytes: npt.NDArray[np.int32]
 ) -> Encoding:
     """The encoding with those of its scored tokens that lie in targets, and the EOS behind them."""
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives.causal import overlaps, scored_where
-from curriculum.objectives.objective import Document, Objective, Result
+from curriculum.objectives.objective import DocumentFacts, Objective, Result
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding, byte_ranges
 from curriculum.tokens.turns import TurnFormat, turn_format
@@ -30,7 +30,7 @@ class _Chat:
     format: TurnFormat
     reserve: int = 0
 
-    def apply(self, encoding: Encoding, document: Document) -> Result:
+    def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
         """Scored are the tokens of the assistant's turns and the tokens that end each of them.
 
         Those have no bytes, so the scored bytes are the assistant's, all of them and no others; but for

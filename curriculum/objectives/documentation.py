@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives import causal
-from curriculum.objectives.objective import Document, Objective, Result
+from curriculum.objectives.objective import DocumentFacts, Objective, Result
 from curriculum.objectives.rearrange import Int32s, Segment, rearranged, segments_without
 from curriculum.packing.repeats import Int64s, covered, first_copies
 from curriculum.tokens.codec import Tokenizer
@@ -48,7 +48,7 @@ START, END, CODE, BODY, LAST = range(5)
 body does, and where the code ends. Without a body, that begins where the code ends."""
 
 
-def documented(document: Document) -> Int32s:
+def documented(document: DocumentFacts) -> Int32s:
     """[d, 5]: every documentation that stands above a declaration in the parts that are scored, sorted."""
     parts = document.parts(*TAUGHT_PARTS)
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
@@ -63,7 +63,7 @@ def documented(document: Document) -> Int32s:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Lines:
+class EncodedLines:
     """The text of an encoding, whose pieces are in the document's order, by bytes of the document."""
 
     first: int
@@ -76,7 +76,7 @@ class Lines:
     """The first byte after each newline."""
 
     @staticmethod
-    def of(encoding: Encoding, tokenizer: Tokenizer) -> "Lines":
+    def of(encoding: Encoding, tokenizer: Tokenizer) -> "EncodedLines":
         """Decodes the encoding; some 20 Mtok/s."""
         text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
         pieces = text[:, (BYTE_START, BYTE_END)]
@@ -90,7 +90,7 @@ class Lines:
             )
         found = np.frombuffer(bytes(data), dtype=np.uint8)
         ends = np.flatnonzero(found == ord("\n")) + (first + 1)
-        return Lines(first=first, data=found, pieces=pieces, ends=ends.astype(np.int32))
+        return EncodedLines(first=first, data=found, pieces=pieces, ends=ends.astype(np.int32))
 
     def piece_of(self, at: Int32s) -> tuple[Int32s, Int32s]:
         """Start and end of the piece that has each byte; an empty one at the byte for one it lacks."""
@@ -130,7 +130,7 @@ _WORD = re.compile(rb"\w")
 
 
 def copied_spans(
-    lines: Lines, comments: Int32s, codes: Int32s, changes: Int32s
+    lines: EncodedLines, comments: Int32s, codes: Int32s, changes: Int32s
 ) -> tuple[Int32s, Bools]:
     """Bytes of lines that give code away, [r, 2], and by comment whether no word of it is left without.
 
@@ -188,7 +188,7 @@ def masked_bytes(comment: bytes, spans: Int64s) -> Bools:
     return masked
 
 
-def _spans(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
+def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
     """The first bytes of words and marks of comments that stand in runs of their codes, sorted."""
     if not len(comments):
         return np.empty(0, dtype=np.int64)
@@ -229,7 +229,9 @@ def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
     }
 
 
-def _shown_again(lines: Lines, part: Sequence[int], gone_of: Mapping[bytes, Bools]) -> Int32s:
+def _shown_again(
+    lines: EncodedLines, part: Sequence[int], gone_of: Mapping[bytes, Bools]
+) -> Int32s:
     """[r, 2]: the bytes of a part whose lines are among those that lose bytes."""
     low = max(part[0], lines.first)
     text = lines.text(low, part[1])
@@ -272,13 +274,13 @@ class _DocToCode:
     tokenizer: Tokenizer
     reserve: int = 0
 
-    def apply(self, encoding: Encoding, document: Document) -> Result:
+    def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
         """The bodies below comments that the encoding has whole are scored, as far as it has them."""
         found = _within(encoding, documented(document))
         found = found[found[:, BODY] < found[:, LAST]]
         if not len(found):
             return _untaught(encoding)
-        lines = Lines.of(encoding, self.tokenizer)
+        lines = EncodedLines.of(encoding, self.tokenizer)
         found = found[lines.has(found[:, START], found[:, BODY] + 1)]
         found[:, LAST] = np.minimum(found[:, LAST], lines.piece_of(found[:, BODY])[1])
         changes = document.parts("changes")
@@ -304,7 +306,7 @@ class _CodeToDoc:
     tokenizer: Tokenizer
     reserve: int = RESERVE
 
-    def apply(self, encoding: Encoding, document: Document) -> Result:
+    def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
         """Comments of which the encoding has all lines, and all of their code, move and are scored.
 
         Where there isn't room for all that moving takes, the first ones.
@@ -312,7 +314,7 @@ class _CodeToDoc:
         found = _within(encoding, documented(document))
         if not len(found):
             return _untaught(encoding)
-        lines = Lines.of(encoding, self.tokenizer)
+        lines = EncodedLines.of(encoding, self.tokenizer)
         moves = _moves(lines, found)
         while True:
             order = _below(moves, int(document.part_bytes[-1]))
@@ -345,7 +347,7 @@ def _untaught(encoding: Encoding, *counts: tuple[str, int]) -> Result:
     return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 
 
-def _moves(lines: Lines, found: Int32s) -> Int32s:
+def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
     """[m, 7]: the lines of each comment, start and end, and where the line below its code begins.
 
     Then the comment itself, start and end, and its code.
@@ -376,7 +378,7 @@ def _below(moves: Int32s, size: int) -> list[Segment]:
 def _taught(
     encoding: Encoding,
     targets: Int32s,
-    document: Document,
+    document: DocumentFacts,
     tokenizer: Tokenizer,
     counts: Counts,
     *,

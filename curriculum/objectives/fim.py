@@ -27,11 +27,11 @@ from curriculum.objectives.documentation import (
     NOTHING,
     START,
     Counts,
-    Lines,
+    EncodedLines,
     copied_spans,
     documented,
 )
-from curriculum.objectives.objective import Document, Objective, Result
+from curriculum.objectives.objective import DocumentFacts, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Int32s, Segment, rearranged, segments_without
 from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
@@ -92,7 +92,7 @@ class _Split:
 
 
 def _masked_and_copied(
-    encoding: Encoding, document: Document, split: _Split, tokenizer: Tokenizer
+    encoding: Encoding, document: DocumentFacts, split: _Split, tokenizer: Tokenizer
 ) -> tuple[Int32s, Int32s]:
     """[r, 2] each: bytes of lines around a middle that give it away.
 
@@ -103,7 +103,7 @@ def _masked_and_copied(
     if not len(comments):
         # Then the text isn't decoded.
         return NOTHING, NOTHING
-    lines = Lines.of(encoding, tokenizer)
+    lines = EncodedLines.of(encoding, tokenizer)
     start, end = split.start, split.end
     size = int(document.part_bytes[-1])
     around = _shared(comments, np.array([[0, start], [end, size]]))
@@ -126,7 +126,7 @@ class _Fim:
     middle: Inserted
     reserve: int = RESERVE
 
-    def apply(self, encoding: Encoding, document: Document) -> Result:
+    def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
         """Split, or left in its order where there is nothing to split or no room; causal's targets count."""
         done, counts, copied = self._split(encoding, document)
         scored = done
@@ -135,7 +135,9 @@ class _Fim:
         scored, cleared = causal.unrepeated(scored)
         return Result(encoding=scored, counts=(*counts, ("repeated_tokens", cleared)))
 
-    def _split(self, encoding: Encoding, document: Document) -> tuple[Encoding, Counts, Int32s]:
+    def _split(
+        self, encoding: Encoding, document: DocumentFacts
+    ) -> tuple[Encoding, Counts, Int32s]:
         """The encoding split, what there is to count, and bytes ([r, 2]) that aren't scored then."""
         code = document.parts(*SPLIT_PARTS)
         text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
@@ -227,7 +229,7 @@ def _shared(ranges: Int32s, others: Int32s) -> Int32s:
     return found
 
 
-def _syntactic(document: Document, text: Int32s, draws: _Draws) -> _Split | None:
+def _syntactic(document: DocumentFacts, text: Int32s, draws: _Draws) -> _Split | None:
     """A span that stands whole in one piece, each kind that there is as likely; `text` is [pieces, 2]."""
     repeated = document.spans.of("repeated")
     found = {

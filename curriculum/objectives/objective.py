@@ -11,7 +11,7 @@ from schemas.document import PART_KINDS, PartKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Document:
+class DocumentFacts:
     """Facts of a document that an objective may read besides an encoding of it."""
 
     flat_id: str
@@ -47,6 +47,6 @@ class Objective(Protocol):
         """Tokens that it may add to an encoding: fitting leaves them free."""
         ...
 
-    def apply(self, encoding: Encoding, document: Document) -> Result:
+    def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
         """The encoding as this objective has it; what is given has text in its order, and no structure."""
         ...

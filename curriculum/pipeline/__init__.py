@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from curriculum.pipeline.context import Context
-    from curriculum.pipeline.execute import Event, Verb
+    from curriculum.pipeline.execute import FinishedStep, Verb
     from curriculum.pipeline.run_config import (
         BuildConfig,
         CorpusConfig,
@@ -85,7 +85,9 @@ class Pipeline:
 
         return runs_of(self._events(diet, "train", phase, groups))
 
-    def _events(self, diet: str, until: Verb, phase: str | None, groups: Groups) -> Iterator[Event]:
+    def _events(
+        self, diet: str, until: Verb, phase: str | None, groups: Groups
+    ) -> Iterator[FinishedStep]:
         from curriculum.pipeline.checks import require_steps
         from curriculum.pipeline.context import Context
         from curriculum.pipeline.execute import Scope, execute, here

@@ -23,7 +23,7 @@ from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages import Built, RowSet
 from curriculum.stages.indexes import indexes_for
 from curriculum.store import Artefact, Store
-from curriculum.supply import Estimate, EstimateTask, Kind, known_estimate
+from curriculum.supply import DocumentKind, Estimate, EstimateTask, known_estimate
 from schemas.errors import MixtureError
 from schemas.families import CHAT_FAMILY
 
@@ -31,7 +31,7 @@ USUAL_SHARE = 0.01
 """Share of a repository's commits that an estimate reads, where nobody says otherwise."""
 Sets = tuple[RowSet, ...]
 """The rows of one serving, a set a variant."""
-Estimated = Callable[[Sequence[Kind]], Estimate | None]
+Estimated = Callable[[Sequence[DocumentKind]], Estimate | None]
 """Gives the estimate of some kinds of rows; None where it isn't known."""
 
 
@@ -81,7 +81,7 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
         if is_planned(rows)
     ]
     found = estimated(sorted(set(kinds))) if kinds else None
-    known = frozenset[Kind]() if found is None else found.kinds
+    known = frozenset[DocumentKind]() if found is None else found.kinds
     unknown = {
         phase.name: lacking
         for phase in phases
@@ -146,7 +146,7 @@ def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
 def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:
     """Hold phases of a dry plan against what is known without reading a history: rows, kept estimates."""
 
-    def known(kinds: Sequence[Kind]) -> Estimate | None:
+    def known(kinds: Sequence[DocumentKind]) -> Estimate | None:
         return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE), plan.store)
 
     return check_plan(plan, built, known)
@@ -234,14 +234,14 @@ def _consequence(check: PhaseCheck, serving: int) -> str:
     return f"its share of {share:.3g} becomes {served:.3g}, and the others fill the rest"
 
 
-def kind_of(serving: ResolvedServing) -> Kind:
+def kind_of(serving: ResolvedServing) -> DocumentKind:
     """Return the kind of a serving's rows."""
     family = serving.base or serving.family
     score = "all" if family == CHAT_FAMILY else serving.score
-    return Kind(family=family, row_length=serving.row_length, score=score)
+    return DocumentKind(family=family, row_length=serving.row_length, score=score)
 
 
-def plan_estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> EstimateTask:
+def plan_estimate(plan: RunPlan, kinds: Sequence[DocumentKind], share: float) -> EstimateTask:
     """Return the task of estimating kinds of rows of a plan's corpus."""
     return EstimateTask.of(
         plan.corpus,
@@ -265,7 +265,7 @@ def _sets(phase: ResolvedPhase, built: Built) -> tuple[Sets, ...]:
 
 
 def _lacking(
-    phase: ResolvedPhase, sets: Sequence[Sets], known: frozenset[Kind]
+    phase: ResolvedPhase, sets: Sequence[Sets], known: frozenset[DocumentKind]
 ) -> Iterator[ResolvedServing]:
     """Yield servings whose rows are neither built nor estimated."""
     for serving, rows in zip(phase.servings, sets, strict=True):

@@ -42,7 +42,7 @@ class Step(Generic[Result]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class FinishedStep:
     """A step that is done, with the results of its phase so far."""
 
     verb: Verb
@@ -106,7 +106,9 @@ class Scope:
     """Documents of each family, where only samples are made."""
 
 
-def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> Iterator[Event]:
+def execute(
+    plan: RunPlan, perform: Perform, scope: Scope, context: Context
+) -> Iterator[FinishedStep]:
     """Carry a plan out phase by phase, with one event for each step that is done.
 
     A plan whose store isn't dry holds a lease of the workspace meanwhile. A consumer may wait for the
@@ -118,7 +120,7 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
         CurriculumError: as the steps do.
     """
     is_dry = plan.store.dry
-    last: Event | None = None
+    last: FinishedStep | None = None
     if scope.until == "train" and not is_dry:
         context.permit(plan)
     with contextlib.nullcontext() if is_dry else plan.store.leased():
@@ -130,7 +132,7 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
         notifications.at_end(plan, last.run, context)
 
 
-def runs_of(events: Iterable[Event]) -> tuple[Artefact, ...]:
+def runs_of(events: Iterable[FinishedStep]) -> tuple[Artefact, ...]:
     """Return the runs of the events that have one."""
     return tuple(event.run for event in events if event.run is not None)
 
@@ -146,16 +148,16 @@ def selected(plan: RunPlan, scope: Scope) -> tuple[str, ...]:
 
 def _phase(
     plan: RunPlan, name: str, perform: Perform, scope: Scope, context: Context
-) -> Generator[Event, None, Event]:
+) -> Generator[FinishedStep, None, FinishedStep]:
     """Carry out the steps of one phase, with an event for each; the result is the last of them."""
     if scope.until == "sample":
         sample = partial(steps.sample_phase, plan, name, scope.sample)
         documents = perform(Step(verb="sample", plan=plan, phase=name, run=sample))
-        yield (last := Event(verb="sample", phase=name, documents=documents))
+        yield (last := FinishedStep(verb="sample", phase=name, documents=documents))
         return last
     build = partial(steps.build_phase, plan, name)
     built = perform(Step(verb="build", plan=plan, phase=name, run=build))
-    yield (last := Event(verb="build", phase=name, built=built))
+    yield (last := FinishedStep(verb="build", phase=name, built=built))
     if scope.until == "build":
         return last
     mix = partial(steps.mix_phase, plan, name, built)
@@ -180,7 +182,7 @@ def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
     return gate
 
 
-def _has_passed(plan: RunPlan, event: Event, context: Context) -> bool:
+def _has_passed(plan: RunPlan, event: FinishedStep, context: Context) -> bool:
     """Return True for no gate, an open one, or one that was approved while the event was looked at."""
     run, gate = event.run, event.gate
     if run is None or gate is None:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 from curriculum.inspection.formats import Line
 from curriculum.pipeline.phase_training import UNKNOWN
-from curriculum.store import Difference, Explanation, Step, Store, explain, explain_all
+from curriculum.store import (
+    ChangedIngredient,
+    Explanation,
+    RecipeOutcome,
+    Store,
+    explain,
+    explain_all,
+)
 from curriculum.store.artefact import Recipe
 from schemas.label_folders import label_of
 from schemas.visible import one_line
@@ -49,7 +56,7 @@ def reason_lines(store: Store) -> Iterator[Line]:
             yield {"artefact": reason.title, "why": difference}
 
 
-def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
+def explain_steps(store: Store, planned: Sequence[RecipeOutcome]) -> Iterator[Reason]:
     """Explain each artefact that would be made; those that differ in the same way together."""
     distinct = {step.recipe.key: step.recipe for step in planned}
     grouped: dict[tuple[str, ...], list[Explanation]] = {}
@@ -62,7 +69,7 @@ def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
         yield Reason(title=title, is_first=alike[0].first, differences=tuple(shared))
 
 
-def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
+def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[ChangedIngredient]:
     """The differences that mean something: of some planned runs only the inputs are known."""
     known = {f"input {each.name}" for each in recipe.inputs}
     for difference in explanation.differences:
@@ -81,12 +88,12 @@ def _folder_words(folder: str) -> str:
     return f"{stage} of {values}" if values else stage
 
 
-def _line(difference: Difference) -> str:
+def _line(difference: ChangedIngredient) -> str:
     """A difference in words, on one line whatever the manifests say: they may be somebody else's."""
     return one_line(_words(difference))
 
 
-def _words(difference: Difference) -> str:
+def _words(difference: ChangedIngredient) -> str:
     if difference.deleted:
         key = str(difference.before).partition(" ")[0]
         return f"{_folder_words(difference.deleted)}: {key} was deleted; a build makes it again"

@@ -14,7 +14,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, resumed_step
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import Event, Scope, Verb, execute, here
+from curriculum.pipeline.execute import FinishedStep, Scope, Verb, execute, here
 from curriculum.pipeline.gates import APPROVAL
 from curriculum.pipeline.phase_training import UNKNOWN
 from curriculum.pipeline.plan import RunPlan
@@ -192,7 +192,7 @@ def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
 def _phase_forecasts(
     plan: RunPlan,
     scope: Scope,
-    made: Sequence[Event],
+    made: Sequence[FinishedStep],
     checks: Mapping[str, PhaseCheck],
     queue: SlotQueue,
 ) -> Iterator[PhaseForecast]:

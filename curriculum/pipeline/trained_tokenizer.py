@@ -5,7 +5,7 @@ from pathlib import Path
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.plan import RunPlan
 from curriculum.stages.documents import Documents, repositories
-from curriculum.stages.selection import Kept, KeptDocuments
+from curriculum.stages.selection import KeptDocuments, SplitDocuments
 from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import Tokenizers, Tokenizing
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
@@ -23,7 +23,7 @@ def train_tokenizer(plan: RunPlan, watch: ProgressCallback) -> Path:
         workers = Workers(processes=plan.config.corpus.workers or 1)
         coordinator = Coordinator(store=plan.store, workers=workers, watch=watch)
         documents = coordinator.make(Documents(), listed)
-        (kept,) = coordinator.make(Kept.of_files(plan.store, plan.corpus), documents)
+        (kept,) = coordinator.make(SplitDocuments.of_files(plan.store, plan.corpus), documents)
         wanted = Tokenizing(
             vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
         )

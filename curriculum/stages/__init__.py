@@ -44,10 +44,10 @@ from curriculum.stages.row_sources import (
     imported_of,
 )
 from curriculum.stages.rows import make_rows
-from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.selection import KeptDocuments, Selection, SplitDocuments
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
-from curriculum.stages.structure import Structure
+from curriculum.stages.structure import EnrichedDocuments
 from curriculum.stages.texts import (
     documents_of_files,
     documents_of_graphs,
@@ -191,7 +191,7 @@ def _build(
     own = [each for each in wanted if each.imported is None]
     families = _families(wanted, measured)
     files, listed = documents_of_files(coordinator, listed, families, indexing)
-    (kept,) = make(Kept.of_files(store, corpus), files)
+    (kept,) = make(SplitDocuments.of_files(store, corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     (selection,) = make(selecting, kept_files)
@@ -200,7 +200,9 @@ def _build(
 
     indexes, graphs = documents_of_graphs(coordinator, listed, families, indexing)
     kept_graphs = [
-        KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept_files), some)[0])
+        KeptDocuments(
+            documents=some, kept=make(SplitDocuments(corpus=corpus, files=kept_files), some)[0]
+        )
         for some in (
             _of(graphs, {family}) for family in families_of("commits") if family in families
         )
@@ -214,7 +216,7 @@ def _build(
     texts = (*files, *graphs, *chats)
     require_few_losses(corpus, (text for text in texts if not text.planned))
     tokens = make(Tokens(tokenizer=tokenizer), _of(texts, families))
-    enriched = make(Structure(), _of(texts, {each.base for each in own if each.base}))
+    enriched = make(EnrichedDocuments(), _of(texts, {each.base for each in own if each.base}))
     made = RowSources(
         corpus=corpus,
         documents=(*texts, *enriched),
@@ -273,7 +275,7 @@ def sample(
             corpus.conversations if CHAT_FAMILY in families else (),
         ),
     ]
-    enriched = make(Structure(), _of(texts, {each.base for each in wanted if each.base}))
+    enriched = make(EnrichedDocuments(), _of(texts, {each.base for each in wanted if each.base}))
     return (*_of(texts, families), *enriched)
 
 

@@ -193,9 +193,9 @@ def _unconfined(repository: Repository) -> CorpusError:
     )
 
 
-def snapshot_of(index: Index | None) -> clang.Snapshot | None:
+def snapshot_of(index: Index | None) -> clang.GraphSnapshot | None:
     """Open the snapshot of an index, if there is one."""
-    return clang.Snapshot.open(index.artefact.path) if index and index.artefact else None
+    return clang.GraphSnapshot.open(index.artefact.path) if index and index.artefact else None
 
 
 def _database(repository: Repository) -> Path | None:

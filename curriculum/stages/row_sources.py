@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.mixing.imported import ImportedRows
-from curriculum.objectives import Document, Objective, objective_of
+from curriculum.objectives import DocumentFacts, Objective, objective_of
 from curriculum.objectives.causal import within_targets
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
@@ -234,7 +234,7 @@ def apply_objective(rule: Objective, tokenizer: Tokenizer, *, row_length: int) -
     """
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
-        known = Document(
+        known = DocumentFacts(
             flat_id=document.flat_id,
             spans=document.spans,
             part_bytes=document.part_bytes,

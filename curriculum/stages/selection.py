@@ -44,7 +44,7 @@ class KeptDocuments:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
+class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
     """Documents that are kept, and their side of the split; one task sees all of them."""
 
     name = "selection"
@@ -56,13 +56,13 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
     """Selections of the corpora whose files are left out."""
 
     @staticmethod
-    def of_files(store: Store, corpus: CorpusSpec) -> "Kept":
+    def of_files(store: Store, corpus: CorpusSpec) -> "SplitDocuments":
         """Return the stage for the documents of files.
 
         Raises:
             CorpusError: naming a corpus of `not_in` that isn't built in this workspace.
         """
-        return Kept(corpus=corpus, others=kept_elsewhere(store, corpus))
+        return SplitDocuments(corpus=corpus, others=kept_elsewhere(store, corpus))
 
     def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
         """Return all documents as one task."""

@@ -14,7 +14,7 @@ from schemas.reports import DocumentsReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Structure(Stage[Sequence[Artefact], Artefact]):
+class EnrichedDocuments(Stage[Sequence[Artefact], Artefact]):
     """Enriched documents of an artefact of documents; row i of both is the same document."""
 
     name = "structure"

@@ -13,21 +13,21 @@ os_errors.py  errors of the operating system, such as a full disk
 """
 
 from curriculum.store.artefact import Artefact, Input, Recipe, StagingDirectory, digest, published
-from curriculum.store.explain import Difference, Explanation, explain, explain_all
+from curriculum.store.explain import ChangedIngredient, Explanation, explain, explain_all
 from curriculum.store.gc import collect_garbage, garbage, strange
 from curriculum.store.leases import in_lease
 from curriculum.store.marks import read_mark
 from curriculum.store.os_errors import no_room, refusal
-from curriculum.store.store import Step, Store
+from curriculum.store.store import RecipeOutcome, Store
 
 __all__ = [
     "Artefact",
-    "Difference",
+    "ChangedIngredient",
     "Explanation",
     "Input",
     "Recipe",
+    "RecipeOutcome",
     "StagingDirectory",
-    "Step",
     "Store",
     "collect_garbage",
     "digest",

@@ -12,7 +12,7 @@ from schemas.manifest import InputRecord, Manifest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class ChangedIngredient:
     """One ingredient that changed; None where it wasn't there."""
 
     name: str
@@ -35,11 +35,11 @@ class Explanation:
     folder: str
     first: bool
     """True if there is no earlier version to compare with."""
-    differences: tuple[Difference, ...]
+    differences: tuple[ChangedIngredient, ...]
     because: tuple["Explanation", ...]
 
     @property
-    def roots(self) -> "Iterator[tuple[str, Difference | None]]":
+    def roots(self) -> "Iterator[tuple[str, ChangedIngredient | None]]":
         """The folders on which it begins, each with what differs there; None for a first version."""
         if self.first:
             yield self.folder, None
@@ -141,11 +141,11 @@ def _again(now: InputRecord, before: Manifest) -> bool:
     return any((each.name, each.key) == (now.name, now.key) for each in before.inputs)
 
 
-def _differences(before: Manifest, now: Manifest) -> Iterator[Difference]:
+def _differences(before: Manifest, now: Manifest) -> Iterator[ChangedIngredient]:
     old, new = _ingredients(before), _ingredients(now)
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            yield Difference(name=name, before=old.get(name), now=new.get(name))
+            yield ChangedIngredient(name=name, before=old.get(name), now=new.get(name))
 
 
 def _ingredients(manifest: Manifest) -> dict[str, JsonValue]:

@@ -64,7 +64,7 @@ class WorkspaceFile(Sealed):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class RecipeOutcome:
     """Outcome of one recipe: it was there, was made, or would be made."""
 
     recipe: Recipe
@@ -84,7 +84,7 @@ class Store:
         self.root = root.absolute()
         self.dry = dry
         self._verified: set[Path] = set()
-        self.steps: list[Step] = []
+        self.steps: list[RecipeOutcome] = []
         self._seen: dict[Path, Artefact] = {}
 
     @staticmethod
@@ -397,10 +397,10 @@ class Store:
         artefact = None if is_waiting(recipe) else self.find(recipe)
         if artefact is None:
             assert self.dry or is_waiting(recipe), f"{recipe.directory} was made but isn't there"
-            self.steps.append(Step(recipe=recipe, outcome="planned"))
+            self.steps.append(RecipeOutcome(recipe=recipe, outcome="planned"))
             return Artefact(
                 path=self.root / recipe.directory, manifest=planned_manifest(recipe), made=True
             )
         fresh = recipe.key in made
-        self.steps.append(Step(recipe=recipe, outcome="made" if fresh else "there"))
+        self.steps.append(RecipeOutcome(recipe=recipe, outcome="made" if fresh else "there"))
         return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)

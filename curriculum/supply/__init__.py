@@ -13,15 +13,15 @@ are scaled by what the log says of all commits.
 """
 
 from curriculum.supply.estimate import Estimate, EstimateTask, estimate, known_estimate
-from curriculum.supply.measure import Kind
-from curriculum.supply.ratios import ALL, Sampling, SupplyLine
+from curriculum.supply.measure import DocumentKind
+from curriculum.supply.ratios import ALL, SampledShare, SupplyLine
 
 __all__ = [
     "ALL",
+    "DocumentKind",
     "Estimate",
     "EstimateTask",
-    "Kind",
-    "Sampling",
+    "SampledShare",
     "SupplyLine",
     "estimate",
     "known_estimate",

@@ -28,8 +28,8 @@ from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.supply.estimate_key import own_ingredients, shared_ingredients
-from curriculum.supply.measure import Kind
-from curriculum.supply.ratios import ALL, KindEstimate, Sampling, SupplyLine, estimate_kinds
+from curriculum.supply.measure import DocumentKind
+from curriculum.supply.ratios import ALL, KindEstimate, SampledShare, SupplyLine, estimate_kinds
 from curriculum.supply.sample import write_frame
 from curriculum.supply.sampled_corpus import SamplingPlan
 from curriculum.tokens import train
@@ -48,10 +48,10 @@ SHARES_NAME = "shares.parquet"
 class Estimate:
     """Supply of a corpus, line by line; lines of ALL domains and lines of each."""
 
-    kinds: frozenset[Kind]
+    kinds: frozenset[DocumentKind]
     """The kinds of rows that are estimated; one that has no line has nothing."""
     lines: tuple[SupplyLine, ...]
-    samplings: tuple[Sampling, ...]
+    samplings: tuple[SampledShare, ...]
     notes: tuple[str, ...]
     """Differences between this estimate and a build, in words."""
     files: tuple[FileSide, ...] = ()
@@ -65,18 +65,20 @@ class Estimate:
         return all(sampling.read >= sampling.units for sampling in self.samplings)
 
     def total(
-        self, kind: Kind, domain: str = ALL, repositories: Iterable[str] = ()
+        self, kind: DocumentKind, domain: str = ALL, repositories: Iterable[str] = ()
     ) -> tuple[float, float]:
         """Tokens and their standard error, of some repositories or of all."""
         found = [each for each in self._of(kind, repositories) if each.domain == domain]
         tokens = math.fsum(each.tokens for each in found)
         return tokens, math.sqrt(math.fsum(each.error**2 for each in found))
 
-    def lines_of(self, kind: Kind, repositories: Iterable[str] = ()) -> tuple[SupplyLine, ...]:
+    def lines_of(
+        self, kind: DocumentKind, repositories: Iterable[str] = ()
+    ) -> tuple[SupplyLine, ...]:
         """The lines of a kind by domain, of some repositories or of all."""
         return tuple(each for each in self._of(kind, repositories) if not each.is_total)
 
-    def _of(self, kind: Kind, repositories: Iterable[str]) -> Iterator[SupplyLine]:
+    def _of(self, kind: DocumentKind, repositories: Iterable[str]) -> Iterator[SupplyLine]:
         only = frozenset(repositories)
         for line in self.lines:
             if line.kind == kind and (not only or line.repository in only):
@@ -93,14 +95,14 @@ class EstimateTask:
     """A corpus to sample, and the kinds of rows to estimate."""
 
     plan: SamplingPlan
-    kinds: tuple[Kind, ...]
+    kinds: tuple[DocumentKind, ...]
     """Kinds that are asked for."""
     tokenizing: Tokenizing
 
     @staticmethod
     def of(
         corpus: CorpusSpec,
-        kinds: Sequence[Kind],
+        kinds: Sequence[DocumentKind],
         *,
         tokenizing: Tokenizing,
         share: float,
@@ -132,7 +134,7 @@ class EstimateTask:
         return replace(task, plan=task.plan_of(task.measured))
 
     @property
-    def measured(self) -> tuple[Kind, ...]:
+    def measured(self) -> tuple[DocumentKind, ...]:
         """The kinds that are sampled: some may have to stand in for those that need an index."""
         stand_ins = {
             replace(kind, family=stand_in)
@@ -141,7 +143,7 @@ class EstimateTask:
         }
         return tuple(sorted({*self.kinds, *stand_ins}))
 
-    def plan_of(self, kinds: Iterable[Kind]) -> SamplingPlan:
+    def plan_of(self, kinds: Iterable[DocumentKind]) -> SamplingPlan:
         """The plan of a sample for some kinds alone."""
         return replace(self.plan, families=frozenset(kind.family for kind in kinds))
 
@@ -199,7 +201,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
         )
         for draft, each in zip(drafts, found, strict=True):
             write_frame(_frame(each.lines, SupplyLine), draft.path / LINES_NAME)
-            write_frame(_frame(each.samplings, Sampling), draft.path / SAMPLINGS_NAME)
+            write_frame(_frame(each.samplings, SampledShare), draft.path / SAMPLINGS_NAME)
             write_frame(_frame(each.files, FileSide), draft.path / FILES_NAME)
             write_frame(_frame(each.shares, FileShare), draft.path / SHARES_NAME)
             tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
@@ -253,7 +255,7 @@ def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
     return _read(task, [kept[kind] for kind in task.measured])
 
 
-Row = TypeVar("Row", SupplyLine, Sampling, FileSide, FileShare)
+Row = TypeVar("Row", SupplyLine, SampledShare, FileSide, FileShare)
 
 
 def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
@@ -271,7 +273,7 @@ def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
     found = [
         KindEstimate(
             lines=tuple(_rows(each.path / LINES_NAME, SupplyLine)),
-            samplings=tuple(_rows(each.path / SAMPLINGS_NAME, Sampling)),
+            samplings=tuple(_rows(each.path / SAMPLINGS_NAME, SampledShare)),
             files=tuple(_rows(each.path / FILES_NAME, FileSide)),
             shares=tuple(_rows(each.path / SHARES_NAME, FileShare)),
         )
@@ -279,7 +281,7 @@ def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
     ]
     lines = [line for each in found for line in each.lines]
     lines += [line for kind in task.kinds for line in _stand_ins(task.plan, kind, lines)]
-    samplings: dict[str, Sampling] = {}
+    samplings: dict[str, SampledShare] = {}
     for sampling in (sampling for each in found for sampling in each.samplings):
         other = samplings.get(sampling.repository, sampling)
         walked = max(other.walked, sampling.walked)
@@ -294,7 +296,9 @@ def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
     )
 
 
-def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> Iterator[SupplyLine]:
+def _stand_ins(
+    plan: SamplingPlan, kind: DocumentKind, lines: Sequence[SupplyLine]
+) -> Iterator[SupplyLine]:
     """Lines of a family that needs an index where it isn't made yet."""
     stand_in = FAMILIES[kind.family].stand_in
     if stand_in:
@@ -304,7 +308,7 @@ def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> I
                 yield replace(line, family=kind.family)
 
 
-def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
+def _notes(task: EstimateTask, samplings: Iterable[SampledShare]) -> Iterator[str]:
     plan, is_part = task.plan, any(sampling.read < sampling.units for sampling in samplings)
     yield from plain_folders([repository.spec for repository in plan.repositories])
     if task.tokenizing.given is None and is_part:

@@ -8,7 +8,7 @@ from curriculum import encode
 from curriculum.corpus import conversations, domains, history, select, trees
 from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.stages.tokens import Tokenizing
-from curriculum.supply.measure import Kind
+from curriculum.supply.measure import DocumentKind
 from curriculum.supply.sampled_corpus import SamplingPlan
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
@@ -39,7 +39,7 @@ def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, 
     }
 
 
-def own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
+def own_ingredients(plan: SamplingPlan, kind: DocumentKind) -> dict[str, JsonValue]:
     """Return the rest that decides the figures of one kind."""
     own: dict[str, JsonValue] = {
         **asdict(kind),

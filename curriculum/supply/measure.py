@@ -48,7 +48,7 @@ documents that are held out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class Kind:
+class DocumentKind:
     """Documents of a family in rows of some length."""
 
     family: str
@@ -69,7 +69,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Measured:
+class MeasuredKind:
     """Documents of one kind that the selection keeps."""
 
     counts: pl.DataFrame
@@ -79,12 +79,12 @@ class Measured:
 
 
 def measure(
-    kind: Kind,
+    kind: DocumentKind,
     source: RowSource,
     selection: Artefact,
     tokenizer: Tokenizer,
     earlier: EarlierVersions = NOTHING_EARLIER,
-) -> Measured:
+) -> MeasuredKind:
     """Fit the documents of a repository, and count their tokens."""
     built = objective_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - built.reserve
@@ -146,12 +146,12 @@ def measure(
         for at in np.flatnonzero(picked.on("val"))
     ]
     frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
-    return Measured(
+    return MeasuredKind(
         counts=frame.group_by("unit", "domain").sum(), lines=lines_by_commit([*texts.values()])
     )
 
 
-def _counted(kind: Kind, text: ShownText, new: Bools) -> tuple[int, int, int]:
+def _counted(kind: DocumentKind, text: ShownText, new: Bools) -> tuple[int, int, int]:
     """Valid tokens, scored tokens and tokens of new lines of a document."""
     scored = int(text.scored.sum()) + text.others
     if not kind.is_compared:

@@ -18,7 +18,7 @@ from curriculum.stages.tokens import Tokenizing
 from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Store
 from curriculum.supply.foreseen_split import foreseen_val
-from curriculum.supply.measure import Kind, measure
+from curriculum.supply.measure import DocumentKind, measure
 from curriculum.supply.sampled_corpus import (
     SampledCorpus,
     SamplingPlan,
@@ -72,13 +72,13 @@ class SupplyLine:
         return self.domain == ALL
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DocumentKind:
         """Family, row length and score."""
-        return Kind(family=self.family, row_length=self.row_length, score=self.score)
+        return DocumentKind(family=self.family, row_length=self.row_length, score=self.score)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
+class SampledShare:
     """Sampled share of a repository, or of a source of conversations."""
 
     repository: str
@@ -96,7 +96,7 @@ class Sampling:
 
 
 def _lines(
-    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, foreseen: Set[str]
+    taken: SampledCorpus, plan: SamplingPlan, kind: DocumentKind, foreseen: Set[str]
 ) -> Iterator[SupplyLine]:
     """Yield the lines of each repository or source of one kind."""
     for repository in taken.surveys:
@@ -117,7 +117,7 @@ def _lines(
 
 def _file_lines(
     taken: SampledCorpus,
-    kind: Kind,
+    kind: DocumentKind,
     repository: str,
     measured: pl.DataFrame,
     changes: pl.DataFrame,
@@ -149,7 +149,7 @@ def _file_lines(
 
 def _graph_lines(
     taken: SampledCorpus,
-    kind: Kind,
+    kind: DocumentKind,
     repository: str,
     measured: pl.DataFrame,
     lines: pl.DataFrame,
@@ -188,7 +188,7 @@ def _count(frame: pl.DataFrame, column: str, units: Sequence[str], population: i
 
 
 def _line(
-    kind: Kind,
+    kind: DocumentKind,
     repository: str,
     domain: str,
     estimated: Sequence[float],
@@ -225,7 +225,9 @@ def _population(taken: SampledCorpus, repository: str) -> int:
     return taken.surveys[repository]["commit"].n_unique()
 
 
-def _changes(taken: SampledCorpus, kind: Kind, repository: str, foreseen: Set[str]) -> pl.DataFrame:
+def _changes(
+    taken: SampledCorpus, kind: DocumentKind, repository: str, foreseen: Set[str]
+) -> pl.DataFrame:
     """Changes that documents of a kind show: unit, lineage, bytes as size, earlier and unread documents.
 
     Those are documents of the same file before, and those among them that the sample lacks.
@@ -258,7 +260,7 @@ def _changes(taken: SampledCorpus, kind: Kind, repository: str, foreseen: Set[st
 
 
 def _earlier(
-    taken: SampledCorpus, kind: Kind, repository: str, changes: pl.DataFrame
+    taken: SampledCorpus, kind: DocumentKind, repository: str, changes: pl.DataFrame
 ) -> EarlierVersions:
     """Return the state of files before their sampled changes, as log and sample tell it."""
     if not kind.is_compared:
@@ -278,7 +280,9 @@ def _earlier(
     )
 
 
-def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Sampling]:
+def _samplings(
+    taken: SampledCorpus, plan: SamplingPlan, kind: DocumentKind
+) -> Iterator[SampledShare]:
     """Yield what was read for a kind: conversations, and walked commits, for those that need them."""
     talks = {conversation.name for conversation in plan.corpus.conversations}
     own = (
@@ -296,7 +300,7 @@ def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator
     }
     for name, survey in taken.surveys.items():
         if kind.family == CHAT_FAMILY or name not in talks:
-            yield Sampling(
+            yield SampledShare(
                 repository=name,
                 units=_population(taken, name),
                 read=len(taken.sampled[name]),
@@ -336,7 +340,7 @@ class KindEstimate:
     """Supply of one kind of rows, by repository and domain, and the sample that it comes from."""
 
     lines: tuple[SupplyLine, ...]
-    samplings: tuple[Sampling, ...]
+    samplings: tuple[SampledShare, ...]
     files: tuple[FileSide, ...]
     """Files of the sample, whatever the kind."""
     shares: tuple[FileShare, ...]
@@ -345,7 +349,7 @@ class KindEstimate:
 
 def estimate_kinds(
     plan: SamplingPlan,
-    kinds: Sequence[Kind],
+    kinds: Sequence[DocumentKind],
     tokenizing: Tokenizing,
     *,
     workers: int,

@@ -20,7 +20,7 @@ from curriculum.stages.file_shares import FileShare, file_shares
 from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.stages.indexes import Index
 from curriculum.stages.row_sources import RowSource
-from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.selection import KeptDocuments, Selection, SplitDocuments
 from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
 from curriculum.store import Artefact, Store
@@ -246,7 +246,7 @@ def sample_corpus(
     made = dict(zip((each.name for each in listed), sampled, strict=True))
     surveys = {name: found[0] for name, found in made.items()}
     files = [artefact for found in made.values() for artefact in found[1:]]
-    (kept,) = coordinator.make(Kept(corpus=corpus), files)
+    (kept,) = coordinator.make(SplitDocuments(corpus=corpus), files)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     kept_files = KeptDocuments(documents=files, kept=kept)
     (selection,) = coordinator.make(selecting, kept_files)
@@ -315,7 +315,7 @@ def _selections_of_graphs(
     graphs: Sequence[Artefact],
     files: KeptDocuments,
 ) -> dict[str, Artefact]:
-    keeping, found = Kept(corpus=selecting.corpus, files=files), dict[str, Artefact]()
+    keeping, found = SplitDocuments(corpus=selecting.corpus, files=files), dict[str, Artefact]()
     for family in sorted({_family(each) for each in graphs}):
         own = [graph for graph in graphs if _family(graph) == family]
         (kept_graphs,) = coordinator.make(keeping, own)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from curriculum import parquet
 from curriculum.model.masks import Boundaries, with_each_tensor
-from curriculum.model.structure import RowStructure, Structure
+from curriculum.model.structure import RowStructure, StructureTensors
 from curriculum.packing.read import GroupCache, RowReader
 from curriculum.packing.rows import RowBatch
 from curriculum.parquet import shards_of
@@ -208,7 +208,7 @@ class Batch:
     target_ids: Tensor
     loss_mask: Tensor
     boundaries: Boundaries
-    structure: Structure | None
+    structure: StructureTensors | None
     """None where no row of the batch has any, or the model doesn't read it."""
     pack_ids: tuple[str, ...]
     document_ids: tuple[tuple[str, ...], ...]
@@ -300,7 +300,7 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
         target_ids=torch.from_numpy(np.stack([row.target_ids for row in rows])),
         loss_mask=torch.from_numpy(np.stack([row.loss_mask for row in rows])),
         boundaries=boundaries,
-        structure=Structure.of([row.structure for row in rows]),
+        structure=StructureTensors.of([row.structure for row in rows]),
         pack_ids=tuple(row.pack_id for row in rows),
         document_ids=tuple(row.document_ids for row in rows),
         documents=sum(int(row.doc_ids[row.valid_token_count - 1]) + 1 for row in rows),

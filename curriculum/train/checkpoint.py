@@ -86,7 +86,7 @@ class CheckpointState(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Snapshot:
+class CheckpointCopy:
     """Copy of the content of a portable checkpoint: training continues while it is written."""
 
     spec: ModelSpec
@@ -96,9 +96,9 @@ class Snapshot:
     """Adam's moments, and the states of the generators."""
 
 
-def snapshot(train_state: TrainState, state: CheckpointState) -> Snapshot:
+def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
     """A copy on the host of what rank 0 writes; every rank calls this, the others keep no tensors."""
-    taken = Snapshot(spec=train_state.model.spec, state=state)
+    taken = CheckpointCopy(spec=train_state.model.spec, state=state)
     for name, tensor in tensors(train_state):
         gathered = whole(tensor)
         if train_state.ranks.leads:
@@ -114,7 +114,7 @@ def save(folder: Path, train_state: TrainState, state: CheckpointState) -> Path:
     return write(folder, snapshot(train_state, state))
 
 
-def write(folder: Path, taken: Snapshot) -> Path:
+def write(folder: Path, taken: CheckpointCopy) -> Path:
     """Write a snapshot as `save` does."""
     path = new_draft(folder, taken.state.step)
     write_tensors(taken.weights, path / WEIGHTS)

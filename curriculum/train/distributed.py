@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from curriculum.model.masks import Context
+from curriculum.model.masks import ContextRanks
 from schemas import errors
 from schemas.errors import CurriculumError, JobError
 
@@ -112,7 +112,7 @@ class Ranks:
     size: int = 1
     mesh: DeviceMesh | None = None
     """Over which weights and moments are sharded; None alone."""
-    context: Context | None = None
+    context: ContextRanks | None = None
     """The ranks that share the rows of this one; None where each has rows of its own."""
     host: dist.ProcessGroup | None = None
     saving: dist.ProcessGroup | None = None
@@ -282,7 +282,7 @@ def joined(place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1)
     dist.destroy_process_group()
 
 
-def _context(place: ProcessRank, sharing: int) -> Context | None:
+def _context(place: ProcessRank, sharing: int) -> ContextRanks | None:
     """The group of this rank; every rank makes all groups. A number that doesn't divide is refused later."""
     if sharing == 1 or place.size % sharing:
         return None
@@ -290,7 +290,9 @@ def _context(place: ProcessRank, sharing: int) -> Context | None:
         dist.new_group(list(range(first, first + sharing)))
         for first in range(0, place.size, sharing)
     ]
-    return Context(rank=place.rank % sharing, size=sharing, group=groups[place.rank // sharing])
+    return ContextRanks(
+        rank=place.rank % sharing, size=sharing, group=groups[place.rank // sharing]
+    )
 
 
 def leave(code: int) -> NoReturn:

@@ -41,7 +41,7 @@ from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.evaluation import HeldOut, read_token_bytes
 from curriculum.train.metrics import Metrics, StepCounts, StepMetrics, StepOutcome, counts_of_step
 from curriculum.train.processes import CANCELLED, FAILED
-from curriculum.train.report import HeartbeatWriter, Outcome, report_of
+from curriculum.train.report import HeartbeatWriter, TrainingEnd, report_of
 from curriculum.train.run_directory import CHECKPOINTS, REPORT, read_job
 from curriculum.whole_files import write_whole
 from schemas.job import Figure, Job, MaskingCost, Stopped
@@ -190,7 +190,7 @@ class ForeignRun:
         if self._metrics is not None:
             self._metrics.flush()
             self._metrics.close()
-        outcome = Outcome(
+        outcome = TrainingEnd(
             stopped=stopped,
             reason=reason or f"step {self.step} of {self.job.steps}",
             state=self.state,

@@ -46,7 +46,7 @@ _PEAKS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class StepWork:
     """Floating-point work of a step."""
 
     tokens: int
@@ -57,12 +57,12 @@ class Work:
     """Positions that the head predicts from."""
 
 
-def step_flops(spec: ModelSpec, work: Work) -> int:
+def step_flops(spec: ModelSpec, work: StepWork) -> int:
     """Operations of forward and backward over a step."""
     return FORWARD_AND_BACKWARD * forward_flops(spec, work)
 
 
-def forward_flops(spec: ModelSpec, work: Work) -> int:
+def forward_flops(spec: ModelSpec, work: StepWork) -> int:
     """Operations of one forward.
 
     One attention layer of width 8 with 2 heads, over a document of 3 tokens: 6 pairs · 4 · 8 = 192, and
@@ -233,7 +233,7 @@ class StepMetrics:
         """
 
         def share(pairs: int) -> float | None:
-            work = Work(tokens=counts.valid, attention_pairs=pairs, scored=counts.scored)
+            work = StepWork(tokens=counts.valid, attention_pairs=pairs, scored=counts.scored)
             flops = step_flops(spec, work) if spec is not None else None
             return mfu(flops, seconds, peak_of(device), devices=devices) if flops else None
 
@@ -342,7 +342,7 @@ def read_metrics(folder: Path) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summary:
+class MetricsSummary:
     """A run's metrics in a line; None for what none of its steps measured."""
 
     seconds: float
@@ -357,9 +357,9 @@ class Summary:
     """The mean over steps, which have the same number of positions."""
 
 
-def summary(metrics: pa.Table) -> Summary:
+def summary(metrics: pa.Table) -> MetricsSummary:
     """The summary of a table of METRICS_SCHEMA."""
-    return Summary(
+    return MetricsSummary(
         seconds=float(pc.sum(metrics["seconds"]).as_py() or 0.0),
         masked_mfu=_mean(metrics, "masked_mfu", by="seconds"),
         causal_mfu=_mean(metrics, "causal_mfu", by="seconds"),

@@ -21,7 +21,7 @@ from schemas.json_text import now
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class TrainingEnd:
     """End of a run, and its last checkpoint."""
 
     stopped: Stopped
@@ -34,7 +34,7 @@ def report_of(
     job: Job,
     workspace: Path,
     directory: Path,
-    outcome: Outcome,
+    outcome: TrainingEnd,
     *,
     devices: int = 1,
     leakcheck: Literal["passed", "not run"] = "not run",
@@ -95,7 +95,7 @@ def write_end(
     state = CheckpointState()
     if last is not None and (last / "state.json").is_file():
         state = checkpoint.read_state(last)
-    outcome = Outcome(stopped=stopped, reason=reason, state=state, checkpoint=last)
+    outcome = TrainingEnd(stopped=stopped, reason=reason, state=state, checkpoint=last)
     report = report_of(job, workspace, directory, outcome, failure=failure, devices=devices)
     write_whole(directory / REPORT, report.model_dump_json(indent=1))
 

@@ -54,7 +54,7 @@ _FILE = re.compile(r"rank-\d{5}\.safetensors")
 _RAISED = "torch.distributed is disabled"
 
 
-class Chunk(Strict):
+class TensorRows(Strict):
     """Whole rows of a tensor, in the file of the rank that had them."""
 
     file: str
@@ -68,7 +68,7 @@ class ShardedTensor(Strict):
     name: str
     kind: Kind
     shape: tuple[Size, ...]
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[TensorRows, ...]
     """Chunks in the order of their rows."""
 
 
@@ -264,7 +264,7 @@ def _described(
     name: str, each: TensorStorageMetadata, files: dict[tuple[str, tuple[int, ...]], str]
 ) -> ShardedTensor:
     chunks = (
-        Chunk(
+        TensorRows(
             file=files[name, tuple(chunk.offsets)],
             offsets=tuple(chunk.offsets),
             sizes=tuple(chunk.sizes),

@@ -56,7 +56,7 @@ class NonfiniteRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class RowVerdict:
     """Findings of the search row by row."""
 
     what: What
@@ -78,7 +78,7 @@ class Verdict:
         )
 
 
-_FOUND = TypeAdapter(tuple[Verdict, list[str]])
+_FOUND = TypeAdapter(tuple[RowVerdict, list[str]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +108,7 @@ class FinitenessCheck:
         rows = [name for batch in real for name in batch.pack_ids]
         found = self.ranks.gathered((self.find_nonfinite(what, real), rows), _FOUND)
         names = [name for _, own in found for name in own]
-        verdict = Verdict(
+        verdict = RowVerdict(
             what=what,
             rows=sum(part.rows for part, _ in found),
             blamed=tuple(row for part, _ in found for row in part.blamed),
@@ -120,7 +120,7 @@ class FinitenessCheck:
             cure=_hint(verdict, self.step),
         )
 
-    def find_nonfinite(self, what: What, batches: Sequence[Batch]) -> Verdict:
+    def find_nonfinite(self, what: What, batches: Sequence[Batch]) -> RowVerdict:
         """Ask row by row, and document by document in those rows; gradients that stand are dropped.
 
         Costs a forward pass of each row, for a gradient also a backward pass; of a row to blame as
@@ -131,7 +131,7 @@ class FinitenessCheck:
         found = [row for row in rows if not math.isfinite(measure(row))]
         blamed = tuple(_blamed(row, measure, self.folders) for row in found)
         self.model.zero_grad()
-        return Verdict(what=what, rows=len(rows), blamed=blamed)
+        return RowVerdict(what=what, rows=len(rows), blamed=blamed)
 
     @torch.no_grad()
     def _loss(self, batch: Batch) -> float:
@@ -210,7 +210,7 @@ def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
     return tuple(table["document_ids"][0].as_py()) if table.num_rows else ()
 
 
-def _hint(verdict: Verdict, step: int) -> str:
+def _hint(verdict: RowVerdict, step: int) -> str:
     if not verdict.blamed or len(verdict.blamed) == verdict.rows > 1:
         return "Lower the learning rate, and go back with --from-step to a checkpoint before it"
     rows = ",".join(each.pack_id for each in verdict.blamed[:LISTED])

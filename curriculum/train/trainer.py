@@ -22,7 +22,7 @@ from curriculum.train.metrics import (
     log,
 )
 from curriculum.train.optimizer import learning_rate, new_train_state
-from curriculum.train.report import HeartbeatWriter, Outcome
+from curriculum.train.report import HeartbeatWriter, TrainingEnd
 from curriculum.train.step import Gradient, Prefetcher, optimizer_step
 from schemas.job import Job
 
@@ -78,7 +78,7 @@ class Trainer:
         self.rows = PlannedRows.of(job, workspace)
         self.prefetcher = Prefetcher(device)
 
-    def train(self) -> Outcome:
+    def train(self) -> TrainingEnd:
         """Train step by step until the budget is used, the gate opens or `stop` returns true.
 
         Raises:
@@ -90,7 +90,7 @@ class Trainer:
         except Cancelled:
             if self.state.step:
                 self._save()
-            return Outcome(
+            return TrainingEnd(
                 stopped="cancelled",
                 reason=f"stopped at step {self.state.step} of {self.job.steps}",
                 state=self.state,
@@ -101,7 +101,7 @@ class Trainer:
                 self.metrics.close()
             self.saver.close()
 
-    def _train(self) -> Outcome:
+    def _train(self) -> TrainingEnd:
         self.steps = Lookahead(
             steps_of(
                 self.job,
@@ -116,7 +116,7 @@ class Trainer:
             reason = self._evaluate_if_due()
             if reason is not None or self.state.step == self.job.steps:
                 self._save(portable=True)
-                return Outcome(
+                return TrainingEnd(
                     stopped="gate" if reason is not None else "budget",
                     reason=reason or f"{self.job.steps} step{'' if self.job.steps == 1 else 's'}",
                     state=self.state,

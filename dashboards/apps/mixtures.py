@@ -10,7 +10,7 @@ with app.setup:
     import marimo as mo
 
     from dashboards import frame, mixture_panels, workspace
-    from dashboards.questions import Snapshot
+    from dashboards.questions import WorkspaceView
 
     SHARES, TIMES = "shares", "budget"
 
@@ -26,7 +26,7 @@ with app.setup:
         elif name in mo.query_params():
             mo.query_params().remove(name)
 
-    def moved(of: Sequence[mixture_panels.Serving]) -> list[float]:
+    def moved(of: Sequence[mixture_panels.ServingTotals]) -> list[float]:
         """The shares that the address names, else those of the diet, in percent."""
         given = parameter(SHARES).split(",")
         try:
@@ -46,15 +46,15 @@ with app.setup:
 
 
 @app.cell
-def _() -> tuple[Snapshot, list[mixture_panels.Mixed]]:
-    snapshot = Snapshot(workspace.home())
+def _() -> tuple[WorkspaceView, list[mixture_panels.Mixed]]:
+    snapshot = WorkspaceView(workspace.home())
     all_mixed = mixture_panels.mixed(snapshot)
     mo.Html(frame.shown(frame.header("mixtures")))
     return snapshot, all_mixed
 
 
 @app.cell
-def _(all_mixed: list[mixture_panels.Mixed], snapshot: Snapshot) -> tuple[mo.ui.dropdown]:
+def _(all_mixed: list[mixture_panels.Mixed], snapshot: WorkspaceView) -> tuple[mo.ui.dropdown]:
     mo.stop(not all_mixed, mo.Html(frame.shown(mixture_panels.none_yet(snapshot.home))))
 
     def _go(name: str) -> None:
@@ -90,9 +90,9 @@ def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui
 def _(
     all_mixed: list[mixture_panels.Mixed],
     phase: mo.ui.dropdown,
-    snapshot: Snapshot,
+    snapshot: WorkspaceView,
     who: mo.ui.dropdown,
-) -> tuple[mixture_panels.Mixed, list[mixture_panels.Serving]]:
+) -> tuple[mixture_panels.Mixed, list[mixture_panels.ServingTotals]]:
     which = mixture_panels.choose_mixture(all_mixed, who.value, phase.value)
     found = mixture_panels.servings(snapshot, which)
     mo.Html(frame.shown(mixture_panels.shares(which, found)))
@@ -101,7 +101,7 @@ def _(
 
 @app.cell
 def _(
-    found: list[mixture_panels.Serving],
+    found: list[mixture_panels.ServingTotals],
 ) -> tuple[mo.ui.array, mo.ui.slider]:
     sliders = mo.ui.array(
         [
@@ -129,9 +129,9 @@ def _(
 @app.cell
 def _(
     budget: mo.ui.slider,
-    found: list[mixture_panels.Serving],
+    found: list[mixture_panels.ServingTotals],
     sliders: mo.ui.array,
-    snapshot: Snapshot,
+    snapshot: WorkspaceView,
     which: mixture_panels.Mixed,
 ) -> None:
     mo.Html(
@@ -150,7 +150,9 @@ def _(
 
 
 @app.cell
-def _(found: list[mixture_panels.Serving], snapshot: Snapshot, which: mixture_panels.Mixed) -> None:
+def _(
+    found: list[mixture_panels.ServingTotals], snapshot: WorkspaceView, which: mixture_panels.Mixed
+) -> None:
     _panels = mixture_panels.epochs(which, found), mixture_panels.repositories(snapshot, which)
     mo.Html(frame.shown(frame.side_by_side(*_panels)))
 

@@ -8,7 +8,7 @@ with app.setup:
     import marimo as mo
 
     from dashboards import frame, overview_panels, workspace
-    from dashboards.questions import Snapshot
+    from dashboards.questions import WorkspaceView
     from schemas.specialist import SpecialistRef
 
     def set_parameter(name: str) -> None:
@@ -17,14 +17,14 @@ with app.setup:
 
 
 @app.cell
-def _() -> tuple[Snapshot]:
+def _() -> tuple[WorkspaceView]:
     snapshot, old = overview_panels.snapshot(workspace.home(), workspace.resources())
     mo.Html(frame.shown(frame.header("overview"), old))
     return (snapshot,)
 
 
 @app.cell
-def _(snapshot: Snapshot) -> tuple[overview_panels.Totals]:
+def _(snapshot: WorkspaceView) -> tuple[overview_panels.TotalsLine]:
     totals = overview_panels.totals(snapshot)
     mo.stop(not totals.artefacts, mo.Html(frame.shown(overview_panels.first(snapshot.home))))
     mo.Html(frame.shown(overview_panels.totals_card(totals)))
@@ -32,20 +32,20 @@ def _(snapshot: Snapshot) -> tuple[overview_panels.Totals]:
 
 
 @app.cell
-def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
+def _(snapshot: WorkspaceView, totals: overview_panels.TotalsLine) -> None:
     mo.stop(not totals.artefacts)
     mo.Html(frame.shown(overview_panels.attention(snapshot)))
 
 
 @app.cell
-def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
+def _(snapshot: WorkspaceView, totals: overview_panels.TotalsLine) -> None:
     mo.stop(not totals.artefacts)
     mo.Html(frame.shown(overview_panels.specialists(snapshot)))
 
 
 @app.cell
 def _(
-    snapshot: Snapshot, totals: overview_panels.Totals
+    snapshot: WorkspaceView, totals: overview_panels.TotalsLine
 ) -> tuple[dict[str, SpecialistRef], mo.ui.dropdown]:
     refs = overview_panels.specialist_refs(snapshot)
     mo.stop(not refs)
@@ -61,7 +61,7 @@ def _(
 
 
 @app.cell
-def _(refs: dict[str, SpecialistRef], snapshot: Snapshot, who: mo.ui.dropdown) -> None:
+def _(refs: dict[str, SpecialistRef], snapshot: WorkspaceView, who: mo.ui.dropdown) -> None:
     mo.Html(
         frame.shown(
             overview_panels.pipeline(snapshot.home, refs[str(who.value)], workspace.resources())
@@ -70,7 +70,7 @@ def _(refs: dict[str, SpecialistRef], snapshot: Snapshot, who: mo.ui.dropdown) -
 
 
 @app.cell
-def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
+def _(snapshot: WorkspaceView, totals: overview_panels.TotalsLine) -> None:
     mo.stop(not totals.artefacts)
     mo.Html(frame.shown(overview_panels.data_sets(snapshot)))
 

@@ -8,7 +8,7 @@ with app.setup:
     import marimo as mo
 
     from dashboards import frame, run_panels, training_panel, workspace
-    from dashboards.questions import Snapshot
+    from dashboards.questions import WorkspaceView
 
     def set_parameter(name: str) -> None:
         """Keep the chosen specialist in the address."""
@@ -16,15 +16,15 @@ with app.setup:
 
 
 @app.cell
-def _() -> tuple[Snapshot, list[run_panels.Gain]]:
-    snapshot = Snapshot(workspace.home())
+def _() -> tuple[WorkspaceView, list[run_panels.Gain]]:
+    snapshot = WorkspaceView(workspace.home())
     won = run_panels.gains(snapshot)
     mo.Html(frame.shown(frame.header("runs")))
     return snapshot, won
 
 
 @app.cell
-def _(again: mo.ui.refresh, snapshot: Snapshot) -> None:
+def _(again: mo.ui.refresh, snapshot: WorkspaceView) -> None:
     _ = again.value
     mo.Html(frame.shown(training_panel.panel(snapshot.home, workspace.resources())))
 
@@ -40,7 +40,7 @@ def _() -> tuple[mo.ui.refresh]:
 
 
 @app.cell
-def _(snapshot: Snapshot, won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
+def _(snapshot: WorkspaceView, won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
     mo.stop(not won, mo.Html(frame.shown(run_panels.none_yet(snapshot.home))))
     _names = run_panels.specialists(won)
     _asked = mo.query_params().get("specialist")
@@ -60,12 +60,12 @@ def _(who: mo.ui.dropdown, won: list[run_panels.Gain]) -> None:
 
 
 @app.cell
-def _(snapshot: Snapshot, who: mo.ui.dropdown) -> None:
+def _(snapshot: WorkspaceView, who: mo.ui.dropdown) -> None:
     mo.Html(frame.shown(run_panels.curves(snapshot, str(who.value))))
 
 
 @app.cell
-def _(snapshot: Snapshot, who: mo.ui.dropdown) -> None:
+def _(snapshot: WorkspaceView, who: mo.ui.dropdown) -> None:
     mo.Html(frame.shown(run_panels.costs(snapshot, str(who.value))))
 
 

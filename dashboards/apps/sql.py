@@ -60,7 +60,7 @@ def _(offered: bool) -> tuple[mo.ui.form[str, str], str, bool]:
 @app.cell
 def _(
     asked: mo.ui.form[str, str], first: str, is_known: bool
-) -> tuple[sql_panels.Outcome, Reply | None]:
+) -> tuple[sql_panels.AnswerOutcome, Reply | None]:
     mo.stop(asked.value is None and not is_known, mo.Html(frame.shown(sql_panels.not_asked())))
 
     def _show(progress: Markup) -> None:
@@ -78,7 +78,7 @@ def _(
 
 
 @app.cell
-def _(found: sql_panels.Outcome) -> None:
+def _(found: sql_panels.AnswerOutcome) -> None:
     _downloads = []
     if found.reply is not None:
         _reply = found.reply
@@ -137,7 +137,7 @@ def _(
     up: mo.ui.dropdown,
 ) -> None:
     assert reply is not None
-    _choice = answer_charts.Choice(
+    _choice = answer_charts.ChartChoice(
         kind=str(kind.value), across=str(across.value), up=str(up.value), by=str(by.value)
     )
     _controls = frame.choices(kind, across, up, by)

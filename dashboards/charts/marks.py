@@ -80,7 +80,7 @@ def bar(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class BarPart:
     """A part of a bar: its share of the width, its class, and its text for a pointer."""
 
     share: float
@@ -88,7 +88,7 @@ class Part:
     title: str = ""
 
 
-def stacked_bar(parts: Iterable[Part], *, label: str) -> Markup:
+def stacked_bar(parts: Iterable[BarPart], *, label: str) -> Markup:
     """Parts side by side; what they leave is the ground."""
     drawn, start = [], 0.0
     for part in parts:

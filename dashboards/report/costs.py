@@ -21,7 +21,7 @@ COUNTED_HERE = ("GPU hours", "cost")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class AttemptSpan:
     """An attempt, from its beginning to its end."""
 
     name: str
@@ -41,7 +41,7 @@ class Span:
 class TimeLine:
     """The attempts in the order of the phases, on one axis of time."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[AttemptSpan, ...]
     scale: plots.Scale
     seconds: float
 
@@ -55,7 +55,7 @@ class TimeLine:
         """The axis of time."""
         return marks.axis([label for _, label in self.scale.ticks])
 
-    def line_of(self, span: Span) -> Markup:
+    def line_of(self, span: AttemptSpan) -> Markup:
         """An attempt on the axis."""
         from_to = " to ".join(moment(then.isoformat()) for then in (span.start, span.end))
         return marks.time_line(
@@ -79,15 +79,17 @@ def time_line(facts: Facts) -> TimeLine | None:
     return TimeLine(spans=spans, scale=scale, seconds=seconds)
 
 
-def _spans(phase: PhaseFacts, now: str) -> Iterator[Span]:
+def _spans(phase: PhaseFacts, now: str) -> Iterator[AttemptSpan]:
     look = phase_class(phase.number)
     for run in phase.earlier:
         if run.started and run.ended:
             ending = f"attempt {run.report.attempt}, {run.report.stopped}"
             start, end = _utc(run.started), _utc(run.ended)
-            yield Span(name=phase.name, look=f"{look} earlier", start=start, end=end, ending=ending)
+            yield AttemptSpan(
+                name=phase.name, look=f"{look} earlier", start=start, end=end, ending=ending
+            )
     if phase.started:
-        yield Span(
+        yield AttemptSpan(
             name=phase.name,
             look=look if phase.ended else f"{look} is-running",
             start=_utc(phase.started),
@@ -102,7 +104,7 @@ def _utc(iso: str) -> datetime.datetime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
+class RunCosts:
     """Time, machines and money of each run, and of all together."""
 
     columns: tuple[str, ...]
@@ -131,14 +133,14 @@ class Costs:
         return cells + [money(sum(paid)) if paid else "–"] * self.is_priced
 
 
-def costs(facts: Facts) -> Costs | None:
+def costs(facts: Facts) -> RunCosts | None:
     """A line a run; attempts that were replaced are counted too. None where nothing was trained."""
     runs = tuple(line for phase in facts.phases for line in _runs(phase))
     if not runs:
         return None
     reports = [report for *_, report in runs]
     measured = [machine_line(report) for report in reports]
-    return Costs(
+    return RunCosts(
         columns=tuple(
             name
             for name in measured[0]

@@ -135,7 +135,7 @@ Row = Sequence[Cell | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
+class CurveLine:
     """A line of the table: an evaluation after each phase, and the class of each cell."""
 
     name: str
@@ -148,13 +148,15 @@ class Kept:
         return next((cell.figure for cell, _ in reversed(self.cells) if cell), None)
 
     @staticmethod
-    def of(name: str, look: str, row: Row, beside: Sequence[Row]) -> "Kept":
+    def of(name: str, look: str, row: Row, beside: Sequence[Row]) -> "CurveLine":
         """Tint a row by the largest change in the rows beside it."""
         changes = [
             abs(cell.by) for cells in beside for cell in cells if cell and cell.by is not None
         ]
         largest = max([LEAST, *changes])
-        return Kept(name=name, look=look, cells=tuple((cell, _look(cell, largest)) for cell in row))
+        return CurveLine(
+            name=name, look=look, cells=tuple((cell, _look(cell, largest)) for cell in row)
+        )
 
 
 def trained(facts: Facts) -> list[PhaseFacts]:
@@ -162,7 +164,7 @@ def trained(facts: Facts) -> list[PhaseFacts]:
     return [phase for phase in facts.phases if phase.report is not None and phase.report.after]
 
 
-def matrix(facts: Facts) -> list[Kept]:
+def matrix(facts: Facts) -> list[CurveLine]:
     """A line an evaluation, a column a state of the model: the start, then after each phase."""
     done = trained(facts)
     reports = [each.report for each in done if each.report is not None]
@@ -176,8 +178,8 @@ def matrix(facts: Facts) -> list[Kept]:
     beside = [row for _, row in rows.values()]
     fixed = [(name, _row(name, reports)) for name in FIXED_SETS]
     return [
-        *(Kept.of(name, name, row, [row]) for name, row in fixed if any(row)),
-        *(Kept.of(name, look, row, beside) for name, (look, row) in rows.items()),
+        *(CurveLine.of(name, name, row, [row]) for name, row in fixed if any(row)),
+        *(CurveLine.of(name, look, row, beside) for name, (look, row) in rows.items()),
     ]
 
 

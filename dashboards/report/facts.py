@@ -22,7 +22,7 @@ from curriculum.published_files import require_published
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, REPORT, read_report
-from dashboards.rows.write import Example
+from dashboards.rows.write import ExampleRow
 from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Report
 from schemas.label_folders import label_folder
@@ -42,7 +42,7 @@ class Packed:
 
     labels: Mapping[str, str]
     report: RowsReport
-    example: Example | None = None
+    example: ExampleRow | None = None
 
     @property
     def name(self) -> str:
@@ -255,7 +255,7 @@ def read(
     plan: RunPlan,
     resources: Resources,
     marked: MarkedArtefacts,
-    examples: Mapping[str, Example] = MappingProxyType({}),
+    examples: Mapping[str, ExampleRow] = MappingProxyType({}),
 ) -> Facts:
     """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
     diet, built = plan.diet, [*marked.artefacts.values()]
@@ -289,7 +289,7 @@ def _phase(
     number: int,
     status: PhaseStatus,
     marked: MarkedArtefacts,
-    examples: Mapping[str, Example],
+    examples: Mapping[str, ExampleRow],
     *,
     filled: str,
 ) -> PhaseFacts:

@@ -22,7 +22,7 @@ _WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class ReportEntry:
     """A specialist, its report, or both."""
 
     name: str
@@ -49,7 +49,7 @@ def page(home: Path, resources: Resources, *, overview: str = "") -> str:
     )
 
 
-def entries(home: Path, resources: Resources) -> Iterator[Entry]:
+def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
     """Each specialist of the workspace, then reports of others that lie there."""
     folder = home / REPORTS
     names = files.names(folder)
@@ -60,7 +60,7 @@ def entries(home: Path, resources: Resources) -> Iterator[Entry]:
         has_report = file in names
         done = sum(state == "done" for _, state in phases)
         state, look = _state(phases)
-        yield Entry(
+        yield ReportEntry(
             name=spelled(ref),
             file=file if has_report else "",
             written=_written(folder, file) if has_report else "",
@@ -70,7 +70,7 @@ def entries(home: Path, resources: Resources) -> Iterator[Entry]:
             cure=f"curriculum report {max(names_of(ref), key=lambda name: '.' in name)}",
         )
     for file in others:
-        yield Entry(
+        yield ReportEntry(
             name=file.removesuffix(".html"),
             file=file,
             written=_written(folder, file),

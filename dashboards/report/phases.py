@@ -11,7 +11,7 @@ from curriculum.inspection.runs import ending as run_ending
 from curriculum.inspection.runs import marked, unused_budget
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
-from dashboards.charts.marks import Band, Part, ServingShares, ShareLine, share_end
+from dashboards.charts.marks import Band, BarPart, ServingShares, ShareLine, share_end
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, Packed, PhaseFacts
 from schemas.mixture import MixtureReport
@@ -187,12 +187,14 @@ def _warnings(report: MixtureReport) -> Iterator[str]:
         yield f"{number(excluded.rows, 'row')} of {count(excluded.tokens)} tokens left out"
 
 
-def outcomes(row: Packed) -> list[tuple[Part, str]]:
+def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
     """Outcomes of the documents of packed rows: their shares, and their numbers in words."""
     documents = sum(row.report.encode.documents.values())
     return [
         (
-            Part(share=amount / documents, look=f"o-{name}", title=f"{words}: {integer(amount)}"),
+            BarPart(
+                share=amount / documents, look=f"o-{name}", title=f"{words}: {integer(amount)}"
+            ),
             f"{integer(amount)} {words}",
         )
         for name, words in OUTCOME_WORDS.items()

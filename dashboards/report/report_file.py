@@ -14,7 +14,7 @@ from dashboards.html import escaped
 from dashboards.report.facts import REPORTS, MarkedArtefacts, read, report_name, report_path
 from dashboards.report.page import page
 from dashboards.rows import write as rows
-from dashboards.rows.write import Example, example
+from dashboards.rows.write import ExampleRow, example
 from schemas.errors import CurriculumError
 
 
@@ -40,9 +40,9 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
     return file
 
 
-def _examples(root: Path, marked: MarkedArtefacts, folder: Path, log: Log) -> dict[str, Example]:
+def _examples(root: Path, marked: MarkedArtefacts, folder: Path, log: Log) -> dict[str, ExampleRow]:
     """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
-    found: dict[str, Example] = {}
+    found: dict[str, ExampleRow] = {}
     for each, made_of in marked.rows():
         try:
             one = example(each) if rows.write(root, each, made_of, folder) else None

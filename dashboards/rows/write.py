@@ -28,7 +28,7 @@ REVISION = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Example:
+class ExampleRow:
     """A row to show of an artefact, and a link to where it is shown."""
 
     link: str
@@ -43,7 +43,7 @@ def page_path(reports: Path, rows: Artefact) -> Path:
     return reports / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
 
 
-def example(rows: Artefact) -> Example | None:
+def example(rows: Artefact) -> ExampleRow | None:
     """Return the row with the most documents on the page of an artefact; None where there is none."""
     columns = ("doc_starts", "valid_token_count")
     found = [(at, line) for at, line in enumerate(spread(rows, MAX_ROWS, columns))]
@@ -52,7 +52,7 @@ def example(rows: Artefact) -> Example | None:
     number, line = max(found, key=lambda each: (len(each[1]["doc_starts"]), -each[0]))
     valid = line["valid_token_count"]
     starts = [start for start in line["doc_starts"] if start < valid]
-    return Example(
+    return ExampleRow(
         link=f"{FOLDER}/{rows.key[:KEY_DIGITS]}.html#r{number}",
         spans=tuple(itertools.pairwise([*starts, valid])),
         length=int(rows.manifest.labels["row_length"]),

@@ -371,7 +371,7 @@ def look(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-class Form(StrEnum):
+class AnswerFormat(StrEnum):
     """Format of an answer."""
 
     TABLE = "table"
@@ -381,7 +381,7 @@ class Form(StrEnum):
     PARQUET = "parquet"
 
 
-class Kind(StrEnum):
+class NamedKind(StrEnum):
     """A kind of what commands take by its name."""
 
     DIETS = "diets"

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from curriculum.inspection.build_tables import build_tables, build_warnings, document_lines
 from curriculum.inspection.formats import alike
-from curriculum.inspection.held_out import HeldOut, held_out
+from curriculum.inspection.held_out import HeldOutDocuments, held_out
 from curriculum.inspection.losses import require_some
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -49,7 +49,7 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
         update_report(plan)
 
 
-def _held_out(plan: RunPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
+def _held_out(plan: RunPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOutDocuments]]:
     for name, each in built.items():
         phase = plan.phase(name)
         sets = [each.rows_of(first) for first, *_ in wanted_of(phase)]

@@ -13,7 +13,7 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.phase_faults import unmeasured
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import NOTHING_TO_DO, Event, Scope, execute, here
+from curriculum.pipeline.execute import NOTHING_TO_DO, FinishedStep, Scope, execute, here
 from curriculum.pipeline.explanations import explain_steps
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.plan import RunPlan, looked_at
@@ -63,7 +63,7 @@ def prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
             yield plan, context_of(watch, warn=warn)
 
 
-def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[Event]]:
+def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[FinishedStep]]:
     """Carry a plan out in this process; return it, as it was looked at if it is dry, and its events."""
     events = []
     with prepared(plan) as (plan, context):

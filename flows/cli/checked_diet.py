@@ -4,7 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.inspection.held_out import ExpectedServing, HeldOut, expected_held_out, held_out
+from curriculum.inspection.held_out import (
+    ExpectedServing,
+    HeldOutDocuments,
+    expected_held_out,
+    held_out,
+)
 from curriculum.inspection.largest_files import phase_shares, shares_of
 from curriculum.mixing.check import PhaseCheck, ServingCheck
 from curriculum.pipeline.checks import CheckedPlan, kind_of
@@ -50,7 +55,7 @@ def largest_files(
 
 def held_out_of_phases(
     found: CheckedPlan, built: Mapping[str, Built], workspace: Path
-) -> Iterator[tuple[str, HeldOut]]:
+) -> Iterator[tuple[str, HeldOutDocuments]]:
     """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
     for phase in found.phases:
         servings, sets = phase.phase.servings, [first for first, *_ in found.sets[phase.phase.name]]

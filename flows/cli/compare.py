@@ -16,7 +16,7 @@ from curriculum.inspection.comparison import (
 from curriculum.inspection.formats import bits, difference, paired
 from curriculum.inspection.runs import change
 from curriculum.store.artefact import KEY_DIGITS
-from flows.cli.compared_runs import Group, groups
+from flows.cli.compared_runs import ComparedRuns, groups
 from flows.cli.console import ACCENT, MUTED, out, print_json, table
 from schemas.errors import JobError
 from schemas.job import Figure
@@ -58,7 +58,7 @@ def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: boo
             out.print(piece, soft_wrap=isinstance(piece, Text))
 
 
-def _compared(group: Group) -> Mapping[str, object]:
+def _compared(group: ComparedRuns) -> Mapping[str, object]:
     """Return all that is known of runs beside each other."""
     return {
         "phase": group.phase or None,
@@ -97,7 +97,7 @@ def _outcome(side: ComparedRun) -> Mapping[str, object]:
     }
 
 
-def _shown(group: Group, *, full: bool) -> Iterator[RenderableType]:
+def _shown(group: ComparedRuns, *, full: bool) -> Iterator[RenderableType]:
     """Yield what differs as tables; of the phases of a specialist only settings and weighted means."""
     titles, limit = _titles(group.runs), None if full else MAX_LINES
     is_brief = bool(group.phase) and not full

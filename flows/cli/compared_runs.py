@@ -16,7 +16,7 @@ from schemas.specialist import spelled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class ComparedRuns:
     """Runs that are held against each other: those named, or those of one phase."""
 
     phase: str
@@ -24,14 +24,16 @@ class Group:
     runs: tuple[ComparedRun, ...]
 
 
-def groups(home: Path, what: Sequence[str]) -> list[Group]:
+def groups(home: Path, what: Sequence[str]) -> list[ComparedRuns]:
     """The runs that are named as one group; where a specialist is named, a group a phase."""
     found = [runs_by_phase(home, each) for each in what]
     if all(len(each) == 1 for each in found):
-        return [Group(phase="", runs=tuple(side for each in found for side in each.values()))]
+        return [
+            ComparedRuns(phase="", runs=tuple(side for each in found for side in each.values()))
+        ]
     phases = dict.fromkeys(phase for each in found for phase in each)
     return [
-        Group(phase=phase, runs=tuple(each[phase] for each in found if phase in each))
+        ComparedRuns(phase=phase, runs=tuple(each[phase] for each in found if phase in each))
         for phase in phases
     ]
 

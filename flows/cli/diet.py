@@ -25,7 +25,7 @@ from curriculum.pipeline.training_time import (
     last_speed,
 )
 from curriculum.store import Store
-from curriculum.supply import Estimate, Kind
+from curriculum.supply import DocumentKind, Estimate
 from flows.cli.checked_diet import CheckedServing, checked_servings
 from flows.cli.console import ACCENT, BAD, GOOD, out, print_json, warn
 from flows.cli.diet_tables import print_tables, training_work
@@ -47,7 +47,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     plan = resolve_plan(config, dry=True)
     context = context_of(warn=warn)
 
-    def estimated(kinds: Sequence[Kind]) -> Estimate:
+    def estimated(kinds: Sequence[DocumentKind]) -> Estimate:
         task = plan_estimate(plan, kinds, share)
         with watching() as watch:
             return counted(task, Store(plan.store.root), config.corpus.workers, watch)

@@ -12,8 +12,8 @@ from curriculum.inspection.token_counts import (
     ROWS,
     DocumentChange,
     TokenChange,
-    TokenCounts,
     TokenDifference,
+    ValidTokens,
     changes,
     counted,
     difference,
@@ -147,7 +147,7 @@ def _diff_diets(
         out.print("No difference: both diets ask for the same tokens of the same servings.")
 
 
-def tokens_of(home: Path, what: str) -> TokenCounts:
+def tokens_of(home: Path, what: str) -> ValidTokens:
     """Count the tokens of rows or mixtures by path, key or name; a run means its mixture.
 
     Raises:

@@ -16,7 +16,7 @@ from curriculum.leakcheck.proof import (
     DTYPES,
     THREE,
     TRAINED_LENGTHS,
-    Scope,
+    ProofScope,
     cases_of,
     device_of,
     prove,
@@ -87,7 +87,7 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
             watch=watch,
         )
     chosen = {_known("backend", name, BACKENDS) for name in options.backends}
-    scope = Scope(
+    scope = ProofScope(
         cases=cases_of(options.model),
         backends=tuple(each for each in BACKENDS if not chosen or each in chosen),
         dtypes=dtypes or THREE,

@@ -12,7 +12,7 @@ from curriculum.pipeline.attempts import attempts_in, current_artefacts
 from curriculum.store import Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import METRICS
-from flows.cli.app import Kind
+from flows.cli.app import NamedKind
 from flows.cli.console import ACCENT, MUTED, out, print_json, print_line, table
 from schemas.document import DATA
 from schemas.errors import CurriculumError
@@ -22,12 +22,12 @@ Named = Mapping[str, object]
 """A name that commands take, and what tells it apart."""
 
 
-def list_names(home: Path, kind: Kind | None, *, as_json: bool) -> None:
+def list_names(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
     """Print the names of one kind, or of each, with what tells them apart.
 
     A file that can't be read is listed with its error in place of a description.
     """
-    kinds = [kind] if kind is not None else [*Kind]
+    kinds = [kind] if kind is not None else [*NamedKind]
     listed = {kind.value: [*_LISTED[kind](home)] for kind in kinds}
     if as_json:
         print_json(listed)
@@ -38,11 +38,11 @@ def list_names(home: Path, kind: Kind | None, *, as_json: bool) -> None:
         out.print()
 
 
-_FOLDERS = {Kind.ROWS: DATA, Kind.DOCUMENTS: DATA, Kind.RUNS: METRICS}
+_FOLDERS = {NamedKind.ROWS: DATA, NamedKind.DOCUMENTS: DATA, NamedKind.RUNS: METRICS}
 """Folder, in an artefact of each kind, of the Parquet files that other tools read."""
 
 
-def list_paths(home: Path, kind: Kind | None, *, as_json: bool) -> None:
+def list_paths(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
     """Print the folder of Parquet files of each current data set of a kind; those without files have none.
 
     Raises:
@@ -121,7 +121,7 @@ def _runs(home: Path) -> Iterator[Named]:
         }
 
 
-def _data_sets(kind: Kind) -> Callable[[Path], Iterator[Named]]:
+def _data_sets(kind: NamedKind) -> Callable[[Path], Iterator[Named]]:
     def listed(home: Path) -> Iterator[Named]:
         for artefact in current_artefacts(Store(home, dry=True), kind.value):
             labels = artefact.manifest.labels.items()
@@ -131,12 +131,12 @@ def _data_sets(kind: Kind) -> Callable[[Path], Iterator[Named]]:
     return listed
 
 
-_LISTED: Mapping[Kind, Callable[[Path], Iterator[Named]]] = {
-    Kind.DIETS: _diets,
-    Kind.CORPORA: _corpora,
-    Kind.MODELS: _models,
-    Kind.PHASES: _phases,
-    Kind.RUNS: _runs,
-    Kind.ROWS: _data_sets(Kind.ROWS),
-    Kind.DOCUMENTS: _data_sets(Kind.DOCUMENTS),
+_LISTED: Mapping[NamedKind, Callable[[Path], Iterator[Named]]] = {
+    NamedKind.DIETS: _diets,
+    NamedKind.CORPORA: _corpora,
+    NamedKind.MODELS: _models,
+    NamedKind.PHASES: _phases,
+    NamedKind.RUNS: _runs,
+    NamedKind.ROWS: _data_sets(NamedKind.ROWS),
+    NamedKind.DOCUMENTS: _data_sets(NamedKind.DOCUMENTS),
 }

@@ -10,7 +10,7 @@ from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import ignore
 from curriculum.pipeline.execute import (
     NOTHING_TO_DO,
-    Event,
+    FinishedStep,
     Scope,
     execute,
     here,
@@ -94,7 +94,7 @@ def run(config: RunConfig, scope: Scope) -> bool:
     return is_open(gate)
 
 
-def flow(config: RunConfig, scope: Scope) -> Sequence[Event]:
+def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
     """Run the Prefect flow in this process with its progress in the terminal, and return its trained phases.
 
     Prefect, which takes longer to start than all else, is left out where every run is there already.
@@ -131,7 +131,7 @@ def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
     )
 
 
-def _reused(looked: RunPlan, scope: Scope) -> list[Event]:
+def _reused(looked: RunPlan, scope: Scope) -> list[FinishedStep]:
     """Make the artefacts of a dry plan, which are all there, current; return its trained phases."""
     plan = replace(resolve_plan(looked.config), sources=looked.sources)
     write_command_snapshot(plan)

@@ -25,7 +25,7 @@ from curriculum.inspection.formats import number
 from curriculum.inspection.units import DIGEST, plain
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
-from flows.cli.app import Form
+from flows.cli.app import AnswerFormat
 from flows.cli.console import MUTED, err, out, plain_table, warn
 from schemas.cures import install_command
 from schemas.errors import CatalogError, CurriculumError
@@ -40,7 +40,12 @@ _STATUS = re.compile(r"\bstatus\b", re.IGNORECASE)
 
 
 def query(
-    home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = None, strict: bool = False
+    home: Path,
+    sql: str,
+    *,
+    form: AnswerFormat = AnswerFormat.TABLE,
+    file: Path | None = None,
+    strict: bool = False,
 ) -> None:
     """The answer to a question, on the terminal or in a file that appears when it is whole.
 
@@ -61,7 +66,7 @@ def query(
                 cure = "Run curriculum check, or ask without --strict"
                 raise CurriculumError("--strict", cause=notice.rstrip("."), cure=cure)
             warn(notice)
-        if form is Form.TABLE and file is None:
+        if form is AnswerFormat.TABLE and file is None:
             _print(answer)
         elif file is None:
             _require_no_terminal(form)
@@ -135,7 +140,7 @@ def text_of(sql: str | None, file: Path | None) -> str:
         ) from None
 
 
-def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
+def form_of(form: AnswerFormat | None, file: Path | None, *, as_json: bool) -> AnswerFormat:
     """Return the format: the given one, else by the file's suffix, else a table.
 
     Raises:
@@ -144,9 +149,9 @@ def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
     if form is not None:
         return form
     if file is None:
-        return Form.JSONL if as_json else Form.TABLE
+        return AnswerFormat.JSONL if as_json else AnswerFormat.TABLE
     ending = file.suffix.removeprefix(".").lower()
-    known = [each.value for each in Form if each is not Form.TABLE]
+    known = [each.value for each in AnswerFormat if each is not AnswerFormat.TABLE]
     if ending not in known:
         raise CurriculumError(
             "--out",
@@ -154,7 +159,7 @@ def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
             cause="its name doesn't say in which form to write",
             cure=f"Let it end in .{', .'.join(known)}, or give --format",
         )
-    return Form(ending)
+    return AnswerFormat(ending)
 
 
 def _print(answer: catalog.Stream) -> None:
@@ -201,8 +206,8 @@ def _lines(answer: catalog.Stream) -> Iterator[tuple[Any, ...]]:
     return itertools.chain.from_iterable(map(_rows, answer.batches))
 
 
-def _require_no_terminal(form: Form) -> None:
-    if form is Form.PARQUET and sys.stdout.isatty():
+def _require_no_terminal(form: AnswerFormat) -> None:
+    if form is AnswerFormat.PARQUET and sys.stdout.isatty():
         cause = "a terminal can't show it"
         raise CurriculumError("--format", form, cause=cause, cure="Add --out answer.parquet")
 
@@ -254,21 +259,21 @@ def _table(answer: catalog.Stream, target: BinaryIO) -> None:
         target.write(f"{'  '.join(padded).rstrip()}\n".encode())
 
 
-_WRITERS: dict[Form, Callable[[catalog.Stream, BinaryIO], None]] = {
-    Form.TABLE: _table,
-    Form.CSV: _csv,
-    Form.JSON: _json,
-    Form.JSONL: _jsonl,
-    Form.PARQUET: _parquet,
+_WRITERS: dict[AnswerFormat, Callable[[catalog.Stream, BinaryIO], None]] = {
+    AnswerFormat.TABLE: _table,
+    AnswerFormat.CSV: _csv,
+    AnswerFormat.JSON: _json,
+    AnswerFormat.JSONL: _jsonl,
+    AnswerFormat.PARQUET: _parquet,
 }
 
 
-_CONTENT: dict[Form, AnswerForm] = {
-    Form.TABLE: "cells",
-    Form.CSV: "text",
-    Form.JSON: "json",
-    Form.JSONL: "json",
-    Form.PARQUET: "arrow",
+_CONTENT: dict[AnswerFormat, AnswerForm] = {
+    AnswerFormat.TABLE: "cells",
+    AnswerFormat.CSV: "text",
+    AnswerFormat.JSON: "json",
+    AnswerFormat.JSONL: "json",
+    AnswerFormat.PARQUET: "arrow",
 }
 
 

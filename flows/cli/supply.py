@@ -14,7 +14,7 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.indexes import indexes_for
 from curriculum.stages.tokens import Tokenizing, foreign_tokenizer
 from curriculum.store import Store
-from curriculum.supply import Estimate, EstimateTask, Kind, estimate
+from curriculum.supply import DocumentKind, Estimate, EstimateTask, estimate
 from curriculum.tokens.codec import Roles
 from flows.cli.console import print_json, warn
 from flows.cli.downloads import print_downloads
@@ -145,12 +145,12 @@ def _corpus(home: Path, what: str) -> CorpusSpec:
         ) from None
 
 
-def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
+def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[DocumentKind, ...]:
     """Return the kinds that the phases are meant for, of both scores; conversations in the shortest rows."""
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
-    chat = Kind(family=CHAT_FAMILY, row_length=min(lengths), score="all")
+    chat = DocumentKind(family=CHAT_FAMILY, row_length=min(lengths), score="all")
     wanted = {
-        Kind(
+        DocumentKind(
             family=default_base(length) if family == ENRICHED_FAMILY else family,
             row_length=length,
             score=score,

@@ -7,7 +7,7 @@ from rich.text import Text
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.held_out import ExpectedServing, expected_held_out
 from curriculum.inspection.largest_files import share_lines
-from curriculum.supply import ALL, Estimate, Kind, Sampling
+from curriculum.supply import ALL, DocumentKind, Estimate, SampledShare
 from flows.cli.console import MUTED, out, print_line, table, warn
 from schemas.families import ENRICHED_FAMILY
 
@@ -30,7 +30,7 @@ DOUBT = 2.0
 """Standard errors to either side: about 19 estimates of 20 are so near."""
 
 
-def left_out_words(read: Sampling) -> str | None:
+def left_out_words(read: SampledShare) -> str | None:
     """Say how many commits of a repository's log are read, and what limits them; None where all are.
 
     >>> why = "341 beyond versions_per_path 8, 48 merges"
@@ -54,7 +54,7 @@ def doubtful(tokens: float, error: float) -> str:
     return f"± {DOUBT * error / tokens:.0%}" if tokens and error else ""
 
 
-def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
+def print_tables(found: Estimate, kinds: Sequence[DocumentKind]) -> None:
     """Print what there is of each kind, in which domains, and what each repository gives."""
     out.print(table(_kind_lines(found, kinds)))
     print_line(TOKENS_NOTE, MUTED)
@@ -89,7 +89,7 @@ def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
         print_line(line, MUTED)
 
 
-def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
+def _kind_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
     """Yield a line a family and row length."""
     for kind in kinds:
         own = [line for line in found.lines if line.kind == kind and line.is_total]
@@ -107,7 +107,7 @@ def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
         }
 
 
-def _domain_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
+def _domain_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
     """Yield a line a family, in its longest rows: tokens of each domain."""
     longest = {kind.family: kind for kind in sorted(kinds)}
     for family, kind in longest.items():
@@ -115,12 +115,14 @@ def _domain_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]
         yield {"tokens of": family, "row_length": kind.row_length, **domains}
 
 
-def _with_doubt(found: Estimate, kind: Kind, domain: str, repositories: Sequence[str] = ()) -> str:
+def _with_doubt(
+    found: Estimate, kind: DocumentKind, domain: str, repositories: Sequence[str] = ()
+) -> str:
     tokens, error = found.total(kind, domain, repositories)
     return f"{count(tokens)} {doubtful(tokens, error)}".strip() if tokens else ""
 
 
-def _repository_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
+def _repository_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
     """Yield a line a repository: what was read of it, and its tokens in each family's longest rows."""
     longest = {kind.family: kind for kind in sorted(kinds)}
     for sampling in found.samplings:

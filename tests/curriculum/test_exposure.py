@@ -48,7 +48,7 @@ def test_deep_refs_of_a_repository_are_digested(deep: Path, tmp_path: Path) -> N
     (common / "refs").mkdir(parents=True)
     (common / "HEAD").write_text("ref: refs/heads/main")
     (deep / "d").rename(common / "refs" / "heads")
-    layout = git.Layout(head=common / "HEAD", common=common, name="deep")
+    layout = git.RepositoryLayout(head=common / "HEAD", common=common, name="deep")
     assert len(refs_state(layout)) == 64
 
 

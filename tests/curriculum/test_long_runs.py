@@ -180,7 +180,7 @@ def of_rows(text: str) -> None:
         refused=np.zeros(len(parts), dtype=np.bool_),
     )
     fitter = Fitter.of(tokenizer(), row_length=65_536, policy="divide")
-    known = objectives.Document(
+    known = objectives.DocumentFacts(
         flat_id=document.document_id,
         spans=spans,
         part_bytes=borders,

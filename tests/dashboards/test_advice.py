@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from curriculum.mixing.load import load_diet
 from dashboards import overview_panels, workspace
 from dashboards.apps import mixtures, overview, runs
-from dashboards.questions import Snapshot
+from dashboards.questions import WorkspaceView
 from flows import cli, settings
 from tests.dashboards.conftest import said
 from tests.factories import training
@@ -53,7 +53,7 @@ def test_what_empty_pages_advise_passes_the_check_of_its_diet(shown: Path) -> No
 
 def listed(home: Path) -> str:
     """What the panel says, without the question behind it."""
-    return overview_panels.attention(Snapshot(home)).partition("<details")[0]
+    return overview_panels.attention(WorkspaceView(home)).partition("<details")[0]
 
 
 # Beside a run that goes on

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from curriculum.catalog.page_query import Reply
 from dashboards import answer_charts
-from dashboards.answer_charts import Choice, draw, resolve_choice, suggested
+from dashboards.answer_charts import ChartChoice, draw, resolve_choice, suggested
 from tests.flows.html_text import Read
 
 EVIL = '</svg><img src=x onerror="alert(1)">'
@@ -28,7 +28,7 @@ def _reply(**columns: tuple[str, list[Any]]) -> Reply:
     )
 
 
-def _words(choice: Choice | None) -> tuple[str, ...] | None:
+def _words(choice: ChartChoice | None) -> tuple[str, ...] | None:
     return None if choice is None else (choice.kind, choice.across, choice.up, choice.by)
 
 
@@ -97,7 +97,7 @@ def test_bars_are_in_the_answers_order_from_zero_on_with_their_numbers() -> None
         name=("VARCHAR", ["up", "down", "gone", "none"]),
         change=("DOUBLE", [3.0, -1.0, None, float("nan")]),
     )
-    made = draw(reply, Choice(kind="bars", across="name", up="change"))
+    made = draw(reply, ChartChoice(kind="bars", across="name", up="change"))
     read = Read(str(made.picture))
     assert read.said == "name change up 3 down −1"
     assert re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%"', made.picture) == [
@@ -113,7 +113,7 @@ def test_lines_rise_from_left_to_right_and_end_at_their_names() -> None:
         loss=("DECIMAL(9,2)", [Decimal("1.5"), Decimal("3"), Decimal("2"), Decimal("1")]),
         family=("VARCHAR", ["v3_simple", "v3_simple", "v2_simple", "v2_simple"]),
     )
-    made = str(draw(reply, Choice(kind="line", across="step", up="loss", by="family")).picture)
+    made = str(draw(reply, ChartChoice(kind="line", across="step", up="loss", by="family")).picture)
     lines = re.findall(r'<g class="(\w+)"[^>]*>.*?<polyline points="([^"]*)"', made)
     assert [look for look, _ in lines] == ["v3_simple", "v2_simple"], "families keep their colours"
     for _, points in lines:
@@ -129,11 +129,11 @@ def test_dots_need_values_across_and_say_which_colour_is_whose() -> None:
         loss=("DOUBLE", [3.0, 2.0, 1.0]),
         diet=("VARCHAR", ["a", "b", EVIL]),
     )
-    made = draw(reply, Choice(kind="scatter", across="tokens", up="loss", by="diet")).picture
+    made = draw(reply, ChartChoice(kind="scatter", across="tokens", up="loss", by="diet")).picture
     assert re.findall(r'<li class="(s\d)">', made) == ["s0", "s1", "s2"]
     assert made.count("h0") == 3
     assert "img" not in Read(str(made)).tags
-    refused = draw(reply, Choice(kind="scatter", across="diet", up="loss")).picture
+    refused = draw(reply, ChartChoice(kind="scatter", across="diet", up="loss")).picture
     assert refused == "<p>Dots need numbers or times across, and diet has words.</p>"
 
 
@@ -144,10 +144,10 @@ def test_more_than_can_be_drawn_is_said_to_be_left_out() -> None:
         m=("BIGINT", [*range(many)]),
         of=("VARCHAR", [str(each % 9) for each in range(many)]),
     )
-    bars = draw(reply, Choice(kind="bars", across="n", up="m"))
+    bars = draw(reply, ChartChoice(kind="bars", across="n", up="m"))
     assert bars.notes == ("The first 40 of 10,000 rows.",)
     assert bars.picture.count("<rect") == 40
-    dots = draw(reply, Choice(kind="scatter", across="n", up="m", by="of"))
+    dots = draw(reply, ChartChoice(kind="scatter", across="n", up="m", by="of"))
     assert dots.notes == ("The first 5,000 of 10,000 rows.", "8 of 9 values of of, the first.")
 
 
@@ -159,13 +159,13 @@ def test_numbers_near_the_end_of_doubles_are_drawn_or_said_to_be_left_out(
     reply = _reply(
         step=("BIGINT", [1, 2, 3, 4]), loss=("DOUBLE", [largest, -largest, 2.0, float("inf")])
     )
-    made = draw(reply, Choice(kind=kind, across="step", up="loss"))
+    made = draw(reply, ChartChoice(kind=kind, across="step", up="loss"))
     left_out = 1 if largest <= answer_charts.LARGEST else 3
     rows = "1 row" if left_out == 1 else f"{left_out} rows"
     assert made.notes == (f"{rows} without a value that can be drawn left out.",)
     assert not re.search(r"\b(nan|inf)\b", str(made.picture))
     assert max(map(len, Read(str(made.picture)).said.split())) < 20
-    across = draw(reply, Choice(kind="line", across="loss", up="step"))
+    across = draw(reply, ChartChoice(kind="line", across="loss", up="step"))
     assert across.notes == made.notes
 
 
@@ -180,7 +180,7 @@ def test_a_column_with_values_that_python_lacks_holds_words() -> None:
     assert _words(suggested(reply)) == ("bars", "day", "rows", "")
     assert (
         "20000-01-01"
-        in Read(str(draw(reply, Choice(kind="bars", across="day", up="rows")).picture)).said
+        in Read(str(draw(reply, ChartChoice(kind="bars", across="day", up="rows")).picture)).said
     )
 
 

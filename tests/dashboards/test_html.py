@@ -80,7 +80,7 @@ def test_an_attribute_is_never_left() -> None:
 
 
 def test_pictures_escape_their_texts_and_their_labels() -> None:
-    part = marks.Part(share=0.5, look="own", title=EVIL)
+    part = marks.BarPart(share=0.5, look="own", title=EVIL)
     drawn = str(marks.stacked_bar([part], label=EVIL))
     assert "<img" not in drawn
     assert Read(drawn).tags == ["svg", "rect", "title"]

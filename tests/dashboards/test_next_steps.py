@@ -11,7 +11,7 @@ from curriculum.pipeline import Pipeline
 from curriculum.pipeline.next_steps import next_steps
 from curriculum.pipeline.run_config import CorpusConfig
 from dashboards import mixture_panels, overview_panels, run_panels
-from dashboards.questions import Snapshot
+from dashboards.questions import WorkspaceView
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
@@ -73,7 +73,7 @@ def test_documents_without_a_run_lead_on_with_the_diet_that_they_are_built_for(
     write_tiny_diet(home)
     (home / "diets" / "another.yaml").write_text(f"extends: {NAME}\nbranch: another\n")
     Pipeline(home).build(NAME, phase="syntax", corpus=CorpusConfig(workers=1))
-    snapshot = Snapshot(home)
+    snapshot = WorkspaceView(home)
     assert overview_panels.totals(snapshot).artefacts > 0
     for page, verb in (
         (overview_panels.specialists(snapshot), "run"),

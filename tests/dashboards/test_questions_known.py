@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dashboards import overview_panels, questions, sql_panels
-from dashboards.questions import KnownQuestions, Snapshot, question, recipes
+from dashboards.questions import KnownQuestions, WorkspaceView, question, recipes
 
 OTHERS = "SELECT count(*) FROM range(10_000_000_000) a, range(10_000_000_000) b"
 
@@ -30,7 +30,7 @@ def test_a_question_of_others_is_not_asked_by_itself() -> None:
 def test_what_the_sidebar_and_panels_offer_is_asked(home: Path) -> None:
     asked = question("panels/totals")
     assert sql_panels.first_question(asked.sql)[1] is False
-    overview_panels.totals(Snapshot(home))
+    overview_panels.totals(WorkspaceView(home))
     assert sql_panels.first_question(asked.sql)[1] is True
     sql_panels.sidebar(home)
     for each in recipes():

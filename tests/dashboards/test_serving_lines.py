@@ -16,7 +16,7 @@ from curriculum.mixing.resolve import ResolvedServing, resolve
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages.row_sources import Beside
 from dashboards import mixture_panels
-from dashboards.questions import Snapshot
+from dashboards.questions import WorkspaceView
 from dashboards.serving_lines import ServingLine, as_yaml, rounded
 from schemas.diet import DietPhase
 
@@ -162,7 +162,7 @@ def test_pasted_lines_make_the_same_mixture_at_the_new_shares(name: str, tmp_pat
 
 
 def test_a_mixture_is_read_back_as_its_lines(home: Path) -> None:
-    snapshot = Snapshot(home)
+    snapshot = WorkspaceView(home)
     which = mixture_panels.choose_mixture(
         mixture_panels.mixed(snapshot), "systems_c/wide", "file_graph"
     )

@@ -36,9 +36,9 @@ def _supply(number: int, there: list[int]) -> Supply:
 
 def _stratum(
     serving: int, domain: str, tokens: int, share: float, **changes: Any
-) -> mixture_panels.Stratum:
+) -> mixture_panels.StratumLine:
     """A line of the catalog; of what there is, its tokens alone matter."""
-    line = mixture_panels.Stratum(
+    line = mixture_panels.StratumLine(
         serving=serving, family="v2_simple", objective="causal",
         row_length=512, domain=domain, share=share, planned=share, realised=None,
         rows=1, rows_tokens=tokens, drawn_before=0, repetition=0.0, budget=10_000,
@@ -48,10 +48,10 @@ def _stratum(
 
 
 def _what_if(
-    strata: Sequence[mixture_panels.Stratum], asked: Sequence[float], budget: int
+    strata: Sequence[mixture_panels.StratumLine], asked: Sequence[float], budget: int
 ) -> mixture_panels.WhatIf:
     grouped = itertools.groupby(strata, key=lambda stratum: stratum.serving)
-    servings = [mixture_panels.Serving(strata=[*own]) for _, own in grouped]
+    servings = [mixture_panels.ServingTotals(strata=[*own]) for _, own in grouped]
     return mixture_panels.what_if_of(servings, asked, budget)
 
 

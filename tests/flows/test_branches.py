@@ -16,7 +16,7 @@ from curriculum.pipeline.recorded_config import first_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from dashboards import overview_panels
-from dashboards.questions import Snapshot
+from dashboards.questions import WorkspaceView
 from flows import cli
 
 pytestmark = pytest.mark.system
@@ -121,7 +121,10 @@ def _commands(home: Path) -> Iterator[str]:
     for each in phases(home):
         yield from COMMAND.findall(each["why"])
     shown = re.sub(
-        r"<details.*?</details>", "", overview_panels.attention(Snapshot(home)), flags=re.DOTALL
+        r"<details.*?</details>",
+        "",
+        overview_panels.attention(WorkspaceView(home)),
+        flags=re.DOTALL,
     )
     yield from re.findall(r"<code>(curriculum [^<]*)</code>", shown)
 

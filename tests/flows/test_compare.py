@@ -20,7 +20,7 @@ from curriculum.inspection.comparison import (
 )
 from curriculum.inspection.runs import NOT_SURE
 from flows.cli import app, compare
-from flows.cli.compared_runs import Group, groups, runs_by_phase
+from flows.cli.compared_runs import ComparedRuns, groups, runs_by_phase
 from schemas.errors import JobError
 from tests.factories import equal_count
 from tests.flows.tiny_workspace import Larder, figure, job, mixture, run, starting
@@ -57,7 +57,7 @@ def _one_document(bits: float) -> Any:
     return figure(bits, 0.0, family="v2_simple", domain="general")
 
 
-def _two(home: Path, *names: str) -> tuple[Group, ...]:
+def _two(home: Path, *names: str) -> tuple[ComparedRuns, ...]:
     return tuple(groups(home, names))
 
 

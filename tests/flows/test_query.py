@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from curriculum.store import Recipe, Store
 from flows.cli import app
 from flows.cli import query as asking
-from flows.cli.app import Form
+from flows.cli.app import AnswerFormat
 from flows.cli.output_files import drafted
 from flows.cli.query import query
 from schemas.errors import CurriculumError
@@ -86,18 +86,20 @@ def test_a_cell_of_several_lines_is_shown_in_one(
     query(home, asked)
     assert r"a\nTrusted: b" in printed.export_text()
     file = tmp_path / "answer.txt"
-    query(home, asked, form=Form.TABLE, file=file)
+    query(home, asked, form=AnswerFormat.TABLE, file=file)
     _, line = file.read_text().splitlines()
     assert line.split() == [r"a\nTrusted:", "b", "1"]
-    query(home, asked, form=Form.JSONL, file=file)
+    query(home, asked, form=AnswerFormat.JSONL, file=file)
     assert json.loads(file.read_text())["text"] == "a\nTrusted: b"
 
 
 def test_every_form_holds_the_same_answer(home: Path, tmp_path: Path) -> None:
-    files = {form: tmp_path / f"answer.{form}" for form in Form if form is not Form.TABLE}
+    files = {
+        form: tmp_path / f"answer.{form}" for form in AnswerFormat if form is not AnswerFormat.TABLE
+    }
     for form, file in files.items():
         query(home, VALUES, form=form, file=file)
-    lines = json.loads(files[Form.JSON].read_text())
+    lines = json.loads(files[AnswerFormat.JSON].read_text())
     assert [line["n"] for line in lines] == [0, 1, 2]
     assert lines[1] == {
         "n": 1,
@@ -108,10 +110,10 @@ def test_every_form_holds_the_same_answer(home: Path, tmp_path: Path) -> None:
         "structure": {"a": 1},
         "sometimes": None,
     }
-    jsonl = [json.loads(line) for line in files[Form.JSONL].read_text().splitlines()]
+    jsonl = [json.loads(line) for line in files[AnswerFormat.JSONL].read_text().splitlines()]
     assert jsonl == lines
-    assert pq.read_table(files[Form.PARQUET]).to_pylist() == lines
-    in_csv = duckdb.read_csv(str(files[Form.CSV]), dtype=TYPES)
+    assert pq.read_table(files[AnswerFormat.PARQUET]).to_pylist() == lines
+    in_csv = duckdb.read_csv(str(files[AnswerFormat.CSV]), dtype=TYPES)
     assert [dict(zip(in_csv.columns, row, strict=True)) for row in in_csv.fetchall()] == lines
     assert sorted(tmp_path.iterdir()) == sorted([home, *files.values()]), "no draft is left"
 
@@ -119,7 +121,7 @@ def test_every_form_holds_the_same_answer(home: Path, tmp_path: Path) -> None:
 def test_an_answer_without_lines_is_an_empty_list_in_json(
     home: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    query(home, "FROM runs", form=Form.JSON)
+    query(home, "FROM runs", form=AnswerFormat.JSON)
     assert json.loads(capfdbinary.readouterr().out) == []
 
 
@@ -130,7 +132,7 @@ def test_numbers_that_are_none_are_null_in_json(
         SELECT 'nan'::DOUBLE AS a, ['-inf'::FLOAT, 1.5] AS b, MAP {'NaN': 'nan'::DOUBLE} AS c,
                {'d': 'inf'::DOUBLE} AS d, 'Infinity, NaN "' AS e
     """
-    query(home, asked, form=Form.JSONL)
+    query(home, asked, form=AnswerFormat.JSONL)
     assert json.loads(capfdbinary.readouterr().out, parse_constant=pytest.fail) == {
         "a": None,
         "b": [None, 1.5],
@@ -185,11 +187,15 @@ def test_a_value_of_each_type_is_written_as_duckdbs_own_writers_do(
     home: Path, tmp_path: Path, name: str
 ) -> None:
     asked = f'SELECT {BY_TYPE[name]} AS a, 1 AS "#b, c" UNION ALL SELECT NULL, 2'
-    for form, how in ((Form.CSV, "csv"), (Form.JSONL, "json"), (Form.JSON, "json, ARRAY true")):
+    for form, how in (
+        (AnswerFormat.CSV, "csv"),
+        (AnswerFormat.JSONL, "json"),
+        (AnswerFormat.JSON, "json, ARRAY true"),
+    ):
         ours, own = tmp_path / f"ours.{form}", tmp_path / f"own.{form}"
         query(home, asked, form=form, file=ours)
         duckdb.execute(f"COPY ({asked}) TO '{own}' (FORMAT {how})")
-        if form is Form.JSON:
+        if form is AnswerFormat.JSON:
             assert json.loads(ours.read_text()) == json.loads(own.read_text())
         else:
             assert ours.read_bytes() == own.read_bytes()
@@ -200,7 +206,7 @@ def test_a_value_of_each_type_is_read_from_csv_as_it_was(
     home: Path, tmp_path: Path, name: str
 ) -> None:
     file = tmp_path / "answer.csv"
-    query(home, f"SELECT {BY_TYPE[name]} AS a, 1 AS b", form=Form.CSV, file=file)
+    query(home, f"SELECT {BY_TYPE[name]} AS a, 1 AS b", form=AnswerFormat.CSV, file=file)
     connection = duckdb.connect()
     kind = connection.execute(f"SELECT {BY_TYPE[name]}").description[0][1]
     read = f"read_csv('{file}', all_varchar = true, allow_quoted_nulls = false)"
@@ -213,7 +219,7 @@ def test_a_value_of_each_type_can_be_printed_and_written_as_parquet(
     home: Path, tmp_path: Path, name: str
 ) -> None:
     files = [tmp_path / "answer.parquet", tmp_path / "answer.txt"]
-    for form, file in zip((Form.PARQUET, Form.TABLE), files, strict=True):
+    for form, file in zip((AnswerFormat.PARQUET, AnswerFormat.TABLE), files, strict=True):
         query(home, f"SELECT {BY_TYPE[name]} AS a", form=form, file=file)
     assert pq.read_table(files[0]).num_rows == 1
     shown = files[1].read_text()
@@ -223,7 +229,7 @@ def test_a_value_of_each_type_can_be_printed_and_written_as_parquet(
 def test_names_that_come_twice_are_told_apart_in_json(
     home: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    query(home, "SELECT 1 AS a, 2 AS a", form=Form.JSONL)
+    query(home, "SELECT 1 AS a, 2 AS a", form=AnswerFormat.JSONL)
     assert json.loads(capfdbinary.readouterr().out) == {"a": 1, "a_1": 2}
 
 
@@ -231,7 +237,7 @@ def test_a_question_that_fails_midway_leaves_no_file(home: Path, tmp_path: Path)
     file = tmp_path / "answer.csv"
     wrong = "SELECT CASE WHEN range = 500000 THEN 'x' ELSE '1' END::INT FROM range(1000000)"
     with pytest.raises(CurriculumError, match="Could not convert"), drafted(file) as draft:
-        query(home, wrong, form=Form.CSV, file=draft)
+        query(home, wrong, form=AnswerFormat.CSV, file=draft)
     assert [*tmp_path.iterdir()] == [home]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import Form
+from flows.cli.app import AnswerFormat
 from flows.cli.query import query
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2066\x7fß"
@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _on_a_terminal(home: Path, form: Form, monkeypatch: pytest.MonkeyPatch) -> str:
+def _on_a_terminal(home: Path, form: AnswerFormat, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a terminal is sent."""
     ours, theirs = os.openpty()
     sent = bytearray()
@@ -52,9 +52,9 @@ def _on_a_terminal(home: Path, form: Form, monkeypatch: pytest.MonkeyPatch) -> s
     return sent.decode()
 
 
-@pytest.mark.parametrize("form", [Form.CSV, Form.JSON, Form.JSONL])
+@pytest.mark.parametrize("form", [AnswerFormat.CSV, AnswerFormat.JSON, AnswerFormat.JSONL])
 def test_a_terminal_is_sent_no_control_character_of_an_answer(
-    home: Path, form: Form, monkeypatch: pytest.MonkeyPatch
+    home: Path, form: AnswerFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = _on_a_terminal(home, form, monkeypatch)
     assert not CONTROLS & set(shown)
@@ -68,12 +68,12 @@ def test_a_pipe_and_a_file_get_the_bytes_as_they_are(
 ) -> None:
     pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(sys, "stdout", pipe)
-    query(home, SQL, form=Form.CSV)
+    query(home, SQL, form=AnswerFormat.CSV)
     monkeypatch.undo()
     assert isinstance(pipe.buffer, io.BytesIO)
     lines = f"evil,na\x1bme\n{EVIL},plain\n"
     assert pipe.buffer.getvalue().decode() == lines
     assert set(lines) & CONTROLS, "there was something to be shown otherwise"
     file = tmp_path / "answer.csv"
-    query(home, SQL, form=Form.CSV, file=file)
+    query(home, SQL, form=AnswerFormat.CSV, file=file)
     assert file.read_bytes().decode() == lines

@@ -15,7 +15,7 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import StatusInputs, replaced_runs
 from curriculum.store import Store
 from dashboards.overview_panels import specialists
-from dashboards.questions import Snapshot
+from dashboards.questions import WorkspaceView
 from dashboards.run_panels import gains, heatmap
 from flows.settings.contexts import resources
 from schemas.errors import DietError, JobError
@@ -141,7 +141,7 @@ def test_the_status_begins_with_the_mark(home: Path) -> None:
 
 
 def test_overview_and_runs_page_show_it_in_the_cell_of_its_phase(home: Path) -> None:
-    opened = Snapshot(home)
+    opened = WorkspaceView(home)
     assert specialists(opened).count(MARK) == 1
     drawn = heatmap(gains(opened), "fmt")
     assert drawn.count(MARK) == 1

@@ -108,7 +108,7 @@ def of_overview(home: Path) -> object:
     lines = snapshot.ask(question("panels/standing"), overview_panels.PhaseLine)
     totals = overview_panels.totals(snapshot)
     told = [(line.phase, line.state, line.steps, line.tokens, line.after) for line in lines]
-    asked = snapshot.ask(question("panels/attention"), overview_panels.Attention)
+    asked = snapshot.ask(question("panels/attention"), overview_panels.AttentionLine)
     wanting = [line for line in asked if line.kind in ("stale", "failed", "interrupted", "next")]
     return told, totals.done, totals.phases, totals.tokens, wanting
 

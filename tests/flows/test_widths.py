@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from curriculum.pipeline.execute import Event
+from curriculum.pipeline.execute import FinishedStep
 from curriculum.store import Store
 from flows.cli import demo, phases
 from flows.cli.console import table
@@ -222,10 +222,12 @@ def test_a_wide_answer_leaves_columns_out_and_stays_a_line_a_row(workspace: Work
     assert "more" in "".join(lines[lines.index(left_out) :])
 
 
-def _trained(workspace: Workspace) -> tuple[Event, ...]:
+def _trained(workspace: Workspace) -> tuple[FinishedStep, ...]:
     """The events of a flow that trained the runs of a workspace."""
     runs = Store(workspace.home).artefacts("runs")
-    return tuple(Event(verb="train", phase=run.manifest.labels["phase"], run=run) for run in runs)
+    return tuple(
+        FinishedStep(verb="train", phase=run.manifest.labels["phase"], run=run) for run in runs
+    )
 
 
 def test_what_the_demo_prints_can_be_pasted_at_80_columns(

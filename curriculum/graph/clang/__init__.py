@@ -15,12 +15,12 @@ from curriculum.graph.clang.index import (
     paths_of,
     versions,
 )
-from curriculum.graph.clang.snapshot import Snapshot
+from curriculum.graph.clang.snapshot import GraphSnapshot
 
 __all__ = [
     "REVISION",
     "Database",
-    "Snapshot",
+    "GraphSnapshot",
     "configure",
     "index_tree",
     "missing",

@@ -32,7 +32,7 @@ from schemas.reports import DatabaseReport
 CodeLanguage = Literal["c", "c++"]
 
 
-class Kept(NamedTuple):
+class KeptFlag(NamedTuple):
     """A flag, what follows it, and whether that is a path."""
 
     flag: str
@@ -47,7 +47,7 @@ class CompilerFlags:
     language: CodeLanguage | None
     """None for what isn't C or C++."""
     standard: str | None
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptFlag, ...]
 
 
 _PATHS = (
@@ -104,7 +104,7 @@ def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlag
     language = _SUFFIXES.get(posixpath.splitext(path)[1])
     language = "c++" if language and is_cpp else language
     standard: str | None = None
-    kept: list[Kept] = []
+    kept: list[KeptFlag] = []
     rest = iter([word for word in words if word != "-Xclang"])
     for word in rest:
         if word.startswith("-x") and word != "-xHost":
@@ -123,17 +123,17 @@ def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlag
     return CompilerFlags(language=language, standard=standard, kept=tuple(kept))
 
 
-def _selected(word: str) -> Kept | None:
+def _selected(word: str) -> KeptFlag | None:
     if _is_switch(word):
-        return Kept(word, "", is_path=False)
+        return KeptFlag(word, "", is_path=False)
     if word.startswith("--sysroot="):
-        return Kept("--sysroot", word.partition("=")[2], is_path=True)
+        return KeptFlag("--sysroot", word.partition("=")[2], is_path=True)
     for flag in _PATHS:
         if word.startswith(flag) and not word.startswith("-include-"):
-            return Kept(flag, word[len(flag) :], is_path=True)
+            return KeptFlag(flag, word[len(flag) :], is_path=True)
     for flag in _WORDS:
         if word.startswith(flag):
-            return Kept(flag, word[len(flag) :], is_path=False)
+            return KeptFlag(flag, word[len(flag) :], is_path=False)
     return None
 
 
@@ -220,7 +220,7 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class UnitFile:
     """A file of the tree, and where its places lie on this machine."""
 
     units: tuple[Unit, ...]

@@ -15,19 +15,19 @@ from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang.libclang import (
     Cursor,
-    Place,
+    SourcePlace,
     children,
     library,
     native,
     place,
     place_of,
 )
-from curriculum.graph.clang.union import Chain, Reference
+from curriculum.graph.clang.union import Chain, NamedReference
 from curriculum.graph.facts import Range
 from schemas.document import EdgeLabel
 
 
-def extent_of(cursor: Cursor) -> tuple[Place, Place]:
+def extent_of(cursor: Cursor) -> tuple[SourcePlace, SourcePlace]:
     """Return the begin and end of a cursor."""
     extent = library().clang_getCursorExtent(cursor)
     return (
@@ -154,11 +154,11 @@ _LAST_NAME = re.compile(rb"(?:(?<!\w)[0-9]*+|(?=~))(~?[A-Za-z_]\w*+)\s*+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class ResolvedCall:
     """Callee of a call, and the edge that follows for the caller."""
 
     callee: Callee
-    mentions: tuple[Reference, ...] = ()
+    mentions: tuple[NamedReference, ...] = ()
     is_copy: bool = False
     """A constructor that copies or moves: the constructor below it may be the written one."""
 
@@ -174,33 +174,35 @@ def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
 
 def callee_of(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool, is_made: bool
-) -> Call | None:
+) -> ResolvedCall | None:
     """The callee of a call; None for a constructor call that nobody wrote."""
     target = call.referenced
     if target is None:
         return _unresolved(call, within, tree, in_template=in_template)
     if target.kind not in _RESOLVED:
-        return Call(callee="dependent" if in_template else "unknown")
+        return ResolvedCall(callee="dependent" if in_template else "unknown")
     if target.kind == Kind.CONSTRUCTOR:
         if not (is_made or (within and within[0].kind in _NAMES)):
             return None
         return _construction(target, tree)
     if not tree.has(target):
-        return Call(callee="outside")
+        return ResolvedCall(callee="outside")
     label: EdgeLabel = "overridden" if is_dynamic_call(call) else "resolved"
-    return Call(callee="inside", mentions=(Reference("calls", label, (tree.chain(target),), 1),))
+    return ResolvedCall(
+        callee="inside", mentions=(NamedReference("calls", label, (tree.chain(target),), 1),)
+    )
 
 
-def _construction(target: Cursor, tree: Tree) -> Call:
+def _construction(target: Cursor, tree: Tree) -> ResolvedCall:
     is_copy = target.is_copy_constructor() or target.is_move_constructor()
     made = target.semantic_parent
     if made is None or not tree.has(made):
-        return Call(callee="outside", is_copy=is_copy)
-    return Call(
+        return ResolvedCall(callee="outside", is_copy=is_copy)
+    return ResolvedCall(
         callee="inside",
         mentions=(
-            Reference("calls", "resolved", (tree.chain(target),), 1),
-            Reference("constructs", "resolved", (tree.chain(made),), 1),
+            NamedReference("calls", "resolved", (tree.chain(target),), 1),
+            NamedReference("constructs", "resolved", (tree.chain(made),), 1),
         ),
         is_copy=is_copy,
     )
@@ -208,7 +210,7 @@ def _construction(target: Cursor, tree: Tree) -> Call:
 
 def _unresolved(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool
-) -> Call | None:
+) -> ResolvedCall | None:
     """A call that has candidates, a name or nothing at all."""
     callee = _unwrapped(within[0]) if within else call
     named = callee.referenced
@@ -216,14 +218,14 @@ def _unresolved(
     if callee.kind in (Kind.TYPE_REF, Kind.TEMPLATE_REF):
         mention = _constructed(named, tree)
     elif callee.kind not in (Kind.DECL_REF_EXPR, Kind.MEMBER_REF_EXPR):
-        return Call(callee="dependent" if in_template else "unknown")
+        return ResolvedCall(callee="dependent" if in_template else "unknown")
     elif named is not None and named.kind == Kind.OVERLOADED_DECL_REF:
         mention = _overloaded(named, arity, tree)
     elif named is None and in_template:
         mention = _by_name(callee, arity, tree)
     else:
-        return Call(callee="dependent" if in_template else "unknown")
-    return Call(callee="dependent", mentions=(mention,) if mention else ())
+        return ResolvedCall(callee="dependent" if in_template else "unknown")
+    return ResolvedCall(callee="dependent", mentions=(mention,) if mention else ())
 
 
 def _unwrapped(cursor: Cursor) -> Cursor:
@@ -232,21 +234,21 @@ def _unwrapped(cursor: Cursor) -> Cursor:
     return cursor
 
 
-def _constructed(made: Cursor | None, tree: Tree) -> Reference | None:
+def _constructed(made: Cursor | None, tree: Tree) -> NamedReference | None:
     if made is None or made.kind == Kind.TEMPLATE_TYPE_PARAMETER or not tree.has(made):
         return None
-    return Reference("constructs", "dependent", (tree.chain(made),), 1)
+    return NamedReference("constructs", "dependent", (tree.chain(made),), 1)
 
 
-def _overloaded(named: Cursor, arity: int, tree: Tree) -> Reference | None:
+def _overloaded(named: Cursor, arity: int, tree: Tree) -> NamedReference | None:
     candidates = overloads_of(named)
     chains = tuple(sorted({tree.chain(each) for each in candidates if tree.has(each)}))
     outside = sum(not tree.has(candidate) for candidate in candidates)
     total = len(chains) + outside
-    return Reference("calls", "dependent", chains, total, arity=arity) if chains else None
+    return NamedReference("calls", "dependent", chains, total, arity=arity) if chains else None
 
 
-def _by_name(callee: Cursor, arity: int, tree: Tree) -> Reference | None:
+def _by_name(callee: Cursor, arity: int, tree: Tree) -> NamedReference | None:
     """A method of an object whose type a template decides."""
     path, extent = tree.path(place_of(callee).file), tree.extent(callee)
     if path is None or extent is None:
@@ -255,7 +257,7 @@ def _by_name(callee: Cursor, arity: int, tree: Tree) -> Reference | None:
     within = _class_of(callee, tree)
     if not name or within is None:
         return None
-    return Reference("calls", "dependent", (), 0, name=name, arity=arity, within=within)
+    return NamedReference("calls", "dependent", (), 0, name=name, arity=arity, within=within)
 
 
 def last_name(text: bytes) -> str:

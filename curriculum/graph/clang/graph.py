@@ -19,9 +19,9 @@ from typing import Protocol
 
 from curriculum.graph.clang.matching import Matching
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedEdge,
     IndexedFunction,
-    Snapshot,
 )
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
 from schemas.change import TreeDelta
@@ -71,7 +71,7 @@ class ClangGraph:
     A commit costs its changed files, and a question the definitions around it. It needs no frontend.
     """
 
-    def __init__(self, graph: MovingGraph, snapshot: Snapshot) -> None:
+    def __init__(self, graph: MovingGraph, snapshot: GraphSnapshot) -> None:
         self._graph = graph
         self._matching = Matching(snapshot)
         self._outward: dict[int, list[IndexedEdge]] = defaultdict(list)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from curriculum.graph.clang.database import Work, read_database
+from curriculum.graph.clang.database import UnitFile, read_database
 from curriculum.graph.clang.snapshot import write
 from curriculum.graph.clang.union import Union, UnitResult
 from curriculum.sandbox import ENDLESS, Sandbox, code_paths
@@ -136,7 +136,8 @@ def index_tree(
     with tempfile.TemporaryDirectory(prefix="curriculum-headers-") as headers:
         places = units.copy_headers(paths, Path(headers))
         tasks = [
-            Work(units=entries, root=root.absolute(), places=places) for entries in units.files()
+            UnitFile(units=entries, root=root.absolute(), places=places)
+            for entries in units.files()
         ]
         pool = _pool(root, Path(headers), workers, limit_seconds, unsandboxed=unsandboxed)
 
@@ -163,14 +164,14 @@ class _TreeTimeoutError(Exception):
 
 
 def _results(
-    pool: WorkerPool, tasks: Sequence[Work], tell: Callable[[str], None]
+    pool: WorkerPool, tasks: Sequence[UnitFile], tell: Callable[[str], None]
 ) -> Iterator[tuple[str, UnitResult]]:
     """Yield the result of each file; where a worker was lost with several entries, each is tried alone.
 
     Raises:
         _TreeTimeoutError: where MAX_TIMED_OUT tries are over their time.
     """
-    lost: list[Work] = []
+    lost: list[UnitFile] = []
     late: list[Failure] = []
     for work, answer in _answers(pool, tasks, late, tell):
         if isinstance(answer, Failure) and len(work.units) > 1:
@@ -193,10 +194,10 @@ def _results(
 
 def _answers(
     pool: WorkerPool,
-    tasks: Sequence[Work],
+    tasks: Sequence[UnitFile],
     late: list[Failure],
     tell: Callable[[str], None],
-) -> Iterator[tuple[Work, UnitResult | Failure]]:
+) -> Iterator[tuple[UnitFile, UnitResult | Failure]]:
     """Yield the answer to each task; those over their time are added to `late`."""
     answers = pool.map(_index_unit, tasks, name=_path_of, tell=tell, on_failure="report")
     with contextlib.closing(answers):
@@ -210,11 +211,11 @@ def _answers(
             yield tasks[number], answer
 
 
-def _path_of(work: Work) -> str:
+def _path_of(work: UnitFile) -> str:
     return work.units[0].path
 
 
-def _index_unit(work: Work) -> UnitResult:
+def _index_unit(work: UnitFile) -> UnitResult:
     # Imported here, so that only a worker loads the frontend.
     from curriculum.graph.clang.walk import index_unit
 

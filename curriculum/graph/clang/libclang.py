@@ -126,23 +126,23 @@ def children(cursor: Cursor) -> list[Cursor]:
     return found
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """A byte of a file, by the address of the frontend's handle: 0 for nowhere."""
 
     file: int
     offset: int
 
 
-def place(location: Any) -> Place:
+def place(location: Any) -> SourcePlace:
     """Return the place of a location, with macros expanded."""
     file, offset = cindex.c_object_p(), ctypes.c_uint()
     library().clang_getInstantiationLocation(
         location, ctypes.byref(file), None, None, ctypes.byref(offset)
     )
-    return Place(ctypes.cast(file, ctypes.c_void_p).value or 0, offset.value)
+    return SourcePlace(ctypes.cast(file, ctypes.c_void_p).value or 0, offset.value)
 
 
-def place_of(cursor: Cursor) -> Place:
+def place_of(cursor: Cursor) -> SourcePlace:
     """Return the place of a cursor's name."""
     return place(library().clang_getCursorLocation(cursor))
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedClass,
     IndexedFunction,
-    Snapshot,
     digest_of,
 )
 from curriculum.graph.facts import NodeId, RepositoryGraph, Symbol
@@ -49,7 +49,7 @@ class Matching:
     may have moved; name, scope and parameters agree, or the bytes do. Where several fit, none does.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: GraphSnapshot) -> None:
         self.items: tuple[Indexed, ...] = snapshot.nodes
         self._scopes = [
             tuple(filter(None, item.qualified.removesuffix(item.name).split("::")))

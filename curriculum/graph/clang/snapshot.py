@@ -116,7 +116,7 @@ class IndexedInclude(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Snapshot:
+class GraphSnapshot:
     """Functions and classes in the order of (path, name_start), edges of (source, target, kind)."""
 
     functions: tuple[IndexedFunction, ...]
@@ -131,7 +131,7 @@ class Snapshot:
         return (*self.functions, *self.classes)
 
     @classmethod
-    def open(cls, folder: Path) -> "Snapshot":
+    def open(cls, folder: Path) -> "GraphSnapshot":
         """The snapshot that `write` left in a folder.
 
         Raises:
@@ -180,7 +180,7 @@ def _schema(kind: type[Row]) -> pa.Schema:
     )
 
 
-def write(folder: Path, snapshot: Snapshot) -> None:
+def write(folder: Path, snapshot: GraphSnapshot) -> None:
     """Write a snapshot's four tables and its report into a folder that exists; equal values, equal bytes."""
     functions = [
         {**asdict(function), "body": function.body and function.body._asdict()}

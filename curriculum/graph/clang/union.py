@@ -10,12 +10,12 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
     IndexedInclude,
     Outcome,
-    Snapshot,
 )
 from curriculum.graph.facts import reached
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
@@ -30,7 +30,7 @@ USRs tell overloads, namespaces and files of static functions apart and are the 
 """
 
 
-class Reference(NamedTuple):
+class NamedReference(NamedTuple):
     """A definition says something about others: the candidates are `chains`, or whatever has `name`."""
 
     kind: EdgeKind
@@ -55,7 +55,7 @@ class Definition:
     is_declaration: bool
     owner: Chain
     """The class that it is a member of; () for none."""
-    mentions: frozenset[Reference]
+    mentions: frozenset[NamedReference]
     calls: Mapping[str, int]
     """Places that call, by what is known of the callee: a field of CallsReport."""
 
@@ -81,14 +81,14 @@ MOST_OVERRIDERS = 64
 
 
 @dataclass(kw_only=True, slots=True)
-class Node:
+class UnitNode:
     """One definition or declaration, as the units seen so far know it."""
 
     best: Definition
     is_partial: bool
     usrs: set[str] = field(default_factory=set)
     owners: set[Chain] = field(default_factory=set)
-    mentions: set[Reference] = field(default_factory=set)
+    mentions: set[NamedReference] = field(default_factory=set)
 
     def add(self, seen: Definition, *, is_partial: bool) -> None:
         """Take what a unit says; one without errors replaces what others said."""
@@ -107,7 +107,7 @@ class Node:
             self.best = seen
         self.is_partial = is_partial
 
-    def absorb(self, declaration: "Node") -> None:
+    def absorb(self, declaration: "UnitNode") -> None:
         """Take what a declaration says beside its definition: default arguments, bases, owner."""
         self.owners |= declaration.owners
         self.mentions |= declaration.mentions
@@ -125,7 +125,7 @@ class Node:
 class Edges:
     """The edges between nodes, which are the functions and then the classes of a snapshot."""
 
-    nodes: Sequence[Node]
+    nodes: Sequence[UnitNode]
     by_usr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     methods: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Methods by name."""
@@ -136,7 +136,7 @@ class Edges:
     """Label and candidates of an edge, by its ends and kind."""
 
     @classmethod
-    def of(cls, nodes: Sequence[Node]) -> "Edges":
+    def of(cls, nodes: Sequence[UnitNode]) -> "Edges":
         """Know the nodes by name, their owners, bases and overriders."""
         edges = cls(nodes=nodes)
         for number, node in enumerate(nodes):
@@ -163,7 +163,7 @@ class Edges:
             for (source, target, kind), (label, candidates) in sorted(self.found.items())
         )
 
-    def _note_family(self, number: int, node: Node, mention: Reference) -> None:
+    def _note_family(self, number: int, node: UnitNode, mention: NamedReference) -> None:
         for chain in mention.chains:
             if mention.kind == "inherits":
                 self.bases[number].update(self._targets(chain, node))
@@ -171,7 +171,7 @@ class Edges:
                 for base in self._targets(chain, node):
                     self.overriders[base].add(number)
 
-    def _follow(self, number: int, node: Node, mention: Reference) -> None:
+    def _follow(self, number: int, node: UnitNode, mention: NamedReference) -> None:
         is_class = isinstance(node.best.value, IndexedClass)
         if is_class and mention.kind in ("calls", "constructs"):
             return  # Of members' initialisers: no function says so.
@@ -179,7 +179,9 @@ class Edges:
             for target in targets:
                 self._add(number, target, mention.kind, mention.label, candidates)
 
-    def _choices(self, node: Node, mention: Reference) -> Iterator[tuple[Collection[int], int]]:
+    def _choices(
+        self, node: UnitNode, mention: NamedReference
+    ) -> Iterator[tuple[Collection[int], int]]:
         """Yield targets that are meant, and among how many the choice is."""
         if mention.name:
             named = [
@@ -217,7 +219,7 @@ class Edges:
             return True
         return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
 
-    def _targets(self, chain: Chain, node: Node) -> list[int]:
+    def _targets(self, chain: Chain, node: UnitNode) -> list[int]:
         """Return the targets of a chain's first known name; of several those in the same file, if any are."""
         for usr in chain:
             numbers = self.by_usr.get(usr)
@@ -260,7 +262,7 @@ def _order(seen: Definition) -> tuple[object, ...]:
 class Union:
     """Collects the results of units, in any order."""
 
-    _found: dict[Identity, Node] = field(default_factory=dict)
+    _found: dict[Identity, UnitNode] = field(default_factory=dict)
     _includes: set[IndexedInclude] = field(default_factory=set)
     _outcomes: Counter[Outcome] = field(default_factory=Counter)
     _problems: list[UnitProblem] = field(default_factory=list)
@@ -279,11 +281,11 @@ class Union:
             identity = _identity(seen)
             merged = self._found.get(identity)
             if merged is None:
-                merged = self._found[identity] = Node(best=seen, is_partial=is_partial)
+                merged = self._found[identity] = UnitNode(best=seen, is_partial=is_partial)
             merged.add(seen, is_partial=is_partial)
         self._includes |= result.includes
 
-    def snapshot(self, database: DatabaseReport) -> Snapshot:
+    def snapshot(self, database: DatabaseReport) -> GraphSnapshot:
         """All that was added."""
         nodes = _nodes(self._found)
         nodes.sort(key=lambda node: isinstance(node.best.value, IndexedClass))
@@ -295,7 +297,7 @@ class Union:
         calls: Counter[str] = Counter()
         for node in nodes[: len(kept)]:
             calls.update(node.best.calls)
-        return Snapshot(
+        return GraphSnapshot(
             functions=kept,
             classes=named,
             edges=edges,
@@ -325,11 +327,11 @@ def _identity(seen: Definition) -> Identity:
     return value.path, value.name_start, value.start, value.end, value.name, is_class
 
 
-def _nodes(found: Mapping[Identity, Node]) -> list[Node]:
+def _nodes(found: Mapping[Identity, UnitNode]) -> list[UnitNode]:
     """Definitions, and of each function that nothing defines its first declaration, in order of place."""
     merged = [found[identity] for identity in sorted(found)]
     kept = [each for each in merged if not each.best.is_declaration]
-    by_usr: dict[str, list[Node]] = defaultdict(list)
+    by_usr: dict[str, list[UnitNode]] = defaultdict(list)
     for each in kept:
         for usr in each.usrs:
             by_usr[usr].append(each)

@@ -13,7 +13,7 @@ from typing import Any
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.database import ROOT, Unit, Work, is_pair, located
+from curriculum.graph.clang.database import ROOT, Unit, UnitFile, is_pair, located
 from curriculum.graph.clang.frontend import Tree, callee_of, is_elided
 from curriculum.graph.clang.libclang import (
     Cursor,
@@ -32,7 +32,7 @@ from curriculum.graph.clang.snapshot import (
     IndexedInclude,
     digest_of,
 )
-from curriculum.graph.clang.union import Chain, Definition, Reference, UnitResult
+from curriculum.graph.clang.union import Chain, Definition, NamedReference, UnitResult
 
 FUNCTIONS: dict[Any, FunctionKind] = {
     Kind.FUNCTION_DECL: "function",
@@ -71,7 +71,7 @@ class _Owner:
     """The class or function whose text is being walked."""
 
     usr: str
-    mentions: set[Reference] = field(default_factory=set)
+    mentions: set[NamedReference] = field(default_factory=set)
     calls: Counter[str] = field(default_factory=Counter)
     """Calls by what is known of their callees."""
 
@@ -130,7 +130,9 @@ class _Walk:
         named = [each for each in children(base) if each.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)]
         target = base.referenced or (named[0].referenced if named else None)
         if target is not None and target.kind in CLASSES and self.tree.has(target):
-            owner.mentions.add(Reference("inherits", "resolved", (self.tree.chain(target),), 1))
+            owner.mentions.add(
+                NamedReference("inherits", "resolved", (self.tree.chain(target),), 1)
+            )
         for each in named:
             self._type(each, owner)
 
@@ -170,7 +172,9 @@ class _Walk:
         owner = _Owner(usr=usr)
         for base in frontend.overridden_by(cursor):
             if self.tree.has(base):
-                owner.mentions.add(Reference("overrides", "resolved", (self.tree.chain(base),), 1))
+                owner.mentions.add(
+                    NamedReference("overrides", "resolved", (self.tree.chain(base),), 1)
+                )
         self._expression(cursor, owner, in_template=value.is_template)
         yield self._seen(cursor, value, owner, is_declaration=body is None)
 
@@ -284,7 +288,7 @@ class _Walk:
         if target is not None and target.kind == Kind.ENUM_CONSTANT_DECL:
             target = target.semantic_parent
         if target is not None and target.kind in CLASSES and self.tree.has(target):
-            owner.mentions.add(Reference("uses", "resolved", (self.tree.chain(target),), 1))
+            owner.mentions.add(NamedReference("uses", "resolved", (self.tree.chain(target),), 1))
 
 
 def _scope(cursor: Cursor) -> tuple[list[str], bool]:
@@ -325,7 +329,7 @@ _LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
 """Databases often say an older standard than the code needs: compilers are lenient, each in its way."""
 
 
-def index_unit(work: Work) -> UnitResult:
+def index_unit(work: UnitFile) -> UnitResult:
     """All that a file shows of the tree; the entry and standard with the fewest errors are taken."""
     root = work.root.resolve()
     tree = Tree(root=root)
@@ -343,7 +347,7 @@ def index_unit(work: Work) -> UnitResult:
     )
 
 
-def _best(work: Work, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
+def _best(work: UnitFile, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
     """Return the first parse without errors, else the first one of those with the fewest."""
     best: tuple[Unit, Any, list[Problem]] | None = None
     for entry in work.units:

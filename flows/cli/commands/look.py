@@ -10,10 +10,10 @@ from flows import settings
 from flows.cli.app import (
     LOOK,
     WRONG,
-    Form,
+    AnswerFormat,
     Home,
     Json,
-    Kind,
+    NamedKind,
     PhasesFile,
     Share,
     Workers,
@@ -39,7 +39,7 @@ def query(
         typer.Option("--file", "-f", help="Read the SQL from a file.", show_default=False),
     ] = None,
     form: Annotated[
-        Form | None,
+        AnswerFormat | None,
         typer.Option(
             "--format",
             help="Output format; default: table, or the format of --out's file name.",
@@ -75,7 +75,7 @@ def query(
 @app.command("ls", rich_help_panel=LOOK)
 def list_names(
     kind: Annotated[
-        Kind | None, typer.Argument(help="List only these; default: all.", show_default=False)
+        NamedKind | None, typer.Argument(help="List only these; default: all.", show_default=False)
     ] = None,
     paths: Annotated[
         bool,

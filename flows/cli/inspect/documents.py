@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum.inspection.context_tree import (
-    Branch,
+    TreeChunk,
     branches,
     guides,
     nearest,
@@ -99,7 +99,7 @@ def _tree(document: DocumentView, most: int | None) -> Iterator[RenderableType]:
         yield Text(f"… {number(len(hops), 'more chunk')}: {counted} (--full)", MUTED)
 
 
-def _chunk_cells(document: DocumentView, guide: str, branch: Branch) -> Cells:
+def _chunk_cells(document: DocumentView, guide: str, branch: TreeChunk) -> Cells:
     chunk, edge = document.chunks[branch.chunk], branch.edge
     first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
     word = f"{branch.word} " if branch.word else ""

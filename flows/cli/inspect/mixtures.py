@@ -9,7 +9,7 @@ from rich.text import Text
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions, Line
 from curriculum.inspection.lineage import inputs
-from curriculum.inspection.rows import Source, sources_in
+from curriculum.inspection.rows import DocumentOrigin, sources_in
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
@@ -107,7 +107,11 @@ def _require_planned(mixture: Artefact, report: MixtureReport, lines: Sequence[L
 
 
 def _plan_lines(
-    lines: tuple[Line, ...], report: MixtureReport, places: dict[str, list[Source]], *, full: bool
+    lines: tuple[Line, ...],
+    report: MixtureReport,
+    places: dict[str, list[DocumentOrigin]],
+    *,
+    full: bool,
 ) -> Table:
     slots = max(report.tokens_per_step // report.slot_length, 1)
     strata = {stratum.stratum: stratum for stratum in report.strata}
@@ -133,7 +137,7 @@ def _plan_lines(
     return drawn
 
 
-def _named(documents: list[Source], *, full: bool) -> Text:
+def _named(documents: list[DocumentOrigin], *, full: bool) -> Text:
     """The documents of a row, a line each."""
     kept = documents if full else documents[:MAX_PLACES]
     said = [
@@ -144,12 +148,14 @@ def _named(documents: list[Source], *, full: bool) -> Text:
     return Text("\n".join([*said, *more]))
 
 
-def _places(store: Store, mixture: Artefact, lines: tuple[Line, ...]) -> dict[str, list[Source]]:
+def _places(
+    store: Store, mixture: Artefact, lines: tuple[Line, ...]
+) -> dict[str, list[DocumentOrigin]]:
     """Return the sources of the documents of some planned rows, by pack_id."""
     wanted: dict[str, set[str]] = {}
     for line in lines:
         wanted.setdefault(line["rows_key"], set()).add(line["pack_id"])
-    found: dict[str, list[Source]] = {line["pack_id"]: [] for line in lines}
+    found: dict[str, list[DocumentOrigin]] = {line["pack_id"]: [] for line in lines}
     for rows in inputs(store, mixture, "rows"):
         if rows.key in wanted:
             found |= sources_in(store, rows, wanted[rows.key])

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.rows import RowChunk
-from curriculum.inspection.structure_text import Piece, shares
+from curriculum.inspection.structure_text import StructuredText, shares
 from dashboards.palette import NAMES, family_colours, shade
 from flows.cli.console import ACCENT, MUTED, plain_table
 from schemas.structure import Structure, StructureChunk
@@ -58,7 +58,7 @@ def legend(structure: Structure) -> Text:
     return drawn
 
 
-def painted(pieces: Iterable[Piece], chunks: Chunks) -> Iterator[Text]:
+def painted(pieces: Iterable[StructuredText], chunks: Chunks) -> Iterator[Text]:
     """Lines in the colours of their structure; a bar marks each chunk, its dep_level its first line."""
     known = -1
     for line in lines_of(pieces):
@@ -67,9 +67,9 @@ def painted(pieces: Iterable[Piece], chunks: Chunks) -> Iterator[Text]:
         known = max(known, chunk)
 
 
-def lines_of(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+def lines_of(pieces: Iterable[StructuredText]) -> Iterator[list[StructuredText]]:
     """The pieces of each line, without its end; an empty line has one that is empty."""
-    line: list[Piece] = []
+    line: list[StructuredText] = []
     for piece in pieces:
         first, *rest = piece.text.split("\n")
         line.append(piece._replace(text=first))
@@ -80,7 +80,7 @@ def lines_of(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield line
 
 
-def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
+def plain(pieces: Iterable[StructuredText]) -> Iterator[Text]:
     """Lines without structure; what no prediction is scored on is dim."""
     text = Text()
     for piece in pieces:
@@ -90,7 +90,7 @@ def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
         yield line
 
 
-def _line(pieces: Iterable[Piece], chunk: int, begins: bool, chunks: Chunks) -> Text:
+def _line(pieces: Iterable[StructuredText], chunk: int, begins: bool, chunks: Chunks) -> Text:
     line = Text()
     for piece in pieces:
         style = shade(piece.code).terminal

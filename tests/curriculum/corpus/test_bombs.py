@@ -117,7 +117,7 @@ def test_a_pinned_tree_bomb_is_refused_by_the_commits_name(
 ) -> None:
     bomb = commit_of(repo, nested(repo, width=10, depth=4, leaf=files(repo)))
     with git.view(
-        git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
+        git.RepositoryLayout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
     ) as view:
         assert len([*listed(view, bomb)]) == 10_000
         small_limits(monkeypatch)
@@ -172,7 +172,7 @@ def test_a_text_of_the_log_is_read_in_linear_time(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"\x01" + b"0" * 40 + b"\0\0000\0" + b"s" * (64 * MEBIBYTE) + b"\0")
     with file.open("rb") as opened, bounded(seconds=1.5, mebibytes=8):
-        found = list(git_log.commits(git_log.Log(file=opened, exact_renames=False)))
+        found = list(git_log.commits(git_log.CommitLog(file=opened, exact_renames=False)))
     assert [len(commit.subject) for commit in found] == [git_log.MAX_COMMIT_BYTES]
 
 
@@ -209,7 +209,7 @@ def test_a_huge_file_of_zeros_is_left_out_of_a_tree(
     tree = tree_of(repo, (b"a.cc", blobs[0]), (b"z.cc", blobs[1]))
     commit = commit_of(repo, tree)
     with git.view(
-        git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
+        git.RepositoryLayout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
     ) as view:
         entries = [*listed(view, commit)]
         assert [path for path, _ in contents(view, entries)] == [b"a.cc", b"z.cc"]

@@ -288,7 +288,7 @@ def differ(tmp_path_factory):
     for name in ("objects", "refs"):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
-    layout = git.Layout(head=folder / "HEAD", common=folder, name="bare")
+    layout = git.RepositoryLayout(head=folder / "HEAD", common=folder, name="bare")
     with git.view(layout) as repository, diffing(repository) as found:
         yield found
 

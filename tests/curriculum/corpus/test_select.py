@@ -13,7 +13,7 @@ from curriculum.corpus.select import (
     KEPT_NAME,
     SIDES_NAME,
     KnownFiles,
-    Summary,
+    SelectionSummary,
     ingredients,
     select,
 )
@@ -68,7 +68,7 @@ def chosen(
     *documents: Document,
     name: str = "s",
     known: KnownFiles | None = None,
-) -> tuple[pl.DataFrame, Summary]:
+) -> tuple[pl.DataFrame, SelectionSummary]:
     """The selection as a frame, and its summary; one folder a repository and family."""
     given = []
     groups: dict[tuple[str, str], list[Document]] = {}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.document_folders import DocumentsOf
-from curriculum.corpus.select import Summary
+from curriculum.corpus.select import SelectionSummary
 from curriculum.corpus.select_conversations import select_conversations
 from curriculum.corpus.split import hash_fraction
 from curriculum.families import chat
@@ -50,7 +50,7 @@ def selected(
     val_fraction: float = 0.3,
     licences: LicencesSpec = USUAL_LICENCES,
     licensed: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[list[Any], Summary]:
+) -> tuple[list[Any], SelectionSummary]:
     documents = []
     for source, listed in said.items():
         folder = root / source

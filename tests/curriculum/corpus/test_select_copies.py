@@ -18,7 +18,7 @@ from curriculum.corpus.select import (
     KEPT_NAME,
     SIDES_NAME,
     KnownFiles,
-    Summary,
+    SelectionSummary,
     select,
 )
 from schemas.corpus import CorpusSpec, RepositorySpec
@@ -96,7 +96,7 @@ def selected(
     births: dict[str, int] | None = None,
     versions: Mapping[str, tuple[int, str]] = MappingProxyType({}),
     others: tuple[OtherCorpus, ...] = (),
-) -> tuple[pl.DataFrame, Summary]:
+) -> tuple[pl.DataFrame, SelectionSummary]:
     """The selection of files; repositories in the order in which the documents name them."""
     names = dict.fromkeys(each.provenance[0].repository for each in documents)
     given = []

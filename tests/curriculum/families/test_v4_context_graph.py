@@ -19,7 +19,7 @@ from curriculum.families.touched_functions import Shares, shared_out, touched_fu
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
-from curriculum.graph.fragments import Costs, Fragment
+from curriculum.graph.fragments import Fragment, FragmentCosts
 from curriculum.graph.names import TYPES
 from schemas.change import CommitChange, FileChange, Hunk, TreeFile
 from schemas.corpus import (
@@ -340,7 +340,7 @@ def test_lines_that_were_only_taken_away_touch_the_function_in_which_they_stood(
     assert touched(before, 0) == names
 
 
-COSTS = Costs(lead=lambda _: 10, gap=7)
+COSTS = FragmentCosts(lead=lambda _: 10, gap=7)
 
 
 @dataclass

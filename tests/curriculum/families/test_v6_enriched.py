@@ -13,7 +13,7 @@ from curriculum.families.render import render
 from curriculum.families.v6_enriched import (
     CALL_KINDS,
     TYPE_KINDS,
-    Link,
+    ChunkRelation,
     dep_levels,
     edges_of,
     enrich,
@@ -375,11 +375,11 @@ BODY, CLASS, COMMENT = (STRUCTURE_CODES[name] for name in ("func_body", "class_d
 
 def test_a_pair_of_chunks_has_one_edge_with_its_best_label() -> None:
     links = [
-        Link(2, 1, "constructs", "dependent"),
-        Link(2, 1, "calls", "overridden"),
-        Link(2, 0, "calls", "syntactic"),
-        Link(1, 0, "uses", "resolved"),
-        Link(2, 1, "calls", "syntactic"),
+        ChunkRelation(2, 1, "constructs", "dependent"),
+        ChunkRelation(2, 1, "calls", "overridden"),
+        ChunkRelation(2, 0, "calls", "syntactic"),
+        ChunkRelation(1, 0, "uses", "resolved"),
+        ChunkRelation(2, 1, "calls", "syntactic"),
     ]
     assert edges_of(links, CALL_KINDS) == (
         StructureEdge(source=2, target=0, label=LABEL_CODES["syntactic"]),

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
-    Snapshot,
     digest_of,
 )
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol, symbol
@@ -152,7 +152,7 @@ def calls(source: str, target: str) -> Said:
     return (source, target, "calls", "resolved", 1)
 
 
-def snapshot(files: Mapping[str, str], *edges: Said) -> Snapshot:
+def snapshot(files: Mapping[str, str], *edges: Said) -> GraphSnapshot:
     """A snapshot of files, with edges between definitions; of several of one name the first is meant."""
     functions: dict[str, IndexedFunction] = {}
     classes: dict[str, IndexedClass] = {}
@@ -197,7 +197,7 @@ def snapshot(files: Mapping[str, str], *edges: Said) -> Snapshot:
                 is_macro=False,
             )
     keys = [*functions, *classes]
-    return Snapshot(
+    return GraphSnapshot(
         functions=tuple(functions.values()),
         classes=tuple(classes.values()),
         edges=tuple(
@@ -215,7 +215,7 @@ def snapshot(files: Mapping[str, str], *edges: Said) -> Snapshot:
     )
 
 
-def changed(found: Snapshot, name: str, **fields: Any) -> Snapshot:
+def changed(found: GraphSnapshot, name: str, **fields: Any) -> GraphSnapshot:
     functions = [replace(each, **fields) if each.name == name else each for each in found.functions]
     return replace(found, functions=tuple(functions))
 

@@ -14,14 +14,14 @@ from curriculum.graph import scopes
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedEdge,
     IndexedFunction,
-    Snapshot,
     digest_of,
 )
 from curriculum.graph.cmake import BuildGraph, build_graph
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
-from curriculum.graph.fragments import Costs, whole
+from curriculum.graph.fragments import FragmentCosts, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import Definitions, Function, Scope, functions_of
 from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
@@ -38,7 +38,7 @@ from tests.curriculum.graph.random_histories import (
 )
 
 FILLED = ContextSettings(context="filled", edges="all")
-COSTS = Costs(lead=lambda path: len(path) + 10, gap=7)
+COSTS = FragmentCosts(lead=lambda path: len(path) + 10, gap=7)
 read = functools.lru_cache(maxsize=10_000)(facts_of)
 Neighbours = Mapping[NodeId, Sequence[Neighbour]]
 Answers = tuple[
@@ -77,7 +77,7 @@ def answers(graph: RepositoryGraph, incomplete: tuple[str, ...] = ()) -> Answers
     return paths, [*map(graph.source, paths)], near, around, build_graph(graph), incomplete
 
 
-def snapshot_of(graph: CallGraph, path: str) -> Snapshot:
+def snapshot_of(graph: CallGraph, path: str) -> GraphSnapshot:
     """A snapshot that has the functions of one file of a tree and resolved the calls among them."""
     functions = {
         node: _indexed(graph, node)
@@ -107,7 +107,7 @@ def snapshot_of(graph: CallGraph, path: str) -> Snapshot:
         functions=0, declarations=0, classes=0, includes=0, edges=(),
         calls=CallsReport(inside=0, outside=0, dependent=0, unknown=0),
     )  # fmt: skip
-    return Snapshot(
+    return GraphSnapshot(
         functions=tuple(functions.values()), classes=(), edges=edges, includes=(), report=report
     )
 
@@ -206,7 +206,7 @@ def check(history: Sequence[Commit]) -> None:
             assert answers(graph, graph.incomplete) == answers(expected, expected.incomplete)
 
 
-def check_resolved(history: Sequence[Commit], snapshot: Snapshot) -> None:
+def check_resolved(history: Sequence[Commit], snapshot: GraphSnapshot) -> None:
     """Hold the graph of a snapshot that goes through a history against fresh ones."""
     graph = ClangGraph(CallGraph(read), snapshot)
     for commit in history:
@@ -217,7 +217,7 @@ def check_resolved(history: Sequence[Commit], snapshot: Snapshot) -> None:
             assert graph.coverage() == expected.coverage()
 
 
-def snapshots(history: Sequence[Commit]) -> st.SearchStrategy[Snapshot]:
+def snapshots(history: Sequence[Commit]) -> st.SearchStrategy[GraphSnapshot]:
     """Snapshots of one source of the first or the last tree of a history."""
     trees = st.sampled_from((history[0], history[-1]))
     paths = st.sampled_from(("a.cc", "b.cc"))

@@ -9,7 +9,7 @@ from curriculum.graph.facts import Range
 from curriculum.graph.line_ranges import (
     LARGEST_GROUP,
     SMALLEST_GROUP,
-    Lines,
+    LineRanges,
     group_lines,
     inner_lines,
     joined,
@@ -45,7 +45,7 @@ def test_without_takes_away_just_those_bytes(ranges, others):
 
 @given(added=st.lists(RANGES, max_size=5), asked=RANGES)
 def test_lines_miss_what_was_never_added(added, asked):
-    lines = Lines()
+    lines = LineRanges()
     for ranges in added:
         lines.add(ranges)
     whole = [each for ranges in added for each in ranges]

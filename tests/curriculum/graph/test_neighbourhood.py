@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
-from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, whole
+from curriculum.graph.fragments import WHOLE_FILE, Fragment, FragmentCosts, whole
 from curriculum.graph.line_ranges import joined, without
-from curriculum.graph.neighbourhood import Neighbourhood, SearchOrder, Step, neighbourhood
+from curriculum.graph.neighbourhood import GraphStep, Neighbourhood, SearchOrder, neighbourhood
 from schemas.change import Blob, TreeFile
 from schemas.corpus import USUAL_CONTEXT, ContextSettings
 from schemas.document import EdgeKind
 
 FILLED = ContextSettings(context="filled", edges="all")
-COSTS = Costs(lead=lambda path: len(path) + 10, gap=7)
+COSTS = FragmentCosts(lead=lambda path: len(path) + 10, gap=7)
 KINDS: tuple[EdgeKind, ...] = ("calls", "uses", "inherits", "overrides")
 BOTH = tuple(
-    Step(kind, outward=outward)
+    GraphStep(kind, outward=outward)
     for kind in ("calls", "member", "uses", "inherits", "overrides")
     for outward in (True, False)
 )
-ORDER = SearchOrder(near=BOTH, far=(*BOTH[2:], Step("includes", outward=True), *BOTH[:2]))
+ORDER = SearchOrder(near=BOTH, far=(*BOTH[2:], GraphStep("includes", outward=True), *BOTH[:2]))
 
 
 @dataclass
@@ -209,7 +209,7 @@ def test_a_class_that_holds_a_target_is_shown_without_it(boxed):
 def test_a_skeleton_has_no_bodies_and_gives_lines_to_what_comes_later(boxed):
     boxed.add("other.cc", "use", function("use"))
     boxed.join("use", "uses", "Box")
-    steps = (Step("uses", outward=True),)
+    steps = (GraphStep("uses", outward=True),)
     only_class = around(boxed, "use", order=SearchOrder(near=steps, far=steps))
     assert boxed.text(only_class[0]) == (
         "class Box {\n  int size() {\n…\n  }\n  void put() {\n…\n  }\n  int field;\n};\n"

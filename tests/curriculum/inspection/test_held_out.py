@@ -9,20 +9,23 @@ import pytest
 from curriculum.corpus.split import BY_HASH, Lineage, hash_fraction, stratified
 from curriculum.inspection.held_out import (
     ExpectedServing,
-    HeldOut,
+    HeldOutDocuments,
     expected_held_out,
 )
 from curriculum.inspection.run_notes import measured_domains, unmeasured_domains
 from curriculum.stages.file_sides import FileSide
-from curriculum.supply import ALL, Estimate, Kind, SupplyLine
+from curriculum.supply import ALL, DocumentKind, Estimate, SupplyLine
 from schemas.held_out import HeldOutCount
 from schemas.mixture import MixtureReport
 from tests.factories import READ_ONCE, equal_count, figure, run_report
 
-KINDS = (Kind(family="v2_simple", row_length=512), Kind(family="v3_simple", row_length=512))
+KINDS = (
+    DocumentKind(family="v2_simple", row_length=512),
+    DocumentKind(family="v3_simple", row_length=512),
+)
 
 
-def line(kind: Kind, domain: str, tokens: float, held: float) -> SupplyLine:
+def line(kind: DocumentKind, domain: str, tokens: float, held: float) -> SupplyLine:
     return SupplyLine(
         family=kind.family,
         row_length=kind.row_length,
@@ -41,7 +44,7 @@ def line(kind: Kind, domain: str, tokens: float, held: float) -> SupplyLine:
 
 
 def test_domains_that_are_served_and_not_held_out_are_named() -> None:
-    held = HeldOut(
+    held = HeldOutDocuments(
         served=("algorithms", "templates", "testing"),
         documents={"testing": 40},
         count=equal_count(40, 9),
@@ -66,7 +69,9 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
         _file("src/a.cc", 30),
         _file("src/b.cc", 10),
     )
-    held = HeldOut(served=("a",), documents={"a": 40}, count=equal_count(40, 9), files=files)
+    held = HeldOutDocuments(
+        served=("a",), documents={"a": 40}, count=equal_count(40, 9), files=files
+    )
     assert held.warning() == (
         "val is mostly own:test/catch.hpp (96.0%): a file is held out with all its versions, whatever "
         "val_fraction is. Of the whole corpus it is 9.6%. Evaluations read files in turn, so your own code "
@@ -80,7 +85,9 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
 
 def test_two_files_that_fill_val_together_are_both_named() -> None:
     files = (_file("x.hpp", 400), _file("y.hpp", 300), *(_file(f"{at}.cc", 60) for at in range(5)))
-    held = HeldOut(served=("a",), documents={"a": 40}, count=equal_count(40, 9), files=files)
+    held = HeldOutDocuments(
+        served=("a",), documents={"a": 40}, count=equal_count(40, 9), files=files
+    )
     words = held.warning()
     assert words is not None
     assert "own:x.hpp (40.0%) and own:y.hpp (30.0%)" in words
@@ -90,7 +97,7 @@ def test_two_files_that_fill_val_together_are_both_named() -> None:
 
 def test_the_advice_names_the_val_fraction_that_holds_out_a_file_of_a_domain() -> None:
     sides = tuple(_file(f"{at}.hpp", 9, domain="templates", is_val=False) for at in range(12))
-    held = HeldOut(
+    held = HeldOutDocuments(
         served=("testing", "templates"),
         documents={"testing": 40},
         count=equal_count(40, 9),
@@ -111,7 +118,7 @@ def test_the_advice_names_the_val_fraction_that_holds_out_a_file_of_a_domain() -
     assert "the corpus has 1 file of it, and a file is held out whole or not at all" in alone
 
 
-def _words(held: HeldOut) -> str:
+def _words(held: HeldOutDocuments) -> str:
     words = held.warning()
     assert words is not None
     return words
@@ -124,7 +131,7 @@ def test_too_few_documents_or_lineages_are_warned_of(
     documents: int, lineages: int, warned: bool
 ) -> None:
     served = ("a",) if documents else ()
-    held = HeldOut(
+    held = HeldOutDocuments(
         served=served, documents={"a": documents}, count=equal_count(documents, lineages)
     )
     found = held.warning()
@@ -135,14 +142,16 @@ def test_too_few_documents_or_lineages_are_warned_of(
 
 def test_documents_enough_of_little_weight_are_warned_of_with_what_they_are_worth() -> None:
     count = HeldOutCount(documents=21, lineages=12, effective_documents=4.0, effective_lineages=2.1)
-    words = HeldOut(served=("a",), documents={"a": 21}, count=count, rows={"a": 9}).warning()
+    words = HeldOutDocuments(
+        served=("a",), documents={"a": 21}, count=count, rows={"a": 9}
+    ).warning()
     assert words is not None
     assert words.startswith(
         "val holds 21 documents of 12 lineages (by weight 4.0 of 2.1) in 9 rows"
     )
 
 
-def serving(kind: Kind, share: float = 0.5) -> ExpectedServing:
+def serving(kind: DocumentKind, share: float = 0.5) -> ExpectedServing:
     return ExpectedServing(kind=kind, share=share)
 
 

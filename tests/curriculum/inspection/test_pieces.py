@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.inspection.structure_text import Piece, pieces, shares, widened
+from curriculum.inspection.structure_text import StructuredText, pieces, shares, widened
 from schemas.structure import Structure, StructureChunk
 
 TEXT = "größer 🙂 {int f();}\n" * 3
@@ -55,24 +55,24 @@ def test_pieces_are_the_text_each_of_one_category_and_one_chunk(
 
 def test_a_chunk_takes_its_indentation_and_its_line_feed() -> None:
     cut = [
-        Piece("a\n  "),
-        Piece("f();", 4, 0),
-        Piece(" \nb"),
-        Piece(" "),
-        Piece("g", 4, 1),
-        Piece("\n\n"),
+        StructuredText("a\n  "),
+        StructuredText("f();", 4, 0),
+        StructuredText(" \nb"),
+        StructuredText(" "),
+        StructuredText("g", 4, 1),
+        StructuredText("\n\n"),
     ]
     assert [(piece.text, piece.chunk) for piece in widened(cut)] == [
         ("a\n", -1), ("  ", 0), ("f();", 0), (" \n", 0), ("b", -1), (" ", -1), ("g", 1), ("\n", 1),
         ("\n", -1),
     ]  # fmt: skip
     only = [
-        Piece("  "),
-        Piece("f", 4, 0),
-        Piece("\n  "),
-        Piece("g", 4, 1),
-        Piece(" "),
-        Piece("h", 4, 2),
+        StructuredText("  "),
+        StructuredText("f", 4, 0),
+        StructuredText("\n  "),
+        StructuredText("g", 4, 1),
+        StructuredText(" "),
+        StructuredText("h", 4, 2),
     ]
     assert [(piece.text, piece.chunk) for piece in widened(only)] == [
         ("  ", 0), ("f", 0), ("\n", 0), ("  ", 1), ("g", 1), (" ", -1), ("h", 2),

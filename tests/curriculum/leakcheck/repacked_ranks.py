@@ -24,10 +24,10 @@ from curriculum.leakcheck.our_training import our_training
 from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import CPU
 from curriculum.leakcheck.recorder import Recorder
-from curriculum.leakcheck.repacked import Setting, disagreements
+from curriculum.leakcheck.repacked import ProofSetting, disagreements
 from curriculum.leakcheck.subject import same_bits
 from curriculum.model import context
-from curriculum.model.masks import Boundaries, Context, RowPart
+from curriculum.model.masks import Boundaries, ContextRanks, RowPart
 from curriculum.model.presets import model_spec
 from curriculum.train import dataloader
 from curriculum.train.batch import Batch
@@ -76,7 +76,7 @@ def scored_stand_ins(site: Site[Batch], batch: Batch) -> Batch:
     needs=ALL,
 )
 def joined_at_the_border(
-    site: Site[RowPart], boundaries: Boundaries, ranks: Context, reach: int
+    site: Site[RowPart], boundaries: Boundaries, ranks: ContextRanks, reach: int
 ) -> RowPart:
     """A rank takes its first document for the rest of the last document of the rank before."""
     ids_BT = boundaries.doc_ids
@@ -112,13 +112,13 @@ Compared = tuple[str, str]
 """A packing that two ranks trained on, and its first difference from the reference; empty for none."""
 
 
-def compared(ranks: Ranks, setting: Setting) -> Iterator[Compared]:
+def compared(ranks: Ranks, setting: ProofSetting) -> Iterator[Compared]:
     """Yield each packing trained by the ranks, the reference packing among them."""
     steps = proof_documents(setting.model, longest=LENGTH)
     reference, *others = packings(steps, LENGTH)
 
     def train(
-        given: Setting, job: Job, workspace: Path, recorder: Recorder, packing: Packing
+        given: ProofSetting, job: Job, workspace: Path, recorder: Recorder, packing: Packing
     ) -> None:
         if packing is reference:
             our_training(given, job, workspace, recorder, packing)
@@ -134,14 +134,16 @@ def compared(ranks: Ranks, setting: Setting) -> Iterator[Compared]:
         yield way.name, difference
 
 
-def under(leak: InjectedLeak, ranks: Ranks, setting: Setting) -> Compared | None:
+def under(leak: InjectedLeak, ranks: Ranks, setting: ProofSetting) -> Compared | None:
     """Return the first packing that shows a leak; None where none does, or no rank ran the leak."""
     with leak.injected() as site:
         found = next((pair for pair in compared(ranks, setting) if pair[1]), None)
         return found if ranks.any(site.runs > 0) else None
 
 
-def results(ranks: Ranks, setting: Setting, leaks: tuple[InjectedLeak, ...]) -> Mapping[str, Any]:
+def results(
+    ranks: Ranks, setting: ProofSetting, leaks: tuple[InjectedLeak, ...]
+) -> Mapping[str, Any]:
     """Return what rank 0 writes of one way of sharing."""
     return {
         "leaks": {leak.words: under(leak, ranks, setting) for leak in leaks},
@@ -154,7 +156,7 @@ def main() -> None:
     rank, meet, out = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     torch.set_num_threads(1)
     layers = {"blocks": ALL.blocks, "streams": ALL.streams, "structure": ALL.structure}
-    setting = Setting(
+    setting = ProofSetting(
         model=small_model(model_spec("tiny", 300).model_copy(update=layers)),
         backend="documents",
         recompute=True,

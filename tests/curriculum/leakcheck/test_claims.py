@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curriculum.leakcheck import check_decoder, claims, doc_ids_of
-from curriculum.leakcheck.proof import Scope, cases_of, prove
+from curriculum.leakcheck.proof import ProofScope, cases_of, prove
 from curriculum.leakcheck.subject import layouts
 from curriculum.model import backends, decoder, dense_backends, masks
 from curriculum.model.decoder import rotation_of
@@ -115,7 +115,7 @@ def test_ids_that_may_recur_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_machine_lacks_is_told_and_nothing_else_is_examined() -> None:
-    scope = Scope(cases=cases_of(None)[:1], backends=("varlen",), dtypes=(torch.float32,))
+    scope = ProofScope(cases=cases_of(None)[:1], backends=("varlen",), dtypes=(torch.float32,))
     if torch.cuda.is_available():
         pytest.skip("varlen runs here")
     with pytest.raises(JobError, match="its kernel runs on GPUs only"):
@@ -124,7 +124,9 @@ def test_what_a_machine_lacks_is_told_and_nothing_else_is_examined() -> None:
 
 @pytest.mark.slow
 def test_every_claim_holds_in_every_dtype() -> None:
-    report = prove(Scope(cases=cases_of(None), backends=BACKENDS, row_lengths=(203, 256, 1000)))
+    report = prove(
+        ProofScope(cases=cases_of(None), backends=BACKENDS, row_lengths=(203, 256, 1000))
+    )
     assert report.passed, report.table()
     assert {finding.dtype for finding in report.findings} == {"float64", "float32", "bfloat16"}
     assert len(report.findings) > 500

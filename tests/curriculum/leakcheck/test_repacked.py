@@ -12,7 +12,7 @@ from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.our_training import our_training
 from curriculum.leakcheck.packings import packings
 from curriculum.leakcheck.proof import CPU, repacked_findings
-from curriculum.leakcheck.repacked import Setting, disagreements, first_layer, traces
+from curriculum.leakcheck.repacked import ProofSetting, disagreements, first_layer, traces
 from curriculum.model import conv
 from curriculum.model.decoder import MLP
 from curriculum.model.presets import PRESETS, model_spec
@@ -27,11 +27,11 @@ def spec(blocks: str, **changes: Any) -> ModelSpec:
     return small_model(model)
 
 
-def setting(model: ModelSpec, **changes: Any) -> Setting:
+def setting(model: ModelSpec, **changes: Any) -> ProofSetting:
     given: dict[str, Any] = {
         "backend": "documents", "recompute": False, "dtype": torch.float64, **changes,
     }  # fmt: skip
-    return Setting(model=model, device=CPU, **given)
+    return ProofSetting(model=model, device=CPU, **given)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def all_hold(proven: Setting, length: int = 256) -> bool:
+def all_hold(proven: ProofSetting, length: int = 256) -> bool:
     steps = proof_documents(proven.model, longest=length)
     found = repacked_findings(proven, steps, packings(steps, length))
     assert {finding.claim for finding in found} == {REPACKED}
@@ -89,7 +89,7 @@ def test_packings_agree_if_other_processes_load_the_rows(monkeypatch: pytest.Mon
         started.append(workers)
         return batches_of(loader, workers)
 
-    def train(given: Setting, job: Job, *rest: Any) -> None:
+    def train(given: ProofSetting, job: Job, *rest: Any) -> None:
         workers = 0 if rest[-1] is ways[0] else 2
         our_training(given, job.model_copy(update={"workers": workers}), *rest)
 

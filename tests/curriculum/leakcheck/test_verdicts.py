@@ -10,14 +10,14 @@ from curriculum.leakcheck import verdicts
 from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.packings import packings
 from curriculum.leakcheck.proof import repacked_findings
-from curriculum.leakcheck.repacked import RATE, Setting
+from curriculum.leakcheck.repacked import RATE, ProofSetting
 from curriculum.leakcheck.verdicts import FOLDER, proven_once
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.leak import Finding
 
 MODEL = model_spec("tiny", 97).model_copy(update={"blocks": "F", "width": 16, "mlp_width": 16})
-SETTING = Setting(
+SETTING = ProofSetting(
     model=MODEL,
     backend="documents",
     recompute=False,
@@ -42,12 +42,12 @@ def found(*, passed: bool = True) -> tuple[Finding, ...]:
     return (Finding(subject="step F", dtype="float32", claim="nothing is seen", passed=passed),)
 
 
-def proofs(workspace: Path, *settings: Setting, passed: bool = True) -> int:
+def proofs(workspace: Path, *settings: ProofSetting, passed: bool = True) -> int:
     """How many of these settings, one after the other, were proven and not remembered."""
-    made: list[Setting] = []
+    made: list[ProofSetting] = []
     for setting in settings:
 
-        def prove(each: Setting = setting) -> tuple[Finding, ...]:
+        def prove(each: ProofSetting = setting) -> tuple[Finding, ...]:
             made.append(each)
             return found(passed=passed)
 
@@ -70,7 +70,7 @@ def test_a_kept_verdict_equals_proving_again(tmp_path: Path) -> None:
     assert proven_once(tmp_path, "steps", SETTING, found, anew=True) == found()
 
 
-@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Setting)])
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(ProofSetting)])
 def test_another_setting_is_proven_by_itself(tmp_path: Path, name: str) -> None:
     other = dataclasses.replace(SETTING, **{name: OTHERS[name]})
     assert proofs(tmp_path, SETTING, other, SETTING, other) == 2

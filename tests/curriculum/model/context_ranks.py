@@ -19,8 +19,8 @@ from torch import Tensor
 from curriculum.model import documents_backend, mamba
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
-from curriculum.model.masks import Boundaries, Context
-from curriculum.model.structure import Structure
+from curriculum.model.masks import Boundaries, ContextRanks
+from curriculum.model.structure import StructureTensors
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.structure import LARGEST_CODES, RELATION_CODES
 
@@ -102,18 +102,18 @@ def batch_of(spec: ModelSpec) -> tuple[Tensor, ...]:
     return ids, targets, scored, doc_ids
 
 
-def structure_of(ids: Tensor) -> Structure:
+def structure_of(ids: Tensor) -> StructureTensors:
     drawn = torch.Generator().manual_seed(4)
     tokens = torch.randint(0, min(LARGEST_CODES.values()), (*ids.shape, 5), generator=drawn)
     relations = torch.randint(0, len(RELATION_CODES), (len(ids), 8, 8), generator=drawn)
     relations[:, 0], relations[:, :, 0] = 0, 0
     chunks = torch.randint(0, 8, ids.shape, generator=drawn)
     chunks[:, : T // 4] = 0
-    return Structure(tokens=tokens.byte(), chunks=chunks.int(), relations=relations.byte())
+    return StructureTensors(tokens=tokens.byte(), chunks=chunks.int(), relations=relations.byte())
 
 
 def run(
-    model: Decoder, batch: tuple[Tensor, ...], context: Context | None
+    model: Decoder, batch: tuple[Tensor, ...], context: ContextRanks | None
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The stream, the loss and the gradients, as one process has them."""
     ids, targets, scored, doc_ids = batch
@@ -137,7 +137,7 @@ def run(
 
 
 def differences(
-    blocks: str, backend: Backend, changes: dict[str, object], contexts: Sequence[Context]
+    blocks: str, backend: Backend, changes: dict[str, object], contexts: Sequence[ContextRanks]
 ) -> dict[int, float]:
     """The largest difference between one process and each number of ranks."""
     spec = spec_of(blocks, changes)
@@ -163,8 +163,8 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=RANKS)
     halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     contexts = (
-        Context(rank=rank % 2, size=2, group=halves[rank // 2]),
-        Context(rank=rank, size=4, group=dist.new_group()),
+        ContextRanks(rank=rank % 2, size=2, group=halves[rank // 2]),
+        ContextRanks(rank=rank, size=4, group=dist.new_group()),
     )
     worst: dict[str, dict[int, float]] = {}
     with mock.patch.object(mamba, "state_before", nothing):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from curriculum.model.backends import Attention, attention
+from curriculum.model.backends import AttentionBackend, attention
 from curriculum.model.dense_backends import for_each_head
 from curriculum.model.masks import Attend, Boundaries
 from schemas.errors import JobError
@@ -55,7 +55,7 @@ def test_queries_of_a_part_get_what_they_get_in_whole_rows(backend: Backend) -> 
         assert (ours - reference).abs().max() < 1e-12
 
 
-def part_of(attend_within: Attention, cut: Boundaries, at: range) -> Attend:
+def part_of(attend_within: AttentionBackend, cut: Boundaries, at: range) -> Attend:
     """Attention whose output is that of the queries `at`, and zeros elsewhere."""
     attend = attend_within(cut, None, at)
 
@@ -112,7 +112,7 @@ def test_a_mask_that_is_off_by_one_disagrees_with_math() -> None:
         assert all((a - b).abs().max() > 1e-3 for a, b in zip(wrong, right, strict=True))
 
 
-def moved_of(attend_within: Attention, moved: Boundaries, _: Boundaries) -> Attend:
+def moved_of(attend_within: AttentionBackend, moved: Boundaries, _: Boundaries) -> Attend:
     return attend_within(moved)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from curriculum.model.masks import Boundaries, Context, RowPart
+from curriculum.model.masks import Boundaries, ContextRanks, RowPart
 from schemas.errors import SchemaError
 from tests.curriculum.model import context_ranks
 from tests.curriculum.model.context_ranks import CASES, FORGETFUL, RANKS, ROWS, T
@@ -46,8 +46,8 @@ def test_the_documents_span_begin_at_and_fill_parts() -> None:
     assert {1, T} <= {length for row in ROWS for length in row}
 
 
-def context(rank: int, size: int) -> Context:
-    return Context(rank=rank, size=size, group=None)
+def context(rank: int, size: int) -> ContextRanks:
+    return ContextRanks(rank=rank, size=size, group=None)
 
 
 def cut(*lengths: int) -> Boundaries:

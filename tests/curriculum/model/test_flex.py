@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 
 
 def graphs() -> int:
@@ -27,7 +27,7 @@ def attend(
     cut = Boundaries.of(torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None])
     T = sum(lengths)
     room = 64 if chunks < 64 else 128
-    structure = Structure(
+    structure = StructureTensors(
         tokens=torch.zeros(1, T, 5).byte(),
         chunks=torch.randint(chunks, (1, T), generator=generator).int(),
         relations=torch.randint(9, (1, room, room), generator=generator).byte(),

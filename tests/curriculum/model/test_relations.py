@@ -13,7 +13,7 @@ from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import (
     RelationBias,
-    Structure,
+    StructureTensors,
     dense_bias,
     relation_of_tokens,
     relations,
@@ -150,14 +150,14 @@ def boundaries() -> Boundaries:
     return Boundaries.of(torch.stack(rows))
 
 
-def structure() -> Structure:
+def structure() -> StructureTensors:
     """Chunks in two documents of the first row and one of the second, of any relations."""
     chunks = torch.zeros(2, 256, dtype=torch.int32)
     chunks[0, 3:40], chunks[0, 40:99], chunks[0, 100:127], chunks[0, 130:250] = 1, 2, 3, 4
     chunks[1, 128:180], chunks[1, 180:200], chunks[1, 210:256] = 1, 2, 3
     between = torch.randint(9, (2, 64, 64), generator=torch.Generator().manual_seed(5))
     between[:, 0] = between[:, :, 0] = 0
-    return Structure(
+    return StructureTensors(
         tokens=torch.zeros(2, 256, 5, dtype=torch.uint8), chunks=chunks, relations=between.byte()
     )
 
@@ -202,7 +202,7 @@ def test_a_bias_changes_what_is_attended_to_and_lies_inside_the_softcap() -> Non
     assert (capped[0] - biased[0]).abs().max() > 1e-2
     q = torch.zeros(1, 1, 2, 4, dtype=torch.float64)
     v = torch.eye(2, 4, dtype=torch.float64)[None, None]
-    one = Structure(
+    one = StructureTensors(
         tokens=torch.zeros(1, 2, 5).byte(),
         chunks=torch.tensor([[1, 2]]).int(),
         relations=torch.tensor([[[0, 0, 0], [0, 0, 0], [0, 1, 0]]]).byte(),
@@ -232,7 +232,7 @@ def test_a_table_of_zeros_leaves_the_bits_of_the_kernel_without(backend: Backend
 
 def test_a_table_that_no_document_reads_has_a_gradient_of_zeros() -> None:
     q, k, v = (torch.randn(2, heads, 256, 16) for heads in (4, 2, 2))
-    none = Structure.none(torch.zeros(2, 256).long())
+    none = StructureTensors.none(torch.zeros(2, 256).long())
     table = torch.randn(4, 9, requires_grad=True)
     out = attention("documents", relations=True)(boundaries(), none)(q, k, v, table)
     assert torch.equal(out, attention("documents")(boundaries())(q, k, v))

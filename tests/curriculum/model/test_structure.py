@@ -11,8 +11,8 @@ from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import (
     RowStructure,
-    Structure,
     StructureEmbedding,
+    StructureTensors,
     chunk_of_tokens,
     table_entries,
 )
@@ -42,8 +42,8 @@ def row(*, seed: int = 0) -> RowStructure:
     )
 
 
-def of(*rows: RowStructure | None) -> Structure:
-    found = Structure.of(rows)
+def of(*rows: RowStructure | None) -> StructureTensors:
+    found = StructureTensors.of(rows)
     assert found is not None
     return found
 
@@ -92,7 +92,7 @@ def test_codes_stand_one_column_after_the_other_in_the_table() -> None:
 
 
 def test_a_batch_has_zeros_for_rows_without_structure_and_is_none_without_any() -> None:
-    assert Structure.of([None, None]) is None
+    assert StructureTensors.of([None, None]) is None
     both = of(None, row())
     assert (both.tokens.shape, both.chunks.shape) == ((2, T, 5), (2, T))
     assert both.relations.shape == (2, 64, 64)
@@ -107,8 +107,8 @@ def test_a_batch_has_zeros_for_rows_without_structure_and_is_none_without_any() 
         [0, 1, 5, 0],
         [0, 0, 0, 5],
     ]
-    none = Structure.none(IDS)
-    for field in dataclasses.fields(Structure):
+    none = StructureTensors.none(IDS)
+    for field in dataclasses.fields(StructureTensors):
         zeros, like = getattr(none, field.name), getattr(both, field.name)
         assert (zeros.shape, zeros.dtype, zeros.any()) == (like.shape, like.dtype, False)
 
@@ -124,7 +124,7 @@ def test_a_code_that_its_column_does_not_have_is_refused() -> None:
     wrong = row()
     wrong.tokens[5, 0] = 10
     with pytest.raises(SchemaError, match="structure_ids: 10; its codes end at 9"):
-        Structure.of([wrong])
+        StructureTensors.of([wrong])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -161,7 +161,7 @@ def test_a_fresh_model_with_structure_draws_the_weights_of_one_without() -> None
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_structure_is_rows_of_zeros_to_the_bit(backend: Backend) -> None:
     model = trained(initialise(Decoder(SPEC, backend), 3))
-    assert torch.equal(model(IDS, CUT), model(IDS, CUT, Structure.none(IDS)))
+    assert torch.equal(model(IDS, CUT), model(IDS, CUT, StructureTensors.none(IDS)))
     beside = model(IDS, CUT, of(row(), None))
     assert torch.equal(beside[1], model(IDS, CUT)[1])
     assert not torch.equal(beside[0], model(IDS, CUT)[0])
@@ -181,7 +181,7 @@ def test_a_row_with_structure_beside_one_without_equals_each_alone(backend: Back
         assert (alone[0] - both[index]).abs().max() < 1e-12
 
 
-def gradients(model: Decoder, structure: Structure | None) -> dict[str, Tensor]:
+def gradients(model: Decoder, structure: StructureTensors | None) -> dict[str, Tensor]:
     model.zero_grad()
     loss: Tensor = model(IDS, CUT, structure).square().sum()
     loss.backward()  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render
-from curriculum.objectives import Document
+from curriculum.objectives import DocumentFacts
 from curriculum.tokens.codec import BYTE_OF, NAMES, Tokenizer
 from curriculum.tokens.encoding import Encoding, Spans
 from schemas import document as flat
@@ -43,10 +43,10 @@ def tokenizer_of(*, sentinels: bool = True) -> Tokenizer:
     return Tokenizer.parse(json.dumps(content))
 
 
-def known(document: flat.Document, *, room: int = 1 << 20) -> Document:
+def known(document: flat.Document, *, room: int = 1 << 20) -> DocumentFacts:
     """What an objective may read of it."""
     spans = document.spans
-    return Document(
+    return DocumentFacts(
         flat_id=document.document_id,
         spans=Spans(
             kinds=np.array([SPAN_KINDS.index(span.kind) for span in spans], dtype=np.int32),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.objectives import Document, Objective, causal, fim, objective_of
+from curriculum.objectives import DocumentFacts, Objective, causal, fim, objective_of
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens.codec import ControlRole, Tokenizer
 from curriculum.tokens.encoding import Encoding, byte_ranges
@@ -199,7 +199,7 @@ def stretch(done: Encoding, start: int, end: int, tokenizer: Tokenizer) -> list[
     return found
 
 
-def check_targets(done: Encoding, tokenizer: Tokenizer, own: Document) -> None:
+def check_targets(done: Encoding, tokenizer: Tokenizer, own: DocumentFacts) -> None:
     """Text that isn't repeated counts, and EOS; sentinels and lines of gaps don't."""
     before = in_repeats(done.ids)
     starts, ends = byte_ranges(done.ids, done.pieces, tokenizer.token_bytes)

@@ -20,7 +20,7 @@ from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
-from curriculum.supply.measure import Kind, measure
+from curriculum.supply.measure import DocumentKind, measure
 from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec, Overlong
 from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY
@@ -135,7 +135,7 @@ def assert_supply_is_what_is_built(built: Built, overlong: Overlong) -> None:
         for made in (built.documents, built.tokens)
     )
     source = RowSource(documents=documents, base=documents, tokens=tokens, overlong=overlong)
-    kind = Kind(family=CHAT_FAMILY, row_length=WANTED.row_length)
+    kind = DocumentKind(family=CHAT_FAMILY, row_length=WANTED.row_length)
     selection = built.selections[CHAT_FAMILY]
     measured = measure(kind, source, selection, load_tokenizer(built.tokenizer)).counts
     encoded = built.rows_of(WANTED).train.reported(RowsReport).encode

@@ -12,7 +12,7 @@ from curriculum.corpus.domains import PACKAGE
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.select import KEPT_NAME
 from curriculum.stages import Built
-from curriculum.stages.selection import Kept, kept_elsewhere
+from curriculum.stages.selection import SplitDocuments, kept_elsewhere
 from curriculum.stages.stage import Coordinator
 from curriculum.store import Artefact, Store
 from schemas.errors import CorpusError
@@ -134,7 +134,7 @@ def test_of_a_corpus_that_another_one_has_whole_next_to_nothing_is_kept(
         if each.manifest.labels["family"] == "v2_simple"
     ]
     coordinator = Coordinator(store=store)
-    (kept,) = coordinator.make(Kept.of_files(store, corpus), versions)
+    (kept,) = coordinator.make(SplitDocuments.of_files(store, corpus), versions)
     frame = pl.read_parquet(kept.path / KEPT_NAME)
     assert set(frame.filter(~pl.col("keep"))["reason"]) <= {"other_corpus", "duplicate"}
     assert frame.filter("keep").height < 0.02 * frame.height

@@ -13,7 +13,7 @@ from curriculum.mixing.row_supply import read_supply
 from curriculum.stages import RowSet, RowsSpec, Tokenizing, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
-from curriculum.supply import Estimate, EstimateTask, Kind, estimate, sampled_corpus
+from curriculum.supply import DocumentKind, Estimate, EstimateTask, estimate, sampled_corpus
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.errors import CorpusError
 from schemas.objectives import Score
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.system
 
 TOKENIZING = Tokenizing(vocab_size=1024)
 FILES = tuple(
-    Kind(family=family, row_length=512, score="all")
+    DocumentKind(family=family, row_length=512, score="all")
     for family in ("v2_doxygen", "v2_simple", "v3_doxygen", "v3_simple")
 )
-CONTEXT = Kind(family="v4_context_graph", row_length=2048, score="all")
-TALKS = Kind(family="chat", row_length=512)
+CONTEXT = DocumentKind(family="v4_context_graph", row_length=2048, score="all")
+TALKS = DocumentKind(family="chat", row_length=512)
 BOUND = 0.25
 """Of scored and distinct tokens, as a share of those of a build."""
 
@@ -38,7 +38,9 @@ def one_repository(**changes: object) -> CorpusSpec:
     return corpus.model_copy(update={"repositories": corpus.repositories[:1], **changes})
 
 
-def built_rows(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, RowSet]:
+def built_rows(
+    corpus: CorpusSpec, kinds: tuple[DocumentKind, ...], folder: Path
+) -> dict[DocumentKind, RowSet]:
     """The rows that a build of everything leaves to train on."""
     wanted = [
         RowsSpec(
@@ -53,7 +55,9 @@ def built_rows(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dic
     return dict(zip(kinds, built.rows, strict=True))
 
 
-def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, dict[str, int]]:
+def truth(
+    corpus: CorpusSpec, kinds: tuple[DocumentKind, ...], folder: Path
+) -> dict[DocumentKind, dict[str, int]]:
     """What a build of everything leaves to train on, by kind and domain."""
     found = {}
     for kind, rows in built_rows(corpus, kinds, folder).items():
@@ -62,12 +66,14 @@ def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kin
     return found
 
 
-def guess(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path, share: float) -> Estimate:
+def guess(
+    corpus: CorpusSpec, kinds: tuple[DocumentKind, ...], folder: Path, share: float
+) -> Estimate:
     return estimate(asked(corpus, kinds, folder, share))
 
 
 def asked(
-    corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path, share: float, **settings: Any
+    corpus: CorpusSpec, kinds: tuple[DocumentKind, ...], folder: Path, share: float, **settings: Any
 ) -> EstimateTask:
     sources = Sources(cache=folder)
     given = {"tokenizing": TOKENIZING, "share": share, "sources": sources, **settings}
@@ -105,7 +111,7 @@ def test_scored_and_distinct_tokens_are_about_those_of_a_build(tmp_path: Path) -
 
 def test_documents_that_leave_out_parts_to_fit_are_counted(tmp_path: Path) -> None:
     kinds = tuple(
-        Kind(family=family, row_length=length, score="all")
+        DocumentKind(family=family, row_length=length, score="all")
         for family in ("v2_simple", "v3_simple")
         for length in (512, 8192)
     )
@@ -129,7 +135,7 @@ def test_graphs_of_all_commits_are_what_a_build_leaves_but_for_what_files_cannot
 
 def test_the_cap_of_versions_holds_in_a_sample(tmp_path: Path) -> None:
     """A sample that saw each commit alone would take every version of a hot file for wanted."""
-    kind = Kind(family="v3_simple", row_length=512, score="all")
+    kind = DocumentKind(family="v3_simple", row_length=512, score="all")
     capped = one_repository(history=HistorySpec(versions_per_path=1))
     (domains,) = truth(capped, (kind,), tmp_path / "workspace").values()
     whole, _ = guess(one_repository(), (kind,), tmp_path, 1.0).total(kind)

@@ -10,11 +10,11 @@ import pytest
 from curriculum.corpus.sources import Sources
 from curriculum.stages import Tokenizing
 from curriculum.store import Store
-from curriculum.supply import EstimateTask, Kind, estimate, known_estimate
+from curriculum.supply import DocumentKind, EstimateTask, estimate, known_estimate
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 
-KIND = Kind(family="v2_simple", row_length=512)
-OTHER = Kind(family="v3_simple", row_length=512)
+KIND = DocumentKind(family="v2_simple", row_length=512)
+OTHER = DocumentKind(family="v3_simple", row_length=512)
 
 
 def git(folder: Path, *words: str) -> None:
@@ -43,7 +43,7 @@ class Setting:
 
     corpus: CorpusSpec
     share: float = 1.0
-    kinds: tuple[Kind, ...] = (KIND,)
+    kinds: tuple[DocumentKind, ...] = (KIND,)
     tokenizing: Tokenizing = field(default_factory=lambda: Tokenizing(vocab_size=300))
 
     def task(self, cache: Path) -> EstimateTask:
@@ -108,7 +108,7 @@ def test_a_kept_estimate_is_never_taken_for_another_setting(
 def test_a_size_of_context_documents_changes_the_estimates_of_their_families_alone(
     setting: Setting, home: Path, tmp_path: Path
 ) -> None:
-    graphs = replace(setting, kinds=(Kind(family="v4_context_graph", row_length=512),))
+    graphs = replace(setting, kinds=(DocumentKind(family="v4_context_graph", row_length=512),))
     estimate(graphs.task(tmp_path), store=Store(tmp_path))
     larger = {"context_bytes": 1_048_576}
     assert known_estimate(graphs.task(tmp_path), Store(tmp_path, dry=True)) is not None

@@ -30,7 +30,7 @@ from curriculum.train.launch.log_follower import read_heartbeat
 from curriculum.train.metrics import read_metrics
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import read_job, run_recipe
-from schemas.diet import Trainer
+from schemas.diet import ExternalTrainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef
 from tests.sealing import sealed
@@ -405,7 +405,7 @@ def test_workers_are_no_part_of_what_a_run_is(world: Any) -> None:
 )
 def test_a_command_that_could_not_work_is_refused_in_the_diet(command: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Trainer(command=command)
+        ExternalTrainer(command=command)
 
 
 @pytest.mark.parametrize("permitted", [None, "python other.py {job}"])

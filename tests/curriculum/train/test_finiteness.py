@@ -13,7 +13,7 @@ import torch
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.train.batch import Row
 from curriculum.train.dataloader import Batch, collate
-from curriculum.train.step import FinitenessCheck, NonfiniteRow, Verdict
+from curriculum.train.step import FinitenessCheck, NonfiniteRow, RowVerdict
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 from tests.factories import shard_path
@@ -83,7 +83,7 @@ def test_the_rows_and_documents_to_blame_are_named_and_no_others(model: Decoder,
 
 def test_rows_that_are_finite_one_by_one_are_said_to_be(model: Decoder) -> None:
     found = finite(model).find_nonfinite("the loss", [collate([row(0), row(1)])])
-    assert found == Verdict(what="the loss", rows=2, blamed=())
+    assert found == RowVerdict(what="the loss", rows=2, blamed=())
     assert "one by one the loss of all 2 rows is finite" in str(found)
 
 

@@ -8,7 +8,7 @@ from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.train.metrics import (
-    Work,
+    StepWork,
     forward_flops,
     mfu,
     peak_flops,
@@ -63,7 +63,7 @@ def test_a_dense_mask_costs_what_torch_counts_once_its_pairs_are_all_of_the_squa
     blocks: str, streams: int
 ) -> None:
     model = spec(blocks, streams=streams)
-    work = Work(tokens=T, attention_pairs=T * T, scored=50)
+    work = StepWork(tokens=T, attention_pairs=T * T, scored=50)
     assert (forward_flops(model, work), step_flops(model, work)) == counted(model, "math", 50)
 
 
@@ -71,7 +71,7 @@ def test_a_dense_mask_costs_what_torch_counts_once_its_pairs_are_all_of_the_squa
 def test_chunks_cost_what_torch_counts_but_for_their_later_halves(layers: int) -> None:
     """Torch counts all pairs of a chunk; ours are those that don't look ahead, as in attention."""
     model = spec("M" * layers)
-    work = Work(tokens=T, attention_pairs=0, scored=T)
+    work = StepWork(tokens=T, attention_pairs=0, scored=T)
     assert all(length % CHUNK == 0 for length in LENGTHS)
     ahead = T * (CHUNK - 1) * (model.mamba.state + model.mamba.expand * model.width)
     forward, whole = counted(model, "math", T)
@@ -81,7 +81,7 @@ def test_chunks_cost_what_torch_counts_but_for_their_later_halves(layers: int) -
 
 
 def test_documents_one_by_one_cost_what_torch_counts_once_their_pairs_are_squares() -> None:
-    work = Work(tokens=T, attention_pairs=sum(n * n for n in LENGTHS), scored=T)
+    work = StepWork(tokens=T, attention_pairs=sum(n * n for n in LENGTHS), scored=T)
     # The counter knows no products inside a CPU's fused kernel.
     with sdpa_kernel(SDPBackend.MATH):
         forward, _ = counted(spec("AFA"), "documents", T)
@@ -91,15 +91,15 @@ def test_documents_one_by_one_cost_what_torch_counts_once_their_pairs_are_square
 def test_pairs_within_documents_are_fewer_than_the_square_by_what_nobody_may_see() -> None:
     model = spec("A")
     pairs = sum(n * (n + 1) // 2 for n in LENGTHS)
-    masked = forward_flops(model, Work(tokens=T, attention_pairs=pairs, scored=T))
+    masked = forward_flops(model, StepWork(tokens=T, attention_pairs=pairs, scored=T))
     forward, _ = counted(model, "math", T)
     assert forward - masked == 4 * model.width * (T * T - pairs)
     assert 0 < masked < forward
 
 
 def test_rows_twice_as_full_of_documents_are_twice_the_work() -> None:
-    work = Work(tokens=100, attention_pairs=700, scored=90)
-    twice = Work(tokens=200, attention_pairs=1400, scored=180)
+    work = StepWork(tokens=100, attention_pairs=700, scored=90)
+    twice = StepWork(tokens=200, attention_pairs=1400, scored=180)
     assert step_flops(spec("AF"), twice) == 2 * step_flops(spec("AF"), work) > 0
 
 

@@ -13,7 +13,7 @@ from curriculum.train import restore
 from curriculum.train.batch import Shards
 from curriculum.train.dataloader import PlannedRows, collate
 from curriculum.train.optimizer import new_train_state
-from curriculum.train.report import Outcome
+from curriculum.train.report import TrainingEnd
 from curriculum.train.run import train as run_of
 from curriculum.train.step import gradients
 from curriculum.train.trainer import Trainer
@@ -36,7 +36,7 @@ def job_of(world: Any, *, structure: bool, **changes: Any) -> Any:
     return world.job(model=model, **changes)
 
 
-def train(world: Any, directory: Path, *, structure: bool, **changes: Any) -> Outcome:
+def train(world: Any, directory: Path, *, structure: bool, **changes: Any) -> TrainingEnd:
     job = job_of(world, structure=structure, **changes)
     return Trainer(job, world.store.root, directory, CPU, lambda: False).train()
 
@@ -108,14 +108,14 @@ def test_a_worker_process_is_asked_for_structure_too(mixed: Any) -> None:
             assert np.array_equal(structure.chunks, expected.chunks)
 
 
-def begun(outcome: Outcome, world: Any) -> CheckpointRef:
+def begun(outcome: TrainingEnd, world: Any) -> CheckpointRef:
     """How a job names the end of a run that it starts from."""
     assert outcome.checkpoint is not None
     path = outcome.checkpoint.relative_to(world.store.root).as_posix()
     return CheckpointRef(run_key="k" * 64, run_content="c" * 64, path=path)
 
 
-def weights_of(outcome: Outcome) -> dict[str, torch.Tensor]:
+def weights_of(outcome: TrainingEnd) -> dict[str, torch.Tensor]:
     assert outcome.checkpoint is not None
     return {
         name: tensor

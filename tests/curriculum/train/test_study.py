@@ -23,7 +23,7 @@ from curriculum.train.job import require_same_study
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metrics import counts_of
 from curriculum.train.optimizer import new_train_state
-from curriculum.train.report import Outcome, report_of
+from curriculum.train.report import TrainingEnd, report_of
 from curriculum.train.run_directory import run_recipe
 from curriculum.train.step import FinitenessCheck
 from curriculum.train.trainer import Trainer
@@ -236,7 +236,7 @@ def test_a_study_enters_the_key_of_its_runs_and_no_other_key_changes(world: Any)
     assert (marked.plan_key, marked.rows) == (plain.plan_key, plain.rows)
 
 
-def train(world: Any, directory: Path, stop: Callable[[], bool], job: Job) -> Outcome:
+def train(world: Any, directory: Path, stop: Callable[[], bool], job: Job) -> TrainingEnd:
     return Trainer(job, world.store.root, directory, CPU, stop, ALONE).train()
 
 

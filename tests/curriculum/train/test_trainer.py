@@ -14,7 +14,7 @@ from curriculum.train.document_sums import read
 from curriculum.train.evaluation import HeldOut
 from curriculum.train.metrics import counts_of, read_metrics
 from curriculum.train.optimizer import new_train_state
-from curriculum.train.report import Outcome
+from curriculum.train.report import TrainingEnd
 from curriculum.train.step import gradients
 from curriculum.train.trainer import Trainer
 from schemas.diet import AdvanceWhen, StopsImproving
@@ -24,7 +24,7 @@ from schemas.job import CheckpointRef, Evaluation, Job
 CPU = torch.device("cpu")
 
 
-def train(world: Any, directory: Path, stop: Any = lambda: False, **changes: Any) -> Outcome:
+def train(world: Any, directory: Path, stop: Any = lambda: False, **changes: Any) -> TrainingEnd:
     return Trainer(world.job(**changes), world.store.root, directory, CPU, stop).train()
 
 

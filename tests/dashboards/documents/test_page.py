@@ -14,14 +14,14 @@ from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.structure_text import Piece
+from curriculum.inspection.structure_text import StructuredText
 from curriculum.store import Artefact, Store
 from dashboards.document_page import (
     Article,
-    Block,
-    Link,
-    Run,
+    TextBlock,
+    TextRun,
     TreeLine,
+    TreeLink,
     article_of,
     joined,
     page,
@@ -160,7 +160,7 @@ def test_edges_join_lines_of_the_tree(context: Document) -> None:
 def test_a_page_is_at_most_three_times_its_text_and_100_kb(repeat: int) -> None:
     size = 262_144
     line = "int f(const Slice& a) {\n"
-    runs = [Run(pieces=[(line * (size // repeat // len(line)), "")])]
+    runs = [TextRun(pieces=[(line * (size // repeat // len(line)), "")])]
     tree = [
         TreeLine(
             number=number,
@@ -173,10 +173,10 @@ def test_a_page_is_at_most_three_times_its_text_and_100_kb(repeat: int) -> None:
         for number in range(repeat)
     ]
     links = [
-        Link(source=at % repeat, target=0, kind="calls", label="syntactic", confidence=0.25)
+        TreeLink(source=at % repeat, target=0, kind="calls", label="syntactic", confidence=0.25)
         for at in range(4 * repeat)
     ]
-    blocks = [Block(place=number, look="", runs=runs) for number in range(repeat)]
+    blocks = [TextBlock(place=number, look="", runs=runs) for number in range(repeat)]
     article = Article(title="", facts=[], tree=tree, blocks=blocks, links=links, codes=set())
     text = page("", "", [article])
     assert len(_text(Read(text))) > size * 0.9
@@ -200,10 +200,10 @@ def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
 
 def test_white_space_looks_like_what_stands_before_it() -> None:
     cut = [
-        Piece("a", 7),
-        Piece("\n  ", 4),
-        Piece("b", 7),
-        Piece("c", 4),
+        StructuredText("a", 7),
+        StructuredText("\n  ", 4),
+        StructuredText("b", 7),
+        StructuredText("c", 4),
     ]
     assert [(each.text, each.code) for each in joined(cut)] == [("a\n  b", 7), ("c", 4)]
 

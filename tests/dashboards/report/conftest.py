@@ -12,10 +12,10 @@ from curriculum.pipeline.status import PhaseStatus, State
 from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
-from dashboards.rows.write import Example
+from dashboards.rows.write import ExampleRow
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure, Report, TokenCounts
-from schemas.mixture import LeftOut, MixtureReport, StratumReport, TokenRepetition
+from schemas.mixture import LeftOutRows, MixtureReport, StratumReport, TokenRepetition
 from schemas.phase_status import Approval
 from schemas.reports import DomainRows, EncodeReport, RowsReport, SelectionReport, SkipsReport
 from schemas.specialist import SpecialistRef
@@ -178,7 +178,7 @@ def mixture(each: ResolvedPhase) -> MixtureReport:
         steps=40_000,
         strata=tuple(strata),
         repetition=TokenRepetition(scored=9_000_000, distinct=3_000_000, new=1_000_000, limit=4),
-        left_out=LeftOut(rows=3, tokens=12_000, first=("a", "b", "c")),
+        left_out=LeftOutRows(rows=3, tokens=12_000, first=("a", "b", "c")),
         warnings=("v3_simple causal at 512: there is no row of it",),
     )
 
@@ -215,11 +215,11 @@ def packed(each: ResolvedServing) -> Packed:
     )
 
 
-def example(each: ResolvedServing) -> Example:
+def example(each: ResolvedServing) -> ExampleRow:
     """A row of three documents and some padding."""
     length = each.row_length
     ends = [0, length // 2, 3 * length // 4, length - length // 16]
-    return Example(
+    return ExampleRow(
         link=f"rows/{'a' * 12}.html#r{each.index}",
         spans=tuple(itertools.pairwise(ends)),
         length=length,

@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _entries(home: Path) -> dict[str, index.Entry]:
+def _entries(home: Path) -> dict[str, index.ReportEntry]:
     return {each.name: each for each in index.entries(home, Resources())}
 
 

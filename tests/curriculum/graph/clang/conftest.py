@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.corpus.load import unpack_samples
-from curriculum.graph.clang import Snapshot, index_tree, missing
+from curriculum.graph.clang import GraphSnapshot, index_tree, missing
 from schemas.reports import IndexReport
 
 REASON = missing()
@@ -21,30 +21,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Snapshot]:
+def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, GraphSnapshot]:
     """The index of every sample repository at its head, by name."""
-    found: dict[str, Snapshot] = {}
+    found: dict[str, GraphSnapshot] = {}
     for root in unpack_samples(tmp_path_factory.mktemp("samples")):
         folder = tmp_path_factory.mktemp(root.name)
         database = root / "compile_commands.json"
         index_tree(root, database, folder, original=root, workers=2)
-        found[root.name] = Snapshot.open(folder)
+        found[root.name] = GraphSnapshot.open(folder)
     return found
 
 
-IndexFiles = Callable[[Mapping[str, str]], Snapshot]
+IndexFiles = Callable[[Mapping[str, str]], GraphSnapshot]
 
 
 @pytest.fixture
 def index_files(tmp_path: Path) -> IndexFiles:
     """Index files as they are given; each .c, .cpp and .cc is a unit with `-I include`."""
 
-    def index(files: Mapping[str, str]) -> Snapshot:
+    def index(files: Mapping[str, str]) -> GraphSnapshot:
         root, folder = tmp_path / "tree", tmp_path / "index"
         folder.mkdir(exist_ok=True)
         database = write_tree(root, files)
         index_tree(root, database, folder, original=None, workers=1)
-        return Snapshot.open(folder)
+        return GraphSnapshot.open(folder)
 
     return index
 

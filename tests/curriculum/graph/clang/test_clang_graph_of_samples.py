@@ -20,7 +20,7 @@ from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document
 from curriculum.families.v5_clang_graph import documents
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.clang import Snapshot, index_tree
+from curriculum.graph.clang import GraphSnapshot, index_tree
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.facts import NodeId, symbol
 from schemas.change import CommitChange
@@ -50,7 +50,7 @@ Heads = Mapping[str, tuple[ClangGraph, frozenset[Edge]]]
 
 
 @pytest.fixture(scope="module")
-def heads(roots: Mapping[str, Path], snapshots: Mapping[str, Snapshot]) -> Heads:
+def heads(roots: Mapping[str, Path], snapshots: Mapping[str, GraphSnapshot]) -> Heads:
     """The graph of each sample at its head with all its edges: source, kind, target, label."""
     found: dict[str, tuple[ClangGraph, frozenset[Edge]]] = {}
     for name, root in roots.items():
@@ -156,12 +156,12 @@ def test_a_snapshot_covers_the_tree_of_its_own_commit(
 
 
 def test_older_commits_mix_what_is_known_with_what_is_written(
-    roots: Mapping[str, Path], snapshots: Mapping[str, Snapshot]
+    roots: Mapping[str, Path], snapshots: Mapping[str, GraphSnapshot]
 ) -> None:
     assert shown(roots["arena"], snapshots["arena"]) == GOLDEN.read_text(encoding="utf-8")
 
 
-def shown(root: Path, snapshot: Snapshot) -> str:
+def shown(root: Path, snapshot: GraphSnapshot) -> str:
     """The documents of one commit as lists of chunks."""
     graph = ClangGraph(CallGraph(), snapshot)
     for commit in commits(root):
@@ -203,7 +203,7 @@ def rewrite() -> None:
         index.mkdir()
         index_tree(root, root / "compile_commands.json", index, original=root, workers=2)
         GOLDEN.parent.mkdir(parents=True, exist_ok=True)
-        GOLDEN.write_text(shown(root, Snapshot.open(index)), encoding="utf-8", newline="\n")
+        GOLDEN.write_text(shown(root, GraphSnapshot.open(index)), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

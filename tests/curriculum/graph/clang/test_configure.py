@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from curriculum.graph.clang import Snapshot, configure, index_tree
+from curriculum.graph.clang import GraphSnapshot, configure, index_tree
 from schemas.errors import CorpusError
 from tests.curriculum.graph.clang.conftest import whole
 
@@ -45,7 +45,7 @@ def test_a_tree_without_a_database_is_indexed_whole_and_left_alone(tmp_path: Pat
     database = configure(tree, scratch)
     report = index_tree(tree, database, out, original=scratch / "source", workers=1)
     assert whole(report)
-    assert [each.name for each in Snapshot.open(out).functions] == ["answer"]
+    assert [each.name for each in GraphSnapshot.open(out).functions] == ["answer"]
     assert listing(tree) == before
 
 

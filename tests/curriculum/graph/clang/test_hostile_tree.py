@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.graph.clang import Snapshot, index, index_tree, libclang
+from curriculum.graph.clang import GraphSnapshot, index, index_tree, libclang
 from curriculum.sandbox import landlock
 from schemas.reports import IndexReport
 from tests.curriculum.graph.clang.conftest import write_tree
@@ -48,7 +48,7 @@ def indexed(
     database = root / "compile_commands.json"
     database.write_text(json.dumps([{"directory": str(root), "file": "a.cpp", "command": command}]))
     report = index_tree(root, database, out, original=root, workers=1, unsandboxed=unsandboxed)
-    return report, {function.name for function in Snapshot.open(out).functions}
+    return report, {function.name for function in GraphSnapshot.open(out).functions}
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.corpus.load import unpack_samples
-from curriculum.graph.clang import Snapshot, index_tree
+from curriculum.graph.clang import GraphSnapshot, index_tree
 from curriculum.graph.clang.snapshot import IndexedClass, IndexedFunction, digest_of
 from schemas.document import EdgeKind
 from tests.curriculum.graph.clang.conftest import IndexFiles, whole, write_tree
@@ -24,7 +24,7 @@ def title(node: IndexedFunction | IndexedClass) -> str:
     return f"{node.qualified}({', '.join(node.parameters)})"
 
 
-def says(snapshot: Snapshot, source: str, kind: EdgeKind = "calls") -> dict[str, str]:
+def says(snapshot: GraphSnapshot, source: str, kind: EdgeKind = "calls") -> dict[str, str]:
     """What a definition says of others, by title: labels, with the number of candidates if several."""
     nodes = snapshot.nodes
     assert source in {title(node) for node in nodes}
@@ -36,7 +36,7 @@ def says(snapshot: Snapshot, source: str, kind: EdgeKind = "calls") -> dict[str,
     }
 
 
-def test_every_unit_of_the_samples_is_indexed(snapshots: Mapping[str, Snapshot]) -> None:
+def test_every_unit_of_the_samples_is_indexed(snapshots: Mapping[str, GraphSnapshot]) -> None:
     assert sorted(snapshots) == ["arena", "lattice", "ringlog"]
     for snapshot in snapshots.values():
         assert whole(snapshot.report)
@@ -45,7 +45,7 @@ def test_every_unit_of_the_samples_is_indexed(snapshots: Mapping[str, Snapshot])
     assert units == {"arena": 23, "lattice": 14, "ringlog": 20}
 
 
-def test_overloads_are_told_apart(snapshots: Mapping[str, Snapshot]) -> None:
+def test_overloads_are_told_apart(snapshots: Mapping[str, GraphSnapshot]) -> None:
     lattice = snapshots["lattice"]
     assert says(lattice, "lattice::to_text(int)") == {"lattice::to_text(long long)": "resolved"}
     for number in ("long long", "double"):
@@ -63,7 +63,7 @@ def test_overloads_are_told_apart(snapshots: Mapping[str, Snapshot]) -> None:
 
 
 def test_calls_inside_lambdas_belong_to_the_function_around(
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, GraphSnapshot],
 ) -> None:
     evaluate = "lattice::expr::evaluate(const Node &, const Environment &)"
     compute = "lattice::expr::compute"
@@ -75,7 +75,7 @@ def test_calls_inside_lambdas_belong_to_the_function_around(
 
 
 def test_same_names_in_two_namespaces_are_two_functions(
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, GraphSnapshot],
 ) -> None:
     lattice, arena = snapshots["lattice"], snapshots["arena"]
     approx = says(lattice, "lattice::approx::order(T, T)")
@@ -92,7 +92,9 @@ def test_same_names_in_two_namespaces_are_two_functions(
     assert formats["arena::units::format(std::size_t)"] == "resolved"
 
 
-def test_recursion_is_an_edge_to_oneself_or_a_circle(snapshots: Mapping[str, Snapshot]) -> None:
+def test_recursion_is_an_edge_to_oneself_or_a_circle(
+    snapshots: Mapping[str, GraphSnapshot],
+) -> None:
     lattice = snapshots["lattice"]
     depth = "lattice::expr::depth(const Node &)"
     assert says(lattice, depth) == {depth: "resolved"}
@@ -107,7 +109,9 @@ def test_recursion_is_an_edge_to_oneself_or_a_circle(snapshots: Mapping[str, Sna
     assert says(lattice, text)[operand] == says(lattice, operand)[text] == "resolved"
 
 
-def test_calls_that_a_template_decides_are_candidates(snapshots: Mapping[str, Snapshot]) -> None:
+def test_calls_that_a_template_decides_are_candidates(
+    snapshots: Mapping[str, GraphSnapshot],
+) -> None:
     lattice = snapshots["lattice"]
     multiply = says(lattice, "lattice::multiply(const Vec<T, R> &, const Matrix<T, R, C> &)")
     assert multiply["lattice::transpose(const Matrix<T, R, C> &)"] == "dependent"
@@ -125,7 +129,7 @@ def test_calls_that_a_template_decides_are_candidates(snapshots: Mapping[str, Sn
     }
 
 
-def test_a_specialisation_stands_for_its_template(snapshots: Mapping[str, Snapshot]) -> None:
+def test_a_specialisation_stands_for_its_template(snapshots: Mapping[str, GraphSnapshot]) -> None:
     take = says(snapshots["arena"], "arena::BumpArena::take(std::size_t, std::size_t)")
     assert take == {"arena::align_up(void *, std::size_t)": "resolved"}
     pool = says(
@@ -141,7 +145,7 @@ def test_a_specialisation_stands_for_its_template(snapshots: Mapping[str, Snapsh
         }
 
 
-def test_a_virtual_call_reaches_all_overriders(snapshots: Mapping[str, Snapshot]) -> None:
+def test_a_virtual_call_reaches_all_overriders(snapshots: Mapping[str, GraphSnapshot]) -> None:
     allocate = says(snapshots["arena"], "arena::MemoryResource::allocate(std::size_t, std::size_t)")
     resources = (
         *("MemoryResource", "HeapResource", "BumpArena", "PoolResource", "CountingResource"),
@@ -153,7 +157,7 @@ def test_a_virtual_call_reaches_all_overriders(snapshots: Mapping[str, Snapshot]
 
 
 def test_a_qualified_call_of_a_virtual_method_is_one_call(
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, GraphSnapshot],
 ) -> None:
     arena = snapshots["arena"]
     tracing = says(arena, "arena::TracingResource::do_allocate(std::size_t, std::size_t)")
@@ -163,7 +167,9 @@ def test_a_qualified_call_of_a_virtual_method_is_one_call(
     assert says(arena, "arena::FileSink::flush()") == {"arena::BufferedSink::flush()": "resolved"}
 
 
-def test_bases_and_overrides_are_those_of_the_classes(snapshots: Mapping[str, Snapshot]) -> None:
+def test_bases_and_overrides_are_those_of_the_classes(
+    snapshots: Mapping[str, GraphSnapshot],
+) -> None:
     arena = snapshots["arena"]
     bases = {
         "arena::TracingResource": "arena::CountingResource",
@@ -185,7 +191,7 @@ def test_bases_and_overrides_are_those_of_the_classes(snapshots: Mapping[str, Sn
 
 
 def test_a_macro_that_looks_like_a_call_is_none_and_hides_none(
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, GraphSnapshot],
 ) -> None:
     arena = snapshots["arena"]
     names = {node.name for node in arena.functions}
@@ -200,7 +206,7 @@ def test_a_macro_that_looks_like_a_call_is_none_and_hides_none(
 
 
 def test_every_body_is_found_again_by_its_digest(
-    snapshots: Mapping[str, Snapshot], tmp_path: Path
+    snapshots: Mapping[str, GraphSnapshot], tmp_path: Path
 ) -> None:
     checked = 0
     for root in unpack_samples(tmp_path):
@@ -222,7 +228,7 @@ def test_every_body_is_found_again_by_its_digest(
 
 
 def test_nothing_of_this_machine_stands_in_a_snapshot(
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, GraphSnapshot],
 ) -> None:
     for snapshot in snapshots.values():
         for node in snapshot.nodes:
@@ -236,23 +242,23 @@ def test_nothing_of_this_machine_stands_in_a_snapshot(
 
 @pytest.mark.system
 def test_one_worker_makes_the_same_index_as_two(
-    snapshots: Mapping[str, Snapshot], tmp_path: Path
+    snapshots: Mapping[str, GraphSnapshot], tmp_path: Path
 ) -> None:
     (root,) = (each for each in unpack_samples(tmp_path / "samples") if each.name == "arena")
     out = tmp_path / "index"
     out.mkdir()
     index_tree(root, root / "compile_commands.json", out, original=root, workers=1)
-    assert Snapshot.open(out) == snapshots["arena"]
+    assert GraphSnapshot.open(out) == snapshots["arena"]
 
 
-def test_includes_are_those_within_the_tree(snapshots: Mapping[str, Snapshot]) -> None:
+def test_includes_are_those_within_the_tree(snapshots: Mapping[str, GraphSnapshot]) -> None:
     included = {
         each.target for each in snapshots["lattice"].includes if each.source == "src/expr.cpp"
     }
     assert "include/lattice/expr.hpp" in included
 
 
-def test_the_report_counts_what_there_is(snapshots: Mapping[str, Snapshot]) -> None:
+def test_the_report_counts_what_there_is(snapshots: Mapping[str, GraphSnapshot]) -> None:
     for snapshot in snapshots.values():
         report = snapshot.report
         counts = Counter((edge.kind, edge.label) for edge in snapshot.edges)
@@ -382,7 +388,7 @@ def test_nesting_without_an_end_costs_only_its_own_file(index_files: IndexFiles)
     assert "h" in {node.name for node in snapshot.functions}
 
 
-def test_c_and_its_implicit_ways_are_indexed(snapshots: Mapping[str, Snapshot]) -> None:
+def test_c_and_its_implicit_ways_are_indexed(snapshots: Mapping[str, GraphSnapshot]) -> None:
     ringlog = snapshots["ringlog"]
     assert ringlog.report.calls.inside > 400
     assert not any(edge.label == "dependent" for edge in ringlog.edges)
@@ -413,7 +419,7 @@ def test_of_a_file_s_entries_the_one_with_the_fewest_errors_counts(
     ]
     database.write_text(json.dumps(entries))
     index_tree(root, database, folder, original=None, workers=1)
-    snapshot = Snapshot.open(folder)
+    snapshot = GraphSnapshot.open(folder)
     assert says(snapshot, "one()") == {"two()": "resolved", "B::three()": "resolved"}
     report = snapshot.report
     assert (report.indexed, report.partial, report.problems) == (1, 0, ())

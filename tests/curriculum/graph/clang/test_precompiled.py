@@ -8,7 +8,7 @@ import pytest
 
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree
-from curriculum.graph.clang import Snapshot, index_tree
+from curriculum.graph.clang import GraphSnapshot, index_tree
 from schemas.corpus import RepositorySpec
 from tests.curriculum.corpus.conftest import Built
 
@@ -74,5 +74,5 @@ def test_an_included_header_is_text_whatever_lies_beside_it(
     folder.mkdir()
     report = index_tree(forged, database, folder, original=None, workers=1)
     assert (report.indexed, report.problems) == (1, ())
-    names = {node.name for node in Snapshot.open(folder).nodes}
+    names = {node.name for node in GraphSnapshot.open(folder).nodes}
     assert names == {"from_text", "main"}

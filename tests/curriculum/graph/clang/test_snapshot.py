@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
     IndexedInclude,
-    Snapshot,
     digest_of,
     write,
 )
@@ -72,7 +72,7 @@ REPORT = IndexReport(
     edges=(EdgeCount(kind="member", label="resolved", edges=1),),
     calls=CallsReport(inside=1, outside=2, dependent=3, unknown=4),
 )
-SNAPSHOT = Snapshot(
+SNAPSHOT = GraphSnapshot(
     functions=(FUNCTION, replace(FUNCTION, body=None, body_digest="", digest="", name_start=50)),
     classes=(CLASS,),
     edges=(IndexedEdge(source=0, target=2, kind="member", label="resolved", candidates=1),),
@@ -83,14 +83,14 @@ SNAPSHOT = Snapshot(
 
 def test_a_snapshot_comes_back_whole(tmp_path: Path) -> None:
     write(tmp_path, SNAPSHOT)
-    assert Snapshot.open(tmp_path) == SNAPSHOT
+    assert GraphSnapshot.open(tmp_path) == SNAPSHOT
     assert SNAPSHOT.nodes[SNAPSHOT.edges[0].target] == CLASS
 
 
 def test_an_empty_snapshot_comes_back(tmp_path: Path) -> None:
-    empty = Snapshot(functions=(), classes=(), edges=(), includes=(), report=REPORT)
+    empty = GraphSnapshot(functions=(), classes=(), edges=(), includes=(), report=REPORT)
     write(tmp_path, empty)
-    assert Snapshot.open(tmp_path) == empty
+    assert GraphSnapshot.open(tmp_path) == empty
 
 
 def test_equal_snapshots_are_equal_bytes(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_a_damaged_snapshot_is_named(tmp_path: Path, name: str, damage: bytes | 
     if damage is not None:
         (tmp_path / name).write_bytes(damage)
     with pytest.raises(CorpusError, match="no snapshot"):
-        Snapshot.open(tmp_path)
+        GraphSnapshot.open(tmp_path)

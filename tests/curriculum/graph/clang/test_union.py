@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.clang.snapshot import (
+    GraphSnapshot,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
     IndexedInclude,
     Outcome,
-    Snapshot,
 )
 from curriculum.graph.clang.union import (
     MOST_OVERRIDERS,
     Chain,
     Definition,
-    Reference,
+    NamedReference,
     Union,
     UnitResult,
 )
@@ -55,7 +55,7 @@ def function(name: str, path: str = "a.cpp", at: int = 0, *, body: bool = True) 
 
 def seen(
     value: IndexedFunction | IndexedClass,
-    *mentions: Reference,
+    *mentions: NamedReference,
     usr: str = "",
     owner: Chain = (),
 ) -> Definition:
@@ -84,11 +84,11 @@ def klass(name: str) -> IndexedClass:
     )
 
 
-def calls(*names: str) -> Reference:
-    return Reference("calls", "resolved", tuple((name,) for name in names), len(names))
+def calls(*names: str) -> NamedReference:
+    return NamedReference("calls", "resolved", tuple((name,) for name in names), len(names))
 
 
-def united(*results: Sequence[Definition], outcomes: Sequence[Outcome] = ()) -> Snapshot:
+def united(*results: Sequence[Definition], outcomes: Sequence[Outcome] = ()) -> GraphSnapshot:
     union = Union()
     for number, each in enumerate(results):
         outcome = outcomes[number] if outcomes else "indexed"
@@ -96,7 +96,7 @@ def united(*results: Sequence[Definition], outcomes: Sequence[Outcome] = ()) -> 
     return union.snapshot(COUNT)
 
 
-def pairs(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+def pairs(snapshot: GraphSnapshot) -> list[tuple[str, str, str]]:
     nodes = snapshot.nodes
     return [
         (nodes[each.source].name, nodes[each.target].name, f"{each.label} {each.candidates}")
@@ -159,7 +159,7 @@ def test_a_function_that_nothing_defines_is_its_first_declaration() -> None:
 
 
 def test_a_specialisation_that_is_not_written_is_its_template() -> None:
-    chain = Reference("calls", "resolved", (("f<int>", "f"),), 1)
+    chain = NamedReference("calls", "resolved", (("f<int>", "f"),), 1)
     assert pairs(united([seen(function("f")), seen(function("g", at=10), chain)])) == [
         ("g", "f", "resolved 1")
     ]
@@ -177,22 +177,22 @@ def test_what_a_partial_unit_says_counts_only_where_no_whole_one_speaks() -> Non
 
 
 def test_the_strongest_label_of_an_edge_is_kept() -> None:
-    weak = Reference("calls", "dependent", (("g",), ("h",)), 2, arity=1)
+    weak = NamedReference("calls", "dependent", (("g",), ("h",)), 2, arity=1)
     others = [seen(function("g", at=10)), seen(function("h", at=20))]
     snapshot = united([seen(function("f"), weak, calls("g")), *others])
     assert pairs(snapshot) == [("f", "g", "resolved 1"), ("f", "h", "dependent 2")]
 
 
 def test_candidates_that_take_other_numbers_of_arguments_are_none() -> None:
-    weak = Reference("calls", "dependent", (("g",), ("h",)), 2, arity=2)
+    weak = NamedReference("calls", "dependent", (("g",), ("h",)), 2, arity=2)
     wide = replace(function("g", at=10), max_arity=-1)
     snapshot = united([seen(function("f"), weak), seen(wide), seen(function("h", at=20))])
     assert pairs(snapshot) == [("f", "g", "dependent 1")]
 
 
 def test_a_virtual_call_that_may_reach_too_many_reaches_the_one_it_names() -> None:
-    dynamic = Reference("calls", "overridden", (("base",),), 1)
-    above = Reference("overrides", "resolved", (("base",),), 1)
+    dynamic = NamedReference("calls", "overridden", (("base",),), 1)
+    above = NamedReference("overrides", "resolved", (("base",),), 1)
 
     def reached(number: int) -> int:
         overriders = [seen(function(f"o{at}", at=20 + at), above) for at in range(number)]
@@ -205,8 +205,8 @@ def test_a_virtual_call_that_may_reach_too_many_reaches_the_one_it_names() -> No
 
 
 def test_members_are_found_by_the_class_that_an_object_has() -> None:
-    method = Reference("calls", "dependent", (), 0, name="size", arity=1, within=("Derived",))
-    inherits = Reference("inherits", "resolved", (("Base",),), 1)
+    method = NamedReference("calls", "dependent", (), 0, name="size", arity=1, within=("Derived",))
+    inherits = NamedReference("inherits", "resolved", (("Base",),), 1)
     snapshot = united(
         [
             seen(klass("Base")),

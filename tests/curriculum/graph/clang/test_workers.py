@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from curriculum.graph.clang import Snapshot, index_tree
+from curriculum.graph.clang import GraphSnapshot, index_tree
 from curriculum.workers import pool as workers_module
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.reports import IndexReport
@@ -91,7 +91,7 @@ def test_a_tree_whose_units_are_over_their_time_too_often_is_given_up_whole(
     assert (report.indexed, report.timed_out) == (0, 8)
     assert {problem.path for problem in report.problems} == {*names, *hung}
     assert len({problem.reason for problem in report.problems}) == 1
-    found = Snapshot.open(tmp_path / "index")
+    found = GraphSnapshot.open(tmp_path / "index")
     assert (found.functions, found.includes) == ((), ())
     assert len(tables) == 4
 
@@ -155,7 +155,7 @@ def test_an_entry_that_crashes_leaves_the_other_entries_of_its_file(
     database.write_text(json.dumps([*others, *several]))
     out.mkdir()
     report = index_tree(root, database, out, original=None, workers=2)
-    names = {function.name for function in Snapshot.open(out).functions}
+    names = {function.name for function in GraphSnapshot.open(out).functions}
     assert report.database.duplicates == 2
     if order == "all":
         assert [problem.outcome for problem in report.problems] == ["crashed"]
@@ -243,4 +243,4 @@ def test_reading_needs_nothing_that_making_needs(tmp_path: Path) -> None:
     )
     assert done.stdout.split(maxsplit=1)[0] == "4"
     assert "isn't installed" in done.stdout
-    assert len(Snapshot.open(tmp_path / "sound" / "index").functions) == 4
+    assert len(GraphSnapshot.open(tmp_path / "sound" / "index").functions) == 4

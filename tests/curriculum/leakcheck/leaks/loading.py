@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from curriculum.model import masks, structure
-from curriculum.model.structure import RowStructure, Structure
+from curriculum.model.structure import RowStructure, StructureTensors
 from curriculum.packing.rows import RowBatch
 from curriculum.train.batch import GroupStructure, Row, RowGroup
 from tests.curriculum.leakcheck.leaks.site import (
@@ -128,10 +128,12 @@ def _last_tokens_scored(site: Site[Masks], batch: RowBatch) -> Masks:
 @injected(
     "a batch's codes stand one token late",
     kind=SHIFTED_STRUCTURE,
-    replaces=(Structure, "of"),
+    replaces=(StructureTensors, "of"),
     needs=Needs(blocks="A", structure=True),
 )
-def _codes_of_the_token_before(site: Site[Structure | None], rows: Any) -> Structure | None:
+def _codes_of_the_token_before(
+    site: Site[StructureTensors | None], rows: Any
+) -> StructureTensors | None:
     found = site.right(rows)
     if found is None:
         return None

@@ -19,7 +19,7 @@ from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries, Chunks, LayerInputs
-from curriculum.model.structure import RowStructure, Structure
+from curriculum.model.structure import RowStructure, StructureTensors
 from curriculum.train import checkpoint, dataloader, optimizer, restore, trainer
 from curriculum.train import step as training_step
 from curriculum.train.batch import Batch, Row, RowGroup, Shards
@@ -288,12 +288,12 @@ def _seeded(seed: int) -> torch.Generator:
 @injected(
     "relations between chunks are those of the first row",
     kind=OF_THE_BATCH,
-    replaces=(Structure, "of"),
+    replaces=(StructureTensors, "of"),
     needs=Needs(blocks="A", structure=True),
 )
 def relations_of_the_first_row(
-    site: Site[Structure | None], rows: Sequence[RowStructure | None]
-) -> Structure | None:
+    site: Site[StructureTensors | None], rows: Sequence[RowStructure | None]
+) -> StructureTensors | None:
     """The biases of a document's scores depend on the chunks of the micro-batch's first row."""
     found = site.right(rows)
     if found is None or len(rows) == 1:

@@ -18,7 +18,7 @@ from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.our_training import our_training
 from curriculum.leakcheck.packings import many_packings, packings
 from curriculum.leakcheck.proof import CPU
-from curriculum.leakcheck.repacked import Disagreement, Setting, disagreements
+from curriculum.leakcheck.repacked import Disagreement, ProofSetting, disagreements
 from curriculum.leakcheck.subject import one_thread
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries
@@ -197,7 +197,7 @@ def try_leak(leak: InjectedLeak) -> Disagreement | None:
 @one_thread()
 def first_disagreement(needs: Needs) -> Disagreement | None:
     """Return the first disagreement of packings under these settings, as the gate of a job proves them."""
-    setting = Setting(
+    setting = ProofSetting(
         model=ModelSpec(
             name="planted",
             vocab_size=needs.vocab_size,

@@ -34,7 +34,7 @@ from curriculum.model.decoder import MLP, Block, Decoder
 from curriculum.model.engram import Engram, n_gram_slots
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Attend, Boundaries, Chunks, LayerInputs, RowPart
-from curriculum.model.structure import Structure
+from curriculum.model.structure import StructureTensors
 from curriculum.packing.rows import RowBatch
 from curriculum.train import dataloader, trainer
 from curriculum.train import optimizer as train_optimizer
@@ -140,7 +140,7 @@ def tiles_past_the_end(
     site: Site[Attend],
     softcap: float | None,
     boundaries: Boundaries,
-    structure: Structure | None = None,
+    structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
     """Gradients of keys and values take in queries of the next document, up to a whole tile."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from curriculum.inspection.context_tree import (
     WORDS,
-    Branch,
+    TreeChunk,
     branches,
     edge_words,
     guides,
@@ -74,8 +74,8 @@ def test_no_chunk_is_lost_and_none_is_twice_even_where_edges_run_in_circles(
     assert len(guides(tree)) == len(tree)
 
 
-def _branch(depth: int) -> Branch:
-    return Branch(chunk=0, depth=depth)
+def _branch(depth: int) -> TreeChunk:
+    return TreeChunk(chunk=0, depth=depth)
 
 
 def test_guides_lead_from_each_branch_to_its_parent() -> None:
@@ -84,7 +84,7 @@ def test_guides_lead_from_each_branch_to_its_parent() -> None:
 
 
 def test_the_shallowest_branches_are_kept_in_their_order() -> None:
-    tree = [Branch(chunk=number, depth=depth) for number, depth in enumerate((0, 1, 2, 1, 2))]
+    tree = [TreeChunk(chunk=number, depth=depth) for number, depth in enumerate((0, 1, 2, 1, 2))]
     assert [each.chunk for each in nearest(tree, 3)] == [0, 1, 3]
     assert nearest(tree, None) == tree
 
