@@ -15,7 +15,7 @@ from torch import Tensor
 
 from curriculum.model.backends import AttentionBackend, attention
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 
 ROW = 8192
 MEANS = (50, 200, 1000, 4000)

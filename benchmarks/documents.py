@@ -19,8 +19,8 @@ from types import ModuleType
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
+from curriculum.families.document_writer import DocumentWriter
 from curriculum.families.render import render
-from curriculum.families.write import DocumentWriter
 from curriculum.graph.outline import outline
 from curriculum.graph.syntax_tree import parse
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec

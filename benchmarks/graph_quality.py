@@ -29,7 +29,7 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang import GraphSnapshot, index_tree
-from curriculum.graph.clang.index import paths_of
+from curriculum.graph.clang.clang_index import paths_of
 from curriculum.graph.facts import NodeId
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import CODE, RepositorySpec

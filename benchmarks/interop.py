@@ -29,8 +29,8 @@ from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.mix import PLAN_NAME
 from curriculum.packing import best_fit
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport, TokenRepetition

@@ -25,8 +25,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from curriculum.packing import best_fit
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.parquet import shards_of
 from curriculum.train.dataloader import MicroBatches, PlannedRows, collate
 from schemas.mixture import PLAN_SCHEMA

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.mixing.plan import Planner, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.row_plan import Planner, within, write_plan
 from curriculum.mixing.row_supply import read_supply
 from curriculum.mixing.strata import demand
 from curriculum.parquet import shards_of

@@ -19,13 +19,13 @@ from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_documents, policy_of
+from curriculum.families.document_writer import DocumentWriter
 from curriculum.families.render import render
-from curriculum.families.write import DocumentWriter
 from curriculum.objectives import objective_of
 from curriculum.parquet import shards_of
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenize_documents
+from curriculum.tokens.token_store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document

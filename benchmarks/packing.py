@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.packing import best_fit, chop
+from curriculum.packing.row_writer import BLOCK_TOKENS, RowLabels, RowWriter
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.packing.write import BLOCK_TOKENS, RowLabels, RowWriter
 from schemas.packed_row import RowFormat
 
 Int64s = npt.NDArray[np.int64]

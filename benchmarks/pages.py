@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
-from curriculum.inspection.rows import DocumentInRow, FileRange, RowChunk, RowView
+from curriculum.inspection.row_view import DocumentInRow, FileRange, RowChunk, RowView
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
-from dashboards.rows.page import page
+from dashboards.rows.row_page import page
 from schemas.structure import StructureEdge
 
 CHUNK = 40

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from curriculum.packing import best_fit
-from curriculum.packing.check import check
 from curriculum.packing.read import RowReader, read_rows
+from curriculum.packing.row_check import check
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments, Structures
-from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.parquet import shards_of
 from schemas.packed_row import RowFormat
 

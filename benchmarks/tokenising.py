@@ -24,7 +24,7 @@ import tiktoken
 import tokenizers
 
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
-from curriculum.tokens.store import BATCH_DOCUMENTS, tokenize_documents
+from curriculum.tokens.token_store import BATCH_DOCUMENTS, tokenize_documents
 from curriculum.tokens.train import WORDS, train_tokenizer
 from schemas.document import DOCUMENT_SCHEMA, document_id
 

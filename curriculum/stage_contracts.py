@@ -18,13 +18,13 @@ from curriculum.corpus.file_histories import FILE_HISTORIES_NAME
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from curriculum.corpus.signatures import SIGNATURES_NAME
-from curriculum.families.check import check_document
-from curriculum.families.write import documents_in
+from curriculum.families.document_check import check_document
+from curriculum.families.document_writer import documents_in
 from curriculum.graph.clang import GraphSnapshot
-from curriculum.packing.check import check as check_rows
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
+from curriculum.packing.row_check import check as check_rows
 from curriculum.store import Artefact
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from curriculum.tokens.train import TOKEN_BYTES_SCHEMA
 from schemas.corpus import ContextSettings
 from schemas.document import (

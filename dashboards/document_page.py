@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from curriculum.inspection.context_tree import WORDS, TreeChunk, branches, path_of
-from curriculum.inspection.documents import DocumentView, facts, what
+from curriculum.inspection.document_view import DocumentView, facts, what
 from curriculum.inspection.formats import integer, number
 from curriculum.inspection.structure_text import StructuredText, pieces, widened
 from dashboards import html, palette

@@ -23,7 +23,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
 from prefect.states import Cancelling
 
-from curriculum.mixing.load import is_path
+from curriculum.mixing.diet_files import is_path
 from curriculum.pipeline.execute import Perform, Step
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import trained_run

@@ -45,14 +45,14 @@ ARM_DIET = r"/diets/ablation-[^/]+/[^/]+\.yaml$"
 
 def specialists() -> tuple[str, ...]:
     """The diets of the workspace, then those of the package."""
-    from curriculum.mixing.load import diet_names
+    from curriculum.mixing.diet_files import diet_names
 
     return _own_first(diet_names(settings.home()), diet_names())
 
 
 def phases() -> tuple[str, ...]:
     """All, then every phase of every phases file, in the order of the curriculum, and the tail job."""
-    from curriculum.mixing.load import phase_names
+    from curriculum.mixing.diet_files import phase_names
     from schemas.job import ANNEAL
 
     names = [ALL_PHASES]
@@ -65,7 +65,7 @@ def phases() -> tuple[str, ...]:
 
 def phases_files() -> tuple[str, ...]:
     """The phases files of the workspace, then those of the package."""
-    from curriculum.mixing.load import phases_files as files
+    from curriculum.mixing.diet_files import phases_files as files
 
     return _own_first(files(settings.home()), files())
 

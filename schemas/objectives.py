@@ -61,7 +61,9 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             build="curriculum.objectives.causal:target",
             by_line=True,
         ),
-        ObjectiveSpec(name="chat", revision=3, build="curriculum.objectives.chat:objective"),
+        ObjectiveSpec(
+            name="chat", revision=3, build="curriculum.objectives.chat_objective:objective"
+        ),
     ]
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]

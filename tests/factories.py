@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.families.write import DocumentWriter
+from curriculum.families.document_writer import DocumentWriter
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB, claimed, read_job

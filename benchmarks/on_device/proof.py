@@ -13,9 +13,9 @@ from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import small_model, whole
-from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import ProofScope, many_findings, prove, repacked_findings
+from curriculum.leakcheck.proof_documents import proof_documents
 from curriculum.leakcheck.recorder import Recorder, train_plainly
 from curriculum.leakcheck.repacked import ProofSetting
 from curriculum.leakcheck.subject import dtype_name, spread_constant_weights

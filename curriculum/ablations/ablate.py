@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum.ablations.ablation_views import build_views
 from curriculum.ablations.arms import Arm, write_arms
-from curriculum.ablations.documents import DocumentInterval, document_interval
+from curriculum.ablations.document_intervals import DocumentInterval, document_interval
 from curriculum.ablations.evidence import Trained
 from curriculum.ablations.measurements import measured_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
@@ -21,7 +22,6 @@ from curriculum.ablations.verdicts import (
     seeds_needed,
     verdict_of,
 )
-from curriculum.ablations.views import build_views
 from curriculum.inspection.paired import Measured
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.context import Context

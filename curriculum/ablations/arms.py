@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from curriculum.mixing.load import PATHS, DietOverrides, is_path, load_diet, merged
+from curriculum.mixing.diet_files import PATHS, DietOverrides, is_path, load_diet, merged
 from curriculum.pipeline.run_config import RunConfig
 from schemas.ablation import BASE, CONTROL, NULL, AblationSpec, arm_title
 from schemas.diet import Diet

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from curriculum.ablations.ablation_views import build_views
 from curriculum.ablations.arms import write_arms
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
-from curriculum.ablations.views import build_views
 from curriculum.mixing.imported import completed
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import FinishedStep, Scope, execute, here

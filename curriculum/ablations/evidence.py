@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum import parquet
+from curriculum.ablations.ablation_views import ViewSets
 from curriculum.ablations.measurements import DOCUMENTS_NAME
-from curriculum.ablations.views import ViewSets
 from curriculum.inspection.paired import Measured, measured
 from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact, Store

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from curriculum.ablations.views import ViewSets
+from curriculum.ablations.ablation_views import ViewSets
 from curriculum.pipeline.context import Context
 from curriculum.published_files import leaving_whole_files
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
@@ -159,7 +159,7 @@ def measure_run(task: Measuring) -> bool:
 
 def _write(task: Measuring, drafts: Sequence[StagingDirectory]) -> None:
     # torch takes seconds to import, and only the measuring process needs it.
-    from curriculum.train.measure import measure
+    from curriculum.train.run_measurement import measure
 
     views = {recipe.key: view for view, recipe in task.recipes.items()}
     groups = [task.sets[views[draft.recipe.key]] for draft in drafts]

@@ -20,8 +20,8 @@ piece of its encodings or is counted as elided, so a header is not repeated in d
     stream.py        all documents of an artefact
 """
 
-from curriculum.encode.batch import Split
-from curriculum.encode.documents import (
+from curriculum.encode.document_batch import Split
+from curriculum.encode.encoded_documents import (
     ChunkCounts,
     Counts,
     FitResult,

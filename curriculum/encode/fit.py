@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
+from curriculum.encode.encoded_documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from schemas.corpus import LANGUAGES

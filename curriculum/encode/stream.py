@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.encode.batch import DocumentBatch, Split, columns_of, with_structure
-from curriculum.encode.documents import FitResult, TokenizedDocument
+from curriculum.encode.document_batch import DocumentBatch, Split, columns_of, with_structure
+from curriculum.encode.encoded_documents import FitResult, TokenizedDocument
+from curriculum.encode.encoded_turns import TurnFitter
 from curriculum.encode.fit import Fitter, policy_of
-from curriculum.encode.turns import TurnFitter
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, document_batches
+from curriculum.tokens.token_store import TokenStore, document_batches
 from curriculum.tokens.turns import turn_format
 from schemas.corpus import Overlong
 from schemas.errors import SchemaError

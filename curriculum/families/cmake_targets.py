@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from curriculum.families import context
-from curriculum.families.context import Excerpt, marks_of
+from curriculum.families import context_documents
+from curriculum.families.context_documents import Excerpt, marks_of
 from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.cmake import BuildGraph, TargetId, build_graph
@@ -55,7 +55,7 @@ def documents(
     touched = sorted({target for change in changes for target in _touched(change, build)})
     if not touched:
         return result_of(family, (), {"no_build_target": 1})
-    room = settings.context_bytes - context.frame_bytes(commit, LANGUAGE)
+    room = settings.context_bytes - context_documents.frame_bytes(commit, LANGUAGE)
     groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
     documents = [
         _document(
@@ -106,8 +106,8 @@ def _shared_out(targets: Sequence[tuple[_Item, ...]], room: int) -> tuple[list[l
 
 
 def _cost(item: _Item) -> int:
-    lead = context.chunk_bytes(item.file.path, item.file.language)
-    gap = len(context.gap_line(item.file.language).encode())
+    lead = context_documents.chunk_bytes(item.file.path, item.file.language)
+    gap = len(context_documents.gap_line(item.file.language).encode())
     return lead + size_of(item.ranges) + gap * (len(item.ranges) - 1)
 
 
@@ -239,7 +239,7 @@ def _document(
         for at, item in enumerate(items)
     ]
     count = len(around)
-    return context.document(commit, family, excerpts[:count], excerpts[count:], edges)
+    return context_documents.document(commit, family, excerpts[:count], excerpts[count:], edges)
 
 
 def _edges(build: BuildGraph, items: Sequence[_Item]) -> Iterator[Edge]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from curriculum.families.chosen_changes import reason_against
-from curriculum.families.context import gap_line
+from curriculum.families.context_documents import gap_line
 from curriculum.families.document_builder import (
     ChangeText,
     DocumentBuilder,

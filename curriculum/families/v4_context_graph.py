@@ -7,8 +7,8 @@ commit touched make documents of their own.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from curriculum.families import cmake_targets, context
-from curriculum.families.context import Excerpt
+from curriculum.families import cmake_targets, context_documents
+from curriculum.families.context_documents import Excerpt
 from curriculum.families.render import RenderResult, result_of
 from curriculum.families.touched_functions import shared_out, targets_of
 from curriculum.graph.facts import NodeId, RepositoryGraph
@@ -82,11 +82,11 @@ def graph_documents(
     if not targets:
         return result_of(family, (), {"no_function": 1})
     costs = FragmentCosts(
-        lead=lambda path: context.chunk_bytes(path, graph.source(path).file.language),
-        gap=len(context.gap_line("cpp").encode()),
+        lead=lambda path: context_documents.chunk_bytes(path, graph.source(path).file.language),
+        gap=len(context_documents.gap_line("cpp").encode()),
     )
     language = graph.source(targets[0].node.path).file.language
-    room = settings.context_bytes - context.frame_bytes(commit, language)
+    room = settings.context_bytes - context_documents.frame_bytes(commit, language)
     shares = shared_out(targets, graph, costs, room)
     around = [
         neighbourhood(graph, group, room - costs.of_all(group), order, costs, settings)
@@ -121,12 +121,12 @@ def _document(
     fragments = [*farthest_first, *targets]
     places = {each.node: at for at, each in enumerate(fragments)}
     sources = {fragment.node.path: graph.source(fragment.node.path) for fragment in fragments}
-    marks = {path: context.marks_of(source) for path, source in sources.items()}
+    marks = {path: context_documents.marks_of(source) for path, source in sources.items()}
     target_marks = {
-        path: context.with_statements(marks[path], sources[path])
+        path: context_documents.with_statements(marks[path], sources[path])
         for path in {each.node.path for each in targets}
     }
-    return context.document(
+    return context_documents.document(
         commit,
         family,
         [_excerpt(graph, each, marks, places) for each in farthest_first],

@@ -11,6 +11,7 @@ from sys import intern
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, SourceFile, Symbol
 from curriculum.graph.index import facts_of
 from curriculum.graph.memo import derived
+from curriculum.graph.name_resolution import Methods, Resolver, Spaces
 from curriculum.graph.names import (
     TYPES,
     Function,
@@ -21,7 +22,6 @@ from curriculum.graph.names import (
     Type,
     names_of,
 )
-from curriculum.graph.resolve import Methods, Resolver, Spaces
 from curriculum.graph.scopes import Scopes
 from schemas.change import TreeDelta, TreeFile
 from schemas.corpus import CODE, Language

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
-from curriculum.encode.documents import Outcome
+from curriculum.encode.encoded_documents import Outcome
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
 from curriculum.inspection.copy_warnings import copy_warnings
 from curriculum.inspection.formats import Line, count, family_title, number, percent

@@ -34,7 +34,7 @@ from curriculum.interop.trainer_rows import (
     SingleDocuments,
     with_trainer_columns,
 )
-from curriculum.packing.write import SHARD_TOKENS, row_shards
+from curriculum.packing.row_writer import SHARD_TOKENS, row_shards
 from curriculum.parquet import shards_of
 from curriculum.store import Artefact
 from curriculum.tokens.chat_template import CONFIG_NAME

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from curriculum.packing.boundaries import Int64s, Layout, Values
-from curriculum.packing.rows import RowBatch, lists, target_ids
+from curriculum.packing.packed_rows import RowBatch, lists, target_ids
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
 from schemas.reports import ImportReport

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from curriculum.interop.packed_columns import FOREIGN
 from curriculum.interop.publish import CURE
-from curriculum.packing.rows import KNOWN
+from curriculum.packing.packed_rows import KNOWN
 from curriculum.parquet_footers import longest_list
 from schemas.errors import SchemaError
 from schemas.packed_row import LONGEST_ROW

@@ -31,7 +31,7 @@ from curriculum.interop.publish import (
     format_of,
     require,
 )
-from curriculum.packing.rows import KNOWN
+from curriculum.packing.packed_rows import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import is_name
 from schemas.errors import SchemaError

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.interop.trainer_rows import IGNORED, LABELS, LENGTHS, POSITIONS
-from curriculum.packing.rows import lists
+from curriculum.packing.packed_rows import lists
 from schemas.document import list_of
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat

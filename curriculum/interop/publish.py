@@ -27,12 +27,12 @@ from curriculum.interop.eos_boundaries import (
 )
 from curriculum.interop.import_counts import ImportCounts
 from curriculum.packing.boundaries import Layout
-from curriculum.packing.check import UNMARKED, CheckReport, check, missing_columns
 from curriculum.packing.held_out_order import write_order
-from curriculum.packing.rows import REQUIRED, RowBatch, RowTokens, lists, row_schema
+from curriculum.packing.packed_rows import REQUIRED, RowBatch, RowTokens, lists, row_schema
+from curriculum.packing.row_check import UNMARKED, CheckReport, check, missing_columns
+from curriculum.packing.row_writer import row_shards
 from curriculum.packing.rules import EDGES, NAMES, SHAPES, CheckedRows, Rule
 from curriculum.packing.windows import write_windows
-from curriculum.packing.write import row_shards
 from curriculum.published_files import sha256_of
 from curriculum.store import Artefact, Recipe
 from curriculum.store.artefact import KEY_DIGITS

@@ -37,8 +37,8 @@ from curriculum.interop.publish import (
 )
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.packing import best_fit
-from curriculum.packing.rows import KNOWN, lists
-from curriculum.packing.write import SHARD_TOKENS
+from curriculum.packing.packed_rows import KNOWN, lists
+from curriculum.packing.row_writer import SHARD_TOKENS
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import list_of
 from schemas.errors import SchemaError

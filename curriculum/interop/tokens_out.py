@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 from curriculum.interop.row_order import Ordered, training_order
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.errors import SchemaError
 from schemas.manifest import (
     BESIDE_NAME,

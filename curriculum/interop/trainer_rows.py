@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.packing.rows import lists
+from curriculum.packing.packed_rows import lists
 from schemas.document import list_of, required
 
 IGNORED = -100

@@ -14,7 +14,7 @@ from curriculum.leakcheck.subject import Subject, by_boundaries, numbers, one_th
 from curriculum.model.backends import attention
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import BLOCK, Attend, Boundaries
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport
 from schemas.structure import LARGEST_CODES, RELATION_CODES

@@ -18,10 +18,10 @@ from curriculum.leakcheck.claims import (
     subject_of,
     the_future_is_not_seen,
 )
-from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
 from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings
 from curriculum.leakcheck.plain_steps import PlainSteps
 from curriculum.leakcheck.proof import CPU, environment, finding_of
+from curriculum.leakcheck.proof_documents import ProofSteps, many_documents, proof_documents
 from curriculum.leakcheck.recorder import Recorder, train_plainly
 from curriculum.leakcheck.repacked import COARSE, ROUNDED, ProofSetting, Tolerance, disagreements
 from curriculum.leakcheck.subject import (

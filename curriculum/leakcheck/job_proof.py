@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from curriculum.leakcheck.decoders import check_decoder, small_model
-from curriculum.leakcheck.documents import planned_documents, proof_documents
+from curriculum.leakcheck.kept_verdicts import proven_once
 from curriculum.leakcheck.packings import packings, rounded
 from curriculum.leakcheck.proof import (
     JOB_STEPS,
@@ -24,9 +24,9 @@ from curriculum.leakcheck.proof import (
     trained_dtype,
     uncovered_format,
 )
+from curriculum.leakcheck.proof_documents import planned_documents, proof_documents
 from curriculum.leakcheck.repacked import RATES, ProofSetting
 from curriculum.leakcheck.subject import one_thread
-from curriculum.leakcheck.verdicts import proven_once
 from curriculum.model.decoder import Decoder
 from curriculum.store import Store
 from curriculum.train.device import prepare, with_backend

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.leakcheck.documents import LATER_LONGEST, ProofDocument, ProofSteps
+from curriculum.leakcheck.proof_documents import LATER_LONGEST, ProofDocument, ProofSteps
 from curriculum.model.masks import BLOCK
 from curriculum.packing import best_fit
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import ROW_MULTIPLE, RowFormat
 

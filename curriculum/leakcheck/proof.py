@@ -16,8 +16,9 @@ from curriculum.leakcheck.decoders import (
     small_model,
     subject,
 )
-from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
+from curriculum.leakcheck.kept_verdicts import device_words
 from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings
+from curriculum.leakcheck.proof_documents import ProofSteps, many_documents, proof_documents
 from curriculum.leakcheck.repacked import (
     Disagreement,
     ProofSetting,
@@ -26,7 +27,6 @@ from curriculum.leakcheck.repacked import (
     first_layer,
 )
 from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
-from curriculum.leakcheck.verdicts import device_words
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck.documents import ProofDocument
 from curriculum.leakcheck.packings import Packing, pack_id
+from curriculum.leakcheck.proof_documents import ProofDocument
 from curriculum.model.decoder import Decoder
 from curriculum.train.batch import Batch
 from curriculum.train.dataloader import PlannedRows, steps_of

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from curriculum.leakcheck.documents import ProofDocument, ProofSteps
 from curriculum.leakcheck.packings import PLAN, Packing, data_set_key, data_set_path, write
+from curriculum.leakcheck.proof_documents import ProofDocument, ProofSteps
 from curriculum.leakcheck.recorder import Recorder, StepTrace
 from schemas.held_out import HeldOutCount
 from schemas.job import (

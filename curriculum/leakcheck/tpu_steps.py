@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
-from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import CPU, finding_of
+from curriculum.leakcheck.proof_documents import many_documents, proof_documents
 from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
 from curriculum.leakcheck.repacked import ROUNDED, ProofSetting, disagreements
 from curriculum.leakcheck.subject import one_thread, spread_constant_weights

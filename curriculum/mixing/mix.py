@@ -10,9 +10,16 @@ import polars as pl
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.mixing.plan import Planner, Totals, check_step, less_than_a_step, within, write_plan
 from curriculum.mixing.repetition import ReadTokens, repetition_warning
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.row_plan import (
+    Planner,
+    Totals,
+    check_step,
+    less_than_a_step,
+    within,
+    write_plan,
+)
 from curriculum.mixing.row_supply import read_supply
 from curriculum.mixing.schedule import counted, of_keys, passed_until
 from curriculum.mixing.strata import Stratum, Taken, demand, without_rows

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from curriculum.mixing.check import DietSupply
+from curriculum.mixing.diet_check import DietSupply
 from curriculum.mixing.repetition import TokenCount
 from curriculum.mixing.strata import Taken
 

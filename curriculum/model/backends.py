@@ -18,7 +18,7 @@ from curriculum.model.dense_backends import math_attend, sdpa_attend
 from curriculum.model.documents_backend import documents_attend
 from curriculum.model.flex_backend import flex_attend
 from curriculum.model.masks import Attend, Boundaries
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 from curriculum.model.varlen_backend import varlen_attend
 from schemas.job import Backend
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from curriculum.model.context import convolved
+from curriculum.model.context_ranks import convolved
 from curriculum.model.masks import Boundaries, LayerInputs
 from schemas.job import ModelSpec
 

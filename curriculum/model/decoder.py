@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from curriculum.model.backends import attention
-from curriculum.model.context import whole_rows
+from curriculum.model.context_ranks import whole_rows
 from curriculum.model.conv import ConvMixer
 from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection, gathered, spread
 from curriculum.model.mamba import Mamba
 from curriculum.model.masks import Boundaries, Chunks, ContextRanks, LayerInputs, Rotation, RowPart
 from curriculum.model.norm import RmsNorm
-from curriculum.model.structure import RelationBias, StructureEmbedding, StructureTensors
+from curriculum.model.structure_tensors import RelationBias, StructureEmbedding, StructureTensors
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from curriculum.model.backend_choice import LARGEST_DENSE_ROW, too_long
 from curriculum.model.masks import Attend, Boundaries, document_mask
-from curriculum.model.structure import StructureTensors, dense_bias, relation_of_tokens
+from curriculum.model.structure_tensors import StructureTensors, dense_bias, relation_of_tokens
 
 
 def for_each_head(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from curriculum.model.dense_backends import attached, dense, for_each_head
 from curriculum.model.masks import Attend, Boundaries
-from curriculum.model.structure import StructureTensors, dense_bias, relation_of_tokens
+from curriculum.model.structure_tensors import StructureTensors, dense_bias, relation_of_tokens
 
 QUERIES = 1024
 """Queries of a document whose scores are held at once; backward computes each block again."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from curriculum.model.context import convolved
+from curriculum.model.context_ranks import convolved
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Boundaries, LayerInputs, RowPart
 from curriculum.model.n_gram_tables import BLANK, Table, tables

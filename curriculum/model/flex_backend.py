@@ -17,7 +17,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from curriculum.model.dense_backends import for_each_head
 from curriculum.model.masks import Attend, Boundaries, block_mask
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 
 Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 

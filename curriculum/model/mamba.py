@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from curriculum.model.context import convolved, state_before
+from curriculum.model.context_ranks import convolved, state_before
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Chunks, LayerInputs, RowPart
 from curriculum.model.norm import RmsNorm

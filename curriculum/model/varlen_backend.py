@@ -15,7 +15,7 @@ from torch import Tensor
 from curriculum.model.backend_choice import of_whole_rows
 from curriculum.model.dense_backends import for_each_head
 from curriculum.model.masks import Attend, Boundaries
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 from schemas.errors import JobError
 
 DTYPES = (torch.bfloat16, torch.float16)

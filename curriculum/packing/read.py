@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.packing.rows import RowBatch
+from curriculum.packing.packed_rows import RowBatch
 from schemas.errors import SchemaError
 from schemas.json_text import version_fault
 from schemas.packed_row import RowFormat

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.packing.boundaries import Int64s, Layout, Values
+from curriculum.packing.packed_rows import DERIVED, KNOWN, REQUIRED, RowBatch, RowTokens
 from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
-from curriculum.packing.rows import DERIVED, KNOWN, REQUIRED, RowBatch, RowTokens
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
 from schemas.structure import (
     LABEL_CODES,

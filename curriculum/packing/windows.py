@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing.boundaries import Layout
+from curriculum.packing.packed_rows import RowBatch
 from curriculum.packing.read import read_rows
-from curriculum.packing.rows import RowBatch
 from curriculum.splitmix import mixed_words
 from schemas.reports import WindowsReport
 from schemas.windows import (

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from curriculum.mixing.check import DietSupply, PhaseCheck, PhaseSupply, below_any_step
-from curriculum.mixing.load import placed_shortage
+from curriculum.mixing.diet_check import DietSupply, PhaseCheck, PhaseSupply, below_any_step
+from curriculum.mixing.diet_files import placed_shortage
 from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens

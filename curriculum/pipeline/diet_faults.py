@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from curriculum.corpus.domains import load_domains
-from curriculum.mixing.load import located, placed, require_no_fault
+from curriculum.mixing.diet_files import located, placed, require_no_fault
 from curriculum.mixing.phase_faults import check_gates, domain_faults
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose

@@ -8,7 +8,7 @@ from typing import Literal
 
 from curriculum.inspection.formats import Line, count, duration, number
 from curriculum.inspection.runs import whole_steps
-from curriculum.mixing.check import PhaseCheck
+from curriculum.mixing.diet_check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, resumed_step

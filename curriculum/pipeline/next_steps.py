@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from curriculum.mixing.load import diet_names, load_diet
+from curriculum.mixing.diet_files import diet_names, load_diet
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from schemas.diet import Diet

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.notifiers import EventSource

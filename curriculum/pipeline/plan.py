@@ -12,8 +12,15 @@ from pathlib import Path
 
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
+from curriculum.mixing.diet_files import (
+    DietOverrides,
+    Phases,
+    load_diet,
+    load_phases,
+    located,
+    placed,
+)
 from curriculum.mixing.imported import ImportedRows, imported_rows
-from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases, located, placed
 from curriculum.mixing.mix import seen_of
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.pipeline.attempts import mark_current
@@ -25,7 +32,7 @@ from curriculum.pipeline.resume import (
     parse_exclusions,
 )
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.stages.conversations import require_conversations
+from curriculum.stages.conversation_documents import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.run_directory import is_finished, read_report
 from schemas.corpus import CorpusSpec

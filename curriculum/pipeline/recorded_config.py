@@ -12,8 +12,8 @@ from pathlib import Path
 from pydantic import Field
 
 from curriculum.corpus import domains
+from curriculum.mixing.diet_files import diet_names, is_path, load_diet
 from curriculum.mixing.imported import ImportedRows
-from curriculum.mixing.load import diet_names, is_path, load_diet
 from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusions

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from curriculum import parquet
 from curriculum.inspection.lineage import inputs
-from curriculum.mixing.load import diet_names, load_diet
+from curriculum.mixing.diet_files import diet_names, load_diet
 from curriculum.pipeline.attempts import (
     Attempt,
     RunHistory,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from curriculum.inspection.losses import require_documents
 from curriculum.interop.huggingface import CARD_NAME, write_card
-from curriculum.mixing.load import placed
+from curriculum.mixing.diet_files import placed
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.presets import preset

@@ -33,8 +33,9 @@ from dataclasses import dataclass, field, replace
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.sources import Sources
-from curriculum.stages.conversations import Conversations, ConversationSelection
+from curriculum.stages.conversation_documents import Conversations, ConversationSelection
 from curriculum.stages.documents import Documents, Repository
+from curriculum.stages.enriched_documents import EnrichedDocuments
 from curriculum.stages.indexes import CAREFUL, Indexing
 from curriculum.stages.row_sources import (
     RowSet,
@@ -47,7 +48,6 @@ from curriculum.stages.rows import make_rows
 from curriculum.stages.selection import KeptDocuments, Selection, SplitDocuments
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
-from curriculum.stages.structure import EnrichedDocuments
 from curriculum.stages.texts import (
     documents_of_files,
     documents_of_graphs,

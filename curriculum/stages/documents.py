@@ -18,8 +18,8 @@ from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, Sources
 from curriculum.families.chosen_changes import render_changes
+from curriculum.families.document_writer import DocumentWriter
 from curriculum.families.render import RenderResult
-from curriculum.families.write import DocumentWriter
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory

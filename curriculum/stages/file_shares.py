@@ -8,7 +8,7 @@ import numpy as np
 
 from curriculum.corpus.decisions import decisions
 from curriculum.store import Artefact
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.families import families_of
 
 MAX_FILES = 5

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from curriculum import frames
 from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
-from curriculum.encode.batch import chunk_of
+from curriculum.encode.document_batch import chunk_of
 from curriculum.objectives.causal import overlaps, scored_where
 from curriculum.objectives.new_lines import (
     FirstShowings,

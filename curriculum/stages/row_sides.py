@@ -12,8 +12,8 @@ import numpy.typing as npt
 from curriculum import encode
 from curriculum.packing import best_fit, chop
 from curriculum.packing.held_out_order import write_order
+from curriculum.packing.row_writer import RowCounts, RowLabels, RowWriter
 from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowCounts, RowLabels, RowWriter
 from curriculum.stages.row_sources import RowsSpec
 from curriculum.store import StagingDirectory
 from curriculum.tokens.codec import Tokenizer

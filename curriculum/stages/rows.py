@@ -12,7 +12,7 @@ import numpy.typing as npt
 from curriculum import encode
 from curriculum.corpus.decisions import Decisions, decisions, held_out_files
 from curriculum.objectives import objective_of
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.packing.windows import write_windows
 from curriculum.stages.beside import are_shown, shown_by
 from curriculum.stages.first_showings import scoring_new_lines
@@ -31,7 +31,7 @@ from curriculum.stages.tokens import load_tokenizer
 from curriculum.stages.trained_text import TrainedText
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.errors import TokenizerError
 from schemas.families import ENRICHED_FAMILY
 from schemas.objectives import FIXED_SETS, FixedSet

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from curriculum.corpus.source_errors import as_one
 from curriculum.corpus.sources import Sources
-from curriculum.stages.conversations import require_conversations
+from curriculum.stages.conversation_documents import require_conversations
 from curriculum.stages.documents import Documents, Repository, repositories, require_sources
 from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.indexes import Index, Indexing, make_indexes

@@ -11,7 +11,7 @@ from curriculum.foreign_tokenizers import load_finished, load_foreign
 from curriculum.stages.selection import KeptDocuments, title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
-from curriculum.tokens import store as token_store
+from curriculum.tokens import token_store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, TokenizerSettings
 from curriculum.tokens.finished import without_engine

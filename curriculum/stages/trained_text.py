@@ -25,7 +25,7 @@ from curriculum.stages.selection import title
 from curriculum.store import Artefact, Input
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.families import VERSIONS_FAMILY
 from schemas.packed_row import COMPARED_INPUT
 

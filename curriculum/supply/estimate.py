@@ -30,8 +30,8 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.supply.estimate_key import own_ingredients, shared_ingredients
 from curriculum.supply.measure import DocumentKind
 from curriculum.supply.ratios import ALL, KindEstimate, SampledShare, SupplyLine, estimate_kinds
-from curriculum.supply.sample import write_frame
 from curriculum.supply.sampled_corpus import SamplingPlan
+from curriculum.supply.sampled_documents import write_frame
 from curriculum.tokens import train
 from schemas.corpus import CorpusSpec
 from schemas.families import FAMILIES

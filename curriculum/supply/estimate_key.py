@@ -10,7 +10,7 @@ from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.stages.tokens import Tokenizing
 from curriculum.supply.measure import DocumentKind
 from curriculum.supply.sampled_corpus import SamplingPlan
-from curriculum.tokens import store as token_store
+from curriculum.tokens import token_store as token_store
 from curriculum.tokens import train
 from schemas.families import CHAT_FAMILY, FAMILIES, families_of, reads_commits
 from schemas.objectives import OBJECTIVES

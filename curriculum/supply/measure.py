@@ -23,7 +23,7 @@ from curriculum.supply.shown_text import (
     lines_by_commit,
 )
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.families import CHAT_FAMILY, FAMILIES
 from schemas.objectives import CHAT_OBJECTIVE, USUAL_OBJECTIVE, Score
 

@@ -14,7 +14,7 @@ from curriculum import frames
 from curriculum.corpus.decisions import decisions, read_sides
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.survey import in_sample
-from curriculum.stages.conversations import ConversationSelection
+from curriculum.stages.conversation_documents import ConversationSelection
 from curriculum.stages.documents import Repository
 from curriculum.stages.file_shares import FileShare, file_shares
 from curriculum.stages.file_sides import FileSide, file_sides
@@ -24,7 +24,7 @@ from curriculum.stages.selection import KeptDocuments, Selection, SplitDocuments
 from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
 from curriculum.store import Artefact, Store
-from curriculum.supply.sample import (
+from curriculum.supply.sampled_documents import (
     CommitsTask,
     SampledConversations,
     SampledFiles,

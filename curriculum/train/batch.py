@@ -20,9 +20,9 @@ from torch.nn import functional as F
 
 from curriculum import parquet
 from curriculum.model.masks import Boundaries, with_each_tensor
-from curriculum.model.structure import RowStructure, StructureTensors
+from curriculum.model.structure_tensors import RowStructure, StructureTensors
+from curriculum.packing.packed_rows import RowBatch
 from curriculum.packing.read import GroupCache, RowReader
-from curriculum.packing.rows import RowBatch
 from curriculum.parquet import shards_of
 from schemas.errors import SchemaError
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS

@@ -15,7 +15,7 @@ import torch
 from pydantic import TypeAdapter
 
 from curriculum import parquet
-from curriculum.model.context import of_rows
+from curriculum.model.context_ranks import of_rows
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import token_nll
 from curriculum.packing.held_out_order import ORDER_NAME, read_order

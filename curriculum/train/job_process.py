@@ -18,8 +18,8 @@ from curriculum.train.masking_cost import COST, measured_once
 from curriculum.train.metric_writers import require_installed
 from curriculum.train.metrics import log
 from curriculum.train.processes import failure_of
-from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, record_kernel, report_of, write_end
+from curriculum.train.required_proof import proven
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report
 from curriculum.train.trainer import Trainer
 from curriculum.train.validate import require_fitting, require_shared_rows

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from curriculum.encode.documents import Outcome
+from curriculum.encode.encoded_documents import Outcome
 from curriculum.inspection.formats import count, integer, moment, number
 from curriculum.inspection.run_notes import measured_domains, unmeasured_domains
 from curriculum.inspection.runs import ending as run_ending

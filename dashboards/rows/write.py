@@ -9,15 +9,15 @@ from pathlib import Path
 
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.lineage import tokenizer_in, tokenizer_of
+from curriculum.inspection.row_view import RowView, row_views, spread
+from curriculum.inspection.row_view import rows as chosen
 from curriculum.inspection.row_yields import RowYields
-from curriculum.inspection.rows import RowView, row_views, spread
-from curriculum.inspection.rows import rows as chosen
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.whole_files import write_whole
 from dashboards import html, palette
-from dashboards.rows.page import MAX_BYTES, TEMPLATES, named, page
+from dashboards.rows.row_page import MAX_BYTES, TEMPLATES, named, page
 from schemas.errors import StoreError
 from schemas.reports import RowsReport
 

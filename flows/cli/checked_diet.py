@@ -11,7 +11,7 @@ from curriculum.inspection.held_out import (
     held_out,
 )
 from curriculum.inspection.largest_files import phase_shares, shares_of
-from curriculum.mixing.check import PhaseCheck, ServingCheck
+from curriculum.mixing.diet_check import PhaseCheck, ServingCheck
 from curriculum.pipeline.checks import CheckedPlan, kind_of
 from curriculum.stages import Built
 from curriculum.supply import ALL, Estimate

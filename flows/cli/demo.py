@@ -13,7 +13,7 @@ from curriculum.corpus.load import corpus_names
 from curriculum.inspection.formats import Line, count, duration, percent
 from curriculum.inspection.run_notes import finished_runs
 from curriculum.inspection.runs import change, report_of
-from curriculum.mixing.load import diet_names
+from curriculum.mixing.diet_files import diet_names
 from curriculum.pipeline.execute import Scope, runs_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.starter import starter_files, write_starter

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from curriculum.inspection.formats import count
-from curriculum.mixing.load import warnings
+from curriculum.mixing.diet_files import warnings
 from curriculum.mixing.phase_faults import repeated_changes, unmeasured
 from curriculum.mixing.resolve import structure_faults
 from curriculum.mixing.token_budgets import TokenBudgets

@@ -19,8 +19,8 @@ from curriculum.inspection.token_counts import (
     difference,
 )
 from curriculum.mixing import differences
+from curriculum.mixing.diet_files import diet_names, load_diet, load_phases
 from curriculum.mixing.imported import imported_rows
-from curriculum.mixing.load import diet_names, load_diet, load_phases
 from curriculum.mixing.resolve import resolve
 from curriculum.pipeline.references import MIXTURES, artefacts_of, is_run_path_or_key, store_of
 from curriculum.store import Store

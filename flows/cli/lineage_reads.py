@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from curriculum import catalog
 from curriculum.inspection.formats import number
-from curriculum.mixing.load import diet_names
+from curriculum.mixing.diet_files import diet_names
 from curriculum.pipeline.attempts import Attempt, attempts_in, specialist_of
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import is_run, named, run_of, store_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.corpus.load import corpus_names, load_corpus
-from curriculum.mixing.load import diet_names, load_diet, load_phases, phases_files
+from curriculum.mixing.diet_files import diet_names, load_diet, load_phases, phases_files
 from curriculum.model.presets import PRESETS
 from curriculum.pipeline.attempts import attempts_in, current_artefacts
 from curriculum.store import Store

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.exposure import exposure_below, real_path
-from curriculum.mixing.load import EXTENDS, FOLDERS, is_path
+from curriculum.mixing.diet_files import EXTENDS, FOLDERS, is_path
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, require_plain
 from flows.cli.console import MUTED, out

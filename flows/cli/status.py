@@ -10,7 +10,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
-from curriculum.mixing.load import diet_names
+from curriculum.mixing.diet_files import diet_names
 from curriculum.pipeline.attempts import attempts_in, names_of, specialist_of
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import newest_plan

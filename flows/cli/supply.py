@@ -6,7 +6,7 @@ from typing import get_args
 
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
-from curriculum.mixing.load import Phases, diet_names, load_phases
+from curriculum.mixing.diet_files import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import default_base
 from curriculum.pipeline.checks import kind_of, plan_estimate
 from curriculum.pipeline.plan import resolve_plan

@@ -7,11 +7,11 @@ import typer
 from rich.text import Text
 
 from curriculum.corpus.decisions import held_out_files
-from curriculum.families.check import check_document
-from curriculum.families.write import documents_in
+from curriculum.families.document_check import check_document
+from curriculum.families.document_writer import documents_in
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.lineage import inputs
-from curriculum.packing.check import check as check_rows
+from curriculum.packing.row_check import check as check_rows
 from curriculum.pipeline.references import folders_of
 from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.merge import merge

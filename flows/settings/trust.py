@@ -252,7 +252,7 @@ def is_inside(file: Path, home: Path) -> bool:
 def shadows(home: Path) -> tuple[str, ...]:
     """Files of a workspace that are found before those of the package with the same name: diets/mine.yaml."""
     # Help must be there at once, and diets are slow to import.
-    from curriculum.mixing.load import PACKAGE
+    from curriculum.mixing.diet_files import PACKAGE
 
     pairs = (("diets", "diets/*.yaml"), ("corpora", "corpora/*.yaml"), ("phases", "phases*.yaml"))
     return tuple(

@@ -18,19 +18,19 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import Counts, FitResult, Fitter, Split, encode_documents, policy_of
 from curriculum.families import v4_context_graph
+from curriculum.families.document_writer import EnrichedWriter
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
-from curriculum.families.write import EnrichedWriter
 from curriculum.graph.call_graph import CallGraph
 from curriculum.objectives import fim, objective_of
 from curriculum.packing import best_fit
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding, byte_ranges
-from curriculum.tokens.store import TokenStore, tokenize_documents
+from curriculum.tokens.token_store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import Document, Part

@@ -14,7 +14,7 @@ from curriculum.catalog.answer import matching
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.published_files import leaving_whole_files, require_published
 from curriculum.store import Recipe, StagingDirectory, Store
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.errors import CatalogError, StoreError
 from schemas.held_out import HeldOutRows
 

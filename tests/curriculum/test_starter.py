@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from curriculum.corpus.load import load_corpus
-from curriculum.mixing.load import load_diet, load_phases
+from curriculum.mixing.diet_files import load_diet, load_phases
 from curriculum.mixing.resolve import resolve
 from curriculum.starter import write_starter
 from schemas.errors import CurriculumError

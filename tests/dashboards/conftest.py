@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.context import Resources

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from dashboards import overview_panels, workspace
 from dashboards.apps import mixtures, overview, runs
 from dashboards.questions import WorkspaceView

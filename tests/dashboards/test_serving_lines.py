@@ -11,7 +11,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from curriculum.mixing.load import diet_files, diet_names, load_diet, load_phases
+from curriculum.mixing.diet_files import diet_files, diet_names, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedServing, resolve
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages.row_sources import Beside

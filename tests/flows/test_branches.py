@@ -162,7 +162,7 @@ def test_a_branch_has_a_report(home: Path, name: str | None) -> None:
 def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_froze(
     mixed: Path, tmp_path: Path
 ) -> None:
-    from curriculum.mixing.load import DIETS
+    from curriculum.mixing.diet_files import DIETS
 
     home = tmp_path / "workspace"
     shutil.copytree(mixed, home)

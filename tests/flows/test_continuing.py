@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from curriculum.inspection.runs import report_of
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, selected

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.phase_training import train_phase
 from curriculum.pipeline.plan import RunPlan, resolve_plan

@@ -29,7 +29,7 @@ from prefect.flow_engine import run_flow
 from prefect.flow_runs import resume_flow_run
 from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled
 
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.pipeline import gates
 from curriculum.store import Store
 from flows import approval, dispatch, tasks

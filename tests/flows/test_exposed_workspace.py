@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure, exposure_below
-from curriculum.mixing.load import PACKAGE
+from curriculum.mixing.diet_files import PACKAGE
 from curriculum.store import Store
 from flows import settings
 from flows.settings import SettingError, prefect_variables, trust

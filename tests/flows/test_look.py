@@ -13,7 +13,7 @@ from rich.console import Console
 from curriculum import catalog
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.rows import RowView
+from curriculum.inspection.row_view import RowView
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.references import find
 from curriculum.pipeline.run_config import RunConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.model.presets import PRESETS
 from tests.flows.cli_runner import curriculum
 from tests.flows.terminal import on_terminal

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from schemas.errors import DietError
 from tests.flows.cli_runner import curriculum
 from tests.flows.tiny_workspace import Larder, figure, job, run

@@ -8,7 +8,7 @@ import pytest
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
-from curriculum.mixing.load import DIETS, diet_names
+from curriculum.mixing.diet_files import DIETS, diet_names
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import first_plan, read_plan, snapshot_file, write_snapshot
 from curriculum.pipeline.resume import RowExclusions

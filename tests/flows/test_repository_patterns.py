@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.wanted_rows import wanted_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.mixing.load import PACKAGE
+from curriculum.mixing.diet_files import PACKAGE
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.recorded_config import as_recorded, resolved, write_snapshot
 from curriculum.pipeline.run_config import RunConfig, option

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from curriculum.catalog import query
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.mixing.mix import report_of
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan

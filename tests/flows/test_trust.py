@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.mixing.load import PACKAGE
+from curriculum.mixing.diet_files import PACKAGE
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from curriculum.interop import tokens_out
 from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.row_order import Ordered
-from curriculum.mixing.load import DIETS, PACKAGE
+from curriculum.mixing.diet_files import DIETS, PACKAGE
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
 from curriculum.starter import NAME, SAMPLES

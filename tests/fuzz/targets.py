@@ -29,8 +29,8 @@ from curriculum.graph.clang.database import read_database
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.publish import Imported, RowFacts
 from curriculum.interop.tokens_in import token_rows
-from curriculum.mixing.load import load_diet, load_phases
-from curriculum.packing.check import check
+from curriculum.mixing.diet_files import load_diet, load_phases
+from curriculum.packing.row_check import check
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile

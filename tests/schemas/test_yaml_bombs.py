@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from curriculum.corpus.load import corpus_names, load_corpus
-from curriculum.mixing.load import diet_names, load_diet, load_phases, phases_files
+from curriculum.mixing.diet_files import diet_names, load_diet, load_phases, phases_files
 from schemas import text
 from schemas.errors import CurriculumError, DietError
 from schemas.text import LARGEST_TEXT, MAX_NODES, read_yaml, text_of

@@ -6,8 +6,7 @@ Only making an index needs libclang (the extra `clang`), and only its workers lo
     index_tree() -> Snapshot.open()
 """
 
-from curriculum.graph.clang.database import Database, read_database
-from curriculum.graph.clang.index import (
+from curriculum.graph.clang.clang_index import (
     REVISION,
     configure,
     index_tree,
@@ -15,7 +14,8 @@ from curriculum.graph.clang.index import (
     paths_of,
     versions,
 )
-from curriculum.graph.clang.snapshot import GraphSnapshot
+from curriculum.graph.clang.database import Database, read_database
+from curriculum.graph.clang.graph_snapshot import GraphSnapshot
 
 __all__ = [
     "REVISION",

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from curriculum.graph.clang.matching import Matching
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedEdge,
     IndexedFunction,
 )
+from curriculum.graph.clang.matching import Matching
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
 from schemas.change import TreeDelta
 from schemas.document import EDGE_LABELS, EdgeKind

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedClass,
     IndexedFunction,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedClass,
     IndexedEdge,

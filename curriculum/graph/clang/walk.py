@@ -15,6 +15,14 @@ from clang.cindex import CursorKind as Kind
 from curriculum.graph.clang import frontend
 from curriculum.graph.clang.database import ROOT, Unit, UnitFile, is_pair, located
 from curriculum.graph.clang.frontend import Tree, callee_of, is_elided
+from curriculum.graph.clang.graph_snapshot import (
+    ClassKind,
+    FunctionKind,
+    IndexedClass,
+    IndexedFunction,
+    IndexedInclude,
+    digest_of,
+)
 from curriculum.graph.clang.libclang import (
     Cursor,
     Problem,
@@ -23,14 +31,6 @@ from curriculum.graph.clang.libclang import (
     parse,
     place_of,
     problems,
-)
-from curriculum.graph.clang.snapshot import (
-    ClassKind,
-    FunctionKind,
-    IndexedClass,
-    IndexedFunction,
-    IndexedInclude,
-    digest_of,
 )
 from curriculum.graph.clang.union import Chain, Definition, NamedReference, UnitResult
 

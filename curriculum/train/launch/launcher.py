@@ -154,7 +154,7 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
 def _remedy(job: Job, directory: Path, code: int) -> str:
     """The cure of a training that ended so; after a leak the same command would end so again."""
     # It takes torch along.
-    from curriculum.train.proof import is_refuted
+    from curriculum.train.required_proof import is_refuted
 
     if is_refuted(directory):
         return (

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from curriculum import parquet
-from curriculum.inspection.documents import documents
+from curriculum.inspection.document_view import documents
 from curriculum.inspection.formats import number
 from curriculum.inspection.line_selection import FILTERS, InspectOptions, has_lines, line_files
 from curriculum.pipeline.built_for import last_built_first, of_owner

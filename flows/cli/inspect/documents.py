@@ -15,7 +15,7 @@ from curriculum.inspection.context_tree import (
     path_of,
     target_parts,
 )
-from curriculum.inspection.documents import DocumentView, facts, what
+from curriculum.inspection.document_view import DocumentView, facts, what
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.structure_text import pieces

@@ -9,7 +9,7 @@ from rich.text import Text
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions, Line
 from curriculum.inspection.lineage import inputs
-from curriculum.inspection.rows import DocumentOrigin, sources_in
+from curriculum.inspection.row_view import DocumentOrigin, sources_in
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS

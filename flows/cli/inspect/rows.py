@@ -10,7 +10,7 @@ from rich.text import Text
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.lineage import tokenizer_of
-from curriculum.inspection.rows import RowView, row_pieces
+from curriculum.inspection.row_view import RowView, row_pieces
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.cli.console import MUTED, colour, out

@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from curriculum.inspection.documents import documents
+from curriculum.inspection.document_view import documents
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.rows import rows
+from curriculum.inspection.row_view import rows
 from curriculum.store import Artefact, Store
 from flows.cli.inspect.artefacts import InspectedArtefact, with_lines
 from flows.cli.inspect.documents import document_panels

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum.inspection.formats import number, percent
-from curriculum.inspection.rows import RowChunk
+from curriculum.inspection.row_view import RowChunk
 from curriculum.inspection.structure_text import StructuredText, shares
 from dashboards.palette import NAMES, family_colours, shade
 from flows.cli.console import ACCENT, MUTED, plain_table

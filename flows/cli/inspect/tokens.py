@@ -8,13 +8,13 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from curriculum.inspection.documents import DocumentView, document_of
+from curriculum.inspection.document_view import DocumentView, document_of
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_selection import InspectOptions, chosen_lines, documents_of
 from curriculum.inspection.lineage import tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from flows.cli.console import ACCENT, MUTED, table
 from flows.cli.inspect.artefacts import InspectedArtefact
 from flows.cli.inspect.text import TONES, bar, cut_off, panel

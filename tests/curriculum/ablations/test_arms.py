@@ -7,7 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from curriculum.ablations.arms import CONTROL_SHARE, NULL_ORDER, load_ablation, write_arms
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from schemas.ablation import MAX_ARMS, MAX_SEEDS, AblationSpec
 from schemas.errors import DietError
 from schemas.seeds import MAX_SEED

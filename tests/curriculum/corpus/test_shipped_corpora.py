@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from curriculum.corpus.load import load_corpus
-from curriculum.mixing.load import diet_names, load_diet
+from curriculum.mixing.diet_files import diet_names, load_diet
 from schemas.corpus import CorpusSpec
 
 SPECIALISTS = tuple(name for name in diet_names() if "." not in name)

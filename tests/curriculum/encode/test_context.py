@@ -15,11 +15,11 @@ from curriculum.encode import (
     Fitter,
     Split,
     TokenizedDocument,
-    batch,
+    document_batch,
     encode_documents,
 )
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenize_documents
+from curriculum.tokens.token_store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import USUAL_LICENCES, LicencesSpec
 from schemas.document import Chunk, Document, Part, Provenance
@@ -146,7 +146,7 @@ def chunk_texts(document: Document) -> list[str]:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(batch)
+    done = doctest.testmod(document_batch)
     assert done.attempted
     assert not done.failed
 

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_documents
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenize_documents
+from curriculum.tokens.token_store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import DOCUMENT_SCHEMA, PART_KINDS, Document, Part, Span
 from schemas.errors import SchemaError

@@ -18,14 +18,14 @@ from curriculum.encode import (
     FitResult,
     Fitter,
     TokenizedDocument,
-    batch,
+    document_batch,
     encode_documents,
 )
-from curriculum.families.write import EnrichedWriter
+from curriculum.families.document_writer import EnrichedWriter
 from curriculum.objectives.rearrange import Segment, rearranged
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import EncodedStructure, Encoding
-from curriculum.tokens.store import TokenStore, tokenize_documents
+from curriculum.tokens.token_store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document, Part
 from schemas.packed_row import TEXT_PIECE
@@ -43,7 +43,7 @@ def tokenizer() -> Tokenizer:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(batch)
+    done = doctest.testmod(document_batch)
     assert done.attempted
     assert not done.failed
 

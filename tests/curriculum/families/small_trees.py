@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph

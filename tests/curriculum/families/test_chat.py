@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families import chat
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from schemas.change import Conversation, Role, Turn, digest_of
 from schemas.errors import SchemaError
 

@@ -3,8 +3,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.check import check_document
 from curriculum.families.cmake_targets import documents
+from curriculum.families.document_check import check_document
 from curriculum.families.render import RenderResult
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile

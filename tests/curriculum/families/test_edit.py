@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from curriculum.families.edit import MAX_EDIT_BYTES, MAX_REMOVED_SHARE
 from curriculum.families.edit_blocks import MARKERS, NO_NEWLINE, applied, whole_lines
 from curriculum.families.render import render

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from curriculum.corpus.batch_diff import whole
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from curriculum.families.render import ExclusionCount, render
 from curriculum.graph.syntax_tree import grammar_versions
 from schemas.change import FileChange

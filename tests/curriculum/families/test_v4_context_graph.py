@@ -13,7 +13,7 @@ from curriculum.corpus.load import unpack_samples
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from curriculum.families.render import RenderResult
 from curriculum.families.touched_functions import Shares, shared_out, touched_functions
 from curriculum.families.v4_context_graph import documents

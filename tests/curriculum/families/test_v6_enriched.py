@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum import parquet
+from curriculum.families.document_writer import EnrichedWriter, documents_in
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import (
     CALL_KINDS,
@@ -21,7 +22,6 @@ from curriculum.families.v6_enriched import (
     main_chunk,
     renamed,
 )
-from curriculum.families.write import EnrichedWriter, documents_in
 from curriculum.graph.structure import CodeChunk
 from schemas.change import FileChange
 from schemas.corpus import EditSettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, NodeId, symbol
 from curriculum.graph.index import facts_of
-from curriculum.graph.resolve import MOST_OVERRIDERS
+from curriculum.graph.name_resolution import MOST_OVERRIDERS
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language
 from schemas.document import EdgeKind

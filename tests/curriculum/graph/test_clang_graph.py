@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.clang.graph import ClangGraph
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedClass,
     IndexedEdge,

@@ -13,7 +13,7 @@ from curriculum.families.v4_context_graph import ORDER
 from curriculum.graph import scopes
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedEdge,
     IndexedFunction,

@@ -12,7 +12,7 @@ import pytest
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.publish import RowFacts
 from curriculum.interop.tokens_in import token_rows
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer

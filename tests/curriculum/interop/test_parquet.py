@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.publish import FILLS, Completion
 from curriculum.mixing.row_supply import read_supply
-from curriculum.packing.check import check
-from curriculum.packing.rows import KNOWN, RowBatch
+from curriculum.packing.packed_rows import KNOWN, RowBatch
+from curriculum.packing.row_check import check
 from curriculum.packing.rules import CheckedRows
 from curriculum.store import Artefact
 from curriculum.train.evaluation_sets import order_of

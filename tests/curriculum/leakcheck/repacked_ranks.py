@@ -19,14 +19,14 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
-from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.our_training import our_training
 from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import CPU
+from curriculum.leakcheck.proof_documents import proof_documents
 from curriculum.leakcheck.recorder import Recorder
 from curriculum.leakcheck.repacked import ProofSetting, disagreements
 from curriculum.leakcheck.subject import same_bits
-from curriculum.model import context
+from curriculum.model import context_ranks
 from curriculum.model.masks import Boundaries, ContextRanks, RowPart
 from curriculum.model.presets import model_spec
 from curriculum.train import dataloader
@@ -92,7 +92,7 @@ def joined_at_the_border(
 @injected(
     "a rank's keys get no gradient from the other rank's queries",
     kind=OF_RANKS,
-    replaces=(context._Gather, "backward"),
+    replaces=(context_ranks._Gather, "backward"),
     needs=ALL,
 )
 def own_queries_alone(site: Site[Any], ctx: Any, g_C: Tensor) -> tuple[Tensor | None, ...]:

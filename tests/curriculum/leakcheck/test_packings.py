@@ -8,12 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.leakcheck.documents import (
-    ProofDocument,
-    ProofSteps,
-    many_documents,
-    proof_documents,
-)
 from curriculum.leakcheck.packings import (
     MULTIPLE,
     PLAN,
@@ -21,6 +15,12 @@ from curriculum.leakcheck.packings import (
     data_set_path,
     packings,
     write,
+)
+from curriculum.leakcheck.proof_documents import (
+    ProofDocument,
+    ProofSteps,
+    many_documents,
+    proof_documents,
 )
 from curriculum.model.presets import model_spec
 

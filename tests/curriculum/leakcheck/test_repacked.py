@@ -8,10 +8,10 @@ from torch import Tensor
 
 from curriculum.leakcheck.claims import REPACKED
 from curriculum.leakcheck.decoders import small_model
-from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.our_training import our_training
 from curriculum.leakcheck.packings import packings
 from curriculum.leakcheck.proof import CPU, repacked_findings
+from curriculum.leakcheck.proof_documents import proof_documents
 from curriculum.leakcheck.repacked import ProofSetting, disagreements, first_layer, traces
 from curriculum.model import conv
 from curriculum.model.decoder import MLP

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.check import DietSupply, PhaseSupply
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_check import DietSupply, PhaseSupply
+from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import mix, report_of, seen_of
 from curriculum.mixing.resolve import ResolvedPhase, phase_tokens
 from curriculum.mixing.row_supply import read_supply, supposed_supply
@@ -208,7 +208,7 @@ def test_a_plan_too_long_to_be_counted_is_divided_out(
 ) -> None:
     asked = phase(serving(), tokens=100_000, max_repetition=9)
     (counted,) = supposed(asked, 51_200).check()
-    monkeypatch.setattr("curriculum.mixing.check.MAX_PLANNED", 10)
+    monkeypatch.setattr("curriculum.mixing.diet_check.MAX_PLANNED", 10)
     (divided,) = supposed(asked, 51_200).check()
     assert (counted.is_counted, divided.is_counted) == (True, False)
     assert counted.whole is not None

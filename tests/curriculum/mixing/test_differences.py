@@ -1,5 +1,5 @@
+from curriculum.mixing.diet_files import load_diet, load_phases
 from curriculum.mixing.differences import changes, fields
-from curriculum.mixing.load import load_diet, load_phases
 from curriculum.mixing.resolve import resolve
 from schemas.diet import Diet
 from schemas.study import Study

@@ -5,7 +5,7 @@ import jsonschema
 import pytest
 import yaml
 
-from curriculum.mixing.load import load_diet, merged
+from curriculum.mixing.diet_files import load_diet, merged
 from schemas.errors import DietError
 from schemas.json_schema import FOLDER
 

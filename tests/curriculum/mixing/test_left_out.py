@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import mix, report_of, seen_until
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.schedule import RowOrder, of_keys, read_left_out

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import mix, recipe, report_of, rows_taken, seen_of, seen_until
-from curriculum.mixing.plan import ROW_GROUP
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.row_plan import ROW_GROUP
 from curriculum.stage_contracts import require_contract
 from curriculum.store import Artefact, Store
 from schemas.document import SCHEMA_VERSION

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from curriculum.mixing import repetition
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import PLAN_NAME, mix, report_of, seen_of, turns
 from curriculum.mixing.repetition import ReadTokens, repetition_warning
 from curriculum.store import Artefact, Store

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from curriculum.mixing.load import load_phases
+from curriculum.mixing.diet_files import load_phases
 from curriculum.mixing.phase_faults import repeated_changes
 from curriculum.mixing.resolve import _divide, faults, resolve, structure_faults
 from curriculum.pipeline.wanted_rows import wanted_of

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.plan import Planner
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.row_plan import Planner
 from curriculum.mixing.row_supply import Supply
 from curriculum.mixing.strata import Stratum, demand
 from schemas.mixture import BLOCK_SLOTS

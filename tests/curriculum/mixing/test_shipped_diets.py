@@ -4,7 +4,13 @@ from collections import Counter
 
 import pytest
 
-from curriculum.mixing.load import diet_names, load_diet, load_phases, phase_names, phases_files
+from curriculum.mixing.diet_files import (
+    diet_names,
+    load_diet,
+    load_phases,
+    phase_names,
+    phases_files,
+)
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, resolve
 
 SPECIALISTS = (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from curriculum.mixing.load import diet_names, load_diet
+from curriculum.mixing.diet_files import diet_names, load_diet
 from curriculum.mixing.resolve import structure_faults
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from curriculum.mixing.check import DietSupply, PhaseSupply
-from curriculum.mixing.load import load_diet
+from curriculum.mixing.diet_check import DietSupply, PhaseSupply
+from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import mix, report_of
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase

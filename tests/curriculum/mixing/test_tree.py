@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from curriculum.mixing.load import load_diet, load_phases
+from curriculum.mixing.diet_files import load_diet, load_phases
 from curriculum.mixing.mix import mix, report_of
 from curriculum.mixing.resolve import resolve
 from curriculum.mixing.tree import Branch, explain_diet, explain_plan, lines

@@ -20,7 +20,7 @@ from curriculum.model import documents_backend, mamba
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries, ContextRanks
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.structure import LARGEST_CODES, RELATION_CODES
 

@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import StructureTensors
+from curriculum.model.structure_tensors import StructureTensors
 
 
 def graphs() -> int:

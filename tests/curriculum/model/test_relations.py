@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from curriculum.model import documents_backend
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import (
+from curriculum.model.structure_tensors import (
     RelationBias,
     StructureTensors,
     dense_bias,

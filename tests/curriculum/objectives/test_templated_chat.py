@@ -16,7 +16,7 @@ from curriculum.tokens.turns import turn_format
 from schemas.change import Role, Turn
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE
-from tests.curriculum.objectives.test_chat import (
+from tests.curriculum.objectives.test_chat_objective import (
     conversation_of,
     dict_of,
     document,

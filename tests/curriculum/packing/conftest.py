@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from curriculum.packing import best_fit
+from curriculum.packing.row_writer import RowCounts, RowLabels, RowWriter
 from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowCounts, RowLabels, RowWriter
 from curriculum.tokens.encoding import EncodedStructure, Encoding
 from schemas.packed_row import RowFormat
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.packing.boundaries import Layout
-from curriculum.packing.rows import RowBatch
+from curriculum.packing.packed_rows import RowBatch
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.check import CheckReport, Violation, check
-from curriculum.packing.rows import KNOWN
+from curriculum.packing.packed_rows import KNOWN
+from curriculum.packing.row_check import CheckReport, Violation, check
 from curriculum.packing.rules import RULES, Rule
 from schemas.errors import SchemaError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from schemas.structure import STRUCTURE_TOKENS
 
 DETERMINED = {

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.packing import best_fit, chop
-from curriculum.packing.check import check
 from curriculum.packing.read import read_rows
+from curriculum.packing.row_check import check
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE, RowFormat
 

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from curriculum import frames, parquet
-from curriculum.packing.check import check
 from curriculum.packing.read import RowReader
-from curriculum.packing.write import RowLabels, RowWriter
+from curriculum.packing.row_check import check
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from schemas.packed_row import RowFormat
 
 ROW = 1 << 16

@@ -5,8 +5,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.packing.packed_rows import RowBatch
 from curriculum.packing.read import GroupCache, RowReader, load_format, read_rows
-from curriculum.packing.rows import RowBatch
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
 

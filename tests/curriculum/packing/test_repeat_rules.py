@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.check import CheckReport, check
 from curriculum.packing.repeats import REPEAT_FREE, RUN
+from curriculum.packing.row_check import CheckReport, check
 from curriculum.packing.rules import Rule
 from curriculum.tokens.encoding import Encoding
 

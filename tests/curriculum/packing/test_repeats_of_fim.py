@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.packing.check import check
 from curriculum.packing.repeats import RUN
+from curriculum.packing.row_check import check
 from curriculum.packing.rules import Rule
 
 TOKENS = 60

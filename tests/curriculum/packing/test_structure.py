@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.check import CheckReport, check
 from curriculum.packing.read import RowReader, read_rows
+from curriculum.packing.row_check import CheckReport, check
 from curriculum.packing.rules import Rule
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS

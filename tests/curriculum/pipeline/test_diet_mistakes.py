@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from curriculum.mixing.load import DIETS
+from curriculum.mixing.diet_files import DIETS
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from schemas.errors import CurriculumError

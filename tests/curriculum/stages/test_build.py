@@ -18,7 +18,7 @@ import pytest
 from curriculum.corpus import select, split
 from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.packing import best_fit
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, Workers
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError

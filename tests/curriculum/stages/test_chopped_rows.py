@@ -11,7 +11,7 @@ import pytest
 
 from curriculum.corpus.load import load_corpus
 from curriculum.inspection.build_tables import chop_lines, yield_lines
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store

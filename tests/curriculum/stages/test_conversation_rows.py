@@ -15,7 +15,7 @@ from curriculum.corpus.load import load_corpus
 from curriculum.inspection.build_tables import yield_lines
 from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.inspection.losses import require_documents
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.tokens import load_tokenizer

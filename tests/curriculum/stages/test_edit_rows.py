@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.load import load_corpus
-from curriculum.families.write import documents_in
-from curriculum.packing.check import check
+from curriculum.families.document_writer import documents_in
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store

@@ -13,11 +13,11 @@ import pytest
 
 from curriculum.corpus.decisions import held_out_files
 from curriculum.corpus.load import load_corpus
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
+from curriculum.families.document_writer import documents_in
 from curriculum.families.v6_enriched import enrich
-from curriculum.families.write import documents_in
 from curriculum.graph import clang
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
 from curriculum.stages import documents as writers
 from curriculum.stages.held_out_text import check_sides

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pyarrow.parquet as pq
 
-from curriculum.families.write import documents_in
+from curriculum.families.document_writer import documents_in
 from curriculum.stages import Built, RowsSpec
 from curriculum.store import Artefact
 from curriculum.train.evaluation_sets import Validation, evaluation, order_of, within

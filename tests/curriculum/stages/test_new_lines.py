@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.load import load_corpus
-from curriculum.families.write import documents_in
+from curriculum.families.document_writer import documents_in
 from curriculum.inspection.build_tables import new_line_lines
 from curriculum.interop.huggingface import configs
 from curriculum.objectives.new_lines import REVISION
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store

@@ -1,6 +1,5 @@
 import polars as pl
 
-from curriculum.supply.sample import TOUCHED_SCHEMA
 from curriculum.supply.sampled_corpus import (
     FEWEST_GRAPHS,
     FEWEST_GRAPHS_OF_MANY,
@@ -8,6 +7,7 @@ from curriculum.supply.sampled_corpus import (
     depth_of,
     sizes_of,
 )
+from curriculum.supply.sampled_documents import TOUCHED_SCHEMA
 from schemas.corpus import CONTEXT_BYTES
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.errors import SchemaError
 
 

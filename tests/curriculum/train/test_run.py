@@ -24,7 +24,7 @@ from curriculum.train.run import freeze, train
 from curriculum.train.run_directory import claimed, require_unclaimed, run_recipe
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
-from tests.curriculum.train.test_proof import report, sealed
+from tests.curriculum.train.test_required_proof import report, sealed
 
 Hold = Callable[[str], None]
 KillAt = Callable[[int, int, Path, int], int]

@@ -13,7 +13,7 @@ from curriculum.store import Store
 from dashboards import document_page, frame, html
 from dashboards.ablation_page import write_ablation
 from dashboards.report import page as report_page
-from dashboards.rows import page as rows_page
+from dashboards.rows import row_page as rows_page
 from dashboards.server import PLAIN_PATHS
 from schemas.document import Document
 from tests.dashboards.conftest import dashboard_of

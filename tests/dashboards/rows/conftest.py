@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.inspection.rows import RowView, row_views, spread
+from curriculum.inspection.row_view import RowView, row_views, spread
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Roles, Tokenizer
 from curriculum.tokens.train import train_tokenizer

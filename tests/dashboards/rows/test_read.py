@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.inspection import rows as inspected_rows
-from curriculum.inspection.rows import sources_of, spread
+from curriculum.inspection import row_view as inspected_rows
+from curriculum.inspection.row_view import sources_of, spread
 from curriculum.store import Artefact
-from dashboards.rows import page
+from dashboards.rows import row_page
 
 
 class _Rows:
@@ -41,7 +41,7 @@ def _nine(folder: Path) -> Any:
     return _Rows(folder, [4, 5])
 
 
-@pytest.mark.parametrize("module", [inspected_rows, page])
+@pytest.mark.parametrize("module", [inspected_rows, row_page])
 def test_examples_hold(module: Any, tmp_path: Path) -> None:
     names = {"rows_of_nine": _nine(tmp_path), "spread": spread}
     done = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)

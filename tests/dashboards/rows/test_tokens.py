@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.rows.page import DIGITS, codes, generated, runs, scored, texts_of, written
+from dashboards.rows.row_page import DIGITS, codes, generated, runs, scored, texts_of, written
 
 
 def _read(text: str) -> list[int]:

@@ -17,7 +17,7 @@ from curriculum.corpus.load import unpack_samples
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from curriculum.families.v5_clang_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang import GraphSnapshot, index_tree

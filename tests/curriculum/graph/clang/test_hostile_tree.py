@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.graph.clang import GraphSnapshot, index, index_tree, libclang
+from curriculum.graph.clang import GraphSnapshot, clang_index, index_tree, libclang
 from curriculum.sandbox import landlock
 from schemas.reports import IndexReport
 from tests.curriculum.graph.clang.conftest import write_tree
@@ -78,8 +78,8 @@ def test_a_device_without_an_end_costs_no_memory(
     text = '#include "/dev/zero"\nint unit() { return 1; }\n'
     report, names = indexed(tmp_path, text, "", unsandboxed=False)
     assert (report.partial, names) == (1, {"unit"})
-    monkeypatch.setattr(index, "SYSTEM_HEADERS", (*index.SYSTEM_HEADERS, "/dev/zero"))
-    monkeypatch.setattr(index, "UNIT_MEMORY_BYTES", 1 << 29)
+    monkeypatch.setattr(clang_index, "SYSTEM_HEADERS", (*clang_index.SYSTEM_HEADERS, "/dev/zero"))
+    monkeypatch.setattr(clang_index, "UNIT_MEMORY_BYTES", 1 << 29)
     report, names = indexed(tmp_path, text, "", unsandboxed=False)
     assert (report.partial, names) == (0, set())
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedClass,
     IndexedEdge,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from curriculum.model import backends, conv, engram, hyper_connections, structure
+from curriculum.model import backends, conv, engram, hyper_connections, structure_tensors
 from curriculum.model.masks import Boundaries, Chunks
 from tests.curriculum.leakcheck.leaks.site import Needs, Site, injected, one_document_a_row
 
@@ -86,7 +86,7 @@ def weights_of_the_row(site: Site[Tensor], x_BTND: Tensor) -> Tensor:
 @injected(
     "structure is read of the token before",
     kind=LAYERS,
-    replaces=(structure, "table_entries"),
+    replaces=(structure_tensors, "table_entries"),
     needs=Needs(blocks="F", structure=True),
 )
 def structure_of_the_token_before(site: Site[Tensor], tokens_BT5: Tensor) -> Tensor:

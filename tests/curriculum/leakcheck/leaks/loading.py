@@ -8,9 +8,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from curriculum.model import masks, structure
-from curriculum.model.structure import RowStructure, StructureTensors
-from curriculum.packing.rows import RowBatch
+from curriculum.model import masks, structure_tensors
+from curriculum.model.structure_tensors import RowStructure, StructureTensors
+from curriculum.packing.packed_rows import RowBatch
 from curriculum.train.batch import GroupStructure, Row, RowGroup
 from tests.curriculum.leakcheck.leaks.site import (
     JOINED,
@@ -144,7 +144,7 @@ def _codes_of_the_token_before(
 @injected(
     "kinds of chunks stand one chunk late",
     kind=SHIFTED_STRUCTURE,
-    replaces=(structure, "relations"),
+    replaces=(structure_tensors, "relations"),
     needs=Needs(blocks="A", structure=True),
 )
 def _kinds_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) -> Any:
@@ -155,7 +155,7 @@ def _kinds_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) 
 @injected(
     "levels of chunks stand one chunk late",
     kind=SHIFTED_STRUCTURE,
-    replaces=(structure, "relations"),
+    replaces=(structure_tensors, "relations"),
     needs=Needs(blocks="A", structure=True),
 )
 def _levels_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) -> Any:

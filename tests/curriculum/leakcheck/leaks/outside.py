@@ -19,7 +19,7 @@ from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries, Chunks, LayerInputs
-from curriculum.model.structure import RowStructure, StructureTensors
+from curriculum.model.structure_tensors import RowStructure, StructureTensors
 from curriculum.train import checkpoint, dataloader, optimizer, restore, trainer
 from curriculum.train import step as training_step
 from curriculum.train.batch import Batch, Row, RowGroup, Shards

@@ -16,7 +16,7 @@ from curriculum.model import (
     engram,
     loss,
     mamba,
-    structure,
+    structure_tensors,
 )
 from curriculum.model.loss import token_nll
 from curriculum.model.mamba import walked
@@ -183,17 +183,17 @@ def last_chunk_begins_earlier(
 @injected(
     "relations have 64 places a row, and what comes after its 63rd chunk counts as that one",
     kind="data",
-    replaces=(structure, "chunk_of_tokens"),
+    replaces=(structure_tensors, "chunk_of_tokens"),
     needs=Needs(blocks="A", structure=True),
 )
 def chunks_up_to_a_capacity(
-    site: Site[structure.Int32s], chunks: structure.Int32s, row_length: int
-) -> structure.Int32s:
+    site: Site[structure_tensors.Int32s], chunks: structure_tensors.Int32s, row_length: int
+) -> structure_tensors.Int32s:
     """One shape for the kernels; a document behind many others has relations of the last."""
     numbers = site.right(chunks, row_length)
-    if numbers.max() >= structure.LEAST_CHUNKS:
+    if numbers.max() >= structure_tensors.LEAST_CHUNKS:
         site.ran()
-    return np.minimum(numbers, structure.LEAST_CHUNKS - 1).astype(np.int32)
+    return np.minimum(numbers, structure_tensors.LEAST_CHUNKS - 1).astype(np.int32)
 
 
 @injected(

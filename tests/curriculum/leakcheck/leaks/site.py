@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.our_training import our_training
 from curriculum.leakcheck.packings import many_packings, packings
 from curriculum.leakcheck.proof import CPU
+from curriculum.leakcheck.proof_documents import many_documents, proof_documents
 from curriculum.leakcheck.repacked import Disagreement, ProofSetting, disagreements
 from curriculum.leakcheck.subject import one_thread
 from curriculum.model.loss import LossSums

@@ -29,13 +29,13 @@ from curriculum.model import (
     mamba,
     masks,
 )
-from curriculum.model import structure as structures
+from curriculum.model import structure_tensors as structures
 from curriculum.model.decoder import MLP, Block, Decoder
 from curriculum.model.engram import Engram, n_gram_slots
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Attend, Boundaries, Chunks, LayerInputs, RowPart
-from curriculum.model.structure import StructureTensors
-from curriculum.packing.rows import RowBatch
+from curriculum.model.structure_tensors import StructureTensors
+from curriculum.packing.packed_rows import RowBatch
 from curriculum.train import dataloader, trainer
 from curriculum.train import optimizer as train_optimizer
 from curriculum.train import step as train_step

@@ -10,11 +10,11 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from curriculum.families.write import EnrichedWriter, as_table
-from curriculum.inspection.documents import DocumentView
+from curriculum.families.document_writer import EnrichedWriter, as_table
+from curriculum.inspection.document_view import DocumentView
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import tokenize_documents
+from curriculum.tokens.token_store import tokenize_documents
 from schemas.document import Chunk, ChunkForm, Document, Edge, Part, Provenance
 from schemas.structure import (
     LABEL_CODES,

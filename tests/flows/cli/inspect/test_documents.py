@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from curriculum.inspection.documents import document_of, documents, subject_of
+from curriculum.inspection.document_view import document_of, documents, subject_of
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.rows import sources_of
+from curriculum.inspection.row_view import sources_of
 from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from dashboards.palette import NAMES, SHADES

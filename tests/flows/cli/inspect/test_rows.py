@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from curriculum.inspection.rows import RowView, row_pieces
+from curriculum.inspection.row_view import RowView, row_pieces
 from curriculum.tokens.codec import Tokenizer
 from flows.cli.inspect.text import painted, plain
 from schemas.structure import StructureChunk

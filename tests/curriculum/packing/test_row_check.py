@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.check import CheckReport, Coverage, check
+from curriculum.packing.row_check import CheckReport, Coverage, check
 from curriculum.packing.rules import Rule
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.graph.clang.snapshot import (
+from curriculum.graph.clang.graph_snapshot import (
     GraphSnapshot,
     IndexedClass,
     IndexedEdge,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.families.check import check_document
+from curriculum.families.document_check import check_document
 from curriculum.families.render import render
 from schemas.change import FileChange
 from schemas.document import Document, Part, Span

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import (
+from curriculum.model.structure_tensors import (
     RowStructure,
     StructureEmbedding,
     StructureTensors,

@@ -12,10 +12,10 @@ import pytest
 
 from curriculum.corpus.decisions import held_out_files
 from curriculum.corpus.load import load_corpus
-from curriculum.families.check import check_document
-from curriculum.families.write import documents_in
+from curriculum.families.document_check import check_document
+from curriculum.families.document_writer import documents_in
 from curriculum.inspection.conversation_tables import conversation_warnings
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
 from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer

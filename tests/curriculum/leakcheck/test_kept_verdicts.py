@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import schemas
-from curriculum.leakcheck import verdicts
-from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck import kept_verdicts
+from curriculum.leakcheck.kept_verdicts import FOLDER, proven_once
 from curriculum.leakcheck.packings import packings
 from curriculum.leakcheck.proof import repacked_findings
+from curriculum.leakcheck.proof_documents import proof_documents
 from curriculum.leakcheck.repacked import RATE, ProofSetting
-from curriculum.leakcheck.verdicts import FOLDER, proven_once
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.leak import Finding
@@ -92,8 +92,8 @@ def test_other_code_proves_anew_and_removes_what_the_old_one_kept(
 ) -> None:
     assert proofs(tmp_path, SETTING, SETTING) == 1
     (old,) = (tmp_path / FOLDER).iterdir()
-    assert old.name == verdicts.code_digest()
-    monkeypatch.setattr(verdicts, "code_digest", lambda: "another")
+    assert old.name == kept_verdicts.code_digest()
+    monkeypatch.setattr(kept_verdicts, "code_digest", lambda: "another")
     assert proofs(tmp_path, SETTING, SETTING) == 1
     assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["another"]
 
@@ -113,9 +113,9 @@ def test_the_code_is_all_of_our_sources(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(schemas, "__path__", [str(tmp_path)])
     for text in ("a = 1", "a = 2"):
         file.write_text(text)
-        digests.append(verdicts.code_digest.__wrapped__())
+        digests.append(kept_verdicts.code_digest.__wrapped__())
     file.rename(file.with_name("other.py"))
-    digests.append(verdicts.code_digest.__wrapped__())
+    digests.append(kept_verdicts.code_digest.__wrapped__())
     assert len(set(digests)) == 3
 
 

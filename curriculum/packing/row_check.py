@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing.boundaries import Values
+from curriculum.packing.packed_rows import KNOWN, REQUIRED, RowBatch, same_type
 from curriculum.packing.read import format_of
-from curriculum.packing.rows import KNOWN, REQUIRED, RowBatch, same_type
 from curriculum.packing.rules import (
     CONTENT,
     EDGES,

@@ -10,7 +10,7 @@ import pytest
 
 from curriculum.corpus.load import unpack_samples
 from curriculum.graph.clang import GraphSnapshot, index_tree
-from curriculum.graph.clang.snapshot import IndexedClass, IndexedFunction, digest_of
+from curriculum.graph.clang.graph_snapshot import IndexedClass, IndexedFunction, digest_of
 from schemas.document import EdgeKind
 from tests.curriculum.graph.clang.conftest import IndexFiles, whole, write_tree
 

@@ -24,7 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.encode.documents import Bools, FitResult, Int32s, StructureCounts, TokenizedDocument
+from curriculum.encode.encoded_documents import (
+    Bools,
+    FitResult,
+    Int32s,
+    StructureCounts,
+    TokenizedDocument,
+)
 from curriculum.tokens.encoding import (
     BYTE_START,
     KIND,
@@ -35,7 +41,7 @@ from curriculum.tokens.encoding import (
     Spans,
     byte_ranges,
 )
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.corpus import USUAL_LICENCES, LicencesSpec
 from schemas.document import PART_KINDS, SPAN_KINDS
 from schemas.packed_row import TEXT_PIECE

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from curriculum.ablations.documents import document_interval
+from curriculum.ablations.document_intervals import document_interval
 from curriculum.inspection.paired import Measured
 from curriculum.train.document_sums import DocumentSums
 

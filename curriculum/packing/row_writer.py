@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum.packing.boundaries import Int64s, Layout
-from curriculum.packing.rows import ArrowArray, RowTokens, as_column, lists, row_schema
+from curriculum.packing.packed_rows import ArrowArray, RowTokens, as_column, lists, row_schema
 from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer
 from curriculum.parquet import ShardWriter
 from schemas.packed_row import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from curriculum.supply.sample import write_frame
+from curriculum.supply.sampled_documents import write_frame
 
 
 def test_a_table_that_finds_no_room_is_the_systems_error(tmp_path: Path) -> None:

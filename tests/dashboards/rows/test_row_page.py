@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from curriculum.inspection.rows import DocumentInRow, FileRange
+from curriculum.inspection.row_view import DocumentInRow, FileRange
 from dashboards.charts.marks import document_strip, mask
 from dashboards.report import files
-from dashboards.rows import page as making
-from dashboards.rows.page import page
+from dashboards.rows import row_page as making
+from dashboards.rows.row_page import page
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.mixing.check import (
+from curriculum.mixing.diet_check import (
     Budgets,
     DietSupply,
     PhaseCheck,

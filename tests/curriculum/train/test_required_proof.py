@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from curriculum.train import dataloader, proof
+from curriculum.train import dataloader, required_proof
 from curriculum.train.dataloader import Batch, collate
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport, ProvenJob
 from schemas.progress import Progress, ProgressCallback
 
-PROVE = f"{proof.PROOF}.prove_file"
+PROVE = f"{required_proof.PROOF}.prove_file"
 
 
 def finding(*, passed: bool) -> Finding:
@@ -56,7 +56,7 @@ def gate(job: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[LeakReport], b
             return report
 
         monkeypatch.setattr(PROVE, prove)
-        return proof.proven(job, lambda: False)
+        return required_proof.proven(job, lambda: False)
 
     return gate
 
@@ -67,7 +67,7 @@ def test_a_proof_without_a_leak_opens_it(
     assert gate(report(passed=True))
     assert gate(report(passed=True, uncovered=("2 processes",)))
     assert "not covered: 2 processes" in capsys.readouterr().out
-    assert not proof.is_refuted(job.parent)
+    assert not required_proof.is_refuted(job.parent)
 
 
 def test_a_leak_keeps_it_closed_and_is_named(gate: Callable[[LeakReport], bool], job: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_leak_keeps_it_closed_and_is_named(gate: Callable[[LeakReport], bool],
         gate(report(passed=False))
     for words in ("1 claims fail", "T=256 train: it holds", "hidden differ at token 3"):
         assert words in str(closed.value)
-    assert proof.is_refuted(job.parent)
+    assert required_proof.is_refuted(job.parent)
 
 
 def test_an_empty_proof_keeps_it_closed(gate: Callable[[LeakReport], bool]) -> None:
@@ -97,7 +97,7 @@ def test_a_stop_ends_the_proof_after_a_packing_or_at_its_end(
         return report(passed=True)
 
     monkeypatch.setattr(PROVE, prove)
-    assert not proof.proven(job, lambda: next(stops))
+    assert not required_proof.proven(job, lambda: next(stops))
     assert shown == [1, 2][: asked - 1]
 
 
@@ -135,7 +135,7 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     model = world.job().model.model_copy(update={"blocks": "F"})
     file = directory / JOB
     file.write_text(world.job(model=model, workers=2, recompute=True).model_dump_json())
-    assert proof.proven(file, lambda: False)
+    assert required_proof.proven(file, lambda: False)
     read = read_json(ProvenJob, directory / LEAKCHECK, error=JobError, cause="broken", cure="mend")
     assert read.result == "not all covered"
     assert any("2 processes that load rows" in each for each in read.report.uncovered)
@@ -149,7 +149,7 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
 def test_a_verdict_is_kept_until_something_that_it_depends_on_differs(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curriculum.leakcheck import claims, verdicts
+    from curriculum.leakcheck import claims, kept_verdicts
     from curriculum.leakcheck.job_proof import prove_job
 
     model = world.job().model.model_copy(update={"blocks": "F"})
@@ -157,7 +157,8 @@ def test_a_verdict_is_kept_until_something_that_it_depends_on_differs(
     first = prove_job(job, world.store.root, device)
     assert first.passed
     kept = {
-        file: file.read_bytes() for file in (world.store.root / verdicts.FOLDER).rglob("*.json")
+        file: file.read_bytes()
+        for file in (world.store.root / kept_verdicts.FOLDER).rglob("*.json")
     }
     assert len(kept) == 4, "the layers, made-up documents, many of them, and the plan's documents"
     assert (
@@ -171,6 +172,6 @@ def test_a_verdict_is_kept_until_something_that_it_depends_on_differs(
         return dataclasses.replace(batch, input_ids=batch.input_ids.roll(1, dims=1))
 
     monkeypatch.setattr(dataloader, "collate", shifted)
-    monkeypatch.setattr(verdicts, "code_digest", lambda: "of this loader")
+    monkeypatch.setattr(kept_verdicts, "code_digest", lambda: "of this loader")
     found = prove_job(job, world.store.root, device)
     assert {finding.claim for finding in found.failures} == {claims.REPACKED}

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curriculum.packing import write
+from curriculum.packing import row_writer
 from curriculum.packing.boundaries import Layout
-from curriculum.packing.check import check
+from curriculum.packing.row_check import check
+from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, RowFormat
 
 BOS, EOS, PAD, ROW = 1, 2, 0, 128
@@ -240,5 +240,5 @@ def test_long_rows_count_scored_tokens_past_64k_of_their_own_document(
     scored = np.ones(131_072, np.uint8)
     scored[np.cumsum(lengths) - 1] = 0
     table = pa.table({"doc_ids": [doc_ids], "loss_mask": [scored]})
-    assert write._far(table, 131_072) == far
-    assert write._far(table, 65_536) == 0
+    assert row_writer._far(table, 131_072) == far
+    assert row_writer._far(table, 65_536) == 0

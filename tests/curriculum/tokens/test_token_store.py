@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
-from curriculum.tokens.store import TokenStore, tokenize_documents
+from curriculum.tokens.token_store import TokenStore, tokenize_documents
 from schemas.document import DOCUMENT_SCHEMA, TOKEN_PARTS_SCHEMA, document_id
 from schemas.errors import SchemaError, TokenizerError
 

@@ -9,11 +9,11 @@ import yaml
 
 from curriculum import parquet
 from curriculum.ablations.ablate import Outcome
+from curriculum.ablations.ablation_views import ViewSets, build_views, view_specs
 from curriculum.ablations.arms import Arm
 from curriculum.ablations.evidence import ViewEvidence
 from curriculum.ablations.measurements import DOCUMENTS_NAME, measured_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_of_arm
-from curriculum.ablations.views import ViewSets, build_views, view_specs
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.graph.clang.database import UnitFile, read_database
-from curriculum.graph.clang.snapshot import write
+from curriculum.graph.clang.graph_snapshot import write
 from curriculum.graph.clang.union import Union, UnitResult
 from curriculum.sandbox import ENDLESS, Sandbox, code_paths
 from curriculum.workers import Failure, WorkerPool

@@ -5,7 +5,7 @@ import jsonschema
 import pytest
 import yaml
 
-from curriculum.mixing.load import (
+from curriculum.mixing.diet_files import (
     DIETS,
     PACKAGE,
     DietOverrides,

@@ -12,7 +12,7 @@ from curriculum.inspection.context_tree import edge_words, left_out_words
 from curriculum.inspection.formats import number
 from curriculum.inspection.line_selection import InspectOptions, Line, chosen_lines
 from curriculum.store import Artefact, Store
-from curriculum.tokens.store import TokenStore
+from curriculum.tokens.token_store import TokenStore
 from schemas.document import Chunk, Document, Provenance
 from schemas.errors import StoreError
 from schemas.structure import RUN_COLUMNS, Structure

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from curriculum.families.document_writer import BYTES_PER_GROUP, DocumentWriter, documents_in
 from curriculum.families.render import render
-from curriculum.families.write import BYTES_PER_GROUP, DocumentWriter, documents_in
 from schemas.change import FileChange
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import SchemaError

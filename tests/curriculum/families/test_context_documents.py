@@ -11,8 +11,7 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import TokenizedDocument, elided_parts
-from curriculum.families.check import check_document
-from curriculum.families.context import (
+from curriculum.families.context_documents import (
     Excerpt,
     chunk_bytes,
     comment_above,
@@ -20,6 +19,7 @@ from curriculum.families.context import (
     frame_bytes,
     gap_line,
 )
+from curriculum.families.document_check import check_document
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph.call_graph import CallGraph

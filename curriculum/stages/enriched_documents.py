@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curriculum.families import v6_enriched
-from curriculum.families.write import EnrichedWriter, documents_in
+from curriculum.families.document_writer import EnrichedWriter, documents_in
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Stage

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from curriculum.inspection.formats import day, integer, number, percent
-from curriculum.inspection.rows import DocumentInRow, RowView
+from curriculum.inspection.row_view import DocumentInRow, RowView
 from curriculum.tokens.codec import Tokenizer
 from dashboards import html, palette
 from dashboards.charts import marks

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from curriculum.encode.documents import FitResult, Int32s, Outcome, TokenizedDocument
+from curriculum.encode.encoded_documents import FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.encode.fit import all_but_last
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding

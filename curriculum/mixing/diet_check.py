@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from curriculum.mixing.plan import (
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.row_plan import (
     ROW_GROUP,
     Planner,
     Totals,
@@ -15,7 +16,6 @@ from curriculum.mixing.plan import (
     less_than_a_step,
     within,
 )
-from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.row_supply import Supply
 from curriculum.mixing.strata import Stratum, Taken, demand, within_supply, without_rows
 from schemas.errors import MixtureError
