@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -14,6 +15,27 @@ FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "manager"}
 def test_no_file_is_named_after_nothing() -> None:
     assert SOURCES
     assert [file for file in SOURCES if file.stem in FORBIDDEN_NAMES] == []
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    classes = [
+        node.name
+        for file in SOURCES
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert len(classes) > 700
+    assert [name for name, times in Counter(classes).items() if times > 1] == []
+
+
+def test_files_of_a_package_have_names_of_their_own() -> None:
+    """A command may have a file that is called like it in several packages."""
+    names = [
+        (file.relative_to(ROOT).parts[0], file.stem)
+        for file in SOURCES
+        if file.stem not in ("__init__", "__main__")
+    ]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_polars_reads_parquet_files_in_one_place_only() -> None:

@@ -14,10 +14,10 @@ held-out document keeps its context: `targets_alone` says that nothing else of i
 Each division leads with BOS; only the last ends with EOS. Every byte of a document is in exactly one text
 piece of its encodings or is counted as elided, so a header is not repeated in divisions.
 
-    documents.py     values that go in and come out, and counts by outcome
-    fit.py           one document; turns.py one conversation
-    batch.py         documents as an artefact's columns hold them, with the side of their context
-    stream.py        all documents of an artefact
+    encoded_documents.py  values that go in and come out, and counts by outcome
+    fit.py                one document; encoded_turns.py one conversation
+    document_batch.py     documents as an artefact's columns hold them, with the side of their context
+    stream.py             all documents of an artefact
 """
 
 from curriculum.encode.document_batch import Split

@@ -1,7 +1,7 @@
 """Published artefacts as typed views, for the command line, reports and pages.
 
-rows.py                packed rows with their documents, down to the commit
-documents.py           documents with their tokens, structure and facts
+row_view.py            packed rows with their documents, down to the commit
+document_view.py       documents with their tokens, structure and facts
 context_tree.py        context documents as trees
 structure_text.py      text cut by structure
 line_selection.py      options of inspect, and the lines of an artefact that they choose

@@ -1,13 +1,13 @@
 """Objectives: tokens and targets of an encoding, one file an entry of schemas/objectives.py.
 
-objective.py      the protocol: what goes in and what comes out
-causal.py         every next token, and target: what a commit changed, in a document of its graph
-fim.py            the middle after what is before and after it
-documentation.py  a body after its comment, a comment after its code; no text that one copies from the other
-chat.py           the assistant's turns
+objective.py       the protocol: what goes in and what comes out
+causal.py          every next token, and target: what a commit changed, in a document of its graph
+fim.py             the middle after what is before and after it
+documentation.py   a body after its comment, a comment after its code; no text that one copies from the other
+chat_objective.py  the assistant's turns
 
-new_lines.py      of lines that a repository shows again and again, the first showing
-rearrange.py      an encoding in another order
+new_lines.py       of lines that a repository shows again and again, the first showing
+rearrange.py       an encoding in another order
 """
 
 from curriculum.objectives.objective import DocumentFacts, Objective, Result

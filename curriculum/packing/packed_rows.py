@@ -1,7 +1,7 @@
 """Rows as arrays: n consecutive rows of one shard, as they are stored or derived.
 
 Rows that others wrote may store neither target_ids nor doc_ids, nor doc_starts: these are derived where the
-contract allows it. What is stored is trusted here; check.py is what doubts it.
+contract allows it. What is stored is trusted here; row_check.py is what doubts it.
 """
 
 from collections.abc import Callable, Collection, Mapping

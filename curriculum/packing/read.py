@@ -1,6 +1,6 @@
 """Rows come back in order, or one at a time by (shard, row), from thousands of files with little memory.
 
-What is stored is trusted here; check.py is what doubts it.
+What is stored is trusted here; row_check.py is what doubts it.
 
 A footer describes each column of each row group: 2 MB of a file of 1,024 groups, which take 20 MB and 20 ms
 to be parsed. The first files stay open with theirs. Of others the footer is cut: its bytes are one Thrift

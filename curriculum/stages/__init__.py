@@ -1,27 +1,27 @@
 """Build: repositories in, packed rows out, stage by stage.
 
-    stage.py           Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
-    shard.py           part of a build that shares its tasks with others
-    worker_rights.py   sandbox of the workers
-    same_versions.py   check that workers have the versions of the coordinator
+    stage.py                   Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
+    shard.py                   part of a build that shares its tasks with others
+    worker_rights.py           sandbox of the workers
+    same_versions.py           check that workers have the versions of the coordinator
 
-    documents.py       documents of files: one pass over a repository's history feeds all families
-    indexes.py         facts of a compiler frontend about each repository at its pinned commit
-    graphs.py          documents of graphs: a commit within its whole tree
-    conversations.py   documents of conversations, and which of them are kept
-    structure.py       documents of another family with their structure
-    selection.py       what is kept, on which side of the split, in which domain
-    tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
-    texts.py           repositories, and documents of their files and graphs
-    row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
-    row_recipe.py      what decides the bytes of rows
-    row_sides.py       one side of the split: encodings spooled, planned by domain, written
-    first_showings.py  lines that a repository's documents show for the first time
-    fixed_sets.py      documents of the sets that all phases are measured on
-    rows.py            documents fitted, scored, packed, checked and published as rows
-    trained_text.py    held-out text that training documents show, too, left unscored
-    held_out_text.py   check that no row holds text of files on the other side
-    merge.py           artefacts of other workspaces
+    documents.py               documents of files: one pass over a repository's history feeds all families
+    indexes.py                 facts of a compiler frontend about each repository at its pinned commit
+    graphs.py                  documents of graphs: a commit within its whole tree
+    conversation_documents.py  documents of conversations, and which of them are kept
+    enriched_documents.py      documents of another family with their structure
+    selection.py               what is kept, on which side of the split, in which domain
+    tokens.py                  a tokenizer, trained on the corpus or given; the ids of each document
+    texts.py                   repositories, and documents of their files and graphs
+    row_sources.py             data sets of rows that are wanted, and the artefacts that they are made of
+    row_recipe.py              what decides the bytes of rows
+    row_sides.py               one side of the split: encodings spooled, planned by domain, written
+    first_showings.py          lines that a repository's documents show for the first time
+    fixed_sets.py              documents of the sets that all phases are measured on
+    rows.py                    documents fitted, scored, packed, checked and published as rows
+    trained_text.py            held-out text that training documents show, too, left unscored
+    held_out_text.py           check that no row holds text of files on the other side
+    merge.py                   artefacts of other workspaces
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
 is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of

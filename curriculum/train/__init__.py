@@ -14,12 +14,12 @@ In the job's process:
     optimizer.py    the model and its optimizer, whole or sharded; the learning rate
     dataloader.py   rows of a plan as batches, for our trainer and for anyone's; batch.py is one of them
     evaluation.py   val_bpb by stratum, of documents in document_sums.py; advance_when.py ends the phase by it
-    measure.py      the same of a finished run's checkpoint, on other held-out rows
+    run_measurement.py   the same of a finished run's checkpoint, on other held-out rows
     checkpoint.py   what a checkpoint is, and its writing while training continues; sharded.py for several
                     ranks, restore.py reads it, sample.py continues a text by it
     metrics.py      a row a step; metric_writers.py hands it to TensorBoard and Weights & Biases
     report.py       report.json and the heartbeat
-    proof.py        the leakcheck that a job requires, before its first step
+    required_proof.py   the leakcheck that a job requires, before its first step
     validate.py     job, plan, rows, tokenizer and checkpoint fit together, before the first step
     distributed.py  the calls between ranks; processes.py starts and ends them
 
