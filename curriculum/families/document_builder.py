@@ -1,6 +1,6 @@
 """A document in the making: text is added from top to bottom, and offsets count themselves.
 
-Comment headers hold facts about a change in comments that no text from outside can end; `Changes` are the
+Comment headers hold facts about a change in comments that no text from outside can end; `ChangeText` are the
 hunks of a file in a commit, removed lines as comments and added lines as live code.
 """
 

@@ -33,7 +33,7 @@ class TreeChunk:
     def word(self) -> str:
         """Return the relation to the chunk above in words; empty at a root.
 
-        Branch(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
+        TreeChunk(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
         """
         if self.edge is None:
             return ""

@@ -52,7 +52,8 @@ def pieces(
 def widened(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
     r"""The same text, where each chunk has its indentation and its line feed: white space beside it.
 
-    >>> [(piece.text, piece.chunk) for piece in widened([Piece("a\n  "), Piece("f();", 4, 0), Piece("\nb")])]
+    >>> texts = (StructuredText("a\n  "), StructuredText("f();", 4, 0), StructuredText("\nb"))
+    >>> [(piece.text, piece.chunk) for piece in widened(texts)]
     [('a\n', -1), ('  ', 0), ('f();', 0), ('\n', 0), ('b', -1)]
     """
     before, begins_line = -1, True

@@ -25,7 +25,8 @@ Ints = npt.NDArray[np.int64]
 LOCAL_ABOVE = 1 << 24
 """Positions of a stratum's rows above which their order is local: fewer all stay decoded in a loader."""
 GROUP_POSITIONS = 1 << 16
-"""Positions of neighbouring rows that are read together: those of a row group as packing/write.py writes it.
+"""Positions of neighbouring rows that are read together: those of a row group as packing/row_writer.py
+writes it.
 
 It equals GROUP_TOKENS there on purpose and isn't taken from it: bytes of plans mustn't change with the
 writer."""

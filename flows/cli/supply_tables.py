@@ -35,7 +35,7 @@ def left_out_words(read: SampledShare) -> str | None:
 
     >>> why = "341 beyond versions_per_path 8, 48 merges"
     >>> left_out_words(
-    ...     Sampling(repository="own", units=54, read=54, walked=0, num_bytes=9, in_log=443, unread=why)
+    ...     SampledShare(repository="own", units=54, read=54, walked=0, num_bytes=9, in_log=443, unread=why)
     ... )
     'own: 54 of 443 commits are read: 341 beyond versions_per_path 8, 48 merges'
     """

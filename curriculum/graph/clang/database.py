@@ -99,7 +99,7 @@ def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlag
     """The flags of a command without its compiler; `is_cpp` if that takes a `.c` for C++.
 
     >>> read_flags(["-Iinclude", "-O2", "-D", "A=1", "-c", "a.c"], "a.c", is_cpp=False).kept
-    (Kept(flag='-I', value='include', is_path=True), Kept(flag='-D', value='A=1', is_path=False))
+    (KeptFlag(flag='-I', value='include', is_path=True), KeptFlag(flag='-D', value='A=1', is_path=False))
     """
     language = _SUFFIXES.get(posixpath.splitext(path)[1])
     language = "c++" if language and is_cpp else language
