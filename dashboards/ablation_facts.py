@@ -29,8 +29,6 @@ from schemas.reports import AblationReport
 CURE = "Judge the ablation again: curriculum ablate"
 MAX_LINES = 100_000
 """Lines of a file that a page reads; those of a real ablation are hundreds."""
-UNEQUAL = 0.1
-"""Share by which scored tokens of two arms may differ without a notice."""
 Line = TypeVar("Line")
 
 
@@ -55,6 +53,10 @@ class ClaimLine:
     high_documents: FiniteFloat
     documents: int
     lineages: int
+    equal_tokens: int | None
+    equal_difference: FiniteFloat | None
+    equal_low: FiniteFloat | None
+    equal_high: FiniteFloat | None
 
     @property
     def is_own(self) -> bool:
@@ -79,6 +81,7 @@ class ArmLine:
     steps: int
     positions: int
     scored: int
+    distinct: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +93,7 @@ class ArmMeans:
     steps: int
     positions: int
     scored: float
+    distinct: float
     val_bpb: dict[str, tuple[float, ...]]
     """Figures of its seeds by set and view, in words."""
 
@@ -133,13 +137,6 @@ class AblationFacts:
         if own.get(CONTROL) != "confirmed":
             found.append("There are no verdicts: a quarter of the tokens isn't surely worse.")
         return found
-
-    @property
-    def unequal(self) -> list[tuple[str, float]]:
-        """Arms whose scored tokens differ from those of the first, by which share; control has fewer."""
-        first = self.arms[0].scored
-        shares = [(arm.name, arm.scored / first - 1) for arm in self.arms if arm.name != CONTROL]
-        return [(name, share) for name, share in shares if abs(share) > UNEQUAL]
 
 
 def ablations(home: Path) -> tuple[list[AblationFacts], list[str]]:
@@ -199,5 +196,6 @@ def _arms(lines: Sequence[ArmLine]) -> Iterator[ArmMeans]:
             steps=own[0].steps,
             positions=own[0].positions,
             scored=statistics.fmean({line.seed: line.scored for line in own}.values()),
+            distinct=statistics.fmean({line.seed: line.distinct for line in own}.values()),
             val_bpb=figures,
         )

@@ -1,5 +1,6 @@
 """Page of ablations: what was asked and measured, a forest plot of claims, a table of arms."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def _page(found: Sequence[AblationFacts], lost: Sequence[str], overview: str) ->
         scale_of=scale_of,
         figures=figures,
         difference_words=difference_words,
+        equal_words=equal_words,
         own_words=OWN_WORDS,
     )
 
@@ -106,7 +108,18 @@ def _effect(line: ClaimLine) -> Effect:
 
 def difference_words(line: ClaimLine) -> str:
     """A difference with its interval over seeds."""
-    return f"{signed(line.difference)} ({signed(line.low)} to {signed(line.high)})"
+    return _words(line.difference, line.low, line.high)
+
+
+def equal_words(line: ClaimLine) -> str:
+    """A difference at equally many distinct tokens, with its interval over seeds; empty without one."""
+    found = (line.equal_difference, line.equal_low, line.equal_high)
+    mean, low, high = (figure if figure is not None else math.nan for figure in found)
+    return "" if line.equal_tokens is None else _words(mean, low, high)
+
+
+def _words(mean: float, low: float, high: float) -> str:
+    return f"{signed(mean)} ({signed(low)} to {signed(high)})"
 
 
 def signed(figure: float) -> str:

@@ -165,10 +165,15 @@ ABLATION_SCHEMA = pa.schema(
         required("high_documents", pa.float64()),
         required("documents", pa.int64()),
         required("lineages", pa.int64()),
+        pa.field("equal_tokens", pa.int64()),
+        pa.field("equal_difference", pa.float64()),
+        pa.field("equal_low", pa.float64()),
+        pa.field("equal_high", pa.float64()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""ablations/…/claims.parquet: a line a claim, then null and control; differences are arm less against."""
+"""ablations/…/claims.parquet: a line a claim, then null and control; differences are arm less against, and
+those of equal_… when both had scored `equal_tokens` distinct tokens: null where that is at the end."""
 ARMS_SCHEMA = pa.schema(
     [
         required("ablation", pa.string()),
@@ -180,6 +185,7 @@ ARMS_SCHEMA = pa.schema(
         required("steps", pa.int64()),
         required("positions", pa.int64()),
         required("scored", pa.int64()),
+        required("distinct", pa.int64()),
         required("run", pa.string()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from curriculum.ablations.ablation_views import build_views
 from curriculum.ablations.arms import Arm, write_arms
 from curriculum.ablations.document_intervals import DocumentInterval, document_interval
+from curriculum.ablations.equal_tokens import EqualTokensDifference, equal_tokens_difference
 from curriculum.ablations.evidence import Trained
 from curriculum.ablations.measurements import measured_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
@@ -41,7 +42,7 @@ from schemas.ablation import (
 )
 from schemas.reports import AblationReport
 
-REVISION = 3
+REVISION = 4
 """Raised when the same runs give other verdicts, or are described otherwise."""
 
 
@@ -56,6 +57,8 @@ class JudgedClaim:
     verdict: Verdict
     needed: int | None
     documents: DocumentInterval
+    equal_tokens: EqualTokensDifference | None
+    """The same where both arms had read equally many distinct tokens; None where that is at the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +142,7 @@ def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
             verdict=_verdict(claim, each, p) if is_sound else "none",
             needed=seeds_needed(each, delta=claim.delta, claims=len(found)),
             documents=document_interval(_documents(claim, arms), claim.set),
+            equal_tokens=equal_tokens_difference(claim, [*_pairs(claim, arms)]),
         )
         for (claim, _), each, p in zip(found, measured, corrected, strict=True)
     ]
@@ -165,6 +169,7 @@ def _control(claim: Claim, arms: Sequence[Trained]) -> JudgedClaim:
         verdict="confirmed" if seen else "not seen",
         needed=None,
         documents=document_interval(_documents(claim, arms), claim.set),
+        equal_tokens=equal_tokens_difference(claim, [*_pairs(claim, arms)]),
     )
 
 
@@ -256,9 +261,23 @@ def _claim_lines(outcome: Outcome) -> list[dict[str, object]]:
             "high_documents": judged.documents.high,
             "documents": judged.documents.documents,
             "lineages": judged.documents.lineages,
+            **_equal_tokens(judged.equal_tokens),
         }
         for judged in outcome.judged
     ]
+
+
+def _equal_tokens(found: EqualTokensDifference | None) -> dict[str, object]:
+    """Return the columns of a difference at equal distinct tokens; null without one."""
+    if found is None:
+        names = ("equal_tokens", "equal_difference", "equal_low", "equal_high")
+        return dict.fromkeys(names)
+    return {
+        "equal_tokens": round(found.distinct),
+        "equal_difference": found.found.mean,
+        "equal_low": found.found.low,
+        "equal_high": found.found.high,
+    }
 
 
 def _arm_lines(outcome: Outcome) -> list[dict[str, object]]:
@@ -273,6 +292,7 @@ def _arm_lines(outcome: Outcome) -> list[dict[str, object]]:
             "steps": arm.steps,
             "positions": arm.positions,
             "scored": arm.scored,
+            "distinct": arm.distinct[-1],
             "run": arm.run,
         }
         for arm in outcome.arms

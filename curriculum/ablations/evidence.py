@@ -10,9 +10,11 @@ from curriculum.ablations.measurements import DOCUMENTS_NAME
 from curriculum.inspection.paired import Measured, measured
 from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact, Store
+from curriculum.train.run_directory import JOB, read_job
 from schemas.ablation import FILE_VIEW, VIEWS, View
 from schemas.errors import JobError
 from schemas.job import Report
+from schemas.mixture import MixtureReport
 from schemas.objectives import FIXED_SETS, FixedSet
 from schemas.reports import MeasurementReport
 
@@ -59,6 +61,8 @@ class Trained:
     """Its runs in the order of the phases."""
     reports: tuple[Report, ...]
     """Reports of the runs."""
+    distinct: tuple[int, ...]
+    """Distinct tokens that it had scored after each phase, those of the phases before it included."""
     views: Mapping[View, ViewEvidence]
     """Evidence of the last run in each view that it was measured in."""
 
@@ -75,7 +79,14 @@ class Trained:
         found = {FILE_VIEW: ViewEvidence.of_run(runs[-1], reports[-1])}
         for view, made in measurements.items():
             found[view] = ViewEvidence.of_measurement(made, sets, view)
-        return Trained(arm=arm, seed=seed, runs=tuple(runs), reports=reports, views=found)
+        return Trained(
+            arm=arm,
+            seed=seed,
+            runs=tuple(runs),
+            reports=reports,
+            distinct=tuple(_mixture(run).repetition.distinct for run in runs),
+            views=found,
+        )
 
     @property
     def report(self) -> Report:
@@ -133,3 +144,10 @@ class Trained:
             for name in FIXED_SETS
             if name in self.views[view].val_bpb
         )
+
+
+def _mixture(run: Artefact) -> MixtureReport:
+    """Return the report of the mixture that a run read."""
+    store = Store.containing(run.path)
+    plan = store.root / read_job(run.path / JOB).plan
+    return store.load(plan.parent).reported(MixtureReport)

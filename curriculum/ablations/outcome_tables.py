@@ -28,6 +28,7 @@ def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
         "steps": own[0].steps,
         "positions": count(own[0].positions),
         "scored": count(sum(each.scored for each in own) / len(own)),
+        "distinct": count(sum(each.distinct[-1] for each in own) / len(own)),
     }
     if view != FILE_VIEW:
         trained = dict.fromkeys(trained, "")
@@ -61,6 +62,22 @@ def _claim_line(judged: JudgedClaim) -> Line:
         "verdict": judged.verdict,
         "seeds needed": judged.needed or "",
     }
+
+
+def equal_token_lines(outcome: Outcome) -> list[Line]:
+    """A line a claim whose arms scored unequally many distinct tokens: their difference at as many."""
+    return [
+        {
+            "claim": one_line(judged.claim.claim),
+            "arms": f"{judged.claim.arm} − {judged.claim.against}",
+            "set": judged.claim.set,
+            "at distinct tokens": count(judged.equal_tokens.distinct),
+            "difference": f"{judged.equal_tokens.found.mean:+.4f}",
+            "over seeds": f"{judged.equal_tokens.found.low:+.4f} to {judged.equal_tokens.found.high:+.4f}",
+        }
+        for judged in outcome.claims
+        if judged.equal_tokens is not None
+    ]
 
 
 def outcome_warnings(outcome: Outcome) -> list[str]:

@@ -7,7 +7,12 @@ from pathlib import Path
 from curriculum.ablations.ablate import Outcome, ablate
 from curriculum.ablations.arms import load_ablation
 from curriculum.ablations.bundles import bundled_runs, write_bundle
-from curriculum.ablations.outcome_tables import arm_lines, claim_lines, outcome_warnings
+from curriculum.ablations.outcome_tables import (
+    arm_lines,
+    claim_lines,
+    equal_token_lines,
+    outcome_warnings,
+)
 from curriculum.ablations.planned_arms import PlannedArm, train_arm
 from curriculum.inspection.formats import count, number
 from curriculum.pipeline.execute import here
@@ -69,6 +74,8 @@ def _print(outcome: Outcome, made: Artefact, home: Path) -> bool:
     """Print the tables of an outcome; return False where it has no verdicts."""
     out.print(table(arm_lines(outcome)))
     out.print(table(claim_lines(outcome)))
+    if lines := equal_token_lines(outcome):
+        out.print(table(lines))
     for line in outcome_warnings(outcome):
         warn(line)
     print_line(f"ablation {made.path}", MUTED)

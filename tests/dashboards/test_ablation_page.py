@@ -58,6 +58,10 @@ def claim_line(claim: str, arm: str, verdict: str, mean: float, half: float) -> 
         "high_documents": mean + half / 2,
         "documents": 23,
         "lineages": 20,
+        "equal_tokens": 61_000 if arm == "sparse" else None,
+        "equal_difference": 0.5 if arm == "sparse" else None,
+        "equal_low": 0.25 if arm == "sparse" else None,
+        "equal_high": 0.75 if arm == "sparse" else None,
     }
 
 
@@ -73,6 +77,7 @@ def arm_line(arm: str, seed: int, name: str) -> dict[str, object]:
         "steps": positions // 4_000,
         "positions": positions,
         "scored": positions // (2 if arm in ("base", "null", "control", "flat") else 4),
+        "distinct": 50_000,
         "run": "runs/a",
     }
 
@@ -160,9 +165,14 @@ def test_a_control_beyond_the_axis_is_pointed_to_and_moves_no_claim(home: Path) 
     assert "\N{BLACK RIGHT-POINTING TRIANGLE}" in page(home)
 
 
-def test_arms_that_scored_other_numbers_of_tokens_are_named_and_control_is_not(home: Path) -> None:
-    assert facts(home).unequal == [("sparse", -0.5)]
-    assert "50.0% fewer tokens" in " ".join(Read(page(home)).said.split())
+def test_a_claim_of_unequal_arms_says_the_difference_at_equally_many_distinct_tokens(
+    home: Path,
+) -> None:
+    words = " ".join(Read(page(home)).said.split())
+    claims = [line for line in facts(home).claims if line.arm == "sparse"]
+    assert len(claims) == 2
+    said = "at 61,000 distinct tokens of both: +0.5000 (+0.2500 to +0.7500)"
+    assert words.count(said) == len(claims)
 
 
 def test_foreign_text_is_shown_and_is_no_markup(home: Path) -> None:
