@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import stat
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +20,7 @@ from curriculum.exposure import (
     exposure_above,
     is_trusted_by_environment,
     led_path,
+    real_path,
 )
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
@@ -78,12 +80,25 @@ def home(given: Path | None = None) -> Path:
     workspace: those who share it do.
 
     Raises:
-        SettingError: as `workspace_path`.
+        SettingError: as `workspace_path`, and where another user could replace temporary folders.
     """
     found = workspace_path(given)
     if not is_trusted_by_environment(found):
         deny_others_writing()
+        _require_own_temporary_folders()
     return found
+
+
+def _require_own_temporary_folders() -> None:
+    """Raise where another user could rename what is made in $TMPDIR, as in a folder without sticky bit."""
+    folder = real_path(Path(tempfile.gettempdir()))
+    if (cause := exposure_above(folder / "made")) is not None:
+        raise SettingError(
+            "$TMPDIR",
+            folder,
+            cause=f"{cause}: they could replace the temporary folders of a command",
+            cure="Name a folder of your own, or make this one sticky: chmod +t",
+        )
 
 
 def workspace_path(given: Path | None = None) -> Path:

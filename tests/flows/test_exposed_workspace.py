@@ -6,6 +6,7 @@ import os
 import pwd
 import struct
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -199,6 +200,22 @@ def test_slots_lie_in_a_shared_folder_with_the_sticky_bit(
     shared.chmod(0o1777)
     monkeypatch.setenv("CURRICULUM_SLOTS", str(shared))
     assert settings.slots_folder() == shared
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o1777, False), (0o700, False)])
+def test_temporary_folders_that_others_could_replace_are_refused(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, refused: bool
+) -> None:
+    shared.chmod(mode)
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    if not refused:
+        assert settings.home(tmp_path / "home") == tmp_path / "home"
+        return
+    with pytest.raises(SettingError) as found:
+        settings.home(tmp_path / "home")
+    assert (found.value.name, found.value.value) == ("$TMPDIR", shared)
+    monkeypatch.setenv("CURRICULUM_TRUST", str(tmp_path))
+    assert settings.home(tmp_path / "home") == tmp_path / "home"
 
 
 def test_a_group_of_its_owner_alone_may_write(
