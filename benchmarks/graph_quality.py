@@ -36,7 +36,7 @@ from schemas.corpus import CODE, RepositorySpec
 
 Edges = frozenset[tuple[int, int]]
 """Pairs of numbers of the snapshot's functions."""
-LEAST_PRECISION, LEAST_RECALL = 0.75, 0.90
+MIN_PRECISION, MIN_RECALL = 0.75, 0.90
 
 
 def main() -> None:
@@ -129,7 +129,7 @@ class Measured:
             f"{_share(confident & certain, confident)} confident\n"
             f"    recall {_share(ours & certain, certain)} strict, "
             f"{_share(ours & static, static)} static; "
-            f"bars: precision {LEAST_PRECISION}, recall {LEAST_RECALL}"
+            f"bars: precision {MIN_PRECISION}, recall {MIN_RECALL}"
         )
 
     def faults(self, most: int) -> Iterator[str]:

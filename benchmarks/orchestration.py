@@ -28,7 +28,7 @@ from schemas.progress import ignore_progress
 
 DIET, LAST = "templates.demo", "anneal"
 TIMES = 3
-MOST_SECONDS, MOST_SHARE = 3.0, 0.03
+MAX_SECONDS, MAX_SHARE = 3.0, 0.03
 SMALL: dict[str, int | str] = {"max_commits": 6, "versions_per_path": 1, "token_budget": "60K"}
 
 
@@ -75,7 +75,7 @@ def _compare(title: str, directly: Callable[[], object], flow: Callable[[], obje
     pairs = [(_spent(directly), _spent(flow)) for _ in range(TIMES)]
     for what, at in (("s", 0), ("s of a core, the server's among them", 1)):
         alone, through = (median(each[at] for each in side) for side in zip(*pairs, strict=True))
-        allowed = max(MOST_SECONDS, MOST_SHARE * alone)
+        allowed = max(MAX_SECONDS, MAX_SHARE * alone)
         print(
             f"{title}: {alone:.2f} directly, {through:.2f} through the flow, {through - alone:.2f} "
             f"{what} over it (at most {allowed:.1f}), medians of {TIMES}",

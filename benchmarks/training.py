@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from curriculum.model.backend_choice import LARGEST_DENSE_ROW
+from curriculum.model.backend_choice import MAX_DENSE_ROW
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
@@ -24,7 +24,7 @@ VOCAB = 4096
 def main() -> None:
     torch.set_num_threads(1)
     for row_length in (512, 1024, 4096):
-        subjects = {name: subject(name) for name in BACKENDS if row_length <= LARGEST_DENSE_ROW}
+        subjects = {name: subject(name) for name in BACKENDS if row_length <= MAX_DENSE_ROW}
         seconds: dict[Backend, list[float]] = {name: [] for name in subjects}
         for _ in range(ROUNDS + 1):
             for name, (model, optimizer) in subjects.items():

@@ -19,11 +19,11 @@ from dashboards.palette import family_class, series_class
 Kind = Literal["bars", "line", "scatter"]
 KINDS: tuple[Kind, ...] = ("bars", "line", "scatter")
 NO_CHART = "none"
-MOST_BARS, MOST_POINTS, MOST_SERIES = 40, 5000, 8
+MAX_BARS, MAX_POINTS, MAX_SERIES = 40, 5000, 8
 """Bars, points and series that are drawn, the first of them."""
 MIN_BAR = 0.002
 """Share of the width of a bar, at least."""
-MOST_LETTERS = 40
+MAX_LETTERS = 40
 """Letters of a label."""
 LARGEST = 1e300
 """The largest number that is drawn: differences of larger ones may be beyond all numbers."""
@@ -130,7 +130,7 @@ def _by_words(
 ) -> ChartChoice:
     """The chart; where a place across has several lines, in the colours of the first words of few values."""
     is_single = len(set(map(str, across.values))) == len(across.values)
-    groups = (word.name for word in words if 1 < len(set(map(str, word.values))) <= MOST_SERIES)
+    groups = (word.name for word in words if 1 < len(set(map(str, word.values))) <= MAX_SERIES)
     by = "" if is_single else next(groups, "")
     return ChartChoice(kind=kind, across=across.name, up=up.name, by=by)
 
@@ -178,18 +178,18 @@ def draw(reply: Reply, choice: ChartChoice) -> Chart:
     """Draw the chart that was chosen, or put a sentence in its place where its columns can't have it."""
     known, notes = columns(reply), list[str]()
     across, up, by = known[choice.across], known[choice.up], known.get(choice.by)
-    most = MOST_BARS if choice.kind == "bars" else MOST_POINTS
+    most = MAX_BARS if choice.kind == "bars" else MAX_POINTS
     if len(up.values) > most:
         notes.append(f"The first {integer(most)} of {number(len(up.values), 'row')}.")
     groups = [_label(value) for value in by.values] if by else [""] * len(up.values)
     rows = [*zip(across.drawable, up.drawable, groups, strict=True)][:most]
     values = [_Value(x, float(y), group) for x, y, group in rows if None not in (x, y)]
     names = [*dict.fromkeys(value.group for value in values)]
-    if len(names) > MOST_SERIES:
-        notes.append(f"{MOST_SERIES} of {len(names)} values of {choice.by}, the first.")
+    if len(names) > MAX_SERIES:
+        notes.append(f"{MAX_SERIES} of {len(names)} values of {choice.by}, the first.")
     if empty := len(rows) - len(values):
         notes.append(f"{number(empty, 'row')} without a value that can be drawn left out.")
-    looks = _looks(names[:MOST_SERIES])
+    looks = _looks(names[:MAX_SERIES])
     shown = [value for value in values if value.group in looks]
     if choice.kind == "scatter" and across.kind == "words":
         picture = element("p", f"Dots need numbers or times across, and {across.name} has words.")
@@ -211,7 +211,7 @@ def _looks(names: Sequence[str]) -> dict[str, str]:
 
 def _label(value: Any) -> str:
     text = "null" if value is None else str(value)
-    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 1]}…"
 
 
 def figure(value: float) -> str:

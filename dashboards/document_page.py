@@ -35,7 +35,7 @@ COLOURS = {
     "file": "namespace",
 }
 """A definition has the colour of the category that it would be."""
-LONGEST_NAME = 80
+MAX_NAME_LENGTH = 80
 DEEPEST = 12
 """Levels of the tree that are indented; what lies deeper is drawn below the deepest."""
 
@@ -222,7 +222,7 @@ def _add_chunk(tree: _Tree, branch: TreeChunk) -> None:
 def _add_part(tree: _Tree, index: int) -> None:
     part = tree.document.parts[index]
     text = tree.document.content[part.start : part.end].decode(errors="replace")
-    first_line = text.strip().partition("\n")[0][:LONGEST_NAME]
+    first_line = text.strip().partition("\n")[0][:MAX_NAME_LENGTH]
     parts = range(index, index + 1)
     tree.add(
         first_line or "white space",

@@ -88,12 +88,12 @@ def family_class(name: str) -> str:
     return name if name in FAMILIES else ""
 
 
-MOST_SERIES = len(_FAMILY_HUES)
+MAX_SERIES = len(_FAMILY_HUES)
 
 
 def series_class(number: int | None) -> str:
     """The class of a series by its number; that of the only one is in the accent."""
-    return "only" if number is None else f"s{number % MOST_SERIES}"
+    return "only" if number is None else f"s{number % MAX_SERIES}"
 
 
 def series_style() -> str:
@@ -113,19 +113,19 @@ def family_style() -> str:
     return _themed(light, dark) + classes
 
 
-MOST_PHASES = 12
+MAX_PHASES = 12
 """Number of phases with a shade of their own; later ones have that of the last."""
 
 
 def phase_class(number: int) -> str:
     """The class of a phase's shade, by its number from 1 on."""
-    return f"p{min(number, MOST_PHASES)}"
+    return f"p{min(number, MAX_PHASES)}"
 
 
 def phase_style(phases: int) -> str:
     """The style of the phases' classes, pale to deep: the accent on the page's ground, then with its ink."""
     classes = []
-    shades = min(phases, MOST_PHASES)
+    shades = min(phases, MAX_PHASES)
     for number in range(1, shades + 1):
         deep = (number - 0.5) / shades
         mix = (

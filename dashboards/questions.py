@@ -27,7 +27,7 @@ import pyarrow as pa
 from curriculum.catalog import CatalogError, lines, open_catalog
 
 Line = TypeVar("Line")
-MOST_MEMORY = "2GiB"
+MAX_MEMORY = "2GiB"
 """Memory of one page's snapshot; what doesn't fit is written to a folder that goes with the server."""
 
 
@@ -113,7 +113,7 @@ class WorkspaceView:
         self.home = home
         self._catalog = open_catalog(home, status)
         # Some kilobytes of somebody else's Parquet can unpack to gigabytes.
-        self._catalog.execute(f"SET memory_limit = '{MOST_MEMORY}'")
+        self._catalog.execute(f"SET memory_limit = '{MAX_MEMORY}'")
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
         """The answer to a question; the fields of a line are columns of it."""

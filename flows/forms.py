@@ -36,7 +36,7 @@ from schemas.corpus import NAME
 from schemas.diet import TOKEN_COUNT
 from schemas.errors import CurriculumError
 from schemas.label_folders import label_of
-from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
+from schemas.packed_row import MAX_ROW_LENGTH, ROW_MULTIPLE
 
 ALL_PHASES = "all"
 ARM_DIET = r"/diets/ablation-[^/]+/[^/]+\.yaml$"
@@ -214,7 +214,7 @@ _NAMES: Mapping[str, Callable[[], tuple[str, ...]]] = {
 _BOUNDS: Mapping[str, Mapping[str, JsonValue]] = {
     "token_budget": {"pattern": TOKEN_COUNT},
     "branch": {"pattern": NAME},
-    "row_length": {"minimum": ROW_MULTIPLE, "maximum": LONGEST_ROW, "multipleOf": ROW_MULTIPLE},
+    "row_length": {"minimum": ROW_MULTIPLE, "maximum": MAX_ROW_LENGTH, "multipleOf": ROW_MULTIPLE},
 }
 """Bounds of a form alone: it refuses what is outside of them before there is a run."""
 USUAL = ("corpus", "repositories", "max_commits", "branch", "token_budget", "model")

@@ -22,12 +22,12 @@ from schemas.objectives import (
     Score,
     SetName,
 )
-from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, Packer
+from schemas.packed_row import MAX_ROW_LENGTH, ROW_MULTIPLE, Packer
 from schemas.seeds import Seed
 from schemas.study import BudgetUnit, Study, no_study
 from schemas.text import Documented, FieldsError, Number, Whole
 
-RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=LONGEST_ROW, multiple_of=ROW_MULTIPLE)]
+RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=MAX_ROW_LENGTH, multiple_of=ROW_MULTIPLE)]
 
 
 class PhaseSpec(Documented):

@@ -6,7 +6,7 @@ a digest of all its fields, those of newer versions included, so that damage is 
 
 Accepted is one JSON value of RFC 8259 in UTF-8, of at most DEEPEST levels. Refused is what parsers disagree
 on or what Python's parser accepts beyond it: a name that an object has twice, NaN and infinity, numbers
-beyond a double or of more than LONGEST_NUMBER digits, half of a surrogate pair, a byte order mark.
+beyond a double or of more than MAX_DIGITS digits, half of a surrogate pair, a byte order mark.
 """
 
 import datetime
@@ -48,7 +48,7 @@ def seconds_from(moment: str) -> float:
 
 DEEPEST = 64
 """Nested lists and objects; our deepest file needs a dozen."""
-LONGEST_NUMBER = 100
+MAX_DIGITS = 100
 """Digits of a whole number."""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """Candidates for half of a surrogate pair; most texts have none."""
@@ -102,8 +102,8 @@ def _finite(digits: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"a number has {len(digits):,} digits; {LONGEST_NUMBER} are read")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits; {MAX_DIGITS} are read")
     return int(digits)
 
 

@@ -16,7 +16,7 @@ from schemas.document import SCHEMA_VERSION, list_of, required
 from schemas.errors import SchemaError
 from schemas.job import RunState
 from schemas.json_text import Sealed, Versioned, read_json
-from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA
+from schemas.packed_row import MAX_ROW_LENGTH, PACKED_ROW_SCHEMA
 from schemas.regular_files import PlainPath
 from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
 from schemas.text import Strict
@@ -125,7 +125,7 @@ class ExportRecord(Versioned):
     documents: int
     rows: int | None
     """None where no rows are kept: documents that aren't packed."""
-    row_lengths: tuple[Annotated[int, Field(ge=1, le=LONGEST_ROW)], ...]
+    row_lengths: tuple[Annotated[int, Field(ge=1, le=MAX_ROW_LENGTH)], ...]
     steps: int | None = None
     """Steps of a mixture, all of which are written."""
     columns: tuple[Annotated[str, Field(pattern=r"^[a-z_]{1,50}$")], ...]

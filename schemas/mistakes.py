@@ -20,7 +20,7 @@ from schemas.errors import CurriculumError
 
 Location = tuple[int | str, ...]
 """The steps from a file's whole content to a field: names, and numbers in lists."""
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 """Faults that one message lists."""
 
 
@@ -215,7 +215,7 @@ def faults(
     details = invalid.errors(include_url=False, include_context=True)
     around = {detail["loc"][:cut] for detail in details for cut in range(len(detail["loc"]))}
     missing = {each["loc"] for each in details if each["type"] == "missing"}
-    unknown = [each["loc"] for each in details if each["type"] == "extra_forbidden"][:MOST_FAULTS]
+    unknown = [each["loc"] for each in details if each["type"] == "extra_forbidden"][:MAX_FAULTS]
     renamed = {(*location[:-1], _likely_field(model, location)) for location in unknown}
     commas = (_decimal_comma(node, location) for location in unknown)
     cut = {found.location for found in commas if found is not None}
@@ -230,7 +230,7 @@ def faults(
             continue
         if _summed(detail) and any(each.before == detail["loc"] for each in dedented.values()):
             continue  # What it sums lacks the entry.
-        if len(found) == MOST_FAULTS:
+        if len(found) == MAX_FAULTS:
             break
         place = locate(node, detail["loc"])
         if place not in found:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from schemas.document import SCHEMA_VERSION, list_of, required
 
 ROW_MULTIPLE = 128
-LONGEST_ROW = 1 << 20
+MAX_ROW_LENGTH = 1 << 20
 """Tokens."""
 TEXT_PIECE, GENERATED_PIECE = 0, 1
 """Kinds of a piece: tokens that encode bytes of the document, and tokens that we put there

@@ -47,7 +47,7 @@ PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(pat
 """A relative path that leads down; empty for none."""
 
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""
 _PART_BYTES = 1 << 20
 _BLOBS, _SNAPSHOTS = "blobs", "snapshots"
@@ -193,7 +193,7 @@ def opened_inside(path: Path, folders: Iterable[Path]) -> int:
     return opened_below(Path("/"), str(target.relative_to("/")))
 
 
-def read_inside(path: Path, folders: Iterable[Path], *, most: int = MOST_BYTES) -> bytes:
+def read_inside(path: Path, folders: Iterable[Path], *, most: int = MAX_BYTES) -> bytes:
     """Read a file of at most `most` bytes whole, opened as `opened_inside` does; errors as `read`."""
     content, _ = _whole(opened_inside(path, folders), path, most)
     return content
@@ -202,7 +202,7 @@ def read_inside(path: Path, folders: Iterable[Path], *, most: int = MOST_BYTES) 
 def read(
     path: Path | str,
     *,
-    most: int = MOST_BYTES,
+    most: int = MAX_BYTES,
     beside: int | None = None,
     follow_links: bool = False,
 ) -> bytes:
@@ -219,7 +219,7 @@ def read(
 def read_with_status(
     path: Path | str,
     *,
-    most: int = MOST_BYTES,
+    most: int = MAX_BYTES,
     beside: int | None = None,
     follow_links: bool = False,
 ) -> tuple[bytes, os.stat_result]:

@@ -75,7 +75,7 @@ STRUCTURE_CODES = {
 }
 """structure_ids; 0 everywhere says that a row has no structure."""
 
-LARGEST_LEVEL = 64
+MAX_LEVEL = 64
 """ast_depth, sibling_index and dep_levels are stored as value + 1, clamped to 1…64."""
 
 LABEL_CODES = {"resolved": 1, "overridden": 2, "dependent": 3, "syntactic": 4}
@@ -85,15 +85,15 @@ RUN_COLUMNS = ("structure_ids", "ast_depth", "sibling_index", "ast_node_type")
 """Columns that a document stores as runs; dep_levels come from its chunks."""
 STRUCTURE_TOKENS = ("structure_ids", "dep_levels", "ast_depth", "sibling_index", "ast_node_type")
 """Columns of T values in a row."""
-LARGEST_CODES = {
+MAX_CODES = {
     "structure_ids": max(STRUCTURE_CODES.values()),
-    "dep_levels": LARGEST_LEVEL,
-    "ast_depth": LARGEST_LEVEL,
-    "sibling_index": LARGEST_LEVEL,
+    "dep_levels": MAX_LEVEL,
+    "ast_depth": MAX_LEVEL,
+    "sibling_index": MAX_LEVEL,
     "ast_node_type": 255,
 }
 """Largest code of each column of T values, in their order."""
-assert tuple(LARGEST_CODES) == STRUCTURE_TOKENS
+assert tuple(MAX_CODES) == STRUCTURE_TOKENS
 
 RELATION_CODES = {
     "none": 0,

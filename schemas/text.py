@@ -30,7 +30,7 @@ from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.mistakes import Location, faults, locate, not_yaml
 
-LARGEST_TEXT = 1_000_000
+MAX_TEXT = 1_000_000
 """Characters; a corpus or diet file is a page or two, and more is an attack or a mix-up."""
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a character, which an escape such as "\\ud800" gives and no file can be named by."""
@@ -120,7 +120,7 @@ def text_of(file: Path, *, error: type[CurriculumError]) -> str:
             UTF-8.
     """
     try:
-        content = regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True)
+        content = regular_files.read(file, most=4 * MAX_TEXT, follow_links=True)
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as broken:
         line = broken.object.count(b"\n", 0, broken.start) + 1
@@ -138,11 +138,11 @@ def read_yaml(text: str, *, file: str, error: type[CurriculumError]) -> YamlText
         CurriculumError: of the given kind, with file and line, for text that is too long, isn't YAML,
             isn't a mapping, or uses aliases, tags, deep nesting or a key twice.
     """
-    if len(text) > LARGEST_TEXT:
+    if len(text) > MAX_TEXT:
         raise error(
             file,
             f"{len(text)} characters",
-            cause=f"a configuration file has at most {LARGEST_TEXT}",
+            cause=f"a configuration file has at most {MAX_TEXT}",
             cure="Give the YAML file itself",
         )
     try:

@@ -10,7 +10,7 @@ from curriculum.train.batch import Batch, Row, collate
 
 SIGMA = 1.0
 """The standard deviation of the logarithm of documents' lengths."""
-LEAST_ID, PAD_ID = 3, 0
+MIN_ID, PAD_ID = 3, 0
 
 
 def packed(rows: int, length: int, mean: int | None, *, vocab: int, seed: int = 0) -> Batch:
@@ -50,7 +50,7 @@ def row_of(lengths: Sequence[int], row_length: int, vocab: int, seed: Sequence[i
     valid = sum(lengths)
     padding = row_length - valid
     ids = np.random.default_rng([row_length, *seed]).integers(
-        LEAST_ID, vocab, row_length, dtype=np.int32
+        MIN_ID, vocab, row_length, dtype=np.int32
     )
     ids[valid:] = PAD_ID
     segments = [*lengths, padding] if padding else [*lengths]

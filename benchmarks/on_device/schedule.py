@@ -22,7 +22,7 @@ from schemas.errors import CurriculumError
 
 RESERVE = 0.04
 """Share of the whole time that each section without a line keeps."""
-_LONGEST_REASON = 200
+_MAX_REASON_LENGTH = 200
 _WORKS = 0.6
 """Share of a measurement's longest time for its rounds; before them its kernels are compiled."""
 
@@ -116,7 +116,7 @@ class Schedule:
             line = replace(each.line, note=f"refused: {refusal}")
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            words = (str(error).strip().splitlines() or [""])[0][:_LONGEST_REASON]
+            words = (str(error).strip().splitlines() or [""])[0][:_MAX_REASON_LENGTH]
             line = replace(each.line, note=f"failed: {type(error).__name__}: {words}")
         else:
             line = replace(each.line, figures=outcome.figures, note=outcome.note)

@@ -29,7 +29,7 @@ ELSEWHERE = (
     ("commit repository licence path", _STEPS, "lineage"),
 )
 """Columns that are asked of views which lack them, those views, and what to read to have them."""
-MOST_CANDIDATES = 5
+MAX_CANDIDATES = 5
 """Lines of candidates: of a function DuckDB lists one for each type of its arguments."""
 
 
@@ -59,8 +59,8 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
     elif meant:
         yield f"Did you mean {meant[0]}?"
     elif candidates:
-        more = len(candidates) - MOST_CANDIDATES
-        yield ", ".join(candidates[:MOST_CANDIDATES]).replace(":,", ":")
+        more = len(candidates) - MAX_CANDIDATES
+        yield ", ".join(candidates[:MAX_CANDIDATES]).replace(":,", ":")
         yield from [f"There are {more} more"] if more > 0 else []
     elif alias := _ALIAS.search(first):
         yield f"Nothing that it reads has a column {alias[1]}, and the answer's own name can't be used there"

@@ -24,7 +24,7 @@ from schemas.corpus import ContextSettings, Language
 from schemas.document import ChunkForm, Document, Edge, EdgeKind
 
 LANGUAGE: Language = "cmake"
-LARGEST_SHARE = 8
+MAX_SHARE = 8
 """A file takes one part in so many of the budget at most; a longer one shows its skeleton."""
 
 
@@ -156,7 +156,7 @@ class _Search:
             item = _Item(
                 file=source.file, target=None, form=form, ranges=ranges, hop=hop, owner=owner
             )
-            largest = self.settings.context_bytes // LARGEST_SHARE
+            largest = self.settings.context_bytes // MAX_SHARE
             if ranges and _cost(item) <= largest and self._take([item]):
                 return
 

@@ -1,6 +1,6 @@
 """Related lines of a file: what a change edited, and signatures of other definitions.
 
-edited       functions and classes of at most LARGEST_PART bytes that hold a hunk, whole; elsewhere a hunk and
+edited       functions and classes of at most MAX_PART bytes that hold a hunk, whole; elsewhere a hunk and
              at most LINES_AROUND lines above and below, up to a blank line or to such a definition
 signatures   of functions and types, without the inside of their bodies: first those around a hunk, then those
              that the change names, then those whose lines are nearest to a hunk, while there is room
@@ -25,11 +25,11 @@ from curriculum.graph.line_ranges import (
     without,
 )
 from curriculum.graph.names import TYPES
-from curriculum.graph.outline import LARGEST_CLASS, Item, Outline
+from curriculum.graph.outline import MAX_CLASS, Item, Outline
 from schemas.change import Hunk
 from schemas.corpus import Language
 
-LARGEST_PART = LARGEST_CLASS
+MAX_PART = MAX_CLASS
 """Bytes; of a larger function or class only the lines around its hunks are shown."""
 LINES_AROUND = 16
 _WORD = re.compile(r"\w+")
@@ -135,7 +135,7 @@ def lines_to_hunks(places: Sequence[tuple[int, int]], hunks: Sequence[Hunk]) -> 
 
 
 def _is_part(item: Item) -> bool:
-    return item.kind in ("function", "class") and item.end - item.start <= LARGEST_PART
+    return item.kind in ("function", "class") and item.end - item.start <= MAX_PART
 
 
 def _is_definition(symbol: Symbol) -> bool:

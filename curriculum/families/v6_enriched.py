@@ -25,7 +25,7 @@ from schemas.corpus import Language
 from schemas.document import Chunk, Document, EdgeKind, EdgeLabel, Part
 from schemas.structure import (
     LABEL_CODES,
-    LARGEST_LEVEL,
+    MAX_LEVEL,
     RUN_COLUMNS,
     STRUCTURE_CODES,
     Structure,
@@ -245,7 +245,7 @@ def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge])
         for number, (kind, name) in enumerate(names)
     ]
     found = levels(len(node), [(node[edge.source], node[edge.target]) for edge in edges])
-    return [min(found[whose] + 1, LARGEST_LEVEL) for whose in node]
+    return [min(found[whose] + 1, MAX_LEVEL) for whose in node]
 
 
 def with_levels(

@@ -125,9 +125,9 @@ _OPAQUE = re.compile(
     rb"|'(?<!\d.)(?:[^'\\\n]|\\.){1,12}+'"
 )
 """Comments and literals, of block comments and raw strings only how they begin."""
-FEWEST_ATTRIBUTES = 17
+MIN_ATTRIBUTES = 17
 """Number of attributes in a run without code from which the parser takes its square, or worse."""
-_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){%d,}+" % FEWEST_ATTRIBUTES)
+_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){%d,}+" % MIN_ATTRIBUTES)
 _REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
 
@@ -178,7 +178,7 @@ def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     >>> [tuple(each) for each in attribute_runs(b"[[a]] int x;\n" + b"[[b]];\n" * 17 + b"int y;", [])]
     [(13, 132)]
     """
-    if data.count(b"[[") < FEWEST_ATTRIBUTES:
+    if data.count(b"[[") < MIN_ATTRIBUTES:
         return []
     found = [Range(*match.span()) for match in _ATTRIBUTES.finditer(blank(data, hidden))]
     return list(without(found, hidden))

@@ -27,7 +27,7 @@ from curriculum.graph.syntax_tree import Kinds, Nodes
 
 Node = tree_sitter.Node
 
-_MOST_SCOPES = 64
+_MAX_SCOPES = 64
 """Namespaces and classes that are told of those around a definition, the outermost ones."""
 _VIRTUAL = re.compile(r"\b(?:override|final)\b")
 _IN_WORD = re.compile(r"\w")
@@ -80,7 +80,7 @@ class ExtractedSymbols:
 
 
 def _within(scope: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    return (scope + names)[:_MOST_SCOPES]
+    return (scope + names)[:_MAX_SCOPES]
 
 
 def extract_symbols(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> ExtractedSymbols:

@@ -188,7 +188,7 @@ def reached(
     return found
 
 
-MOST_FILES = 4_000
+MAX_FILES = 4_000
 """Most files reached from one; the nearest come first."""
 
 
@@ -221,7 +221,7 @@ class Includes:
     def include_closure(self, path: str) -> frozenset[str]:
         """Return a file, what it includes, what that includes and so on."""
         if path not in self._reached:
-            self._reached[path] = frozenset(reached(path, self.of, MOST_FILES))
+            self._reached[path] = frozenset(reached(path, self.of, MAX_FILES))
         return self._reached[path]
 
     def _resolved(self, path: str, written: str) -> str | None:

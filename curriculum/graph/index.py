@@ -26,9 +26,9 @@ from schemas.corpus import Language
 
 Node = tree_sitter.Node
 
-_LONGEST_RECEIVER = 100
+_MAX_RECEIVER_LENGTH = 100
 """Characters; the type of a longer one isn't looked for."""
-_MOST_BASES = 8
+_MAX_BASES = 8
 """Base classes that are walked up for a member."""
 _RECEIVER = re.compile(r"(?:(this)\s*->\s*)?(?:([^\W\d]\w*)\s*(?:\.|->)\s*)?\Z")
 _NOT_CALLS = frozenset(
@@ -119,7 +119,7 @@ def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call
             if method is not None:
                 at = method.start_byte
                 written = name_of(text[at : method.end_byte])
-                receiver = _receiver(text[start:at]) if at - start < _LONGEST_RECEIVER else ""
+                receiver = _receiver(text[start:at]) if at - start < _MAX_RECEIVER_LENGTH else ""
                 yield _site("call", written, at, receiver, arity)
         elif kind in kinds.written_names:
             written = name_of(text[start : callee.end_byte])
@@ -242,7 +242,7 @@ class _Types:
         """The data member that a function sees by a name; None where this file doesn't tell."""
         draft = self.swept.drafts[function]
         owner = draft.parent if draft.parent >= 0 else self._owners.get(draft.scope, -1)
-        for _ in range(_MOST_BASES):
+        for _ in range(_MAX_BASES):
             if owner < 0:
                 return None
             member = self._members.get((owner, name))
@@ -255,7 +255,7 @@ class _Types:
 
 _LAST_WORD = re.compile(r"\w+\Z")
 _IN_WORD = re.compile(r"\w")
-_LONGEST_SCOPE = 40
+_MAX_SCOPE_LENGTH = 40
 
 
 def types_by_draft(
@@ -284,7 +284,7 @@ def _scopes(text: str, place: int) -> str:
     """The scopes that a name is written with, without those that have template arguments."""
     first = place
     while text.startswith("::", first - 2):
-        head = text[max(0, first - _LONGEST_SCOPE) : first - 2]
+        head = text[max(0, first - _MAX_SCOPE_LENGTH) : first - 2]
         word = _LAST_WORD.search(head)
         if word is None:
             break

@@ -181,7 +181,7 @@ def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple
     return without([span], inner)
 
 
-_LONGEST_COMMENT = 20_000
+_MAX_COMMENT_LENGTH = 20_000
 """Bytes that the opening of a block comment is looked for in."""
 _NEWLINE = re.compile(rb"\n")
 
@@ -220,7 +220,7 @@ class Extents:
         if line.startswith(b"//"):
             return above
         if line.endswith(b"*/"):
-            opening = data.rfind(b"/*", max(0, first - _LONGEST_COMMENT), first)
+            opening = data.rfind(b"/*", max(0, first - _MAX_COMMENT_LENGTH), first)
             begin = data.rfind(b"\n", 0, opening) + 1
             return first if opening < 0 or data[begin:opening].strip() else begin
         is_blanked = (
@@ -232,9 +232,9 @@ class Extents:
 Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-SMALLEST_GROUP = 512
+MIN_GROUP = 512
 """Bytes; smaller groups join the one below."""
-LARGEST_GROUP = 8_192
+MAX_GROUP = 8_192
 """Bytes; a larger group is cut at a line, whatever stands there."""
 
 
@@ -261,10 +261,10 @@ def group_lines(starts: Offsets, blank: Flags, first: int, last: int) -> Iterato
     begin = first
     for border in (*borders.tolist(), last):
         size = int(starts[border] - starts[begin])
-        if size < SMALLEST_GROUP and border != last:
+        if size < MIN_GROUP and border != last:
             continue
-        while size > LARGEST_GROUP:
-            full = int(np.searchsorted(starts, starts[begin] + LARGEST_GROUP, "right")) - 1
+        while size > MAX_GROUP:
+            full = int(np.searchsorted(starts, starts[begin] + MAX_GROUP, "right")) - 1
             cut = max(begin + 1, full)
             if cut >= border:
                 break

@@ -35,7 +35,7 @@ _TRAILING = re.compile(
 )
 _ENABLING = re.compile(rb"(?<!\w)(?:(?!ENABLE_IF)\w)*+(ENABLE_IF\w*+)\(")
 _TYPE_ARGUMENT = re.compile(rb"\n[ \t]*+[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
-_LONGEST_ARGUMENTS = 2_000
+_MAX_ARGUMENTS_LENGTH = 2_000
 """Bytes; what has longer arguments isn't taken for a macro."""
 _DEEPEST_ARGUMENTS = 30
 """Parentheses in one another; likewise."""
@@ -223,7 +223,7 @@ def _trailing(data: bytes, name: Range) -> Iterator[Range]:
 def _before_parameters(data: bytes, start: int) -> bytes | None:
     """The word before the parameter list that ends before `start`; b"" for an operator, None for neither."""
     place = data.rfind(b")", 0, start) + 1
-    first = max(0, place - _LONGEST_ARGUMENTS)
+    first = max(0, place - _MAX_ARGUMENTS_LENGTH)
     depth = 0
     while depth < _DEEPEST_ARGUMENTS:
         opening, closing = data.rfind(b"(", first, place), data.rfind(b")", first, place)
@@ -256,7 +256,7 @@ def _arguments_end(data: bytes, end: int) -> int:
     if data[place : place + 1] != b"(":
         return end
     depth = 0
-    for match in _PARENS.finditer(data, place, place + _LONGEST_ARGUMENTS):
+    for match in _PARENS.finditer(data, place, place + _MAX_ARGUMENTS_LENGTH):
         depth += (match[0] == b"(") - (match[0] == b")")
         if depth == 0:
             return match.end()

@@ -90,13 +90,13 @@ class Methods(Lookup):
                 yield each
 
 
-MOST_CANDIDATES = 8
+MAX_CANDIDATES = 8
 """Overloads that one call may mean; further ones, by the order of their places, are left out."""
-MOST_OVERRIDERS = 16
+MAX_OVERRIDERS = 16
 """A virtual call that may reach more methods is a call of the one that it names alone."""
-MOST_CLASSES = 4
+MAX_CLASSES = 4
 """A method of an object whose type isn't known is looked for where so few classes have it."""
-MOST_SCOPES = 64
+MAX_SCOPES = 64
 """A name that stands in more scopes says nothing without a type or a qualifier."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
 """Weights of candidates that were found by the namespaces of types that the caller mentions; by name
@@ -218,11 +218,11 @@ class Resolver(Lookup):
         if call.name in FAMILIAR:
             return ()
         known = self.scopes.functions_by_scope(call.name)
-        if len(known) > MOST_SCOPES:
+        if len(known) > MAX_SCOPES:
             return ()
         found = self._seen(path, call, [each for each in known if self.scopes.is_class(each)])
         roots = [each for each in found if not set(self.methods.overridden(each)) & set(found)]
-        if not 0 < len({root.scope for root in roots}) <= MOST_CLASSES:
+        if not 0 < len({root.scope for root in roots}) <= MAX_CLASSES:
             return ()
         return self._virtual_calls(path, roots, BY_METHOD)
 
@@ -232,7 +232,7 @@ class Resolver(Lookup):
         else:
             classes = self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
         nodes = [node for each in classes for node in self.scopes.nearest(path, each.nodes)]
-        made = [Target("constructs", node, 1 / len(nodes)) for node in nodes[:MOST_CANDIDATES]]
+        made = [Target("constructs", node, 1 / len(nodes)) for node in nodes[:MAX_CANDIDATES]]
         constructors = [
             function
             for each in classes
@@ -262,7 +262,7 @@ class Resolver(Lookup):
 
     def _only_one(self, path: str, call: Call, scopes: Sequence[Scope]) -> tuple[Target, ...]:
         """Calls by the name alone, if only one of the scopes has what the file sees."""
-        if len(scopes) > MOST_SCOPES:
+        if len(scopes) > MAX_SCOPES:
             return ()
         found = self._seen(path, call, scopes)
         return self._calls(path, found, BY_NAME) if len({each.scope for each in found}) == 1 else ()
@@ -309,9 +309,9 @@ class Resolver(Lookup):
         for function in functions:
             for node in self._definitions(path, function):
                 shares[node] = 0.5 if function.max_arity < 0 else 1.0
-        shares = {node: shares[node] for node in sorted(shares)[:MOST_CANDIDATES]}
+        shares = {node: shares[node] for node in sorted(shares)[:MAX_CANDIDATES]}
         overriders = {node for each in further for node in each.nodes}
-        if len(overriders) <= MOST_OVERRIDERS:
+        if len(overriders) <= MAX_OVERRIDERS:
             shares = dict.fromkeys(overriders, 0.5) | shares
         whole = sum(shares.values())
         return tuple(

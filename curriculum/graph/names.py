@@ -26,7 +26,7 @@ Numbers = Mapping[str, tuple[int, ...]]
 """Numbers of the symbols of one file by name, ascending."""
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
-MOST_ALIKE = 128
+MAX_ALIKE = 128
 """The symbols of one name in one file."""
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
@@ -53,7 +53,7 @@ _WHOLE = ("functions", "macros")
 class Names:
     """The names of one file: the facts that resolution depends on, without offsets in the text.
 
-    Of each name the first MOST_ALIKE symbols are kept where each is held against each of the others.
+    Of each name the first MAX_ALIKE symbols are kept where each is held against each of the others.
     """
 
     declarations: tuple[Symbol, ...]
@@ -85,7 +85,7 @@ def names_of(facts: FileFacts) -> Names:
         name
         for table, names in tables.items()
         for name, found in names.items()
-        if table not in _WHOLE and len(found) > MOST_ALIKE
+        if table not in _WHOLE and len(found) > MAX_ALIKE
     }
     return Names(
         declarations=tuple(map(_placeless, facts.symbols)),
@@ -93,7 +93,7 @@ def names_of(facts: FileFacts) -> Names:
         includes=facts.includes,
         tables={
             table: {
-                name: tuple(found if table in _WHOLE else found[:MOST_ALIKE])
+                name: tuple(found if table in _WHOLE else found[:MAX_ALIKE])
                 for name, found in names.items()
             }
             for table, names in tables.items()
@@ -136,7 +136,7 @@ def _placeless(symbol: Symbol) -> Symbol:
 def num_crowded(facts: FileFacts) -> int:
     """The number of names of a file that have more than is kept; most files are too small for any."""
     most = max(len(facts.symbols), len(facts.calls), len(facts.members))
-    return len(names_of(facts).crowded) if most > MOST_ALIKE else 0
+    return len(names_of(facts).crowded) if most > MAX_ALIKE else 0
 
 
 def _entries(symbol: Symbol) -> Iterator[tuple[Table, str]]:

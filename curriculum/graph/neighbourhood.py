@@ -29,7 +29,7 @@ DISTANT = 3
 """Number of edges from which on a function is shown by its signature."""
 DISTANT_RELATED = 2
 """The same where what is related alone is shown: callers of callers, and what callees call."""
-LARGEST_SHARE = 8
+MAX_SHARE = 8
 """A fragment takes one part in so many of the budget at most; a longer function shows its signature."""
 STEP_SHARE = 2
 """Fragments that one kind of step led to take one part in so many: what everything calls leaves room."""
@@ -253,7 +253,7 @@ class _Search:
             node=place.node, form=form.form, ranges=form.ranges, hop=place.hop, via=place.via
         )
         cost = self.spent.costs.of(fragment)
-        if cost * LARGEST_SHARE > self.spent.budget or not self.spent.take(fragment):
+        if cost * MAX_SHARE > self.spent.budget or not self.spent.take(fragment):
             return False
         self._spent[place.way] += cost
         return True

@@ -25,7 +25,7 @@ from schemas.document import SpanKind
 
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
 
-LARGEST_CLASS = 8_192
+MAX_CLASS = 8_192
 """Bytes; the members of a larger class are items of their own."""
 _CLASSES = frozenset(("class_specifier", "struct_specifier", "union_specifier"))
 _WRAPPERS = frozenset(
@@ -124,7 +124,7 @@ class _Marks:
             self._note_function(node, outer)
         if kind in _CLASSES:
             has_members = node.child_by_field_name("body") is not None
-            if has_members and outer.end_byte - outer.start_byte <= LARGEST_CLASS:
+            if has_members and outer.end_byte - outer.start_byte <= MAX_CLASS:
                 self.units.append(_lines("class", outer))
             return has_members
         return kind in _SHELLS

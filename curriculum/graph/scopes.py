@@ -17,9 +17,9 @@ from curriculum.graph.names import (
     types_of,
 )
 
-MOST_CLASSES = 256
+MAX_CLASSES = 256
 """Number of bases or heirs of one class that are followed, the nearest first."""
-MOST_ALIASES = 4
+MAX_ALIASES = 4
 """Aliases of aliases."""
 FAR = 1 << 30
 """The rank of what a place doesn't see."""
@@ -103,7 +103,7 @@ class Scopes(Lookup):
     ) -> tuple[Type, ...]:
         """Resolve as `resolve` does, with aliases followed to what they stand for."""
         found = self.resolve(path, scope, written, with_bases=with_bases)
-        for _ in range(MOST_ALIASES):
+        for _ in range(MAX_ALIASES):
             if all(each.kind != "alias" for each in found):
                 break
             found = tuple(other for each in found for other in self._behind(each))
@@ -114,7 +114,7 @@ class Scopes(Lookup):
         """The bases of a class as a file sees it, then theirs and so on, itself left out."""
         found: list[tuple[Scope, ...]] = []
         seen, level = {key}, [key]
-        while level and len(seen) < MOST_CLASSES:
+        while level and len(seen) < MAX_CLASSES:
             bases = (base for each in level for base in self.bases_at(each, path))
             level = [each for each in dict.fromkeys(bases) if each not in seen]
             seen.update(level)
@@ -138,7 +138,7 @@ class Scopes(Lookup):
     @derived
     def heirs(self, key: Scope) -> tuple[Scope, ...]:
         """All classes that have a class among their bases, near or far, the nearest first."""
-        return tuple(reached(key, self._children, MOST_CLASSES)[1:])
+        return tuple(reached(key, self._children, MAX_CLASSES)[1:])
 
     @derived
     def bases(self, node: NodeId) -> tuple[Type, ...]:
@@ -165,7 +165,7 @@ class Scopes(Lookup):
         """A type's name and those of aliases that may stand for it."""
         found = {name: None}
         new = [name]
-        for _ in range(MOST_ALIASES):
+        for _ in range(MAX_ALIASES):
             nodes = (node for each in new for node in self.names.nodes("aliases", each))
             names = (self.names.declaration(node).name for node in nodes)
             new = [each for each in names if each not in found]

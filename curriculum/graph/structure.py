@@ -36,7 +36,7 @@ from curriculum.graph.syntax_tree import (
 from schemas.corpus import Language
 from schemas.structure import (
     BUCKETS,
-    LARGEST_LEVEL,
+    MAX_LEVEL,
     NO_NODE,
     NODE_TYPES,
     STRUCTURE_CODES,
@@ -397,7 +397,7 @@ def in_error(nodes: NodeTable) -> Flags:
 
 
 def _level(values: Ints, node: Ints, known: Flags) -> Bytes:
-    level = np.minimum(values + 1, LARGEST_LEVEL).astype(np.uint8)
+    level = np.minimum(values + 1, MAX_LEVEL).astype(np.uint8)
     return np.where(known, level[node], 0).astype(np.uint8)
 
 

@@ -168,7 +168,7 @@ def captures_of(tree: tree_sitter.Tree, language: Language) -> Mapping[str, Node
     return cursor.captures(tree.root_node)
 
 
-LARGEST_PARSED = 2_000_000
+MAX_PARSED = 2_000_000
 """Bytes; a larger file is grouped by its blank lines."""
 _GOOD_ENOUGH = 500
 """Bytes for each of which one may stand in an error before another variant is parsed."""
@@ -207,7 +207,7 @@ def parse(text: str, language: Language) -> Parsed | None:
     of equals the first.
     """
     data = text.encode()
-    if language not in _PACKAGES or not data or len(data) > LARGEST_PARSED:
+    if language not in _PACKAGES or not data or len(data) > MAX_PARSED:
         return None
     hidden = opaque(data)
     dead = dead_branches(data, hidden, language)

@@ -37,7 +37,7 @@ YIELD_NOTE = (
 )
 MIN_LENGTH = 1 / 3
 """Mean length of held-out documents, as a share of that of trained ones, below which a build warns."""
-MOST_REPOSITORIES = 12
+MAX_REPOSITORIES = 12
 """Number of repositories shown, those with most bytes; the selection's report has all."""
 
 COUNTS = ("documents", "val", "bytes", "code_bytes", "comment_bytes")
@@ -378,7 +378,7 @@ def comment_lines(built: Built) -> Iterator[Line]:
     sizes = _sizes(built, lambda repository, domain: (repository, domain))
     whole = _sizes(built, lambda repository, _: repository)
     names = sorted({domain for _, domain in sizes})
-    largest = sorted(whole, key=lambda name: -whole[name].bytes)[:MOST_REPOSITORIES]
+    largest = sorted(whole, key=lambda name: -whole[name].bytes)[:MAX_REPOSITORIES]
     for repository in sorted(largest):
         yield {
             "comments in": repository,

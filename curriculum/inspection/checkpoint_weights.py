@@ -12,7 +12,7 @@ from curriculum.train.checkpoint_files import damaged, require_part
 from schemas.whole_numbers import whole_number
 
 WEIGHTS = "model.safetensors"
-_LARGEST_HEAD = 100_000_000
+_MAX_HEAD = 100_000_000
 """Bytes: what safetensors themselves allow."""
 _NUMBERED = re.compile(r"^(.*?\.\d+)\.")
 
@@ -49,7 +49,7 @@ def tensors(checkpoint: Path) -> list[Weights]:
     require_part(checkpoint, WEIGHTS)
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
-        if length > _LARGEST_HEAD:
+        if length > _MAX_HEAD:
             return []
         text = opened.read(length)
     try:

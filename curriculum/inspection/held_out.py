@@ -32,7 +32,7 @@ from schemas.reports import RowsReport
 
 FILLED = 0.5
 """Share of val's bytes from which on one file, or two, fill it."""
-MOST_FILES = 2
+MAX_FILES = 2
 MIN_FILES = 2
 """Files of a domain of which one can be held out and another trained on."""
 
@@ -133,10 +133,10 @@ def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
     """Return the one or two files that val mostly consists of, with their shares of its bytes."""
     held = [file for file in files if file.is_val]
     whole = sum(each.num_bytes for each in held)
-    shares = [(each, each.num_bytes / whole) for each in held[:MOST_FILES]] if whole else []
-    if len(held) > MOST_FILES and sum(share for _, share in shares) >= FILLED:
+    shares = [(each, each.num_bytes / whole) for each in held[:MAX_FILES]] if whole else []
+    if len(held) > MAX_FILES and sum(share for _, share in shares) >= FILLED:
         is_one = shares[0][1] >= FILLED
-        return tuple(shares[: 1 if is_one else MOST_FILES])
+        return tuple(shares[: 1 if is_one else MAX_FILES])
     return ()
 
 

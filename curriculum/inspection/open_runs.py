@@ -15,7 +15,7 @@ from curriculum.train.run_directory import HEARTBEAT, METRICS
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
 from schemas.objectives import FIXED_SETS, PHASE_SET, FixedSet
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Points of a curve of losses; each is the mean over equally many steps."""
 KEPT_PARTS = 1 << 14
 """Parts of metrics that are kept in memory: a run writes one every ten seconds."""
@@ -37,7 +37,7 @@ class TrainingCurves:
     """None before its first step."""
 
 
-def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
+def training_curves(run: Path, *, points: int = MAX_POINTS) -> TrainingCurves:
     """Read the curves of the run in a directory; a part that is replaced meanwhile is left out."""
     steps, losses = step_losses(run / METRICS)
     heartbeat = inside.read(Heartbeat, run / HEARTBEAT)

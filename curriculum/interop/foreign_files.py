@@ -13,7 +13,7 @@ from curriculum.interop.publish import CURE
 from curriculum.packing.packed_rows import KNOWN
 from curriculum.parquet_footers import longest_list
 from schemas.errors import SchemaError
-from schemas.packed_row import LONGEST_ROW
+from schemas.packed_row import MAX_ROW_LENGTH
 
 TYPES = {**KNOWN, **FOREIGN}
 """Columns that are read, with the types that they are read as."""
@@ -78,11 +78,11 @@ def schema_of(file: Path) -> pa.Schema:
 def _require_short_lists(file: Path, footer: pq.FileMetaData) -> None:
     longest = longest_list(footer, frozenset(TYPES))
     # Offsets of documents of one token are one more than a row's tokens.
-    if longest is not None and longest[1] > LONGEST_ROW + 1:
+    if longest is not None and longest[1] > MAX_ROW_LENGTH + 1:
         raise SchemaError(
             file.name,
             f"a row has {longest[1]:,} values of {longest[0]} or more",
-            cause=f"a row has at most {LONGEST_ROW:,} tokens",
+            cause=f"a row has at most {MAX_ROW_LENGTH:,} tokens",
             cure="Pack the documents, or import them as --format flat",
         )
 

@@ -36,7 +36,7 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import is_name
 from schemas.errors import SchemaError
 from schemas.objectives import OBJECTIVES
-from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
+from schemas.packed_row import MAX_ROW_LENGTH, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
 from schemas.regular_files import kind_at
 from schemas.reports import ImportReport
 from schemas.windows import WINDOWS_NAME
@@ -337,12 +337,12 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
         )
     with opened(file) as content:
         length = _first_length(content)
-    if not length or length > LONGEST_ROW or length % ROW_MULTIPLE:
+    if not length or length > MAX_ROW_LENGTH or length % ROW_MULTIPLE:
         raise SchemaError(
             f"row 0 of {file.name}",
             f"{length:,} tokens",
             cause=f"rows are packed: a multiple of {ROW_MULTIPLE} tokens, the same in all, at most "
-            f"{LONGEST_ROW:,}",
+            f"{MAX_ROW_LENGTH:,}",
             cure="Pack the documents, or import them as --format flat",
         )
     return length

@@ -43,7 +43,7 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.document import list_of
 from schemas.errors import SchemaError
 from schemas.manifest import BESIDE_SCHEMA, TokenFormat
-from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, RowFormat
+from schemas.packed_row import MAX_ROW_LENGTH, ROW_MULTIPLE, RowFormat
 from schemas.reports import ImportReport
 
 BATCH_TOKENS = 1 << 18
@@ -279,13 +279,13 @@ def token_rows(
 
 
 def _asked(row_length: int | None, path: Path) -> int:
-    whole = row_length is not None and 0 < row_length <= LONGEST_ROW
+    whole = row_length is not None and 0 < row_length <= MAX_ROW_LENGTH
     if row_length is None or not whole or row_length % ROW_MULTIPLE:
         raise SchemaError(
             "--row-length",
             row_length,
             cause=f"{path.name} holds documents that aren't packed",
-            cure=f"Say how long rows are to be, a multiple of {ROW_MULTIPLE}, at most {LONGEST_ROW:,}: "
+            cure=f"Say how long rows are to be, a multiple of {ROW_MULTIPLE}, at most {MAX_ROW_LENGTH:,}: "
             "--row-length 4096",
         )
     return row_length

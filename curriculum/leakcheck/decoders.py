@@ -17,7 +17,7 @@ from curriculum.model.masks import BLOCK, Attend, Boundaries
 from curriculum.model.structure_tensors import StructureTensors
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport
-from schemas.structure import LARGEST_CODES, RELATION_CODES
+from schemas.structure import MAX_CODES, RELATION_CODES
 
 NAMES = {
     "A": "attention",
@@ -175,7 +175,7 @@ def with_structure(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> 
 
 def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> StructureTensors:
     """Codes by ids; chunks of 16 tokens that begin anew with documents, related also across them."""
-    limits = torch.tensor([*LARGEST_CODES.values()], device=ids_BT.device)
+    limits = torch.tensor([*MAX_CODES.values()], device=ids_BT.device)
     salted_BT5 = ids_BT[..., None] * 31 + torch.arange(5, device=ids_BT.device)
     begins_BT = boundaries.position_ids % CHUNKED == 0
     chunks_BT = begins_BT.cumsum(1).int()

@@ -16,8 +16,8 @@ from curriculum.train.plan_reader import PlanReader
 from schemas.job import Job, ModelSpec
 from schemas.structure import (
     LABEL_CODES,
-    LARGEST_CODES,
-    LARGEST_LEVEL,
+    MAX_CODES,
+    MAX_LEVEL,
     STRUCTURE_CODES,
     STRUCTURE_COLUMNS,
     STRUCTURE_TOKENS,
@@ -131,13 +131,13 @@ def _random_document(spec: ModelSpec, length: int, chance: np.random.Generator) 
 
 def random_structure(n: int, chance: np.random.Generator) -> EncodedStructure:
     """Codes, chunks and edges by chance for a document of n tokens."""
-    limits = np.array([*LARGEST_CODES.values()])
+    limits = np.array([*MAX_CODES.values()])
     codes = chance.integers(0, limits + 1, (n, len(limits))).astype(np.uint8)
     count = int(chance.integers(1, min(n, MAX_CHUNKS) + 1))
     edges = np.sort(chance.choice(n, count, replace=False)) if n > 1 else np.zeros(1, dtype=int)
     ends = np.append(edges[1:], n)
     kinds = chance.integers(1, max(STRUCTURE_CODES.values()) + 1, count)
-    levels = chance.integers(1, LARGEST_LEVEL + 1, count)
+    levels = chance.integers(1, MAX_LEVEL + 1, count)
     return EncodedStructure(
         base_document_id="0" * 32,
         codes=codes,

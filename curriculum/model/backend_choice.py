@@ -10,7 +10,7 @@ from schemas.errors import JobError
 from schemas.job import Backend, DeviceName
 from schemas.packed_row import ROW_MULTIPLE
 
-LARGEST_DENSE_ROW = 8192
+MAX_DENSE_ROW = 8192
 """A boolean mask of 64k by 64k is 4 GB."""
 WITH_SOFTCAP: tuple[Backend, ...] = ("math", "documents", "flex")
 WITH_RELATIONS: tuple[Backend, ...] = ("math", "sdpa", "documents", "flex")
@@ -97,7 +97,7 @@ def refusal(backend: Backend, has: Capabilities, needs: AttentionNeeds) -> JobEr
             return of_whole_rows("varlen") if needs.context > 1 else _without_flash(has)
         case "flex":
             return _without_blocks(has, needs)
-        case "sdpa" if needs.row_length > LARGEST_DENSE_ROW:
+        case "sdpa" if needs.row_length > MAX_DENSE_ROW:
             return too_long("sdpa", needs.row_length)
         case _:
             return None
@@ -108,7 +108,7 @@ def too_long(backend: str, row_length: int) -> JobError:
     return JobError(
         "backend",
         f"{backend} at row length {row_length}",
-        cause=f"its memory grows with T²; it takes rows of at most {LARGEST_DENSE_ROW}",
+        cause=f"its memory grows with T²; it takes rows of at most {MAX_DENSE_ROW}",
         cure="Choose documents on a CPU, flex on a GPU",
     )
 
@@ -162,7 +162,7 @@ def _without_blocks(has: Capabilities, needs: AttentionNeeds) -> JobError | None
                 cure="Install triton, or choose documents",
             )
         )
-    return too_long("flex on a CPU", row_length) if row_length > LARGEST_DENSE_ROW else None
+    return too_long("flex on a CPU", row_length) if row_length > MAX_DENSE_ROW else None
 
 
 def without(backend: str, option: str, instead: str, able: tuple[Backend, ...]) -> JobError:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.model.backend_choice import LARGEST_DENSE_ROW, too_long
+from curriculum.model.backend_choice import MAX_DENSE_ROW, too_long
 from curriculum.model.masks import Attend, Boundaries, document_mask
 from curriculum.model.structure_tensors import StructureTensors, dense_bias, relation_of_tokens
 
@@ -47,10 +47,10 @@ def sdpa_attend(
     """Torch's attention under a mask of T²; with relations their bias is T² a head.
 
     Raises:
-        JobError: for rows of more than LARGEST_DENSE_ROW positions.
+        JobError: for rows of more than MAX_DENSE_ROW positions.
     """
     T = boundaries.doc_ids.shape[1]
-    if T > LARGEST_DENSE_ROW:
+    if T > MAX_DENSE_ROW:
         raise too_long("sdpa", T)
     visible_B1TT = document_mask(boundaries, queries)
     relation_BTT = row_relations(structure, queries)

@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 CHUNK_BYTES = {"cpu": 8 << 20}
 """Bytes of logits that stand at once: on a CPU what its cache holds …"""
-MOST_BYTES = 1 << 29
+MAX_BYTES = 1 << 29
 """… and elsewhere what keeps a device busy; 64k positions by 131k ids would be 34 GB."""
-LEAST_POSITIONS = 128
+MIN_POSITIONS = 128
 """Positions of a chunk however many ids there are: each adds to the whole gradient of the head."""
 
 
@@ -134,8 +134,8 @@ class _CrossEntropy(torch.autograd.Function):
 def _chunks(x_ND: Tensor, head_VD: Tensor, chunk: int | None) -> Iterator[slice]:
     """Cut 5 positions by 2: 0:2, 2:4, 4:6."""
     if chunk is None:
-        most = CHUNK_BYTES.get(x_ND.device.type, MOST_BYTES)
-        chunk = max(most // (4 * len(head_VD)), LEAST_POSITIONS)
+        most = CHUNK_BYTES.get(x_ND.device.type, MAX_BYTES)
+        chunk = max(most // (4 * len(head_VD)), MIN_POSITIONS)
     for start in range(0, len(x_ND), chunk):
         yield slice(start, start + chunk)
 

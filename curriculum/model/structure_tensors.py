@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.errors import SchemaError
-from schemas.structure import LARGEST_CODES, RELATION_CODES, STRUCTURE_CODES
+from schemas.structure import MAX_CODES, RELATION_CODES, STRUCTURE_CODES
 
 Int32s = npt.NDArray[np.int32]
 
@@ -73,7 +73,7 @@ def dense_bias(table_HR: Tensor, relation_BQK: Tensor) -> Tensor:
     return table_BHQR.gather(3, relation_BQK.long()[:, None].expand(-1, H, -1, -1))
 
 
-LEAST_CHUNKS = 64
+MIN_CHUNKS = 64
 """Relations are padded to this or a power of two above it, so that kernels see few shapes."""
 BOTTLENECK = 64
 
@@ -114,8 +114,8 @@ class StructureTensors:
             return None
         T = len(some[0].tokens)
         # Chunks and none, rounded up: 63 -> 64, 64 -> 128.
-        C = max(LEAST_CHUNKS, 1 << max(len(row.chunks) for row in some).bit_length())
-        tokens_BT5 = np.zeros((len(rows), T, len(LARGEST_CODES)), dtype=np.uint8)
+        C = max(MIN_CHUNKS, 1 << max(len(row.chunks) for row in some).bit_length())
+        tokens_BT5 = np.zeros((len(rows), T, len(MAX_CODES)), dtype=np.uint8)
         chunks_BT = np.zeros((len(rows), T), dtype=np.int32)
         relations_BCC = np.zeros((len(rows), C, C), dtype=np.uint8)
         for index, row in enumerate(rows):
@@ -136,9 +136,9 @@ class StructureTensors:
         """Zeros for rows of these ids, which is what rows without structure have."""
         B, T = ids_BT.shape
         return StructureTensors(
-            tokens=ids_BT.new_zeros(B, T, len(LARGEST_CODES), dtype=torch.uint8),
+            tokens=ids_BT.new_zeros(B, T, len(MAX_CODES), dtype=torch.uint8),
             chunks=ids_BT.new_zeros(B, T, dtype=torch.int32),
-            relations=ids_BT.new_zeros(B, LEAST_CHUNKS, LEAST_CHUNKS, dtype=torch.uint8),
+            relations=ids_BT.new_zeros(B, MIN_CHUNKS, MIN_CHUNKS, dtype=torch.uint8),
         )
 
 
@@ -150,7 +150,7 @@ class StructureEmbedding(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.zeros(sum(LARGEST_CODES.values()), BOTTLENECK))
+        self.table = nn.Parameter(torch.zeros(sum(MAX_CODES.values()), BOTTLENECK))
         self.project = nn.Linear(BOTTLENECK, width, bias=False)
 
     def forward(self, tokens_BT5: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ def table_entries(tokens: Tensor) -> Tensor:
 
     [9 64 0 1 255] -> [9 73 0 138 456]: 9 ids, then 3 · 64 levels, then 255 kinds of nodes.
     """
-    sizes = torch.tensor([0, *LARGEST_CODES.values()], device=tokens.device)[:-1]
+    sizes = torch.tensor([0, *MAX_CODES.values()], device=tokens.device)[:-1]
     codes = tokens.int()
     return torch.where(codes > 0, codes + sizes.cumsum(0), 0).int()
 
@@ -191,7 +191,7 @@ def chunk_of_tokens(chunks: Int32s, row_length: int) -> Int32s:
 
 
 def _require_known_codes(tokens_T5: npt.NDArray[np.uint8]) -> None:
-    for (name, limit), largest in zip(LARGEST_CODES.items(), tokens_T5.max(axis=0), strict=True):
+    for (name, limit), largest in zip(MAX_CODES.items(), tokens_T5.max(axis=0), strict=True):
         if largest > limit:
             raise SchemaError(
                 name,

@@ -21,14 +21,14 @@ from schemas.cures import install_command
 from schemas.errors import JobError, SchemaError
 from schemas.job import ModelSpec
 
-LEAST_JAX = (0, 10)
+MIN_JAX = (0, 10)
 
 
 def _required(cause: str, version: str = "") -> JobError:
     return JobError(
         "curriculum.model.tpu",
         f"jax {version}" if version else "jax",
-        cause=f"{cause}; it needs jax {'.'.join(map(str, LEAST_JAX))} or later with the Splash kernel, "
+        cause=f"{cause}; it needs jax {'.'.join(map(str, MIN_JAX))} or later with the Splash kernel, "
         "which is experimental and may move: 0.10.2 was tested",
         cure=f"{install_command('curriculum[jax]')}; on a TPU {install_command('jax[tpu]==0.10.2')}",
     )
@@ -38,7 +38,7 @@ try:
     import jax
 except ImportError as missing:
     raise _required(f"it can't be imported: {missing}") from missing
-if jax.__version_info__ < LEAST_JAX:
+if jax.__version_info__ < MIN_JAX:
     raise _required("it is too old", jax.__version__)
 try:
     from jax.experimental.pallas.ops.tpu.splash_attention import (

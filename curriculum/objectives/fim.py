@@ -46,7 +46,7 @@ RESERVE = 16
 """Tokens for three sentinels, and for what text cut inside a token takes more than before."""
 SMALLEST = 16
 """Bytes; less than this is left as it is."""
-LONGEST_CHARACTER = 4
+MAX_CHARACTER_BYTES = 4
 """Bytes, and so tokens."""
 
 
@@ -192,7 +192,7 @@ class _Fim:
     def _character(self, encoding: Encoding, starts: Int32s, ends: Int32s, byte: int) -> int:
         """The first byte of the character that has this byte of the text."""
         token = int(np.searchsorted(starts, byte, side="right")) - 1
-        near = encoding.ids[max(0, token - LONGEST_CHARACTER + 1) : token + 1]
+        near = encoding.ids[max(0, token - MAX_CHARACTER_BYTES + 1) : token + 1]
         shown = self.tokenizer.decode_bytes(near.tolist())
         at = last = len(shown) - int(ends[token]) + byte
         while shown[at] & 0xC0 == 0x80:

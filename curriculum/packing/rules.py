@@ -21,8 +21,8 @@ from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
 from schemas.structure import (
     LABEL_CODES,
-    LARGEST_CODES,
-    LARGEST_LEVEL,
+    MAX_CODES,
+    MAX_LEVEL,
     STRUCTURE_CODES,
     STRUCTURE_COLUMNS,
     STRUCTURE_TOKENS,
@@ -270,7 +270,7 @@ def _unsound_chunks(rows: CheckedRows, column: str) -> Bools:
     start, end, level = chunk["start"], chunk["end"], chunk["dep_level"]
     wrong = rows.outside(column, start, end) | (start < _before(end, edges))
     wrong |= ~np.isin(chunk["kind"], list(STRUCTURE_CODES.values()))
-    return wrong | (level < 1) | (level > LARGEST_LEVEL)
+    return wrong | (level < 1) | (level > MAX_LEVEL)
 
 
 def _other_levels(rows: CheckedRows, column: str) -> Bools:
@@ -306,7 +306,7 @@ def _unknown_labels(rows: CheckedRows, column: str) -> Bools:
 
 
 def _too_large(rows: CheckedRows, column: str) -> Bools:
-    return rows.stored(column) > LARGEST_CODES[column]
+    return rows.stored(column) > MAX_CODES[column]
 
 
 def _coded_without_text(rows: CheckedRows, column: str) -> Bools:
@@ -369,11 +369,11 @@ CONTENT = (
 STRUCTURE = (
     *(
         _structure(name, f"it is at most {largest}", _too_large)
-        for name, largest in LARGEST_CODES.items()
+        for name, largest in MAX_CODES.items()
     ),
     *(
         _structure(name, "padding and tokens that encode no text have 0", _coded_without_text)
-        for name in LARGEST_CODES
+        for name in MAX_CODES
     ),
     _structure(
         "chunk_boundaries",

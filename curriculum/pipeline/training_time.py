@@ -41,11 +41,11 @@ NO_WORK = Workload(tokens=0, evaluations=0, runs=0)
 
 def workload_of(phase: ResolvedPhase, tokens: int, steps: int) -> Workload:
     """Return the work of training a phase: a gate on val_bpb has it evaluated meanwhile too."""
-    from curriculum.train.job import EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS
+    from curriculum.train.job import EVALUATIONS, MIN_BETWEEN_EVALUATIONS
 
     rule = phase.advance_when
     is_gated = rule is not None and rule.val_bpb is not None
-    between = max(steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS)
+    between = max(steps // EVALUATIONS, MIN_BETWEEN_EVALUATIONS)
     meanwhile = (steps - 1) // between if is_gated else 0
     return Workload(tokens=tokens, evaluations=2 + meanwhile, runs=1)
 

@@ -39,13 +39,13 @@ from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
 
-FEWEST, FEWEST_OF_MANY = 192, 24
+FEWEST, MIN_OF_MANY = 192, 24
 """Commits of a repository whose files are read at least, in a corpus of up to three and in one of many."""
 WALKED_BYTES = 100_000_000
 """Bytes of a repository's trees that are parsed for a sample of one percent: half a minute on a core."""
 COMMIT_BYTES = 1_000_000
 """Cost of a commit's documents beside its tree, as bytes to parse."""
-FEWEST_GRAPHS, FEWEST_GRAPHS_OF_MANY = 4, 2
+MIN_GRAPHS, MIN_GRAPHS_OF_MANY = 4, 2
 """Trees of a repository that are parsed at least, in a corpus of up to three and in one of many."""
 SIZES_SCHEMA = pl.Schema({"unit": pl.String, "domain": pl.String, "size": pl.Float64})
 """Columns by sampled commit and domain: about how many documents it gives; one without any has no row."""
@@ -91,7 +91,7 @@ def commits_to_walk(
     Between two of them most of a tree may have changed, so their number follows from its size.
     """
     number = int(share / 0.01 * WALKED_BYTES * depth) // (tree_bytes + COMMIT_BYTES)
-    fewest = max(FEWEST_GRAPHS_OF_MANY, round(FEWEST_GRAPHS * depth))
+    fewest = max(MIN_GRAPHS_OF_MANY, round(MIN_GRAPHS * depth))
     return in_sample(sizes["unit"].unique(), 0.0, fewest=max(fewest, number))
 
 
@@ -131,7 +131,7 @@ class SamplingPlan:
     @property
     def files_stage(self) -> SampledFiles:
         """The stage that reads the files of sampled commits."""
-        fewest = max(FEWEST_OF_MANY, round(FEWEST * self.depth))
+        fewest = max(MIN_OF_MANY, round(FEWEST * self.depth))
         return SampledFiles(share=self.share, fewest=fewest)
 
     def graphs_of(self, repository: str) -> tuple[str, ...]:

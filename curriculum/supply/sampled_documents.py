@@ -257,7 +257,7 @@ def _reading(repository: Repository) -> Iterator[_Reader]:
         yield _Reader(repository=repository, past=past)
 
 
-FEWEST_CONVERSATIONS = 2_000
+MIN_CONVERSATIONS = 2_000
 """Conversations of a source that are read at least."""
 
 
@@ -304,7 +304,7 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)
-        listed = in_sample(frame["commit"], self.share, fewest=FEWEST_CONVERSATIONS)
+        listed = in_sample(frame["commit"], self.share, fewest=MIN_CONVERSATIONS)
         write_touched(_untouched(listed), drafts[0].path)
         chosen = frozenset(listed)
         with FamilyWriters(drafts[1:]) as writers:

@@ -12,13 +12,13 @@ from schemas.errors import TokenizerError
 from schemas.json_text import parse_json
 from schemas.text import Whole
 
-LARGEST_VOCABULARY = 1 << 21
+MAX_VOCABULARY = 1 << 21
 """Ids; the largest in use has a million."""
 _NORMALIZERS = frozenset(
     ("Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Strip", "StripAccents", "ByteLevel")
 )
 """Normalizers of which a trial shows whether they keep bytes: none has texts of its own."""
-_Id = Annotated[Whole, Field(ge=0, lt=LARGEST_VOCABULARY)]
+_Id = Annotated[Whole, Field(ge=0, lt=MAX_VOCABULARY)]
 
 
 class _Described(BaseModel):

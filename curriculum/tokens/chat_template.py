@@ -42,7 +42,7 @@ ROUGH = " Aa1 <&>\"'\\ {{ x }} [INST] <|y|>\r\n\n\té \t\n## z  ."
 """Inside a placeholder: what a template might escape, join or take for its own."""
 LONG = 200
 """Repetitions of ROUGH in one more trial: a template might cut."""
-MOST_CONSTANTS, LONGEST_CONSTANT = 500, 100
+MAX_CONSTANTS, MAX_CONSTANT_LENGTH = 500, 100
 """Strings in a template, and characters of one, that are tried as a part of a content."""
 CURE = (
     f"Mend the template, or remove it from {CONFIG_NAME}, {TEMPLATE_NAME} or {OLDER_NAME}: turns are then "
@@ -330,11 +330,11 @@ def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
         (_, fault) = cuts
         assert isinstance(fault, TurnError)
         raise fault
-    used = [constant for constant in constants if constant and len(constant) <= LONGEST_CONSTANT]
-    if len(used) > MOST_CONSTANTS:
+    used = [constant for constant in constants if constant and len(constant) <= MAX_CONSTANT_LENGTH]
+    if len(used) > MAX_CONSTANTS:
         raise TokenizerError(
             template.name, f"{len(used):,} strings",
-            cause=f"contents are tried with each string of a template, {MOST_CONSTANTS} at most", cure=CURE,
+            cause=f"contents are tried with each string of a template, {MAX_CONSTANTS} at most", cure=CURE,
         )  # fmt: skip
     return roles, used
 

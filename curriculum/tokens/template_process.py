@@ -25,7 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from curriculum.sandbox import Sandbox, code_paths, landlock
 
 Message = tuple[str, str]
-LONGEST_TEXT = 4 << 20
+MAX_TEXT_LENGTH = 4 << 20
 """Characters of one conversation, rendered."""
 MAX_FAULT = 500
 """Characters of a template's own words for what is wrong."""
@@ -107,8 +107,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         except Exception as failed:  # templates fail as Python does, in any way
             rendered.append({"fault": shown(failed)})
             continue
-        too_long = f"it writes {len(text):,} characters; {LONGEST_TEXT:,} are read"
-        rendered.append({"text": text} if len(text) <= LONGEST_TEXT else {"fault": too_long})
+        too_long = f"it writes {len(text):,} characters; {MAX_TEXT_LENGTH:,} are read"
+        rendered.append({"text": text} if len(text) <= MAX_TEXT_LENGTH else {"fault": too_long})
     return {"constants": sorted(constants), "rendered": rendered}
 
 

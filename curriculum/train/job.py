@@ -22,7 +22,7 @@ from schemas.study import study_mark
 
 EVALUATIONS = 10
 """Over a whole job, the one before it not counted."""
-SHORTEST_BETWEEN_EVALUATIONS = 10
+MIN_BETWEEN_EVALUATIONS = 10
 """Steps."""
 MAX_EVALUATED = 0.1
 """Positions that an evaluation reads, as a share of those trained on since the one before: where little
@@ -170,7 +170,7 @@ def _between_evaluations(
     evaluations: Sequence[Evaluation], mixture: MixtureReport, gate: AdvanceWhen | None
 ) -> int:
     """Steps between evaluations; a gate on val_bpb has its ten, whatever they cost."""
-    steps = max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS)
+    steps = max(mixture.steps // EVALUATIONS, MIN_BETWEEN_EVALUATIONS)
     if gate is not None and gate.val_bpb is not None:
         return steps
     cheap = math.ceil(positions_read(evaluations) / MAX_EVALUATED / mixture.tokens_per_step)

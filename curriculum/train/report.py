@@ -111,7 +111,7 @@ def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
     return tuple(figure for figure in figures if figure.step == step)
 
 
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 FORWARD = 1 / 3
 """Time of a forward pass as a share of a step of as many positions: backward takes two of it."""
 
@@ -133,7 +133,7 @@ class HeartbeatWriter:
         self._positions += positions
         self._seconds += seconds
         at = time.monotonic()
-        if at - self._last < LEAST_SECONDS:
+        if at - self._last < MIN_SECONDS:
             return
         self._speed = self._positions / max(self._seconds, 1e-9)
         self.beat(state)

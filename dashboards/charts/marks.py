@@ -212,13 +212,13 @@ def _band_number(band: Band) -> Markup:
     return element("text", str(band.number), *name, x=at((band.start + band.end) / 2), y=13)
 
 
-LEAST_SPAN = 0.004
+MIN_SPAN = 0.004
 """Least share of the width, for the shortest span of a time line."""
 
 
 def time_line(start: float, end: float, *, look: str, title: str, mark: float | None) -> Markup:
     """A span of an axis of time, and a diamond where something was decided; all in shares of the width."""
-    width = max(end - start, LEAST_SPAN)
+    width = max(end - start, MIN_SPAN)
     drawn = [
         element("title", title),
         element("line", class_="axis", x1=0, x2="100%", y1="50%", y2="50%"),

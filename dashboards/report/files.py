@@ -3,7 +3,7 @@
 A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
 origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
 those of our own templates run. Tags that no template of ours writes are shown as text. Links, pipes and files
-beyond MOST_BYTES are no reports.
+beyond MAX_BYTES are no reports.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _FOREIGN = re.compile(
     "<(?=[A-Za-z])"
 )
 """Begin of a tag that no template of ours writes: HTML begins a tag at < before a letter of ASCII."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Bytes of a page."""
 
 
@@ -91,7 +91,7 @@ def read(folder: Path, name: str) -> str:
         if below:
             beside = held.enter_context(_opened(below, beside=beside))
         # Text of another encoding would show a browser other instructions than `policy` sees.
-        return regular_files.read(file, most=MOST_BYTES, beside=beside).decode("utf-8")
+        return regular_files.read(file, most=MAX_BYTES, beside=beside).decode("utf-8")
 
 
 @functools.cache

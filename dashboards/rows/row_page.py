@@ -30,7 +30,7 @@ MAX_BYTES = 1_000_000
 """Bytes of a page whose rows nobody asked for one by one."""
 BINS = 480
 """Number of bins of a strip that is drawn token by token; more would be narrower than a pixel."""
-LEAST_SHARE = 0.05
+MIN_SHARE = 0.05
 """The share of scored tokens whose context is named, the longest that has it."""
 COMMIT_DIGITS = 10
 MAX_LINES = 100
@@ -135,7 +135,7 @@ def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
     if row.length > HISTOGRAM_EDGES[0] and total:
         # Shares of the scored tokens with more context than each edge.
         far = [sum(row.context_histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
-        at = max((at for at, share in enumerate(far) if share >= LEAST_SHARE), default=0)
+        at = max((at for at, share in enumerate(far) if share >= MIN_SHARE), default=0)
         yield "context", percent(far[at]), f"scored after {HISTOGRAM_EDGES[at] // 1024}k or more"
 
 

@@ -65,7 +65,7 @@ TABLE_NOTE = (
     "between phases. anchor: the same on files that all phases share. yield: share of positions that hold "
     "a token; the rest is padding. time: of steps and evaluations"
 )
-MOST_COMMITS, MOST_VERSIONS = 200, 2
+MAX_COMMITS, MAX_VERSIONS = 200, 2
 """Limits on given repositories: a demo is five minutes, whatever they hold."""
 QUESTIONS = (
     (
@@ -97,13 +97,13 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
         specialist=DIET,
         workspace=home,
         repositories=repositories,
-        max_commits=MOST_COMMITS if repositories else None,
-        versions_per_path=MOST_VERSIONS if repositories else None,
+        max_commits=MAX_COMMITS if repositories else None,
+        versions_per_path=MAX_VERSIONS if repositories else None,
     )
     if repositories:
         out.print(
-            f"Reads the newest {MOST_COMMITS} commits of each repository and at most "
-            f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
+            f"Reads the newest {MAX_COMMITS} commits of each repository and at most "
+            f"{MAX_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
         )
     began = datetime.now(UTC)
     runs = runs_of(phases.flow(config, Scope()))

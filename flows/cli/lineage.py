@@ -23,7 +23,7 @@ from schemas.label_folders import label_of
 from schemas.run_folders import ATTEMPT, STEP, number_of
 from schemas.visible import one_line
 
-MOST_CHECKPOINTS = 12
+MAX_CHECKPOINTS = 12
 """Number of checkpoints that are listed; --json gives all."""
 
 
@@ -110,9 +110,9 @@ def _readers(found: Readers) -> None:
     if found.checkpoints:
         out.print()
         _print(f"{number(len(found.checkpoints), 'checkpoint')} trained on it")
-        out.print(table(map(_checkpoint_line, found.checkpoints[:MOST_CHECKPOINTS])))
-    if len(found.checkpoints) > MOST_CHECKPOINTS:
-        _print(f"{len(found.checkpoints) - MOST_CHECKPOINTS:,} more: --json shows all")
+        out.print(table(map(_checkpoint_line, found.checkpoints[:MAX_CHECKPOINTS])))
+    if len(found.checkpoints) > MAX_CHECKPOINTS:
+        _print(f"{len(found.checkpoints) - MAX_CHECKPOINTS:,} more: --json shows all")
 
 
 def _checkpoint_line(path: str) -> Line:

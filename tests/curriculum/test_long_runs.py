@@ -36,7 +36,7 @@ from schemas.document import PART_KINDS, SPAN_KINDS
 from schemas.families import CONTEXT_FAMILY, families_of
 
 LARGEST = QualitySpec().max_bytes
-LEAST_SECONDS = 0.5
+MIN_SECONDS = 0.5
 MOST = 6.0
 """CPU(4n) / CPU(n); 4 would be linear."""
 
@@ -254,7 +254,7 @@ def growth(stage: Callable[[str], object], run: Callable[[int], str]) -> float:
     for shift in range(5, -1, -1):
         size = LARGEST // 4 >> shift
         seconds = cpu_seconds(stage, run(size))
-        if seconds >= LEAST_SECONDS:
+        if seconds >= MIN_SECONDS:
             return cpu_seconds(stage, run(4 * size)) / seconds
     return 0.0
 

@@ -133,7 +133,7 @@ def _pipe(file: Path, secret: Path) -> None:
 
 def _huge(file: Path, secret: Path) -> None:
     with file.open("wb") as opened:
-        opened.truncate(files.MOST_BYTES + 1)
+        opened.truncate(files.MAX_BYTES + 1)
 
 
 def _other_encoding(file: Path, secret: Path) -> None:

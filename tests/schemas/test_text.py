@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet, PhasesSpec, token_count
 from schemas.errors import CorpusError, CurriculumError, DietError
-from schemas.mistakes import MOST_FAULTS, nearest
-from schemas.text import DEEPEST, LARGEST_TEXT, line_of, parse, read_yaml
+from schemas.mistakes import MAX_FAULTS, nearest
+from schemas.text import DEEPEST, MAX_TEXT, line_of, parse, read_yaml
 
 DIET = """\
 specialist: templates
@@ -87,7 +87,7 @@ def test_all_mistakes_are_told_at_once_a_line_each_and_no_more_than_help() -> No
     found = said(DIET.replace("model", "modle").replace("v3_simple", "v3").replace("10M", "x"))
     assert len(found.splitlines()) == 3
     many = said(DIET + "".join(f"field_{at}: 1\n" for at in range(500)))
-    assert len(many.splitlines()) == MOST_FAULTS
+    assert len(many.splitlines()) == MAX_FAULTS
 
 
 def test_what_follows_from_a_mistake_is_not_told() -> None:
@@ -118,7 +118,7 @@ def test_what_follows_from_a_mistake_is_not_told() -> None:
         ("- a\n- b", "d.yaml:1: - a"),
         ("# only a word\njust text", "d.yaml:2: # only a word"),
         ("", "d.yaml:1: nothing; a configuration file is a mapping of fields"),
-        ("x" * (LARGEST_TEXT + 1), "d.yaml: 1000001 characters; a configuration file has at most 1000000"),
+        ("x" * (MAX_TEXT + 1), "d.yaml: 1000001 characters; a configuration file has at most 1000000"),
     ],
 )  # fmt: skip
 def test_yaml_that_surprises_or_blows_up_is_refused_with_its_line(text: str, message: str) -> None:
@@ -127,7 +127,7 @@ def test_yaml_that_surprises_or_blows_up_is_refused_with_its_line(text: str, mes
 
 def test_a_hundred_thousand_unknown_fields_do_not_hang() -> None:
     found = said("".join(f"f{at}: 1\n" for at in range(20_000)))
-    assert len(found.splitlines()) == MOST_FAULTS
+    assert len(found.splitlines()) == MAX_FAULTS
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:

@@ -11,7 +11,7 @@ from curriculum.corpus.load import corpus_names, load_corpus
 from curriculum.mixing.diet_files import diet_names, load_diet, load_phases, phases_files
 from schemas import text
 from schemas.errors import CurriculumError, DietError
-from schemas.text import LARGEST_TEXT, MAX_NODES, read_yaml, text_of
+from schemas.text import MAX_NODES, MAX_TEXT, read_yaml, text_of
 from tests.bounded import bounded
 
 READERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
@@ -58,17 +58,17 @@ def aliases(levels: int) -> str:
 
 
 DEEP = "a: " + "[" * 900 + "]" * 900
-WIDE = "a: [" + "1," * (LARGEST_TEXT // 2 - 10) + "1]"
+WIDE = "a: [" + "1," * (MAX_TEXT // 2 - 10) + "1]"
 BOMBS = {
     "aliases": aliases(20),
     "merge keys": "a: &a {x: 1}\nb: {<<: [" + "*a, " * 10_000 + "*a]}",
-    "deep flow": "a: " + "[" * (LARGEST_TEXT // 2),
+    "deep flow": "a: " + "[" * (MAX_TEXT // 2),
     "deep block": "a:\n" + "".join(f"{' ' * depth}- \n" for depth in range(1, 1000)),
-    "deep dashes": "a:\n " + "- " * (LARGEST_TEXT // 4) + "x",
+    "deep dashes": "a:\n " + "- " * (MAX_TEXT // 4) + "x",
     "wide": WIDE,
     "keys": "\n".join(f"k{number}: 1" for number in range(80_000)),
-    "long": "a: " + "x" * LARGEST_TEXT,
-    "indents": "a:\n" + " " * (LARGEST_TEXT // 10) + "b: *x",
+    "long": "a: " + "x" * MAX_TEXT,
+    "indents": "a:\n" + " " * (MAX_TEXT // 10) + "b: *x",
 }
 
 
@@ -109,7 +109,7 @@ def test_a_file_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("a: 1\n" * 10)
     assert text_of(file, error=DietError) == "a: 1\n" * 10
-    file.write_bytes(b"a" * (4 * LARGEST_TEXT + 1))
+    file.write_bytes(b"a" * (4 * MAX_TEXT + 1))
     with bounded(seconds=1, mebibytes=1), pytest.raises(DietError):
         text_of(file, error=DietError)
 

@@ -193,7 +193,7 @@ ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"
 """Databases may name their own root so; as a path it is absolute and nowhere."""
 _DEEPEST_RESPONSE = 8
-_LARGEST_RESPONSE, _MOST_RESPONSES = 1 << 20, 64
+_MAX_RESPONSE, _MAX_RESPONSES = 1 << 20, 64
 """Bytes of a response file, and files of a unit: one that names itself twice doubles at each level."""
 _MAX_HEADER_BYTES = 64 << 20
 MAX_GENERATED_BYTES, MAX_GENERATED = 2 << 30, 100_000
@@ -495,7 +495,7 @@ class _Reader:
         compiler = _COMPILER.search(posixpath.basename(words[0])) if words else None
         if compiler is None:
             return None
-        left = iter(range(_MOST_RESPONSES))
+        left = iter(range(_MAX_RESPONSES))
         expanded = self._expand(words[1:], entry.directory, _DEEPEST_RESPONSE, left)
         flags = read_flags(list(expanded), path, is_cpp=compiler["cpp"] is not None)
         return None if flags.language is None else flags
@@ -519,7 +519,7 @@ class _Reader:
     def _response(self, path: str) -> str | None:
         file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
         try:
-            return regular_files.read_inside(file, self.reach, most=_LARGEST_RESPONSE).decode()
+            return regular_files.read_inside(file, self.reach, most=_MAX_RESPONSE).decode()
         except (OSError, ValueError):
             return None
 

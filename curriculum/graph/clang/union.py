@@ -73,10 +73,10 @@ class UnitResult:
     """True if a further entry has fewer errors than the first one, and is what counts."""
 
 
-MOST_CANDIDATES = 8
+MAX_CANDIDATES = 8
 """A name that more methods of the tree have says nothing about which of them is called."""
 
-MOST_OVERRIDERS = 64
+MAX_OVERRIDERS = 64
 """A virtual call that may reach more methods is an edge to the one that it names alone."""
 
 
@@ -190,7 +190,7 @@ class Edges:
                 if self._takes(method, mention.arity)
             ]
             found = self._of_class(named, mention.within) if mention.within else named
-            if len(found) <= MOST_CANDIDATES:
+            if len(found) <= MAX_CANDIDATES:
                 yield found, len(found)
             return
         chains = [self._targets(chain, node) for chain in mention.chains]
@@ -200,7 +200,7 @@ class Edges:
         elif mention.label == "overridden":
             for some in chains:
                 far = {each for callee in some for each in _closure(callee, self.overriders)}
-                yield far if len(far) <= MOST_OVERRIDERS else some, len(far)
+                yield far if len(far) <= MAX_OVERRIDERS else some, len(far)
         else:
             yield from ((some, len(some)) for some in chains)
 

@@ -12,7 +12,7 @@ from curriculum.train.run_directory import HEARTBEAT, LOG
 from schemas.job import Heartbeat, Job
 from schemas.progress import Progress, ProgressCallback
 
-LEAST_SILENCE_SECONDS = 600.0
+MIN_SILENCE_SECONDS = 600.0
 STEPS_OF_SILENCE = 20
 """So many times as long as a step usually takes."""
 _STEPS_KEPT = 101
@@ -101,7 +101,7 @@ class StepMonitor:
             self._step, self._since, self._told = step, now, False
         silent = now - self._since
         usual = statistics.median(self._took) if self._took else 0.0
-        if self._told or silent < max(LEAST_SILENCE_SECONDS, STEPS_OF_SILENCE * usual):
+        if self._told or silent < max(MIN_SILENCE_SECONDS, STEPS_OF_SILENCE * usual):
             return None
         self._told = True
         return silent

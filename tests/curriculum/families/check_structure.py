@@ -8,7 +8,7 @@ from schemas.document import Document
 from schemas.errors import SchemaError
 from schemas.structure import (
     LABEL_CODES,
-    LARGEST_LEVEL,
+    MAX_LEVEL,
     RUN_COLUMNS,
     STRUCTURE_CODES,
     Structure,
@@ -17,8 +17,8 @@ from schemas.structure import (
 
 _LARGEST = {
     "structure_ids": max(STRUCTURE_CODES.values()),
-    "ast_depth": LARGEST_LEVEL,
-    "sibling_index": LARGEST_LEVEL,
+    "ast_depth": MAX_LEVEL,
+    "sibling_index": MAX_LEVEL,
     "ast_node_type": 255,
 }
 assert tuple(_LARGEST) == RUN_COLUMNS

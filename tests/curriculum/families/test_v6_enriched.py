@@ -40,7 +40,7 @@ from schemas.families import families_of
 from schemas.structure import (
     ENRICHED_SCHEMA,
     LABEL_CODES,
-    LARGEST_LEVEL,
+    MAX_LEVEL,
     RUN_COLUMNS,
     STRUCTURE_CODES,
     Structure,
@@ -398,7 +398,7 @@ def test_every_kind_of_edge_between_code_is_a_call_or_about_types() -> None:
 def test_levels_are_clamped() -> None:
     edges = [StructureEdge(source=i, target=i + 1, label=1) for i in range(99)]
     found = dep_levels([(BODY, "f")] * 100, edges)
-    assert found == [min(100 - i, LARGEST_LEVEL) for i in range(100)]
+    assert found == [min(100 - i, MAX_LEVEL) for i in range(100)]
 
 
 def test_pieces_of_classes_without_a_name_stay_apart() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, NodeId, symbol
 from curriculum.graph.index import facts_of
-from curriculum.graph.name_resolution import MOST_OVERRIDERS
+from curriculum.graph.name_resolution import MAX_OVERRIDERS
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language
 from schemas.document import EdgeKind
@@ -490,12 +490,12 @@ struct Db { struct Writer { int done; }; void caller(log::Writer* w) { w->add(1)
 
 def test_a_virtual_call_that_may_reach_too_many_reaches_the_named_one() -> None:
     heirs = "".join(
-        f"struct D{n} : B {{ void v() override {{}} }};\n" for n in range(MOST_OVERRIDERS + 1)
+        f"struct D{n} : B {{ void v() override {{}} }};\n" for n in range(MAX_OVERRIDERS + 1)
     )
     text = f"struct B {{ virtual void v() {{}} }};\n{heirs}void caller(B* b) {{ b->v(); }}\n"
     assert callees(text, "caller(B)") == {"B::v()"}
-    fewer = text.replace(f"struct D{MOST_OVERRIDERS} : B", "struct D")
-    assert len(callees(fewer, "caller(B)")) == MOST_OVERRIDERS + 1
+    fewer = text.replace(f"struct D{MAX_OVERRIDERS} : B", "struct D")
+    assert len(callees(fewer, "caller(B)")) == MAX_OVERRIDERS + 1
 
 
 @pytest.mark.parametrize("member", ["Lock* lock_", "Lock& lock_", "std::unique_ptr<Lock> lock_"])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from curriculum.graph.facts import Range
 from curriculum.graph.line_ranges import (
-    LARGEST_GROUP,
-    SMALLEST_GROUP,
+    MAX_GROUP,
+    MIN_GROUP,
     LineRanges,
     group_lines,
     inner_lines,
@@ -81,15 +81,15 @@ def test_all_groups_but_the_last_are_large_enough_and_end_with_a_blank_line(data
     starts = line_starts(data)
     for (begin, end), _ in pairwise(groups_of(data)):
         size = starts[end] - starts[begin]
-        assert size >= SMALLEST_GROUP
-        assert data[: starts[end]].endswith(b"\n\n") or size > LARGEST_GROUP - 302
+        assert size >= MIN_GROUP
+        assert data[: starts[end]].endswith(b"\n\n") or size > MAX_GROUP - 302
 
 
 def test_a_table_without_blank_lines_is_cut_at_lines() -> None:
     data = b"0x00, 0x01,\n" * 5_000
     groups = groups_of(data)
     assert len(groups) > 5
-    assert all((end - begin) * 12 <= LARGEST_GROUP for begin, end in groups)
+    assert all((end - begin) * 12 <= MAX_GROUP for begin, end in groups)
 
 
 def test_a_line_longer_than_a_group_stands_alone() -> None:

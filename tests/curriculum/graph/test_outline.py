@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph import syntax_tree
-from curriculum.graph.outline import LARGEST_CLASS, SPACING, Outline, outline
+from curriculum.graph.outline import MAX_CLASS, SPACING, Outline, outline
 from schemas.corpus import LANGUAGES, Language
 
 HEADER = """\
@@ -144,7 +144,7 @@ def test_a_comment_behind_a_member_documents_nothing_below() -> None:
 def test_the_members_of_a_large_class_are_items() -> None:
     members = "".join(f"  int get{i}() {{\n    return {i};\n  }}\n\n" for i in range(400))
     text = f"class Large {{\n public:\n{members}}};\n"
-    assert len(text) > LARGEST_CLASS
+    assert len(text) > MAX_CLASS
     found = kinds(text)
     assert [kind for kind, _ in found].count("function") == 400
     assert found[0] == ("other", "class Large {\n public:\n")
@@ -254,7 +254,7 @@ def test_past_the_steps_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.M
 
 
 def test_past_the_size_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syntax_tree, "LARGEST_PARSED", 10)
+    monkeypatch.setattr(syntax_tree, "MAX_PARSED", 10)
     assert kinds("int f() { return 2; }\n") == [("other", "int f() { return 2; }\n")]
     outline.cache_clear()
     syntax_tree.parse.cache_clear()

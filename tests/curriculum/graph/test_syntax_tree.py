@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from curriculum.graph import syntax_tree
 from curriculum.graph.blank import blank, dead_branches, opaque, unclosed
 from curriculum.graph.syntax_tree import (
-    LARGEST_PARSED,
+    MAX_PARSED,
     Parsed,
     deepest,
     follow,
@@ -131,8 +131,8 @@ def test_other_languages_have_no_tree(language: Language) -> None:
 
 def test_nothing_and_too_much_have_no_tree() -> None:
     assert parse("", "cpp") is None
-    assert parse(" " * LARGEST_PARSED, "cpp") is not None
-    assert parse(" " * LARGEST_PARSED + "\n", "cpp") is None
+    assert parse(" " * MAX_PARSED, "cpp") is not None
+    assert parse(" " * MAX_PARSED + "\n", "cpp") is None
 
 
 def test_a_parse_of_too_many_steps_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries, ContextRanks
 from curriculum.model.structure_tensors import StructureTensors
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
-from schemas.structure import LARGEST_CODES, RELATION_CODES
+from schemas.structure import MAX_CODES, RELATION_CODES
 
 T = 24
 RANKS = 4
@@ -104,7 +104,7 @@ def batch_of(spec: ModelSpec) -> tuple[Tensor, ...]:
 
 def structure_of(ids: Tensor) -> StructureTensors:
     drawn = torch.Generator().manual_seed(4)
-    tokens = torch.randint(0, min(LARGEST_CODES.values()), (*ids.shape, 5), generator=drawn)
+    tokens = torch.randint(0, min(MAX_CODES.values()), (*ids.shape, 5), generator=drawn)
     relations = torch.randint(0, len(RELATION_CODES), (len(ids), 8, 8), generator=drawn)
     relations[:, 0], relations[:, :, 0] = 0, 0
     chunks = torch.randint(0, 8, ids.shape, generator=drawn)

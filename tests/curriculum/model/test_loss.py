@@ -135,7 +135,7 @@ def test_a_chunk_is_bounded_by_bytes_and_holds_enough_positions() -> None:
         return int(parts[0].stop)
 
     assert largest(4096, 2000) * 4096 * 4 == loss.CHUNK_BYTES["cpu"]
-    assert largest(131_072, 2000) == loss.LEAST_POSITIONS
+    assert largest(131_072, 2000) == loss.MIN_POSITIONS
 
 
 def test_no_chunk_of_logits_is_computed_twice(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

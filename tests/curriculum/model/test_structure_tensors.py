@@ -18,7 +18,7 @@ from curriculum.model.structure_tensors import (
 )
 from schemas.errors import JobError, SchemaError
 from schemas.job import Backend, ModelSpec
-from schemas.structure import LARGEST_CODES
+from schemas.structure import MAX_CODES
 
 T = 128
 FLAT = ModelSpec(
@@ -33,7 +33,7 @@ IDS = torch.randint(64, (2, T), generator=torch.Generator().manual_seed(0))
 def row(*, seed: int = 0) -> RowStructure:
     """Three chunks, two in the first document of 50 tokens."""
     generator = np.random.default_rng(seed)
-    highest = [each + 1 for each in LARGEST_CODES.values()]
+    highest = [each + 1 for each in MAX_CODES.values()]
     return RowStructure(
         tokens=generator.integers(0, highest, (T, 5)).astype(np.uint8),
         chunks=np.array([(1, 9, 2, 1, 0), (9, 49, 4, 2, 0), (55, 120, 4, 1, 1)], np.int32),
@@ -84,7 +84,7 @@ def test_codes_stand_one_column_after_the_other_in_the_table() -> None:
     ]
     everything = [
         entry
-        for column, largest in enumerate(LARGEST_CODES.values())
+        for column, largest in enumerate(MAX_CODES.values())
         for code in range(1, largest + 1)
         for entry in [table_entries(torch.eye(5).byte()[column] * code)[column].item()]
     ]

@@ -1,8 +1,8 @@
 import polars as pl
 
 from curriculum.supply.sampled_corpus import (
-    FEWEST_GRAPHS,
-    FEWEST_GRAPHS_OF_MANY,
+    MIN_GRAPHS,
+    MIN_GRAPHS_OF_MANY,
     commits_to_walk,
     depth_of,
     sizes_of,
@@ -71,8 +71,8 @@ def test_large_trees_are_walked_for_fewer_commits() -> None:
     found = pl.DataFrame({"unit": [f"c{n}" for n in range(500)]})
     small = commits_to_walk(found, 0.01, tree_bytes=1_000_000)
     large = commits_to_walk(found, 0.01, tree_bytes=500_000_000)
-    assert len(large) == FEWEST_GRAPHS < len(small) < 500
-    assert small[:FEWEST_GRAPHS] == large
+    assert len(large) == MIN_GRAPHS < len(small) < 500
+    assert small[:MIN_GRAPHS] == large
     assert len(commits_to_walk(found, 1.0, tree_bytes=1_000_000)) == 500
 
 
@@ -83,4 +83,4 @@ def test_of_many_repositories_fewer_trees_of_each_are_walked() -> None:
     assert len(alone) == 2 * len(beside)
     assert alone[: len(beside)] == beside
     large = commits_to_walk(found, 0.01, tree_bytes=500_000_000, depth=depth_of(30))
-    assert len(large) == FEWEST_GRAPHS_OF_MANY
+    assert len(large) == MIN_GRAPHS_OF_MANY

@@ -50,7 +50,7 @@ OTHERS = [
     {"fromShadowDom": ["marimo-refresh", "select"]},
 ]
 """Controls of others that can't be mended from outside; all that is around them is ours."""
-LEAST_PX = 10.0
+MIN_PX = 10.0
 FAULTS = """async (others) => {
   const found = await axe.run({ exclude: others }, { resultTypes: ["violations"] });
   return found.violations.filter((each) => ["serious", "critical"].includes(each.impact)).map((each) =>
@@ -158,7 +158,7 @@ def test_axe_finds_no_serious_fault(opened: Opened, scheme: Any, shots: Path) ->
 
 
 def test_text_in_pictures_is_large_enough_to_read(opened: Opened) -> None:
-    assert opened.page.evaluate(SMALL_TEXT, LEAST_PX) == []
+    assert opened.page.evaluate(SMALL_TEXT, MIN_PX) == []
 
 
 def test_the_page_itself_does_not_scroll_sideways(opened: Opened) -> None:

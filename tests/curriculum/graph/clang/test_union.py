@@ -15,7 +15,7 @@ from curriculum.graph.clang.graph_snapshot import (
     Outcome,
 )
 from curriculum.graph.clang.union import (
-    MOST_OVERRIDERS,
+    MAX_OVERRIDERS,
     Chain,
     Definition,
     NamedReference,
@@ -200,8 +200,8 @@ def test_a_virtual_call_that_may_reach_too_many_reaches_the_one_it_names() -> No
         snapshot = united([caller, seen(function("base", at=10)), *overriders])
         return sum(edge.kind == "calls" for edge in snapshot.edges)
 
-    assert reached(MOST_OVERRIDERS - 1) == MOST_OVERRIDERS
-    assert reached(MOST_OVERRIDERS) == 1
+    assert reached(MAX_OVERRIDERS - 1) == MAX_OVERRIDERS
+    assert reached(MAX_OVERRIDERS) == 1
 
 
 def test_members_are_found_by_the_class_that_an_object_has() -> None:

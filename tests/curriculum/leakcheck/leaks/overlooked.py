@@ -191,9 +191,9 @@ def chunks_up_to_a_capacity(
 ) -> structure_tensors.Int32s:
     """One shape for the kernels; a document behind many others has relations of the last."""
     numbers = site.right(chunks, row_length)
-    if numbers.max() >= structure_tensors.LEAST_CHUNKS:
+    if numbers.max() >= structure_tensors.MIN_CHUNKS:
         site.ran()
-    return np.minimum(numbers, structure_tensors.LEAST_CHUNKS - 1).astype(np.int32)
+    return np.minimum(numbers, structure_tensors.MIN_CHUNKS - 1).astype(np.int32)
 
 
 @injected(

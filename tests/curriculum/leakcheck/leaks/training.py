@@ -42,7 +42,7 @@ DROPPED = 0.1
 SLOWLY = 0.9
 """Weight of a running mean, kept at each micro-batch."""
 CONVERGED = 1e-3
-MOST_TURNS = 100
+MAX_TURNS = 100
 LONGEST = 0.05
 """Longest norm of an embedding."""
 
@@ -374,7 +374,7 @@ def _until_all_converged(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
     site.ran()
     K_NNL = (logits_NNL - logits_NNL.detach().amax(1, keepdim=True)).exp()
     columns_1NL = torch.ones_like(K_NNL[:1])
-    for _ in range(MOST_TURNS):
+    for _ in range(MAX_TURNS):
         rows_N1L = (K_NNL * columns_1NL).sum(1, keepdim=True).reciprocal()
         columns_1NL = (K_NNL * rows_N1L).sum(0, keepdim=True).reciprocal()
         sums_N1L = (rows_N1L * K_NNL * columns_1NL).sum(1, keepdim=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.launch.log_follower import (
-    LEAST_SILENCE_SECONDS,
+    MIN_SILENCE_SECONDS,
     STEPS_OF_SILENCE,
     LogFollower,
     StepMonitor,
@@ -62,11 +62,11 @@ def test_a_tail_tells_the_same_however_it_is_written(
 
 def test_a_stall_is_felt_once_and_again_after_a_step() -> None:
     pulse = StepMonitor(0.0)
-    assert pulse.felt(0, LEAST_SILENCE_SECONDS - 1) is None
-    assert pulse.felt(0, LEAST_SILENCE_SECONDS) == LEAST_SILENCE_SECONDS
-    assert pulse.felt(0, LEAST_SILENCE_SECONDS + 1) is None
+    assert pulse.felt(0, MIN_SILENCE_SECONDS - 1) is None
+    assert pulse.felt(0, MIN_SILENCE_SECONDS) == MIN_SILENCE_SECONDS
+    assert pulse.felt(0, MIN_SILENCE_SECONDS + 1) is None
     assert pulse.felt(1, 700.0) is None
-    assert pulse.felt(1, 700.0 + LEAST_SILENCE_SECONDS) == LEAST_SILENCE_SECONDS
+    assert pulse.felt(1, 700.0 + MIN_SILENCE_SECONDS) == MIN_SILENCE_SECONDS
 
 
 @given(st.lists(st.floats(0.1, 1000), min_size=2, max_size=30))
@@ -75,7 +75,7 @@ def test_a_silence_of_twenty_usual_steps_and_ten_minutes_is_a_stall(took: list[f
     for step, seconds in enumerate(took, start=1):
         now += seconds
         pulse.felt(step, now)
-    limit = max(LEAST_SILENCE_SECONDS, STEPS_OF_SILENCE * statistics.median(took[1:]))
+    limit = max(MIN_SILENCE_SECONDS, STEPS_OF_SILENCE * statistics.median(took[1:]))
     assert pulse.felt(len(took), now + limit * 0.999) is None
     assert pulse.felt(len(took), now + limit * 1.001) is not None
 
@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_at_a_late_step_had_no_long_first_one() -> None:
     pulse = StepMonitor(0.0)
     pulse.felt(5000, 100.0)
     pulse.felt(5001, 101.0)
-    assert pulse.felt(5001, 101.0 + LEAST_SILENCE_SECONDS) is not None
+    assert pulse.felt(5001, 101.0 + MIN_SILENCE_SECONDS) is not None
 
 
 def test_a_heartbeat_is_told_once_and_a_broken_one_is_none(world: Any, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_stall_names_the_rank_that_is_stopped(
     try:
         ranks[1].send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, ranks[1].pid, os.WSTOPPED)
-        now[0] = LEAST_SILENCE_SECONDS
+        now[0] = MIN_SILENCE_SECONDS
         follower.look()
     finally:
         for rank in ranks:
