@@ -20,7 +20,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from curriculum.model.masks import Boundaries, block_mask
 
 LENGTHS = (4096, 16384, 65536)
-MAX_OF_TORCH_LENGTH = 16384
+MAX_TORCH_LENGTH = 16384
 MEAN = 1000
 
 
@@ -36,7 +36,7 @@ def main() -> None:
         ours = milliseconds(functools.partial(block_mask, cut), rounds)
         edges = milliseconds(functools.partial(Boundaries.of, ids), rounds)
         theirs = "-"
-        if length <= MAX_OF_TORCH_LENGTH:
+        if length <= MAX_TORCH_LENGTH:
             theirs = f"{milliseconds(functools.partial(of_torch, ids), 1):.0f} ms"
             assert agree(block_mask(cut), of_torch(ids)), "the masks differ"
         number = int(ids.max()) + 1
