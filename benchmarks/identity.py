@@ -18,8 +18,8 @@ Left out:
 - numbers in the names of metrics files, which the clock decides;
 - words of a tokenizer, entries of the catalog's cache, contents of reports, README.md and catalog.sql, SQL's
   schema `internal`, digests of lists in current/, the insides of clones (git's own files);
-- orders/ (what a command line said), and what processes leave for one another: leases/, slots/, prefect/,
-  told/, .locks/, .drafts/, .trash/;
+- configs/ (what a command line said), and what processes leave for one another: leases/, slots/, prefect/,
+  notifications/, .locks/, .drafts/, .trash/;
 - with `--without-runs` also what rests on the floating-point sums of a CPU: contents of runs, digests of
   tensors, and keys of runs that continue another run.
 
@@ -55,7 +55,7 @@ import pyarrow.parquet as pq
 import yaml
 
 PASSED_OVER = frozenset(
-    {"orders", "leases", "slots", "prefect", "told", ".locks", ".drafts", ".trash"}
+    {"configs", "leases", "slots", "prefect", "notifications", ".locks", ".drafts", ".trash"}
 )
 CLONES = "repositories"
 MANIFEST = "manifest.json"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curriculum.pipeline.context import Resources
 
 
-ORDERS = "orders"
+CONFIGS = "configs"
 OWN_HOST = "127.0.0.1"
 PATIENCE_S = 3.0
 MAX_FLOW_RUNS = 200
@@ -128,7 +128,7 @@ def flow_runs(home: Path) -> list[FlowRun]:
 def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | None:
     """A flow run in a state that matters; of a team's server only those of this workspace."""
     state = answered["state_type"]
-    ordered = _specialist(home / ORDERS / f"{answered['id']}.json")
+    ordered = _specialist(home / CONFIGS / f"{answered['id']}.json")
     is_of_workspace = ordered is not None or OWN_HOST in address
     if state not in (*FAILED, *ACTIVE) or not is_of_workspace:
         return None

@@ -6,6 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from benchmarks.identity import PASSED_OVER
+from curriculum.pipeline import notifications, recorded_config
+from dashboards import workspace
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "curriculum", "flows", "dashboards")
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
@@ -167,3 +171,9 @@ def test_packages_list_only_files_that_are_there() -> None:
                 listed += 1
                 assert (file.parent / name).is_file(), f"{file}: {name}"
     assert listed > 10
+
+
+def test_records_of_commands_and_notifications_lie_where_readers_look() -> None:
+    assert recorded_config.FOLDER == workspace.CONFIGS == "configs"
+    assert notifications.FOLDER == "notifications"
+    assert {recorded_config.FOLDER, notifications.FOLDER} <= PASSED_OVER

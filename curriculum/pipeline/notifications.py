@@ -27,7 +27,7 @@ from schemas.job import Report
 from schemas.progress import EventKind
 from schemas.specialist import spelled
 
-TOLD = "told"
+FOLDER = "notifications"
 """Folder of a file for each event that was sent, so that none is sent twice."""
 _KINDS: dict[type[JobError], EventKind] = {
     NotFiniteError: "not_finite",
@@ -55,7 +55,7 @@ def _notify_once(
 ) -> None:
     """Notify of an event of a run, unless that was done: phases that are done are gone through again."""
     report = report_of(run)
-    mark = plan.store.root / TOLD / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
+    mark = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
     if mark.exists():
         return
     sent = context.notifier.notify(
@@ -106,7 +106,7 @@ def broken_down(whose: EventSource, title: str, words: str, *, mark: str, contex
 
     `mark` identifies this end of it: its own process notifies of it, and `serve` where that is gone.
     """
-    file = whose.home / TOLD / mark
+    file = whose.home / FOLDER / mark
     if file.exists():
         return True
     text = f"{title} broke down: {words}"

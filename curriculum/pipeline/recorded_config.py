@@ -27,7 +27,7 @@ from schemas.json_text import Sealed, now, read_json
 from schemas.regular_files import PlainPath
 from schemas.specialist import SpecialistRef, spelled
 
-FOLDER, DOMAINS = "orders", ".domains.yaml"
+FOLDER, DOMAINS = "configs", ".domains.yaml"
 
 
 class ConfigSnapshot(Sealed):

@@ -39,7 +39,7 @@ LINKABLE = (
         "gates",
         "leases",
         "mixtures",
-        "orders",
+        "configs",
         "phases",
         "repositories",
         "reports",

@@ -23,7 +23,7 @@ from prefect.types.entrypoint import EntrypointType
 from curriculum.corpus.load import unpack_samples
 from flows import settings
 from flows.deployments import declared_deployments
-from tests.flows.napping import nap
+from tests.flows.slow_flow import nap
 
 PATIENCE_S = 300.0
 """For what must come: a machine may be slow, and busy."""
@@ -132,7 +132,7 @@ class Served:
         children = psutil.Process(self.process.pid).children()
         return next(each for each in children if word in " ".join(each.cmdline()))
 
-    def napping(self, kind: str, suffix: str = "") -> UUID:
+    def slow_flow(self, kind: str, suffix: str = "") -> UUID:
         """A deployment of the nap on a pool, as our deployments are made."""
         declared = declared_deployments(suffix)[0]
         with self.client():
@@ -148,7 +148,7 @@ class Served:
 
     def nap(self, kind: str, suffix: str = "", **parameters: object) -> UUID:
         """A run of the nap on a pool."""
-        made = self.napping(kind, suffix)
+        made = self.slow_flow(kind, suffix)
         with self.client() as client:
             return client.create_flow_run_from_deployment(made, parameters=dict(parameters)).id
 

@@ -200,9 +200,9 @@ def test_a_retry_trains_the_arms_that_are_missing_by_the_diets_it_began_with(
         assert workers.work(ablate, asked).state_name == "Completed"
     trained = [each for each in doors.opened if each.startswith("train")]
     assert len(trained) == len(doors.runs) == len(ARMS)
-    snapshots = {file.name for file in (tmp_path / "orders").glob(f"{asked}-*.json")}
+    snapshots = {file.name for file in (tmp_path / "configs").glob(f"{asked}-*.json")}
     assert snapshots == {f"{asked}-{arm.replace(' seed ', '-')}.json" for arm in ARMS}
-    assert all('"model": "tiny"' in (tmp_path / "orders" / name).read_text() for name in snapshots)
+    assert all('"model": "tiny"' in (tmp_path / "configs" / name).read_text() for name in snapshots)
 
 
 def test_who_cancels_an_ablation_cancels_its_training(

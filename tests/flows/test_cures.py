@@ -157,7 +157,7 @@ def test_a_damaged_snapshot_of_a_config_is_deleted_and_another_one_taken(
 ) -> None:
     """It is read where no run has begun."""
     shutil.rmtree(home / "runs")
-    (snapshot,) = (home / "orders").glob("*.json")
+    (snapshot,) = (home / "configs").glob("*.json")
     cut(snapshot)
     done_as_told(curriculum("report", "tiny", home=home), home, tmp_path / "aside")
     assert curriculum("report", "tiny", home=home).returncode == 0

@@ -235,7 +235,7 @@ def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(
     assert sum(map(len, map(str, forecast[0].values()))) < 60, "Prefect's page cuts wide tables"
     assert {line["why"] for line in reasons} == {"first version"}
     assert not [*tmp_path.rglob("manifest.json")]
-    assert not (tmp_path / "home" / "orders").exists()
+    assert not (tmp_path / "home" / "configs").exists()
 
 
 def test_a_report_is_linked_by_http_though_nothing_serves_it_now(

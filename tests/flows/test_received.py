@@ -441,7 +441,7 @@ def test_a_link_in_place_of_what_lies_at_the_root_is_refused(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("place", ["manifest.json", "current/marks.txt", "orders/pipe.json"])
+@pytest.mark.parametrize("place", ["manifest.json", "current/marks.txt", "configs/pipe.json"])
 def test_a_pipe_is_refused_at_once_and_not_waited_for(home: Path, place: str) -> None:
     file = home / place
     if place == "manifest.json":

@@ -67,7 +67,7 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
     often: list[tuple[SCHEDULE_TYPES, bool]] = [
         (IntervalSchedule(interval=timedelta(seconds=10)), True)
     ]
-    nap = served.napping("cpu")
+    nap = served.slow_flow("cpu")
     with served.client() as client:
         run = client.read_deployment_by_name("run/run")
         client.create_deployment_schedules(run.id, daily)
@@ -173,7 +173,7 @@ def test_runs_for_one_slot_come_in_order_of_arrival(served: Served, tmp_path: Pa
 def test_silent_runs_are_crashed_and_suspended_ones_are_not(served: Served, tmp_path: Path) -> None:
     waiting = served.nap("cpu", asks=True)
     served.await_state(waiting, "Suspended")
-    code = "from tests.flows.napping import nap; nap(seconds=900)"
+    code = "from tests.flows.slow_flow import nap; nap(seconds=900)"
     variables = prefect_variables.attached(served.home, f"{served.address}/api")
     alone = subprocess.Popen(
         [sys.executable, "-c", code],

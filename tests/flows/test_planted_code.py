@@ -44,7 +44,7 @@ def test_a_run_takes_neither_command_nor_environment_from_who_starts_it(
         "env.CURRICULUM_HOME": "/elsewhere",
         "working_dir": str(served.home),
     }
-    deployment = served.napping("cpu")
+    deployment = served.slow_flow("cpu")
     with served.client() as client:
         run = client.create_flow_run_from_deployment(
             deployment, parameters={"trace": str(trace)}, job_variables=wanted
