@@ -89,7 +89,8 @@ def test_a_server_or_database_that_is_given_is_shared(
 def test_declared_deployments_run_in_this_python() -> None:
     declared = declared_deployments("-x")
     assert [(each.name, each.pool) for each in declared] == [
-        *(("run-x", "cpu-x"), ("build-x", "cpu-x"), ("mix-x", "cpu-x"), ("train-x", "gpu-x"))
+        *(("run-x", "cpu-x"), ("build-x", "cpu-x"), ("mix-x", "cpu-x")),
+        *(("ablate-x", "cpu-x"), ("train-x", "gpu-x")),
     ]
     command = job_template()["job_configuration"]["command"]
     assert command == f"{sys.executable} -P -m flows.flow_process"
