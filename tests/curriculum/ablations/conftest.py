@@ -14,7 +14,7 @@ from curriculum.pipeline.execute import here
 from curriculum.store import Artefact
 
 STEP, STEPS = 1024, 23
-DIET = {
+DIET: dict[str, object] = {
     "specialist": "small",
     "corpus": "sample",
     "phases_file": "phases.demo",
@@ -28,11 +28,24 @@ DIET = {
 }
 
 
+TWO_PHASES = [
+    {"phase": name, "portion": 0.5, "servings": [{"family": family, "share": 1.0}]}
+    for name, family in (("syntax", "v2_simple"), ("file_graph", "v4_context_graph"))
+]
+SHORT = {**DIET, "token_budget": 8 * STEP, "phases": TWO_PHASES}
+"""Eight steps in two phases."""
+
+
 def written_ablation(
-    folder: Path, name: str, claims: Sequence[dict[str, str]] = (), **arms: object
+    folder: Path,
+    name: str,
+    claims: Sequence[dict[str, str]] = (),
+    *,
+    diet: dict[str, object] = DIET,
+    **arms: object,
 ) -> Path:
     """Write an ablation of two seeds; without claims one says of each arm that it is worse."""
-    (folder / "diet.yaml").write_text(yaml.safe_dump(DIET))
+    (folder / "diet.yaml").write_text(yaml.safe_dump(diet))
     worse = [{"claim": f"{arm} is worse", "arm": arm, "direction": "higher"} for arm in arms]
     file = folder / f"{name}.yaml"
     content = {

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from curriculum.ablations.ablate import ablate
 from curriculum.ablations.arms import load_ablation, write_arms
@@ -21,37 +20,18 @@ from curriculum.pipeline.execute import here
 from curriculum.store import Store
 from curriculum.train.bundle import BUNDLE, read_runs
 from schemas.errors import JobError
+from tests.curriculum.ablations.conftest import SHORT, UNMASKED, written_ablation
 
 pytestmark = pytest.mark.system
-STEP = 1024
-PHASES = [
-    {"phase": name, "portion": 0.5, "servings": [{"family": family, "share": 1.0}]}
-    for name, family in (("syntax", "v2_simple"), ("file_graph", "v4_context_graph"))
-]
-DIET = {
-    "specialist": "small",
-    "corpus": "sample",
-    "phases_file": "phases.demo",
-    "vocab_size": 800,
-    "model": "tiny",
-    "token_budget": 8 * STEP,
-    "tokens_per_step": STEP,
-    "phases": PHASES,
-}
 
 
 def ablation(folder: Path, name: str = "masks") -> Path:
-    (folder / "diet.yaml").write_text(yaml.safe_dump(DIET))
-    file = folder / f"{name}.yaml"
-    arms = {"unmasked": {"study": {"document_mask": "off"}}}
     sides = {"arm": "base", "against": "unmasked"}
     claims = [
         {"claim": "masks help", **sides},
         {"claim": "masks help middles", "view": "fim", **sides},
     ]
-    content = {"name": name, "diet": "./diet.yaml", "arms": arms, "seeds": [1, 2], "claims": claims}
-    file.write_text(yaml.safe_dump(content))
-    return file
+    return written_ablation(folder, name, claims, diet=SHORT, unmasked=UNMASKED)
 
 
 def trainer(folder: Path, *words: str) -> "subprocess.Popen[str]":
