@@ -295,9 +295,7 @@ def label_domains(
     `kept` is the folder that `select` filled with the same documents. Costs a pass over the texts, some
     200 MB/s a core, and 100 bytes of memory a document.
     """
-    judged = pl.concat([_judged(document, spec) for document in documents]).collect(
-        engine="streaming"
-    )
+    judged = pl.concat([_judged(folder, spec) for folder in documents]).collect(engine="streaming")
     first = judged.sort(*KEY, "timestamp", "lineage", "decided").unique(
         KEY, keep="first", maintain_order=True
     )

@@ -173,7 +173,7 @@ def planned_documents(
 
 
 def _planned_rows(job: Job, workspace: Path) -> Iterator[tuple[ProofDocument, ...]]:
-    folders = {row.key: workspace / row.path for row in job.rows}
+    folders = {source.key: workspace / source.path for source in job.rows}
     plan = PlanReader(workspace / job.plan)
     seen: set[str] = set()
     for position in range(len(plan)):

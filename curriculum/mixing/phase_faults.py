@@ -76,7 +76,7 @@ def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> N
                 cure=f"Take {' or '.join(sets)}",
             )
         rows = {serving.imported for serving in phase.servings}
-        is_blind = all(row is not None and row.measured_by is None for row in rows)
+        is_blind = all(imported is not None and imported.measured_by is None for imported in rows)
         if is_blind and asked not in fixed:
             raise DietFieldError(
                 f"phase {phase.name}",

@@ -47,7 +47,7 @@ class ReadTokens:
     """
 
     def __init__(self, rows: Iterable[Artefact], *, seed: int, without: Sequence[str] = ()) -> None:
-        artefacts = {row.key: row for row in rows}
+        artefacts = {artefact.key: artefact for artefact in rows}
         self._halvings = _halvings(
             [each.reported(RowsReport).windows for each in artefacts.values()]
         )

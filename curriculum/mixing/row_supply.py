@@ -90,7 +90,7 @@ def supposed_supply(
     """
     domains = tuple(sorted(name for name, tokens in amounts.items() if round(tokens)))
     tokens = [round(amounts[name]) for name in domains]
-    rows = [-(-token // row_length) for token in tokens]
+    rows = [-(-count // row_length) for count in tokens]
     valid = [np.full(n, each // n) for n, each in zip(rows, tokens, strict=True)]
     for each, own in zip(tokens, valid, strict=True):
         own[: each % len(own)] += 1

@@ -175,7 +175,7 @@ class _Builder:
     ) -> Node | None:
         """The documents that a serving's rows are packed of; None of imported rows, which name none."""
         keys = dict.fromkeys(
-            record.key for row in rows for record in row.manifest.inputs
+            record.key for artefact in rows for record in artefact.manifest.inputs
             if record.key in self._documents
         )  # fmt: skip
         made = [
@@ -245,7 +245,7 @@ class _Builder:
             why=self._why(state, [made], phase.name),
             artefacts=artefacts,
             amount=mixture_report_of(artefacts[0]).tokens if artefacts else None,
-            made_of=tuple(row.name for row in rows),
+            made_of=tuple(node.name for node in rows),
         )
 
     def _run_node(self, phase: ResolvedPhase, status: PhaseStatus, mixture: Node) -> Node:
@@ -319,5 +319,5 @@ def _tokens(rows: Sequence[Artefact]) -> int | None:
     """Tokens of rows; None where there are none."""
     if not rows:
         return None
-    reports = [row.reported(RowsReport) for row in rows]
+    reports = [artefact.reported(RowsReport) for artefact in rows]
     return sum(domain.tokens for report in reports for domain in report.domains.values())

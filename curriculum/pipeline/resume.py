@@ -203,7 +203,7 @@ class RowExclusions:
             MixtureError: for a pack_id that these rows would have and haven't.
         """
         named = of_keys(self.packs, [each.key for each in rows])
-        built = [row for row in rows if not row.planned]
+        built = [artefact for artefact in rows if not artefact.planned]
         if not self or not built:
             return named
         # Rows of one phase differ in their columns: some carry structure.
@@ -226,9 +226,9 @@ class RowExclusions:
     def _holding(self, rows: pl.LazyFrame, documents: Sequence[Artefact]) -> pl.Series:
         """The rows that hold one of the documents, or one of the repositories'."""
         named_by = [
-            document
-            for document in documents
-            if document.manifest.labels.get("repository") in self.repositories
+            artefact
+            for artefact in documents
+            if artefact.manifest.labels.get("repository") in self.repositories
         ]
         files = [file for each in named_by for file in each.shards()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})

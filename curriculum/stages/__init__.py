@@ -290,7 +290,7 @@ def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]
 
 
 def _of(documents: Sequence[Artefact], families: Collection[str]) -> list[Artefact]:
-    return [document for document in documents if _family(document) in families]
+    return [artefact for artefact in documents if _family(artefact) in families]
 
 
 def _family(artefact: Artefact) -> str:

@@ -36,7 +36,7 @@ def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[File
     Families of graphs add none to them.
     """
     versions = [
-        document for document in documents if document.manifest.labels["family"] == VERSIONS_FAMILY
+        artefact for artefact in documents if artefact.manifest.labels["family"] == VERSIONS_FAMILY
     ]
     files = sorted(file for version in versions for file in shards_of(version.path))
     if not files:

@@ -203,8 +203,8 @@ def _labels(
 def folders(documents: Sequence[Artefact]) -> list[DocumentsOf]:
     """Return the folder of each artefact of documents, with its repository."""
     return [
-        DocumentsOf(repository=document.manifest.labels["repository"], path=document.path)
-        for document in documents
+        DocumentsOf(repository=artefact.manifest.labels["repository"], path=artefact.path)
+        for artefact in documents
     ]
 
 

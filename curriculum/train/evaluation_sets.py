@@ -225,7 +225,7 @@ def trained_share(rows: Iterable[Artefact]) -> float | None:
 
     None where none of them are compared.
     """
-    distinct = {row.key: row for row in rows}
+    distinct = {artefact.key: artefact for artefact in rows}
     counts = [each.reported(RowsReport).encode.objective for each in distinct.values()]
     scored = sum(count.get("held_out_scored", 0) for count in counts)
     return sum(count.get("held_out_trained", 0) for count in counts) / scored if scored else None

@@ -51,7 +51,7 @@ class NonfiniteRow:
     """Empty where the rows' files aren't there to ask."""
 
     def __str__(self) -> str:
-        named = self.document_ids or tuple(f"number {document}" for document in self.documents)
+        named = self.document_ids or tuple(f"number {number}" for number in self.documents)
         return f"{self.pack_id} ({_listed('document', named)})" if named else self.pack_id
 
 
@@ -168,7 +168,7 @@ def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> Nonfin
     return NonfiniteRow(
         pack_id=pack_id,
         documents=documents,
-        document_ids=tuple(ids[document] for document in documents) if ids else (),
+        document_ids=tuple(ids[number] for number in documents) if ids else (),
     )
 
 
