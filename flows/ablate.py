@@ -72,7 +72,7 @@ def _resolve(arm: Arm) -> RunPlan:
 
 def _train(planned: PlannedArm) -> tuple[Artefact, ...]:
     arm = planned.arm
-    Log().info(f"arm {arm.name}, seed {arm.seed}: {planned.number} of {planned.total}")
+    Log().info(planned.title)
     return result_of(arm_task(arm.name, arm.seed, planned, return_state=True))
 
 

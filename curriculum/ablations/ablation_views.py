@@ -53,21 +53,21 @@ def build_views(
         JobError: for a claim on a set that has no rows in its view.
     """
     views = {claim.view for claim in spec.claims} - {FILE_VIEW}
-    base = next(each.plan for each in planned if each.arm.name == BASE)
+    base = next(arm.plan for arm in planned if arm.arm.name == BASE)
     specs = view_specs(base, views)
     positions = VIEW_SHARE * sum(phase.tokens for phase in base.phases)
     known: dict[str, ViewSets] = {}
     found = []
-    for each in planned:
-        plan, diet = each.plan, each.plan.diet
+    for arm in planned:
+        plan, diet = arm.plan, arm.plan.diet
         made_of = repr((plan.corpus, diet.tokenizer, diet.vocab_size, diet.document_tokens))
         if made_of not in known:
             known[made_of] = _sets(plan, specs, positions, context) if specs else {}
         found.append(known[made_of])
     for claim in spec.claims:
-        for each, sets in zip(planned, found, strict=True):
-            if each.arm.name in (claim.arm, claim.against):
-                _require_set(claim, each.plan, sets, base)
+        for arm, sets in zip(planned, found, strict=True):
+            if arm.arm.name in (claim.arm, claim.against):
+                _require_set(claim, arm.plan, sets, base)
     return found
 
 
@@ -90,7 +90,7 @@ def _sets(
 def _require_set(claim: Claim, plan: RunPlan, sets: ViewSets, base: RunPlan) -> None:
     """Raise unless a claim's set has rows in its view."""
     known: dict[View, Sequence[FixedSet | str]] = {FILE_VIEW: sets_of(plan.corpus)}
-    known |= {view: [each.set for each in some] for view, some in sets.items()}
+    known |= {view: [evaluation.set for evaluation in held] for view, held in sets.items()}
     if claim.set in known.get(claim.view, ()):
         return
     listed = "; ".join(f"{view}: {', '.join(names)}" for view, names in known.items() if names)

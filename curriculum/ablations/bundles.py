@@ -15,6 +15,7 @@ from curriculum.pipeline.wanted_rows import data_sets
 from curriculum.stages.merge import copy_own
 from curriculum.store import Artefact, Store
 from curriculum.train.bundle import BUNDLE, read_bundle, read_runs
+from curriculum.train.evaluation_sets import relative
 from curriculum.whole_files import write_whole
 from schemas.ablation import AblationSpec
 from schemas.bundle import Bundle, BundledArm, BundledPhase
@@ -48,24 +49,17 @@ def write_bundle(
         )
     planned = plan_arms(write_arms(spec, file, workspace, repositories), plan_of_arm, context)
     build_views(spec, planned, context)
-    bundled, used = [], dict[str, Artefact]()
-    for each in planned:
-        begun(each)
-        plan = each.plan
-        mixed = [
-            event
-            for event in execute(plan, here(context), Scope(until="mix"), context)
-            if event.verb == "mix"
-        ]
-        used |= {read.key: read for event in mixed for read in _read_by(plan, event)}
-        phases = tuple(_phase(plan, event) for event in mixed)
-        diet = completed(plan.diet, plan.imported)
-        bundled.append(BundledArm(arm=each.arm.name, seed=each.arm.seed, diet=diet, phases=phases))
-    _require_small(used.values())
+    arms = []
+    for arm in planned:
+        begun(arm)
+        arms.append(_bundled(arm, context))
+    bundle = Bundle(ablation=spec.name, arms=tuple(arms))
     source, target = Store(workspace), Store(folder)
-    for artefact in used.values():
+    paths = {path for arm in arms for phase in arm.phases for path in _read_by(phase)}
+    used = [source.load(source.root / path) for path in sorted(paths)]
+    _require_small(used)
+    for artefact in used:
         copy_own(target, source, artefact)
-    bundle = Bundle(ablation=spec.name, arms=tuple(bundled))
     write_whole(folder / BUNDLE, bundle.model_dump_json(indent=1))
     return bundle
 
@@ -108,43 +102,41 @@ def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tup
     return runs_of_arm
 
 
-def _phase(plan: RunPlan, event: FinishedStep) -> BundledPhase:
-    resolved, built = plan.phase(event.phase), event.built
+def _bundled(planned: PlannedArm, context: Context) -> BundledArm:
+    """Build and mix an arm, and return what its training reads."""
+    arm, plan = planned.arm, planned.plan
+    steps = execute(plan, here(context), Scope(until="mix"), context)
+    return BundledArm(
+        arm=arm.name,
+        seed=arm.seed,
+        diet=completed(plan.diet, plan.imported),
+        phases=tuple(_phase(plan, step) for step in steps if step.verb == "mix"),
+    )
+
+
+def _phase(plan: RunPlan, step: FinishedStep) -> BundledPhase:
+    resolved, built = plan.phase(step.phase), step.built
     assert built is not None
-    assert event.mixture is not None
+    assert step.mixture is not None
     root = plan.store.root
     rows = [built.rows_of(data_set).train for data_set in data_sets(resolved)]
     return BundledPhase(
         phase=resolved.name,
         spec=plan.specs[spec_name(plan, resolved)],
-        plan=_relative(event.mixture, root),
-        rows=tuple(_relative(row, root) for row in rows),
-        tokenizer=_relative(built.tokenizer, root),
+        plan=relative(step.mixture.path, root),
+        rows=tuple(relative(artefact.path, root) for artefact in rows),
+        tokenizer=relative(built.tokenizer.path, root),
         evaluations=tuple(evaluations_of(plan, resolved, built)),
         overrides=dict(plan.overrides),
     )
 
 
-def _relative(artefact: Artefact, root: Path) -> str:
-    return artefact.path.relative_to(root).as_posix()
-
-
-def _read_by(plan: RunPlan, event: FinishedStep) -> list[Artefact]:
-    """Return the artefacts that the training of a phase reads."""
-    resolved, built = plan.phase(event.phase), event.built
-    assert built is not None
-    assert event.mixture is not None
+def _read_by(phase: BundledPhase) -> set[str]:
+    """Return the paths of the artefacts that the training of a phase reads."""
     measured = {
-        stratum.rows.path
-        for evaluation in evaluations_of(plan, resolved, built)
-        for stratum in evaluation.strata
+        stratum.rows.path for evaluation in phase.evaluations for stratum in evaluation.strata
     }
-    return [
-        built.tokenizer,
-        event.mixture,
-        *(built.rows_of(data_set).train for data_set in data_sets(resolved)),
-        *(plan.store.load(plan.store.root / path) for path in sorted(measured)),
-    ]
+    return {phase.tokenizer, phase.plan, *phase.rows, *measured}
 
 
 def _require_small(artefacts: Iterable[Artefact]) -> None:

@@ -6,7 +6,7 @@ threads and memory are gone afterwards.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from curriculum.ablations.ablation_views import ViewSets
 from curriculum.pipeline.context import Context
 from curriculum.published_files import leaving_whole_files
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
-from curriculum.train.launch.gpu_slots import Machine, Slot
+from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.process_environment import see_gpus_of, wait_passively
 from curriculum.train.run_directory import torch_build
 from curriculum.workers import WorkerPool
@@ -93,20 +93,20 @@ def measured_views(
         for run, some in zip(runs, sets, strict=True)
     ]
     with store.leased():
-        store.use(recipe for each in asked for recipe in each.recipes.values())
+        store.use(recipe for task in asked for recipe in task.recipes.values())
         missing = [
-            each
-            for each in asked
-            if any(store.find(made) is None for made in each.recipes.values())
+            task
+            for task in asked
+            if any(store.find(recipe) is None for recipe in task.recipes.values())
         ]
         if missing:
             _measure_missing(missing, context)
         dry = Store(store.root, dry=True)
         return [
             dict(
-                zip(each.recipes, dry.produce([*each.recipes.values()], _make_nothing), strict=True)
+                zip(task.recipes, dry.produce([*task.recipes.values()], _make_nothing), strict=True)
             )
-            for each in asked
+            for task in asked
         ]
 
 
@@ -120,22 +120,12 @@ def _measure_missing(missing: Sequence[Measuring], context: Context) -> None:
 
     slots = context.resources.slots_of(root)
     with slots.hold(str(root / "measurements"), report) as slot:
-        tasks = [_in_slot(each, slot) for each in missing]
+        tasks = [replace(task, slot=(slot.number, slot.of)) for task in missing]
         results = WorkerPool(size=1).map(measure_run, tasks, name=_title, tell=report)
         report("")
         with closing(results):
             for done, (number, _) in enumerate(results, 1):
                 context.watch(_progress(_title(missing[number]), done, total, ""))
-
-
-def _in_slot(task: Measuring, slot: Slot) -> Measuring:
-    return Measuring(
-        run=task.run,
-        sets=task.sets,
-        root=task.root,
-        device=task.device,
-        slot=(slot.number, slot.of),
-    )
 
 
 def _title(task: Measuring) -> str:

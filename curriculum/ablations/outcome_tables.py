@@ -27,8 +27,8 @@ def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
         "seeds": len(own),
         "steps": own[0].steps,
         "positions": count(own[0].positions),
-        "scored": count(sum(each.scored for each in own) / len(own)),
-        "distinct": count(sum(each.distinct[-1] for each in own) / len(own)),
+        "scored": count(sum(arm.scored for arm in own) / len(own)),
+        "distinct": count(sum(arm.distinct[-1] for arm in own) / len(own)),
     }
     if view != FILE_VIEW:
         trained = dict.fromkeys(trained, "")
@@ -41,7 +41,7 @@ def _mean(own: Sequence[Trained], name: FixedSet, view: View) -> str:
     """Return the mean of a set over seeds; empty where it has no rows in the view."""
     if (name, view) not in own[0].sets:
         return ""
-    return f"{sum(each.val_bpb(name, view) for each in own) / len(own):.3f}"
+    return f"{sum(arm.val_bpb(name, view) for arm in own) / len(own):.3f}"
 
 
 def claim_lines(outcome: Outcome) -> list[Line]:

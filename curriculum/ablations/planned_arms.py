@@ -28,6 +28,11 @@ class PlannedArm:
     """From 1."""
     total: int
 
+    @property
+    def title(self) -> str:
+        """The arm, its seed and its place in words: arm flat, seed 2: 8 of 24."""
+        return f"arm {self.arm.title}: {self.number} of {self.total}"
+
 
 def plan_of_arm(arm: Arm) -> RunPlan:
     """Return the plan of an arm's diet as it is now."""
@@ -63,7 +68,7 @@ def train_arm(planned: PlannedArm, perform: Perform, context: Context) -> tuple[
     runs = runs_of(execute(plan, perform, Scope(), context))
     if len(runs) != len(plan.phases):
         raise JobError(
-            f"arm {arm.name}, seed {arm.seed}",
+            f"arm {arm.title}",
             f"{len(runs)} of {len(plan.phases)} phases",
             cause="a phase ended without the next one",
             cure="Train the diet alone to see why: curriculum run",

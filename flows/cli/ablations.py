@@ -67,7 +67,7 @@ def judge_bundle(file: Path, home: Path, folder: Path, repositories: Sequence[st
 
 
 def _print_arm(planned: PlannedArm) -> None:
-    print_line(f"arm {planned.arm.title}: {planned.number} of {planned.total}", MUTED)
+    print_line(planned.title, MUTED)
 
 
 def _print(outcome: Outcome, made: Artefact, home: Path) -> bool:
