@@ -8,7 +8,6 @@ evidence.py            trained arms: figures of each view at the end, counts ove
 verdicts.py            paired differences over seeds, tests, verdicts
 document_intervals.py  intervals of the same differences over documents
 equal_tokens.py        differences at equally many distinct tokens
-setting.py             corpus, model and rows that the verdicts are of
 ablate.py              all arms trained, claims judged, published as one artefact
 outcome_tables.py      the outcome as lines of tables
 """

@@ -14,7 +14,6 @@ from curriculum.ablations.equal_tokens import EqualTokensDifference, equal_token
 from curriculum.ablations.evidence import Trained
 from curriculum.ablations.measurements import measured_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
-from curriculum.ablations.setting import Setting, setting_of
 from curriculum.ablations.verdicts import (
     Difference,
     difference_of,
@@ -23,11 +22,13 @@ from curriculum.ablations.verdicts import (
     seeds_needed,
     verdict_of,
 )
+from curriculum.inspection.checkpoint_weights import tensors
 from curriculum.inspection.paired import Measured
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
+from curriculum.train.run_directory import JOB, read_job
 from schemas.ablation import (
     ABLATION_SCHEMA,
     ARMS_NAME,
@@ -112,15 +113,37 @@ def ablate(
     arms = write_arms(spec, file, workspace, repositories)
     planned = plan_arms(arms, resolve, context)
     sets = build_views(spec, planned, context)
-    runs = [train(each) for each in planned]
+    runs = [train(arm) for arm in planned]
     store = Store(workspace)
     measured = measured_views(store, [run[-1] for run in runs], sets, context)
     found = [
-        Trained.of(each.arm.name, each.arm.seed, its, some, made)
-        for each, its, some, made in zip(planned, runs, sets, measured, strict=True)
+        Trained.of(arm.arm.name, arm.arm.seed, its, held, made)
+        for arm, its, held, made in zip(planned, runs, sets, measured, strict=True)
     ]
     outcome = judge(spec, found)
-    return outcome, publish(store, outcome, setting_of(planned, outcome.arms))
+    return outcome, publish(store, outcome, _report(planned, outcome))
+
+
+def _report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationReport:
+    """Return the verdicts, and the corpus, model and rows that they are of; the model is that of base."""
+    base = outcome.arms[0]
+    checkpoint = base.report.checkpoint
+    counted = tensors(Store.containing(base.path).root / checkpoint) if checkpoint else ()
+    lengths = {
+        serving.row_length
+        for arm in planned
+        for phase in arm.plan.phases
+        for serving in phase.servings
+    }
+    return AblationReport(
+        is_sound=outcome.is_sound,
+        verdicts={judged.claim.claim: judged.verdict for judged in outcome.claims},
+        why=outcome.spec.why,
+        corpus=planned[0].plan.corpus.name,
+        model=read_job(base.path / JOB).model.name,
+        weights=sum(tensor.parameters for tensor in counted),
+        row_lengths=tuple(sorted(lengths)),
+    )
 
 
 def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
@@ -133,18 +156,18 @@ def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
     is_sound = _are_sound(chance, control)
     found = [(claim, _differences(claim, arms)) for claim in spec.claims]
     measured = [difference_of(differences, claim.delta) for claim, differences in found]
-    corrected = holm([each.p for each in measured])
+    corrected = holm([difference.p for difference in measured])
     claims = [
         JudgedClaim(
             claim=claim,
-            found=each,
+            found=difference,
             corrected=p,
-            verdict=_verdict(claim, each, p) if is_sound else "none",
-            needed=seeds_needed(each, delta=claim.delta, claims=len(found)),
+            verdict=_verdict(claim, difference, p) if is_sound else "none",
+            needed=seeds_needed(difference, delta=claim.delta, claims=len(found)),
             documents=document_interval(_documents(claim, arms), claim.set),
             equal_tokens=equal_tokens_difference(claim, [*_pairs(claim, arms)]),
         )
-        for (claim, _), each, p in zip(found, measured, corrected, strict=True)
+        for (claim, _), difference, p in zip(found, measured, corrected, strict=True)
     ]
     return Outcome(spec=spec, arms=tuple(arms), claims=tuple(claims), null=chance, control=control)
 
@@ -175,7 +198,7 @@ def _control(claim: Claim, arms: Sequence[Trained]) -> JudgedClaim:
 
 def _pairs(claim: Claim, arms: Sequence[Trained]) -> Iterator[tuple[Trained, Trained]]:
     """Yield both arms of a claim, seed by seed."""
-    known = {(each.arm, each.seed): each for each in arms}
+    known = {(arm.arm, arm.seed): arm for arm in arms}
     for seed in dict.fromkeys(arm.seed for arm in arms):
         yield known[claim.arm, seed], known[claim.against, seed]
 
@@ -194,7 +217,7 @@ def _documents(claim: Claim, arms: Sequence[Trained]) -> list[tuple[Measured, Me
     ]
 
 
-def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
+def publish(store: Store, outcome: Outcome, report: AblationReport) -> Artefact:
     """Publish the tables of an outcome, which become the current ones of its name."""
     spec = outcome.spec
     recipe = Recipe(
@@ -212,18 +235,7 @@ def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
         (draft,) = drafts
         _write(_claim_lines(outcome), ABLATION_SCHEMA, draft.path / CLAIMS_NAME)
         _write(_arm_lines(outcome), ARMS_SCHEMA, draft.path / ARMS_NAME)
-        verdicts = {judged.claim.claim: judged.verdict for judged in outcome.claims}
-        draft.record(
-            AblationReport(
-                is_sound=outcome.is_sound,
-                verdicts=verdicts,
-                why=spec.why,
-                corpus=setting.corpus,
-                model=setting.model,
-                weights=setting.weights,
-                row_lengths=setting.row_lengths,
-            )
-        )
+        draft.record(report)
 
     (made,) = store.produce([recipe], write)
     mark_current(store, f"ablation-{spec.name}", [made])
