@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from curriculum.interop.attribution import UNKNOWN
 from curriculum.interop.markdown_cells import markdown_cell
 from curriculum.store import Artefact, Store, read_mark, refusal
 from curriculum.store.artefact import KEY_DIGITS, digest
+from curriculum.whole_files import write_whole
 from schemas.errors import CurriculumError, StoreError
 from schemas.packed_row import COMPARED_INPUT
 from schemas.spdx import LicenceKind, licence_kind
@@ -83,9 +83,7 @@ def write_card(store: Store) -> Path | None:
         licences=licences(live),
     )
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
-        draft = file.with_name(f".{CARD_NAME}.{uuid.uuid4().hex}.draft")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
+        write_whole(file, text)
     return file
 
 

@@ -47,7 +47,7 @@ def query(
     file: Path | None = None,
     strict: bool = False,
 ) -> None:
-    """The answer to a question, on the terminal or in a file that appears when it is whole.
+    """Write the answer to a question to the terminal or into a file.
 
     For one that names the status of the phases it is computed anew. Notices go to stderr, and to the end
     of JSON.

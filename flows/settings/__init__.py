@@ -22,6 +22,7 @@ from curriculum.exposure import (
     led_path,
     real_path,
 )
+from curriculum.whole_files import replace_whole
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
@@ -464,11 +465,12 @@ class ServedAddresses:
 
 def write_secret(file: Path, text: str) -> None:
     """Write a whole file or nothing, for its owner only."""
-    draft = file.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    draft.replace(file)
+
+    def write(draft: Path) -> None:
+        draft.touch(mode=0o600)
+        draft.write_text(text)
+
+    replace_whole(file, write)
 
 
 def served_file(workspace: Path) -> Path:

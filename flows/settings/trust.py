@@ -30,7 +30,6 @@ from curriculum.exposure import (
 from curriculum.store import Store
 from curriculum.store.inside import LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
-from curriculum.whole_files import replace_whole
 from flows import settings
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
@@ -285,12 +284,7 @@ def _changing() -> Iterator[tuple[TrustedWorkspace, ...]]:
 
 def _write(workspaces: tuple[TrustedWorkspace, ...]) -> None:
     text = Trusted(workspaces=workspaces).model_dump_json(indent=1)
-
-    def write(draft: Path) -> None:
-        draft.touch(0o600)
-        draft.write_text(text)
-
-    replace_whole(settings.state_folder() / RECORD, write)
+    settings.write_secret(settings.state_folder() / RECORD, text)
 
 
 def _refused(file: Path, cause: str) -> settings.SettingError:
