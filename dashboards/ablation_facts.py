@@ -148,7 +148,7 @@ def ablations(home: Path) -> tuple[list[AblationFacts], list[str]]:
             found += [facts_of(store.load(home / path)) for path in paths]
         except (CurriculumError, OSError) as failed:
             lost.append(str(failed))
-    return sorted(found, key=lambda each: each.created, reverse=True), lost
+    return sorted(found, key=lambda facts: facts.created, reverse=True), lost
 
 
 def facts_of(artefact: Artefact) -> AblationFacts:

@@ -17,8 +17,8 @@ def see_gpus_of(slot: int, of: int) -> None:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     there = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
     devices = (
-        sorted(there, key=int) if given is None else [each for each in given.split(",") if each]
+        sorted(there, key=int) if given is None else [name for name in given.split(",") if name]
     )
     if of > 1 and devices:
         share = share_of(slot, of, len(devices))
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[each] for each in share)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[number] for number in share)
