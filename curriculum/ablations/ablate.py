@@ -22,13 +22,11 @@ from curriculum.ablations.verdicts import (
     seeds_needed,
     verdict_of,
 )
-from curriculum.inspection.checkpoint_weights import tensors
 from curriculum.inspection.paired import Measured
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
-from curriculum.train.run_directory import JOB, read_job
 from schemas.ablation import (
     ABLATION_SCHEMA,
     ARMS_NAME,
@@ -121,14 +119,12 @@ def ablate(
         for arm, its, held, made in zip(planned, runs, sets, measured, strict=True)
     ]
     outcome = judge(spec, found)
-    return outcome, publish(store, outcome, _report(planned, outcome))
+    return outcome, publish(store, outcome, outcome_report(planned, outcome))
 
 
-def _report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationReport:
+def outcome_report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationReport:
     """Return the verdicts, and the corpus, model and rows that they are of; the model is that of base."""
     base = outcome.arms[0]
-    checkpoint = base.report.checkpoint
-    counted = tensors(Store.containing(base.path).root / checkpoint) if checkpoint else ()
     lengths = {
         serving.row_length
         for arm in planned
@@ -140,8 +136,8 @@ def _report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationReport:
         verdicts={judged.claim.claim: judged.verdict for judged in outcome.claims},
         why=outcome.spec.why,
         corpus=planned[0].plan.corpus.name,
-        model=read_job(base.path / JOB).model.name,
-        weights=sum(tensor.parameters for tensor in counted),
+        model=base.model,
+        weights=base.weights,
         row_lengths=tuple(sorted(lengths)),
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from curriculum import parquet
 from curriculum.ablations.ablation_views import ViewSets
 from curriculum.ablations.measurements import DOCUMENTS_NAME
+from curriculum.inspection.checkpoint_weights import tensors
 from curriculum.inspection.paired import Measured, measured
 from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact, Store
@@ -102,6 +103,20 @@ class Trained:
     def run(self) -> str:
         """The folder of the last run, relative to the workspace or the bundle that it was trained in."""
         return self.path.relative_to(Store.containing(self.path).root).as_posix()
+
+    @property
+    def model(self) -> str:
+        """The name of its model."""
+        return read_job(self.path / JOB).model.name
+
+    @property
+    def weights(self) -> int:
+        """Parameters of its model; 0 where another trainer leaves no safetensors."""
+        checkpoint = self.report.checkpoint
+        if not checkpoint:
+            return 0
+        counted = tensors(Store.containing(self.path).root / checkpoint)
+        return sum(tensor.parameters for tensor in counted)
 
     @property
     def steps(self) -> int:

@@ -100,7 +100,7 @@ def doors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ArmDoors:
     outcome = SimpleNamespace(spec=SimpleNamespace(name="masks"), arms=())
     monkeypatch.setattr(Trained, "of", lambda *_: None)
     monkeypatch.setattr(judging, "judge", lambda *_: outcome)
-    monkeypatch.setattr(judging, "setting_of", lambda *_: None)
+    monkeypatch.setattr(judging, "outcome_report", lambda *_: None)
     monkeypatch.setattr(judging, "publish", lambda *_: None)
     monkeypatch.setattr(flow_module, "write_ablation", lambda *_: None)
     monkeypatch.setattr(flow_module, "outcome_warnings", lambda _: ["there are | no verdicts"])
