@@ -230,8 +230,8 @@ def test_reading_needs_nothing_that_making_needs(tmp_path: Path) -> None:
     index(tmp_path / "sound", SOUND)
     code = (
         "import sys\nsys.modules['clang'] = None\n"
-        "from pathlib import Path\nfrom curriculum.graph.clang import Snapshot, missing\n"
-        f"snapshot = Snapshot.open(Path({str(tmp_path / 'sound' / 'index')!r}))\n"
+        "from pathlib import Path\nfrom curriculum.graph.clang import GraphSnapshot, missing\n"
+        f"snapshot = GraphSnapshot.open(Path({str(tmp_path / 'sound' / 'index')!r}))\n"
         "print(len(snapshot.functions), missing())\n"
     )
     done = subprocess.run(
