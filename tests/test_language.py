@@ -2,13 +2,18 @@
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "curriculum", "flows", "dashboards", "benchmarks")
 SECTION = re.compile(r"^\[(.+)\]$")
+LAST_FREE_SUBJECT = "9f6ce83151e8"
+"""The last commit that was made before subjects had rules."""
 
 
 @cache
@@ -78,3 +83,37 @@ def test_every_docstring_opens_with_an_imperative_or_a_noun_phrase() -> None:
         for place, text in texts
         if re.split(r"[ ,.:;]", text.strip(), maxsplit=1)[0].strip("`") in openers
     ] == []
+
+
+def _subjects() -> list[str]:
+    """Return the subjects of all commits since subjects have rules; skip where git has no history of them."""
+    since = ("git", "log", "--format=%s", f"{LAST_FREE_SUBJECT}..HEAD")
+    log = subprocess.run(since, cwd=ROOT, capture_output=True, text=True, check=False)
+    if log.returncode:
+        pytest.skip(f"no git history since {LAST_FREE_SUBJECT}: {log.stderr.strip()}")
+    return log.stdout.splitlines()
+
+
+def _areas() -> set[str]:
+    tops = [ROOT / package for package in PACKAGES]
+    parts = [
+        part for top in tops for part in top.rglob("*") if part.is_dir() or part.suffix == ".py"
+    ]
+    return {*_sections()["areas"], *(part.stem for part in (*tops, *parts))}
+
+
+def test_commit_subjects_name_an_area_and_one_change() -> None:
+    areas = _areas()
+    wrong = [
+        subject
+        for subject in _subjects()
+        if len(subject) > 72 or ";" in subject or subject.partition(": ")[0] not in areas
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "subject", ["Fix a test", "docs, tests: name areas", "nothing: add a page"]
+)
+def test_a_subject_without_one_area_is_found(subject: str) -> None:
+    assert subject.partition(": ")[0] not in _areas()
