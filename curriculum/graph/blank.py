@@ -1,13 +1,14 @@
-"""Copies of source files that the grammar can read, byte for byte in the same places.
+"""Blanked copies of source files: the grammar parses them, and every byte keeps its offset.
 
-What the grammar can't know is blanked: spaces stand for it, newlines stay. That is, on request,
+Blanking replaces bytes by spaces and keeps newlines. The functions here find three kinds of bytes to blank:
 
-- branches: of each #if … #endif the first branch stays that may be compiled, so include guards and unknown
-  features live, `#if 0` and other platforms don't; the directives of the conditions go, the others –
-  #include, #define, #pragma – stay;
-- long runs of attributes, which stand before nothing.
+- branches of #if … #endif that are not compiled. The first branch that may be compiled stays, so include
+  guards and unknown features stay, `#if 0` and other platforms go. The conditional directives themselves are
+  blanked; #include, #define and #pragma stay;
+- long runs of attributes without code between them;
+- an unclosed comment or raw string at the end of a file.
 
-What stands in a comment or literal is never taken for a directive. Macros are found elsewhere (macros.py).
+Text inside comments and literals is never read as a directive. macros.py finds macros to blank.
 """
 
 import functools
@@ -22,7 +23,7 @@ from curriculum.graph.line_ranges import is_in, without
 from schemas.corpus import Language
 
 _LONGEST = 500
-"""Characters; longer conditions aren't judged."""
+"""Characters. Longer conditions are not evaluated and count as true."""
 _FALSE = frozenset(
     """_WIN32 WIN32 _WIN64 __WIN32__ _MSC_VER _MSC_FULL_VER __MINGW32__ __MINGW64__ __CYGWIN__
     __APPLE__ __MACH__ __ANDROID__ __FreeBSD__ __NetBSD__ __OpenBSD__ __sun __HAIKU__ _AIX
@@ -32,7 +33,7 @@ _FALSE = frozenset(
 )
 _TRUE = frozenset(("__linux__", "__linux", "linux", "__unix__", "__unix", "__GNUC__", "__STDC__"))
 _STANDARD = 202_002
-"""Value that __cplusplus is assumed to have; in C it isn't defined."""
+"""Assumed value of __cplusplus in C++; C leaves it undefined."""
 
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _COMPARED = re.compile(r"(\d+)(?:u?l{0,2})\s*([<>]=?|[!=]=)\s*(\d+)(?:u?l{0,2})", re.IGNORECASE)
@@ -56,12 +57,12 @@ _RULES = tuple(
         (r"(?<![!&])(?:U\|\|[FU]|F\|\|U)(?!&)", "U"),
     )
 )
-"""T, F and U are true, false and unknown."""
+"""Rewriting rules for conditions in three-valued logic: T is true, F is false, U is unknown."""
 
 
 @functools.lru_cache(maxsize=4096)
 def may_hold(directive: str, condition: str, language: Language) -> bool:
-    """Return True if the branch of `#directive condition` may be compiled; what isn't known may be.
+    """Return True if the branch of `#directive condition` may be compiled; unknown conditions may.
 
     >>> may_hold("if", "defined(_WIN32) && X", "cpp"), may_hold("ifndef", "A_H", "cpp")
     (False, True)
@@ -112,7 +113,7 @@ def _reduced(logic: str) -> str:
 
 _BLANKS = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 TO_LINE_END = rb"((?:[^\\\n]++|\\(?:\r\n|[\s\S])|\\\Z)*+)"
-"""Pattern to the end of a line that a backslash may continue."""
+"""Pattern that matches to the end of a line, including lines continued by a backslash."""
 _CONDITION = re.compile(
     rb"\n[ \t]*(#[ \t]*(ifn?def|if|elifn?def|elif|else|endif)\b" + TO_LINE_END + rb")"
 )
@@ -124,15 +125,15 @@ _OPAQUE = re.compile(
     rb'|"(?:[^"\\\n]++|\\[\s\S])*+"?'
     rb"|'(?<!\d.)(?:[^'\\\n]|\\.){1,12}+'"
 )
-"""Comments and literals, of block comments and raw strings only how they begin."""
+"""Comments and literals. Of block comments and raw strings, only the opening is matched."""
 MIN_ATTRIBUTES = 17
-"""Number of attributes in a run without code from which the parser takes its square, or worse."""
+"""Number of attributes in a row that are blanked: the parser takes quadratic time or more for longer runs."""
 _ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){%d,}+" % MIN_ATTRIBUTES)
 _REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
 
 def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
-    r"""The bytes with spaces for what lies in the ranges, which are sorted and disjoint.
+    r"""Return the bytes with all sorted, disjoint ranges replaced by spaces; newlines stay.
 
     >>> blank(b"ab\ncd", [Range(1, 4)])
     b'a \n d'
@@ -146,11 +147,12 @@ def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
 
 
 def opaque(data: bytes) -> list[Range]:
-    r"""The comments and literals, sorted and disjoint.
+    r"""Return the ranges of comments and literals, sorted and disjoint.
 
-    A block comment or raw string that isn't closed goes to the file's end, another string to its line's.
+    An unclosed block comment or raw string ends at the end of the file, any other unclosed string at the end of
+    its line.
 
-    >>> [tuple(each) for each in opaque(b'f("/*", 1); /* "\n */ // a')]
+    >>> [tuple(found) for found in opaque(b'f("/*", 1); /* "\n */ // a')]
     [(2, 6), (12, 20), (21, 25)]
     """
     found: list[Range] = []
@@ -166,16 +168,18 @@ def opaque(data: bytes) -> list[Range]:
 
 
 def _closing(opening: re.Match[bytes]) -> bytes:
-    """Return the end of a block comment or raw string; nothing for one that has its end already."""
+    """Return the end marker of a block comment or raw string; b"" if the match already includes its end."""
     if opening[1] is not None:
         return b")" + opening[1] + b'"'
     return b"*/" if opening[0] == b"/*" else b""
 
 
 def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    r"""Long runs of attributes, sorted and disjoint; `hidden` are comments and literals, which stay.
+    r"""Return runs of at least MIN_ATTRIBUTES attributes, sorted and disjoint, without the ranges in `hidden`.
 
-    >>> [tuple(each) for each in attribute_runs(b"[[a]] int x;\n" + b"[[b]];\n" * 17 + b"int y;", [])]
+    `hidden` holds comments and literals.
+
+    >>> [tuple(run) for run in attribute_runs(b"[[a]] int x;\n" + b"[[b]];\n" * 17 + b"int y;", [])]
     [(13, 132)]
     """
     if data.count(b"[[") < MIN_ATTRIBUTES:
@@ -185,7 +189,10 @@ def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 
 
 def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    """The block comment or raw string that the file ends in; each mark of one would be read to the end."""
+    """Return the unclosed block comment or raw string at the end of the file, as a list of at most one range.
+
+    The grammar would scan to the end of the file at every opening mark inside such a range.
+    """
     opening = _OPAQUE.match(data, hidden[-1].start) if hidden else None
     closing = _closing(opening) if opening else b""
     is_open = opening and closing and data.find(closing, opening.end()) < 0
@@ -193,7 +200,7 @@ def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 
 
 class _Level(NamedTuple):
-    """A conditional that is open: what is around it lives, a branch of it lived, this one lives."""
+    """State of an open conditional: whether code around it, an earlier branch and this branch are compiled."""
 
     is_around: bool
     had_one: bool
@@ -204,7 +211,7 @@ _TOP = _Level(True, True, True)
 
 
 def dead_branches(data: bytes, hidden: Sequence[Range], language: Language) -> list[Range]:
-    """The conditional directives and what a compiler wouldn't see, sorted and disjoint."""
+    """Return the conditional directives and the branches that are not compiled, sorted and disjoint."""
     found: list[Range] = []
     levels = [_TOP]
     dead_from = -1
@@ -226,7 +233,7 @@ def dead_branches(data: bytes, hidden: Sequence[Range], language: Language) -> l
 
 
 def _step(levels: list[_Level], directive: str, condition: str, language: Language) -> None:
-    """Take one directive; one that nothing is open for says nothing."""
+    """Update the open conditionals for one directive; ignore a directive that has no matching #if."""
     if directive.startswith("if"):
         is_around = levels[-1].is_live
         is_live = is_around and may_hold(directive, condition, language)
@@ -240,6 +247,6 @@ def _step(levels: list[_Level], directive: str, condition: str, language: Langua
 
 
 def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    """All directives, sorted and disjoint; `hidden` are comments and literals."""
+    """Return all preprocessor directives, sorted and disjoint, outside of comments and literals (`hidden`)."""
     found = (Range(match.start(1) - 1, match.end() - 1) for match in _ANY.finditer(b"\n" + data))
     return [each for each in found if not is_in(each.start, hidden)]

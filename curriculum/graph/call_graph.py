@@ -1,7 +1,7 @@
-"""The graph of a repository by its syntax trees: who calls, makes, overrides, inherits, names and holds what.
+"""Call graph of a repository, computed from syntax trees: calls, overrides, bases, members and used types.
 
-Names are resolved by scope, arity, includes and the types of receivers, so every edge is labelled
-`syntactic`: an approximation that needs neither a compiler nor a build.
+Names are resolved by scope, arity, includes and the types of receivers. Every edge is labelled `syntactic`,
+because this approximation needs neither a compiler nor a build.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,12 +28,12 @@ from schemas.corpus import CODE, Language
 from schemas.document import EdgeKind
 
 _Version = tuple[str, Language]
-"""A blob's id, and as what it is read."""
+"""Blob id, and the language in which the blob is parsed."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Read:
-    """Content of a blob, and the number of the tree's paths that have it."""
+    """Facts of a blob, and the number of paths in the tree with that blob."""
 
     facts: FileFacts
     names: Names
@@ -45,23 +45,23 @@ def _version(file: TreeFile) -> _Version:
 
 
 Ends = dict[tuple[EdgeKind, NodeId], float]
-"""The confidence of edges by kind and far end."""
+"""Confidence of edges by (kind, far end)."""
 
 
 class CallGraph:
-    """A RepositoryGraph that goes from commit to commit; a commit costs its changed files.
+    """RepositoryGraph that is updated commit by commit; an update costs time for the changed files only.
 
-    A declaration whose definition the tree has, a macro and a variable have no edges. What was resolved is
-    kept while all that it was resolved by stays the same. Takes 5 to 6.5 KB for each function with a body,
-    beside the texts, and up to 16 KB once all neighbours have been asked for (leveldb, fmt).
+    Macros, variables and declarations whose definition is in the tree have no edges. Resolved names are cached
+    until something that they depend on changes. Memory: 5 to 6.5 KB per function with a body, beside the texts;
+    up to 16 KB once the neighbours of all nodes have been computed (leveldb, fmt).
     """
 
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
-        """`read` gives the facts of a text."""
+        """Create the graph of an empty tree; `read` computes the facts of a text."""
         self._facts_of = read
         self._files: dict[str, SourceFile] = {}
         self._read: dict[_Version, _Read] = {}
-        """Holds each blob's facts while a path of the tree has it."""
+        """Facts of the blobs that are in the tree."""
         self._names = names = TrackedNames()
         scopes = Scopes(names=names)
         methods = Methods(names=names, scopes=scopes)
@@ -69,7 +69,11 @@ class CallGraph:
         self._edges = _Edges(names=names, scopes=scopes, methods=methods, resolver=resolver)
 
     def apply(self, delta: TreeDelta) -> None:
-        """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
+        """Apply the difference to the previous tree.
+
+        Raises:
+            KeyError: for a removed path that is not in the tree.
+        """
         gone = [self._files[path] for path in delta.removed]
         gone += [self._files[file.path] for file in delta.files if file.path in self._files]
         new: dict[_Version, _Read] = {}
@@ -86,15 +90,15 @@ class CallGraph:
         self._names.advance(delta.removed, names)
 
     def paths(self) -> list[str]:
-        """The files of the tree, sorted."""
+        """Return the paths of the tree's files, sorted."""
         return sorted(self._files)
 
     def source(self, path: str) -> SourceFile:
-        """A file of the tree; a KeyError for a path that it hasn't."""
+        """Return a file of the tree; raise a KeyError for an unknown path."""
         return self._files[path]
 
     def _facts(self, file: TreeFile) -> _Read:
-        """Looked up before the files of the tree before go, so that a renamed blob isn't read again."""
+        """Return the facts of a file, from the cache if a path of the previous tree has the same blob."""
         known = self._read.get(_version(file))
         if known is not None:
             return known
@@ -115,7 +119,7 @@ class CallGraph:
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """The files in C and C++ that have no whole syntax tree, sorted."""
+        """Paths of the C and C++ files without a complete syntax tree, sorted."""
         return tuple(
             path
             for path, source in sorted(self._files.items())
@@ -123,13 +127,13 @@ class CallGraph:
         )
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
-        """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
+        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node)."""
         return self._edges.neighbours(node)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Edges(Lookup):
-    """The edges of nodes, found on demand."""
+    """Edges of nodes, computed on demand."""
 
     scopes: Scopes
     methods: Methods
@@ -137,7 +141,7 @@ class _Edges(Lookup):
 
     @derived
     def neighbours(self, node: NodeId) -> tuple[Neighbour, ...]:
-        """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
+        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node)."""
         sides = ((True, self.outward(node)), (False, self.inward(node)))
         found = [
             Neighbour(end, kind, outward, "syntactic", confidence)
@@ -147,7 +151,7 @@ class _Edges(Lookup):
         return tuple(sorted(found, key=lambda each: (each.kind, not each.outward, each.node)))
 
     def outward(self, node: NodeId) -> Ends:
-        """The edges that go out from a node."""
+        """Return the edges that leave a node."""
         declared = self.names.declaration(node)
         ends: Ends = {}
         if (function := self._function(node, declared)) is not None:
@@ -166,7 +170,7 @@ class _Edges(Lookup):
         return ends
 
     def inward(self, node: NodeId) -> Ends:
-        """The edges that come in to a node: of all that name it, those that mean it."""
+        """Return the edges that enter a node: of all symbols that use its name, those that refer to the node."""
         declared = self.names.declaration(node)
         if (function := self._function(node, declared)) is not None:
             return self._into_function(node, function)
@@ -209,7 +213,7 @@ class _Edges(Lookup):
 
     @derived
     def called(self, node: NodeId) -> Ends:
-        """Return the functions that a function calls and the classes that it makes."""
+        """Return the functions that a function calls and the classes that it constructs."""
         scope = self.scopes.scope_of(node)
         spaces: Spaces | None = None
         ends: Ends = {}
@@ -225,7 +229,7 @@ class _Edges(Lookup):
 
     @derived
     def used(self, node: NodeId) -> frozenset[NodeId]:
-        """The types that a function or type names."""
+        """Return the types that a function or type refers to."""
         scope = self.scopes.scope_of(node)
         return frozenset(
             each
@@ -235,7 +239,7 @@ class _Edges(Lookup):
         )
 
     def _spaces(self, node: NodeId, scope: Scope) -> Spaces:
-        """The namespaces of the types that a function mentions."""
+        """Return the namespaces of the types that a function refers to, parameter types included."""
         parameters = filter(None, self.names.declaration(node).parameters)
         return frozenset(
             self.scopes.space(found.key)
@@ -244,20 +248,20 @@ class _Edges(Lookup):
         )
 
     def _function(self, node: NodeId, declared: Symbol) -> Function | None:
-        """The function that a node stands for."""
+        """Return the function of a node; None for other symbols."""
         if declared.kind != "function":
             return None
         return self.scopes.functions_by_node(declared.name).get(node)
 
     def _type(self, node: NodeId, declared: Symbol) -> Type | None:
-        """The type that a node stands for."""
+        """Return the type of a node; None for other symbols."""
         if declared.kind not in TYPES:
             return None
         found = self.scopes.type_at((*self.scopes.scope_of(node), declared.name))
         return found if found is not None and node in found.nodes else None
 
     def _representing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
-        """Yield those that stand for functions or types, each once."""
+        """Yield the nodes of functions and types, each node once."""
         for node in {each for some in nodes for each in some}:
             declared = self.names.declaration(node)
             if self._function(node, declared) is not None or self._type(node, declared) is not None:
@@ -272,7 +276,7 @@ class _Edges(Lookup):
         ]
 
     def _owners(self, node: NodeId, declared: Symbol) -> tuple[NodeId, ...]:
-        """The class around a function or type."""
+        """Return the class that contains a function or type."""
         scope: Scope = self.scopes.scope_of(node)
         found = self.scopes.type_at(scope)
         if found is None or found.kind != "class":

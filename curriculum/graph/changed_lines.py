@@ -1,7 +1,7 @@
-"""Changed lines of code, by what the facts of their file know around them.
+"""Count of changed lines of code by what the file's facts say about them.
 
-Lines in no known symbol are what graphs can't show: statements of a function that wasn't found stand among
-them, beside macros without meaning to us and code of platforms that isn't compiled here.
+Lines outside of all known symbols are invisible to the graph: statements of functions that were not
+recognised, unknown macros, and code for platforms that is not compiled here.
 """
 
 import re
@@ -21,7 +21,7 @@ _FRAMES = re.compile(
     rb"(?m:^)[ \t]*+(?:(?:inline\s+)?namespace|using|extern(?=\s*\{)|static_assert|_Static_assert"
     rb"|(?:public|private|protected)(?=\s*:))\b[^;{:]*+(?:::[^;{:]*+)*+"
 )
-"""Lines that name what is around or elsewhere: they define nothing, and no symbol has them."""
+"""Lines such as `namespace`, `using` and `public:`: they define nothing, and no symbol contains them."""
 _EXAMPLE_BYTES = 80
 _IN_WORD = np.zeros(256, dtype=bool)
 _IN_WORD[[byte for byte in range(256) if chr(byte).isalnum() or byte in b"_" or byte > 127]] = True
@@ -42,10 +42,10 @@ class ChangedLines:
     outside_functions: int = 0
     outside_symbols: int = 0
     _longest: dict[str, _LineRun] = field(default_factory=dict)
-    """The longest run of lines outside of all symbols, by path."""
+    """Longest run of lines outside of all symbols, by path."""
 
     def add(self, commit: str, change: FileChange, facts: FileFacts) -> None:
-        """Count the lines of code that a change added or changed; costs a look at the whole file."""
+        """Count the lines of code that a change added or changed; costs time for the whole file."""
         if change.after is None or not change.hunks:
             return
         data = change.after.text.encode()
@@ -65,7 +65,7 @@ class ChangedLines:
                 )
 
     def report(self) -> ChangedLinesReport:
-        """Return the counts, with the longest runs of lines in no symbol, one a file."""
+        """Return the counts and the longest runs of lines outside of all symbols, one run per file."""
         longest = sorted(self._longest.values(), key=lambda run: (-run.lines, run.example))
         return ChangedLinesReport(
             lines=self.lines,
@@ -83,7 +83,7 @@ def _changed(change: FileChange, count: int) -> Flags:
 
 
 def _has_code(data: bytes, starts: Offsets) -> Flags:
-    """[lines] whether each has a word outside of comments, literals, directives and frames."""
+    """Return flags [lines]: True if a line has a word outside of comments, literals, directives and _FRAMES."""
     hidden = opaque(data)
     bare = blank(blank(data, hidden), directives(data, hidden))
     bare = blank(bare, (Range(*frame.span()) for frame in _FRAMES.finditer(bare)))
@@ -94,7 +94,7 @@ def _has_code(data: bytes, starts: Offsets) -> Flags:
 
 
 def _known(facts: FileFacts, starts: Offsets) -> tuple[Flags, Flags]:
-    """[lines] whether each stands in a function that is defined, and in any symbol."""
+    """Return two flags [lines]: True if a line is in a defined function, and True if it is in any symbol."""
     in_function, in_symbol = np.zeros((2, len(starts) - 1), dtype=bool)
     for symbol in facts.symbols:
         first, last = np.searchsorted(starts, (symbol.start, symbol.end))

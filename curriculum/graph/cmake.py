@@ -1,8 +1,8 @@
-"""The build targets of a repository's CMake files, what they link and what they compile.
+"""Build targets of a repository's CMake files: linked targets and compiled sources.
 
-Commands are read by the grammar of cmake-language(7), and nothing is evaluated: only literal names count,
-and the others are counted. The branches of an if() are taken side by side, as they are in the text.
-Neither a hostile file nor a broken one raises: what can't be read is left out and counted.
+Commands are parsed by the grammar of cmake-language(7). Nothing is evaluated: only literal names are used,
+and other names are counted as unresolved. All branches of an if() are read, in the order of the text. Broken
+or hostile files never raise; unreadable parts are skipped.
 """
 
 import functools
@@ -20,29 +20,29 @@ from curriculum.graph.line_ranges import line_starts
 
 
 class Argument(NamedTuple):
-    """An argument as the command receives it, but for variables, which stay as they are written."""
+    """Argument of a command after CMake's unquoting; variable references stay as they are written."""
 
     text: str
     is_literal: bool
-    """Without variable references, generator expressions and escapes: the text is the value."""
+    """True if the text has no variable reference, generator expression or escape, so that the text is the value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """A command invocation; parentheses among its arguments are left out."""
+    """Command invocation; nested parentheses among its arguments are left out."""
 
     name: str
-    """Name in lower case, as CMake ignores case."""
+    """Name in lower case: CMake ignores case."""
     arguments: tuple[Argument, ...]
     lines: Range
-    """The bytes of its lines: from the start of the first to the end of the last, line end included."""
+    """Byte range of whole lines, from the start of the first line to the end of the last one, line end included."""
 
 
 _NAME = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\(")
 _GAP = re.compile(
     rb"(?:[ \t\r\n]++|#\[(?P<level>=*)\[.*?\](?P=level)\]|#(?!\[=*\[)[^\n]*+)*+", re.DOTALL
 )
-"""Blanks and comments; a bracket comment without an end is none."""
+"""White space and comments; a bracket comment without an end doesn't match."""
 _PIECE = rb'\$\([A-Za-z0-9_]*\)|[^\s()#"\\]|\\.'
 _ARGUMENT = re.compile(
     rb"(?P<parenthesis>[()])"
@@ -57,10 +57,10 @@ _EVALUATED = re.compile(r"[$\\]|@\w+@")
 
 @functools.lru_cache(maxsize=512)
 def commands_of(text: str) -> tuple[Command, ...]:
-    """The commands of a file in the order of the text; never fails, and costs time linear in the text.
+    """Return the commands of a file in the order of the text; never raises, takes time linear in the text.
 
-    Without a closing parenthesis, quote or bracket the file says nothing more from there on; other
-    text that is no command is passed over to the end of its line.
+    Reading stops at a command whose parenthesis, quote or bracket is not closed. Other text that is no command
+    is skipped to the end of its line.
     """
     data = text.encode()
     starts = line_starts(data).tolist()
@@ -88,7 +88,7 @@ def _after_gap(data: bytes, at: int) -> int:
 
 
 def _arguments_at(data: bytes, at: int) -> tuple[tuple[Argument, ...], int]:
-    """The arguments of a command, and the place behind its closing parenthesis; -1 without one."""
+    """Return a command's arguments and the offset after its closing parenthesis, or -1 if it isn't closed."""
     found: list[Argument] = []
     depth = 1
     while depth:
@@ -124,51 +124,51 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 class TargetId(NamedTuple):
-    """A build target: the file that defines it first, and its name."""
+    """Build target: the path of the file that defines it first, and its name."""
 
     path: str
     name: str
 
 
 class CommandBlock(NamedTuple):
-    """Lines of a file with commands about one target, and the comments right above them."""
+    """Lines of a file with commands about one target, including the comments right above them."""
 
     path: str
     lines: Range
-    """Byte range; nothing but blank lines is between its commands."""
+    """Byte range; only blank lines separate its commands."""
 
 
 class TargetLink(NamedTuple):
-    """A target that another one links or depends on."""
+    """Target that another target links or depends on."""
 
     target: TargetId
     confidence: float
-    """1 / the number of targets in the tree that have the name; 1 where the same file defines it."""
+    """1 if the same file defines the target, else 1 / the number of targets in the tree with its name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildTarget:
-    """A library or an executable: its commands, what it links and what it compiles."""
+    """Library or executable: its commands, linked targets and compiled sources."""
 
     id: TargetId
     blocks: tuple[CommandBlock, ...]
-    """Sorted, and disjoint from those of all other targets."""
+    """Sorted, and disjoint from the blocks of all other targets."""
     links: tuple[TargetLink, ...]
-    """Each target of the tree once, in the order of the commands."""
+    """Linked targets of the tree without duplicates, in the order of the commands."""
     sources: tuple[str, ...]
-    """Files of the tree, each once, in the order of the commands."""
+    """Paths of compiled files in the tree without duplicates, in the order of the commands."""
     num_unresolved: int
-    """Links and sources that are no literal name, or name nothing in the tree."""
+    """Number of links and sources that are no literal name, or whose name is not in the tree."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildGraph:
-    """All targets of one commit's tree, sorted."""
+    """All build targets of one commit's tree, sorted."""
 
     targets: Mapping[TargetId, BuildTarget]
 
     def touched(self, path: str, ranges: Sequence[Range]) -> list[TargetId]:
-        """The targets of whose commands in that file one of the ranges has a byte, sorted."""
+        """Return the targets with a command in file `path` that overlaps one of the ranges, sorted."""
         return [
             target.id
             for target in self.targets.values()
@@ -181,7 +181,7 @@ class BuildGraph:
 
 
 class _Statement(NamedTuple):
-    """A command about a target, where it stands."""
+    """Command about a target, with its file."""
 
     path: str
     command: Command
@@ -196,7 +196,7 @@ class _Names:
     aliases: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str, path: str) -> TargetLink | None:
-        """The target that a name means in a file: its own, else the one in the nearest folder."""
+        """Return the target that a name refers to in a file: one of the same file, else the nearest folder's."""
         found = self.defined.get(self.aliases.get(name, name), ())
         if not found:
             return None
@@ -207,10 +207,10 @@ class _Names:
 
 
 def build_graph(graph: RepositoryGraph) -> BuildGraph:
-    """The targets of the tree that the graph holds now; costs a look at each CMake file's commands.
+    """Return the build targets of the graph's current tree; costs time for the commands of all CMake files.
 
-    A file's commands are cached by its text. Sources are found from the folder of the CMakeLists.txt
-    that a file is, or that stands nearest above it.
+    Parsed commands are cached by the file's text. Source paths are relative to the folder of the nearest
+    CMakeLists.txt: the file itself, or the closest one above it.
     """
     files = frozenset(graph.paths())
     sources = (graph.source(path).file for path in sorted(files))
@@ -238,7 +238,7 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
 
 
 def _names(written: Mapping[str, Sequence[Command]]) -> _Names:
-    """The names that the commands define; a definition whose name is no literal has none."""
+    """Return the targets that the commands define; a definition without a literal name is skipped."""
     names = _Names()
     for path, commands in written.items():
         for command in commands:
@@ -255,9 +255,9 @@ def _names(written: Mapping[str, Sequence[Command]]) -> _Names:
 
 
 def _subject(command: Command, path: str, names: _Names) -> TargetId | None:
-    """The target that a command defines or is about; the first, where it names several.
+    """Return the target that a command defines or modifies; the first one if it names several.
 
-    In another file than the target's, only a name that no two targets have tells which is meant.
+    In a file that doesn't define the target, only a name that is unique in the tree identifies it.
     """
     known = command.name in _DEFINING or command.name in _ABOUT
     if not command.arguments or not (known or command.name.startswith("target_")):
@@ -302,7 +302,7 @@ def _target(
 
 
 def _arguments(command: Command) -> Iterator[Argument]:
-    """Yield the arguments that a command links or lists."""
+    """Yield the arguments that name linked targets or source files."""
     if command.name in _LINKING | _LISTING and "ALIAS" not in {a.text for a in command.arguments}:
         yield from (
             argument for argument in command.arguments[1:] if argument.text not in _KEYWORDS
@@ -310,7 +310,7 @@ def _arguments(command: Command) -> Iterator[Argument]:
 
 
 def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
-    """Return the file that a CMake file names, from the nearest folder above with a CMakeLists.txt."""
+    """Return the path that a CMake file lists, relative to the nearest folder above with a CMakeLists.txt."""
     folder = above = posixpath.dirname(path)
     while above and posixpath.join(above, "CMakeLists.txt") not in files:
         above = posixpath.dirname(above)
@@ -320,7 +320,7 @@ def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
 
 
 def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetId, Range]]:
-    """The lines of one file's commands; where two share a line, both belong to the first one's target."""
+    """Return (target, lines) of one file's commands; commands that share a line belong to the first one's target."""
     found: list[tuple[TargetId, Range]] = []
     for statement in statements:
         owner, last = found[-1] if found else (None, Range(0, 0))
@@ -335,7 +335,7 @@ def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetI
 
 
 def _comment_above(data: bytes, start: int, floor: int) -> int:
-    """Return the start of the comment lines right above."""
+    """Return the start of the comment lines right above `start`, but not before `floor`."""
     while start > floor:
         above = data.rfind(b"\n", floor, start - 1) + 1 or floor
         if not data[above:start].lstrip().startswith(b"#"):

@@ -1,7 +1,7 @@
-"""Declarators of functions, whatever their results point to, refer to or are arrays of.
+"""Declarators of functions, even if the function returns pointers, references or arrays.
 
-What stands right around the name decides: `(*pick(int code))(int)` is a function whose result is a pointer to
-a function, `(*handler)(int)` is a variable, and `(lua_gettop)(lua_State *L)` a function again.
+The text right around the name decides: `(*pick(int code))(int)` is a function that returns a pointer to a
+function, `(*handler)(int)` is a variable, and `(lua_gettop)(lua_State *L)` is a function.
 """
 
 import re
@@ -14,7 +14,7 @@ from curriculum.graph.syntax_tree import Kinds
 Node = tree_sitter.Node
 
 _DEEPEST = 64
-"""Pointers, references, arrays and parentheses around one name."""
+"""Maximum number of pointers, references, arrays and parentheses around a name."""
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}\s*\Z")
 
 
@@ -28,7 +28,7 @@ class FunctionDeclarator(NamedTuple):
 
 
 def function_declarator(top: Node, kinds: Kinds, text: str) -> FunctionDeclarator | None:
-    """Return the function that a declarator declares; None for a variable's."""
+    """Return the function that a declarator declares; None if it declares a variable."""
     node: Node | None = top
     around: Node | None = None
     for _ in range(_DEEPEST):
@@ -58,7 +58,7 @@ def function_declarator(top: Node, kinds: Kinds, text: str) -> FunctionDeclarato
 
 
 def _plain(inner: Node | None, around: Node, kinds: Kinds, text: str) -> FunctionDeclarator | None:
-    """Return the function of `name(…)`, or of `T (name)(…)`, whose type the grammar takes for the name."""
+    """Return the function of `name(…)` or `T (name)(…)`; for the latter, the grammar takes `T` for the name."""
     listed = around.child_by_field_id(kinds.parameters)
     if inner is None or listed is None:
         return None

@@ -1,4 +1,4 @@
-"""A file's definitions, swept in the order of the text with a stack of what is around them."""
+"""Extraction of a file's definitions: one sweep in the order of the text, with a stack of enclosing scopes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from curriculum.graph.syntax_tree import Kinds, Nodes
 Node = tree_sitter.Node
 
 _MAX_SCOPES = 64
-"""Namespaces and classes that are told of those around a definition, the outermost ones."""
+"""Maximum number of namespaces and classes recorded around a definition; the outermost ones are kept."""
 _VIRTUAL = re.compile(r"\b(?:override|final)\b")
 _IN_WORD = re.compile(r"\w")
 _NO_NAMES = frozenset(
@@ -37,7 +37,7 @@ _NO_NAMES = frozenset(
 
 
 class _Frame(NamedTuple):
-    """Surroundings of a place up to `end`; drafts by number, -1 for none."""
+    """Enclosing scopes of the text up to `end`; symbols are indices of drafts, -1 for none."""
 
     end: int
     symbol: int
@@ -45,9 +45,9 @@ class _Frame(NamedTuple):
     owner: int
     scope: tuple[str, ...]
     space: tuple[str, ...]
-    """The scope without classes."""
+    """The scope's namespaces, without its classes."""
     in_body: bool
-    """True if a function is nearer than a class."""
+    """True if the nearest enclosing function is closer than the nearest class."""
 
 
 _OUTSIDE = _Frame(1 << 62, -1, -1, -1, (), (), False)
@@ -56,24 +56,24 @@ _NOWHERE = Range(-1, -1)
 
 @dataclass(kw_only=True, slots=True)
 class ExtractedSymbols:
-    """Symbols, calls and types of a file.
+    """Symbols, members and variable types of a file.
 
-    From places[i] on, the innermost draft is symbols[i], the innermost function functions[i].
+    From offset places[i] on, the innermost draft is symbols[i] and the innermost function is functions[i].
     """
 
     drafts: list[Symbol] = field(default_factory=list)
-    """Symbols whose types aren't known yet; their `parent` counts drafts."""
+    """Symbols without their `types`; their `parent` is an index into this list."""
     places: list[int] = field(default_factory=lambda: [0])
     symbols: list[int] = field(default_factory=lambda: [-1])
     functions: list[int] = field(default_factory=lambda: [-1])
     members: list[Member] = field(default_factory=list)
     globals: dict[str, str] = field(default_factory=dict)
-    """The types of variables at namespace scope."""
+    """Types of variables at namespace scope, by name."""
     locals: list[Node] = field(default_factory=list)
-    """Declarations in functions."""
+    """Declarations inside functions."""
 
     def at(self, places: Sequence[int], values: Sequence[int]) -> list[int]:
-        """Return which of the `symbols` or `functions` is the innermost around each place; -1 for none."""
+        """Return the innermost of `values` (`symbols` or `functions`) around each place; -1 for none."""
         rows = np.searchsorted(self.places, np.asarray(places, dtype=np.int64), "right") - 1
         found: list[int] = np.asarray(values, dtype=np.int64)[rows].tolist()
         return found
@@ -84,7 +84,7 @@ def _within(scope: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def extract_symbols(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> ExtractedSymbols:
-    """Sweep over the nodes that hold or are definitions; costs some microseconds each."""
+    """Return the symbols found in a sweep over the nodes that are or contain definitions; some µs per node."""
     sweeping = _Sweep(kinds=kinds, extents=extents, text=text)
     handlers = sweeping.handlers()
     order = sorted((node.start_byte, -node.end_byte, i) for i, node in enumerate(shells))
@@ -107,10 +107,10 @@ class _Sweep:
     stack: list[_Frame] = field(default_factory=list)
     frame: _Frame = _OUTSIDE
     template: Range = _NOWHERE
-    """The template declaration whose subject comes next."""
+    """Byte range of the template declaration whose templated declaration comes next."""
     friend_end: int = -1
     typedef: tuple[int, Name, int] = (-1, NO_NAME, 0)
-    """End of a typedef, its name and its place: for a class without a name."""
+    """End of a typedef, its name and the name's offset: names a class that has no name of its own."""
 
     def handlers(self) -> Mapping[int, Callable[[Node, int, int], None]]:
         named = {
@@ -166,7 +166,7 @@ class _Sweep:
         bases: tuple[str, ...] = (),
         is_virtual: bool = False,
     ) -> int:
-        """Add a draft; its number. A template declaration around it is taken up."""
+        """Append a draft and return its index. An enclosing template declaration becomes part of its range."""
         first = self.template.start if start < self.template.end else start
         self.template = _NOWHERE
         scope = self.frame.space if start < self.friend_end else self.frame.scope
@@ -206,7 +206,7 @@ class _Sweep:
         self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
 
     def _is_forward(self, node: Node) -> bool:
-        """Return True if a class without a body is declared, not just named."""
+        """Return True if a class without a body is a forward declaration, not just a reference to the class."""
         parent = node.parent
         if parent is None or parent.kind_id in self.kinds.around_classes:
             return True
@@ -220,7 +220,7 @@ class _Sweep:
             self._add("enum", *named, start, end, body=Range(body.start_byte, body.end_byte))
 
     def _named(self, name: Node | None, start: int) -> tuple[Name, int] | None:
-        """Return the name of a class or enum and its place, else those of the typedef around it."""
+        """Return a class's or enum's name and its offset, else those of the enclosing typedef."""
         if name:
             return name_of(self.text[name.start_byte : name.end_byte]), name.start_byte
         return self.typedef[1:] if start < self.typedef[0] else None
@@ -253,7 +253,7 @@ class _Sweep:
         self._bracket(self._add("alias", name, at, start, end, returns=stands_for), start, end)
 
     def _type_of(self, made: Node) -> tuple[str, str]:
-        # A class in a class in a class … is as long as what it holds, and is read as no type anyway.
+        # Nested classes can be long. The name of a type is read from its beginning only.
         start = made.start_byte
         return type_of(self.text[start : min(made.end_byte, start + LONGEST + 1)])
 
@@ -264,7 +264,7 @@ class _Sweep:
             self._bracket(self._add("alias", written, name.start_byte, start, end), start, end)
 
     def _bracket(self, symbol: int, start: int, end: int) -> None:
-        """Let what stands in `[start, end)` belong to a symbol that holds no others."""
+        """Assign the text in `[start, end)` to a symbol that contains no other symbols."""
         self._enter(start, self.frame._replace(end=end, symbol=symbol))
 
     def _function(self, node: Node, start: int, end: int) -> None:
@@ -288,7 +288,7 @@ class _Sweep:
     def _add_function(
         self, declared: FunctionDeclarator, start: int, end: int, body: Range | None
     ) -> int:
-        """Add a function; -1 if it is none after all."""
+        """Append a function and return its index; -1 if the text declares no function."""
         text = self.text
         stop = body.start if body else end
         begin, close, listed = declared
@@ -304,7 +304,7 @@ class _Sweep:
             tail = text[listed.end_byte : stop]
             parameters = parameters_of(text[listed.start_byte + 1 : listed.end_byte - 1])
             if body is not None and ";" in tail:
-                # K&R: the types stand after the list, which has names alone.
+                # K&R style: the list has names alone, and the types follow it.
                 parameters = parameters._replace(types=("",) * len(parameters.types))
             returns = self._returned(text[start:begin], tail)
         is_virtual = text.find("virtual", start, begin) >= 0 or bool(_VIRTUAL.search(tail))

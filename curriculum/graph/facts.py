@@ -1,7 +1,7 @@
-"""Facts of source files without their text, and the graph of a repository that is made of them.
+"""Facts about source files, and the interface of a repository graph built from them.
 
-Facts depend on the bytes and language of a file alone, so they are cached by blob. Offsets are bytes of the
-file as UTF-8, half-open. `Includes` finds the file that each #include means, and the files reached from one.
+Facts depend only on a file's bytes and language, so they are cached by blob. They don't contain the file's
+text. Offsets are half-open byte ranges of the file in UTF-8. `Includes` resolves #include directives.
 """
 
 import functools
@@ -15,7 +15,7 @@ from schemas.change import TreeFile
 from schemas.document import EdgeKind, EdgeLabel
 
 SymbolKind = Literal["function", "class", "enum", "alias", "macro", "variable"]
-"""A class is a class, struct or union; a variable stands at namespace scope."""
+"""`class` includes structs and unions; `variable` is a variable at namespace scope."""
 CallForm = Literal["call", "construct", "macro"]
 
 
@@ -27,100 +27,100 @@ class Range(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A definition, or a declaration where `body` is None.
+    """Definition, or declaration if `body` is None.
 
-    `start` and `end` are line starts (or the file's end): the comment block right above, `template <…>`
-    and attributes belong to it, a blank line below doesn't. A method that is defined inside its class lies
-    inside the class's range.
+    `start` and `end` are line starts (or the end of the file). The range includes the comment block right above,
+    `template <…>` and attributes, but no blank lines below. The range of a method that is defined inside its
+    class lies inside the range of the class.
     """
 
     kind: SymbolKind
     name: str
-    """Without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
+    """Name without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
     scope: tuple[str, ...]
-    """Namespaces and classes around it, those written before its name included; "" for an anonymous one."""
+    """Enclosing namespaces and classes, including those written before the name; "" for an anonymous one."""
     start: int
     end: int
     name_start: int
-    """The first byte of the unqualified name: where a frontend says that the definition is."""
+    """Offset of the unqualified name; compiler frontends report this offset as the definition's location."""
     body: Range | None
-    """Range from brace to brace of a function (`= default` and `= delete` have none), class or enum."""
+    """Range of a function's, class's or enum's braces; None for `= default` and `= delete`."""
     parent: int = -1
-    """The class whose body holds it, as an index into the file's symbols; -1 for none."""
+    """Index of the class whose body contains this symbol; -1 for none."""
     parameters: tuple[str, ...] = ()
-    """The names of the parameters' types: `const std::vector<int>& x` is `vector`; "" where there is none."""
+    """Names of the parameters' types: `vector` for `const std::vector<int>& x`; "" where a type has no name."""
     min_arity: int = 0
     max_arity: int = 0
-    """Parameters without and with those that have defaults; -1 where there is no limit."""
+    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for no limit."""
     returns: str = ""
-    """The name of the type that a function returns, a variable has or an alias stands for."""
+    """Name of the type that a function returns, a variable has or an alias refers to."""
     bases: tuple[str, ...] = ()
-    """Text as written, without template arguments: `detail::Stage`."""
+    """Base classes as written, without template arguments: `detail::Stage`."""
     types: tuple[str, ...] = ()
-    """Names of types that it mentions, sorted, itself left out; qualified where they are written so."""
+    """Names of the types that the symbol refers to, sorted, except its own; qualified if written so."""
     is_virtual: bool = False
-    """Says `virtual`, `override` or `final`."""
+    """True if declared `virtual`, `override` or `final`."""
 
     @property
     def qualified(self) -> str:
-        """`lattice::Matrix::at`; anonymous scopes are left out."""
+        """Qualified name without anonymous scopes: `lattice::Matrix::at`."""
         return "::".join([*filter(None, self.scope), self.name])
 
 
 class Call(NamedTuple):
-    """A call as it is written."""
+    """Call as written in the text."""
 
     caller: int
-    """The innermost function around it, an index into the file's symbols (a lambda counts for the function
-    that holds it); -1 outside of all."""
+    """Index of the innermost enclosing function; -1 for none. A lambda counts as part of its enclosing function."""
     form: CallForm
     """macro: an ALL_CAPS name; construct: `T x(…)`, `T{…}`, `new T(…)`, a member initialiser."""
     name: str
     qualifier: tuple[str, ...]
-    """`approx::equal(…)` has ("approx",), `::f()` has ("",)."""
+    """("approx",) for `approx::equal(…)`, ("",) for `::f()`."""
     receiver: str | None
-    """None for a plain call; the name of the receiver's declared type where the file tells it, `this`, or ""
-    for a receiver of a type that isn't known."""
+    """None for a plain call; `this`; the name of the receiver's declared type; "" if the file doesn't declare it."""
     arity: int
     start: int
-    """The first byte of the unqualified name."""
+    """Offset of the unqualified name."""
     object: str = ""
-    """The receiver, or the member that is constructed, where it is one name whose type this file doesn't
-    tell: perhaps a member of a class that stands elsewhere."""
+    """Name of the receiver or of the initialised member, if this file doesn't declare its type.
+
+    The name may belong to a member of a class in another file.
+    """
 
 
 class Member(NamedTuple):
-    """A data member of a class."""
+    """Data member of a class."""
 
     owner: int
-    """The class, as an index into the file's symbols."""
+    """Index of the class among the file's symbols."""
     name: str
     type: str
-    """The name of its type, `Foo` for std::unique_ptr<Foo> and its like as well."""
+    """Name of the member's type; `Foo` for `Foo*` and for smart pointers such as `std::unique_ptr<Foo>`."""
     is_object: bool
-    """True if it is of that type itself: no pointer, smart or not, and no reference."""
+    """True if the member holds an object of that type, not a pointer, smart pointer or reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFacts:
-    """Symbols in the order of their `start`, outer ones first; calls in the order of the text."""
+    """Symbols sorted by `start`, outer ones first; calls in the order of the text."""
 
     symbols: tuple[Symbol, ...] = ()
     calls: tuple[Call, ...] = ()
     includes: tuple[str, ...] = ()
-    """Between quotes or angle brackets, as written, in order; of the live branches."""
+    """Names as written between quotes or angle brackets, in order; branches that aren't compiled are skipped."""
     usings: tuple[str, ...] = ()
-    """`std` of `using namespace std`, `lattice::at` of `using lattice::at`."""
+    """`std` for `using namespace std`, `lattice::at` for `using lattice::at`."""
     error_bytes: int
-    """Bytes inside ERROR nodes of the best variant; all where there is no tree at all."""
+    """Number of bytes inside ERROR nodes of the best parsed variant; the size of the file if there is no tree."""
     is_complete: bool
-    """True if the file was parsed to its end within the limits; without a tree there are no symbols."""
+    """True if the file was parsed to its end within the limits. Without a tree there are no symbols."""
     members: tuple[Member, ...] = ()
-    """Members in the order of the text."""
+    """Data members in the order of the text."""
 
 
 class NodeId(NamedTuple):
-    """A symbol of a file: sorts by path, then by place."""
+    """Symbol of a file; sorts by path, then by offset."""
 
     path: str
     number: int
@@ -128,14 +128,14 @@ class NodeId(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile:
-    """A file of the tree with its facts."""
+    """File of the tree with its facts."""
 
     file: TreeFile
     facts: FileFacts
 
 
 class Neighbour(NamedTuple):
-    """An edge as one of its ends sees it: `outward` if the edge goes from that end to `node`."""
+    """Edge as seen from one of its ends; `outward` is True if the edge points to `node`."""
 
     node: NodeId
     kind: EdgeKind
@@ -145,24 +145,24 @@ class Neighbour(NamedTuple):
 
 
 class RepositoryGraph(Protocol):
-    """All answers hold for the commit whose tree was applied last."""
+    """Graph of one commit's tree: all methods answer for the tree that was applied last."""
 
     def paths(self) -> Iterable[str]:
-        """The files of the tree, sorted."""
+        """Return the paths of the tree's files, sorted."""
 
     def source(self, path: str) -> SourceFile:
-        """A file of the tree; a KeyError for a path that it hasn't."""
+        """Return a file of the tree; raise a KeyError for an unknown path."""
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
-        """The edges of a node in both directions, sorted by (kind, outward first, node), each once.
+        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node).
 
-        A declaration stands for its definition: edges end at the definition where the tree has one.
-        Macros, and names that nothing in the tree defines, have no edges.
+        Edges end at the definition, not at a declaration, if the definition is in the tree. Macros and names without
+        a definition in the tree have no edges.
         """
 
 
 def symbol(graph: RepositoryGraph, node: NodeId) -> Symbol:
-    """The symbol of a node."""
+    """Return the symbol of a node."""
     return graph.source(node.path).facts.symbols[node.number]
 
 
@@ -172,7 +172,7 @@ Found = TypeVar("Found", bound=Hashable)
 def reached(
     start: Found, ahead: Callable[[Found], Iterable[Found]], most: float = inf
 ) -> list[Found]:
-    """Return where one starts and all that steps `ahead` lead to, breadth first, until there are `most`.
+    """Return `start` and everything reachable by `ahead`, breadth first; stop once `most` are found.
 
     >>> reached(1, lambda number: [2 * number, 3 * number], 4)
     [1, 2, 3, 4, 6]
@@ -189,28 +189,29 @@ def reached(
 
 
 MAX_FILES = 4_000
-"""Most files reached from one; the nearest come first."""
+"""Maximum number of files in an include closure; the nearest files are kept."""
 
 
 class Includes:
-    """The include graph of one tree: an immutable value that caches its lookups.
+    """Include graph of one tree: an immutable value that caches its lookups.
 
-    What is written is resolved to the file beside, else to the path that ends so; of several to the one
-    in the nearest folder, then to the first. What lies outside of the tree is left out.
+    An #include resolves to the file relative to the including file, else to a path with the same ending. Of
+    several such paths the one in the nearest folder is chosen, then the first. Files outside of the tree are
+    ignored.
     """
 
     def __init__(self, paths: Iterable[str], written: Callable[[str], Sequence[str]]) -> None:
-        """Index the paths of a tree; `written` returns what a file includes, in the order of its text."""
+        """Index the paths of a tree; `written` returns the names that a file includes, in the order of its text."""
         self._written = written
         self._named: dict[str, set[str]] = {}
-        """Paths by their last part."""
+        """Paths by base name."""
         self._included: dict[str, tuple[str, ...]] = {}
         self._reached: dict[str, frozenset[str]] = {}
         for path in paths:
             self._named.setdefault(posixpath.basename(path), set()).add(path)
 
     def of(self, path: str) -> tuple[str, ...]:
-        """Return the files that a file includes, each once, in the order of its text."""
+        """Return the files that a file includes, without duplicates, in the order of its text."""
         if path not in self._included:
             found = (self._resolved(path, written) for written in self._written(path))
             self._included[path] = tuple(
@@ -219,7 +220,7 @@ class Includes:
         return self._included[path]
 
     def include_closure(self, path: str) -> frozenset[str]:
-        """Return a file, what it includes, what that includes and so on."""
+        """Return a file and all files that it includes, directly or indirectly."""
         if path not in self._reached:
             self._reached[path] = frozenset(reached(path, self.of, MAX_FILES))
         return self._reached[path]
@@ -238,7 +239,7 @@ class Includes:
 
 @functools.lru_cache(maxsize=1 << 16)
 def folders_between(path: str, other: str) -> int:
-    """Return the number of steps from the folder of one file to that of another.
+    """Return the number of steps between the folders of two files.
 
     >>> folders_between("src/db/a.cc", "src/b.h")
     1
@@ -247,5 +248,5 @@ def folders_between(path: str, other: str) -> int:
 
 
 def shared_folders(path: str, other: str) -> int:
-    """Return the number of folders that two paths have in common from the root on."""
+    """Return the number of leading folders that two paths have in common."""
     return len(posixpath.commonprefix([path.split("/")[:-1], other.split("/")[:-1]]))

@@ -1,4 +1,4 @@
-"""Fragments of files: the lines of definitions that a context document shows, each line once, in a budget."""
+"""Fragments of files: the lines of definitions that a context document shows, each line once, within a budget."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,13 +10,13 @@ from curriculum.graph.line_ranges import LineRanges, outside_bodies, size_of, wi
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
 SMALL_BODY = 256
-"""Bytes inside of a body; to leave out fewer costs more sense than it saves."""
+"""Bytes inside a body. Smaller bodies are always shown, since omitting them saves too little."""
 WHOLE_FILE = -1
-"""The number of a node that stands for a file."""
+"""Node number that stands for a whole file."""
 
 
 class NodeLink(NamedTuple):
-    """An edge between two nodes."""
+    """Edge between two nodes."""
 
     source: NodeId
     target: NodeId
@@ -27,20 +27,20 @@ class NodeLink(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fragment:
-    """Excerpt of one definition, or of a file where the node's number is WHOLE_FILE."""
+    """Excerpt of one definition, or of a file if the node's number is WHOLE_FILE."""
 
     node: NodeId
     form: ChunkForm
     ranges: tuple[Range, ...]
-    """Whole lines of its file, sorted, with lines that aren't shown between any two."""
+    """Whole lines of the file, sorted; between two ranges, lines are omitted."""
     hop: int
-    """Edges from the nearest target."""
+    """Number of edges from the nearest target."""
     via: NodeLink | None
-    """The edge that led here; None for a target."""
+    """Edge over which the fragment was found; None for a target."""
 
 
 class NodeForm(NamedTuple):
-    """One way to show a node."""
+    """One way to show a node: a form and the lines it shows."""
 
     form: ChunkForm
     ranges: tuple[Range, ...]
@@ -48,21 +48,21 @@ class NodeForm(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FragmentCosts:
-    """Costs of fragments beside their bytes."""
+    """Size of fragments in a document, in bytes, including headers and gap lines."""
 
     lead: Callable[[str], int]
-    """The line that names a file, by its path."""
+    """Bytes of the header line that names a file, by path."""
     gap: int
-    """The line that stands between two ranges or fragments of one file."""
+    """Bytes of the line between two ranges or fragments of one file."""
 
     def of(self, fragment: Fragment, beside: Fragment | None = None) -> int:
-        """Bytes of a fragment in a document, at most; `beside` another one of its file it has no lead."""
+        """Return the maximum bytes of a fragment; after a fragment of the same file (`beside`) it has no header."""
         is_led = beside is None or beside.node.path != fragment.node.path
         lead = self.lead(fragment.node.path) if is_led else self.gap
         return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
 
     def of_all(self, fragments: Sequence[Fragment]) -> int:
-        """Bytes of fragments that stand in this order."""
+        """Return the maximum bytes of fragments in this order."""
         return sum(
             self.of(each, beside)
             for beside, each in zip((None, *fragments), fragments, strict=False)
@@ -70,22 +70,22 @@ class FragmentCosts:
 
 
 def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
-    """The lines of a definition."""
+    """Return the lines of a definition."""
     found = symbol(graph, node)
     return Range(found.start, found.end)
 
 
 def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
-    """A target as a fragment."""
+    """Return a target as a fragment."""
     return Fragment(node=node, form="whole", ranges=(span_of(graph, node),), hop=0, via=None)
 
 
 @dataclass(kw_only=True, slots=True)
 class Budget:
-    """Lines that are shown, by fragment, and their cost so far.
+    """Fragments shown so far, their lines and their total cost.
 
-    Most definitions are shown by themselves. A class or a file is shown as a skeleton: what lies outside
-    of bodies and isn't shown elsewhere. It gives lines away to definitions that come later.
+    Most definitions are shown on their own. Classes and files are shown as skeletons: the lines outside of bodies
+    that no other fragment shows. A skeleton gives up lines to definitions that are added later.
     """
 
     graph: RepositoryGraph
@@ -95,25 +95,25 @@ class Budget:
     used: int = 0
     _hidden: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
     _alone: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
-    """Lines of definitions that are shown by themselves."""
+    """Lines of definitions that are shown on their own."""
     _shown: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
-    """These lines, and those of skeletons."""
+    """Lines of definitions shown on their own, and of skeletons."""
     _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Indices of fragments, by path."""
+    """Indices of skeleton fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
     _wordings: set[bytes] = field(default_factory=set)
-    """Texts of all fragments: what they show, and the whole definitions that they show."""
+    """Texts of all fragments: the shown lines, and the whole definitions they belong to."""
 
     def hide(self, fragments: Iterable[Fragment]) -> None:
-        """Keep the lines of these fragments out of all others."""
+        """Exclude the lines of these fragments from all other fragments."""
         for fragment in fragments:
             self._hidden[fragment.node.path].add(fragment.ranges)
             self._wordings.update(self._worded(fragment.node, fragment.ranges))
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[NodeForm]:
-        """Return the forms in which a node can still be shown, the fullest first; none if its lines are.
+        """Return the forms in which a node can still be shown, fullest first; none if its lines are shown already.
 
-        Without `in_full`, a function is shown by its signature unless its body is small.
+        Unless `in_full` is set, a function is shown by its signature if its body is longer than SMALL_BODY.
         """
         if self._is_skeleton(node):
             lines = self._skeleton(node)
@@ -128,11 +128,11 @@ class Budget:
         return [*full, NodeForm("signature", signature)] if saved else full
 
     def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
-        """Return True where a definition, or these lines of it, equals one that was taken up already."""
+        """Return True if the definition, or these lines of it, equal a text that is already shown or hidden."""
         return not self._wordings.isdisjoint(self._worded(node, ranges))
 
     def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
-        """The text of some lines, and of the whole definition or file, without the blanks around them."""
+        """Yield two stripped texts: the given lines, and the whole definition or file."""
         text = self._text(node.path)
         yield b"".join(text[start:end] for start, end in ranges).strip()
         whole = text
@@ -142,7 +142,7 @@ class Budget:
         yield whole.strip()
 
     def take(self, fragment: Fragment) -> bool:
-        """Show a fragment if the budget allows it and no skeleton would be left without a line."""
+        """Add a fragment and return True, unless it exceeds the budget or would empty a skeleton."""
         path = fragment.node.path
         is_skeleton = self._is_skeleton(fragment.node)
         smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
@@ -164,7 +164,7 @@ class Budget:
         return True
 
     def _is_skeleton(self, node: NodeId) -> bool:
-        """Return True if a node is a class or a file, or holds a target."""
+        """Return True if the node is a class or a file, or contains a target."""
         if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
             return True
         span = span_of(self.graph, node)
@@ -180,7 +180,7 @@ class Budget:
         return NodeForm("whole" if left == (span,) else "skeleton", left)
 
     def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
-        """The skeletons that lose lines to `ranges`, as they are without."""
+        """Return the skeletons that lose lines to `ranges`, by index, without these lines."""
         found: dict[int, Fragment] = {}
         for at in self._skeletons[path]:
             before = self.fragments[at]

@@ -1,7 +1,7 @@
-"""Heads of declarations that the grammar can't parse: the bytes to blank, whatever case a macro has.
+"""Heads of declarations that the grammar can't parse: the bytes to blank, whether or not macros are in ALL_CAPS.
 
-A head is read where it can be nothing but a declaration: up to the brace of a class or namespace, up to the
-brace or semicolon after a parameter list, or from the beginning of a line.
+A head is matched only where it must be a declaration: up to the brace of a class or namespace, up to the
+brace or semicolon after a parameter list, or from the beginning of a line. Matched forms:
 
     class [[nodiscard]] my_api Y : Base {      words before the name of a class
     namespace lib LIB_ATTR {                   words beside the name of a namespace
@@ -15,11 +15,11 @@ brace or semicolon after a parameter list, or from the beginning of a line.
     int Box::*member();                        the class of a pointer to a member
     void (lua_close)(lua_State *L);            the parentheses around a declared name
     char *name(a, b) char *a; {                in C, the pointer before a name with K&R parameters
-    { BEGIN_A BEGIN_B                          words that have their lines to themselves
+    { BEGIN_A BEGIN_B                          words on lines of their own
     ABSL_FLAG(int, size, 8, "…");              a call with types at the beginning of a line
 
 In C, a function without a type – DEFINE_TEST(x) {…}, main() {…} – loses the second byte of its name, so that
-the first one reads like a type.
+the grammar parses the first byte as its type.
 """
 
 import re
@@ -42,7 +42,7 @@ _KEYWORDS = (
 )
 _WORD = rb"[A-Za-z_]\w*+"
 _FREE = rb"(?!" + _KEYWORDS + rb")" + _WORD
-"""A word that is no keyword: a name, or a macro. It is looked at last, since it costs more than all else."""
+"""Identifier that is no keyword: a name or a macro. Matched last, because it is the slowest part of a pattern."""
 _NAME = rb"(?:" + _WORD + rb"::)*+~?" + _FREE
 _CAPS = re.compile(rb"[A-Z_][A-Z0-9_]{2,}\Z")
 _ARGUMENTS = rb"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
@@ -52,7 +52,7 @@ _TEMPLATE = (
 )
 _SCOPED = _WORD + _TEMPLATE + rb"(?:::" + _WORD + _TEMPLATE + rb")*+"
 _TYPE = rb"(?:(?:::)?" + _SCOPED + rb"[\s*&]++){1,8}?"
-"""A type in up to eight words, and the space or the pointers before a name."""
+"""Type of up to eight words, and the space or pointers before a name."""
 _NO_STATEMENT = (
     rb"(?!(?:return|else|case|goto|new|delete|throw|using|do|typedef|co_\w++|noexcept|override|final"
     rb"|requires|try|default|while|for|if|switch|public|private|protected)\b)"
@@ -61,7 +61,7 @@ _FIRST_WORD = rb"(?=[\w:]++[<\s*&])" + _NO_STATEMENT
 _LINE = rb"\n" + _FIRST_WORD
 
 _LOOK_BACK = 200
-"""Bytes that the class of a pointer to a member has room in."""
+"""Maximum bytes of the class name before a pointer to a member."""
 _CLASS_ITEM = re.compile(
     _ATTRIBUTE + rb"|(" + _WORD + rb")(?:::~?\w++)*+(\s*+" + _ARGUMENTS + rb")?" + _TEMPLATE
 )
@@ -85,8 +85,8 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
     r"""Return the bytes to blank, sorted and disjoint.
 
     Args:
-        bare: b"\n" and a file with spaces for its comments, literals and directives.
-        calls: its `leading_calls`.
+        bare: b"\n", then the file with its comments, literals and directives blanked.
+        calls: result of `leading_calls(bare)`.
         language: c or cpp.
     """
     rules = _C_RULES if language == "c" else _CPP_RULES
@@ -97,7 +97,7 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
 
 
 def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
-    """Yield the words before the name of a class; `struct stat found{};` may be a variable."""
+    """Yield the words before the name of a class; with `has_variables`, `struct stat found{};` is a variable."""
     for head in _CLASS_HEAD.finditer(bare):
         items = list(_CLASS_ITEM.finditer(bare, *head.span(2)))
         words = [item for item in items if item[1] and item[1] not in _CLASS_WORDS]
@@ -116,7 +116,7 @@ def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
 
 
 def _namespaces(bare: bytes) -> Iterator[Range]:
-    """Yield the words beside the name of a namespace: the first one in lower case, else the first."""
+    """Yield the words beside the name of a namespace; the name is the first one not in ALL_CAPS, else the first."""
     for head in _NAMESPACE_HEAD.finditer(bare):
         items = list(_CLASS_ITEM.finditer(bare, *head.span(1)))
         names = [item for item in items if item[1] and not item[2]]
@@ -136,7 +136,7 @@ _BRACE = re.compile(rb"[{}]")
 
 
 def _modules(bare: bytes) -> Iterator[Range]:
-    """Yield imports, `export`, and the braces of what is exported together."""
+    """Yield imports, the keyword `export`, and the braces of export blocks."""
     if b"export" not in bare and b"import" not in bare:
         return
     yield from (Range(*line.span()) for line in _IMPORT.finditer(bare))
@@ -157,7 +157,7 @@ _K_AND_R = _NAMES + rb"\s*+(?:[A-Za-z_][^;{}=]{0,300}+;\s*+){1,32}+\{"
 _OLD_STYLE = re.compile(_K_AND_R)
 _LISTED = re.compile(_NAMES)
 _SHORTEST = 3
-"""Bytes of a name that is divided."""
+"""Minimum bytes of a function name whose second byte is blanked."""
 _CALL = re.compile(
     rb"\n(?:[ \t]*+(?:(static|extern|inline|virtual|friend|constexpr)[ \t]++)++)?+(?=" + _WORD
     + rb"[ \t]*+\()(" + _FREE + rb")[ \t]*+(" + _ARGUMENTS + rb")\s*+(?=[\w:*{])"
@@ -171,12 +171,12 @@ _ONE_TYPE = re.compile(
 
 
 def leading_calls(bare: bytes) -> Sequence[re.Match[bytes]]:
-    """Return what reads like a call where a line begins, or after its specifiers."""
+    """Return the matches that look like a call at the beginning of a line, or after specifiers there."""
     return list(_CALL.finditer(bare))
 
 
 def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Range]:
-    """Yield macros with arguments before a declaration, and around a type."""
+    """Yield macros with arguments before a declaration, and macros around a type."""
     for call in calls:
         (name, arguments), end = (call.start(2), call.span(3)), call.end()
         if bare.startswith(b"{", end) or not (call[1] or _is_first(bare, name)):
@@ -191,15 +191,15 @@ def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Rang
         one_line = b"\n" not in bare[arguments[1] : end]
         is_head = function[1] == b"{" or (function[1] == b";" and one_line)
         if is_head and _ONE_TYPE.fullmatch(bare, *arguments):
-            # The arguments of a macro that a function's type stands in.
+            # The macro's argument is the function's type.
             yield from (Range(name, arguments[0] + 1), Range(arguments[1] - 1, arguments[1]))
 
 
 def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
-    """Return the second byte of the names of functions without a type, and arguments that are no names.
+    """Return the second byte of the names of functions without a type, and macro arguments that are no names.
 
-    A macro that defines a function reads like one: SYSCALL_DEFINE1(close, unsigned int, fd) {…}. `bare` has
-    spaces for macros, too.
+    A macro that defines a function, such as SYSCALL_DEFINE1(close, unsigned int, fd) {…}, looks like a function
+    without a type. In `bare`, macros are blanked as well.
     """
     found: list[Range] = []
     for call in calls:
@@ -216,7 +216,7 @@ def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
 
 
 def _is_first(bare: bytes, place: int) -> bool:
-    """Return True if a statement or declaration ends before a place, or nothing stands there."""
+    """Return True if `place` is the beginning of a statement or declaration."""
     while place and bare[place - 1] in BLANK:
         place -= 1
     return not place or bare[place - 1] in b";{}"
@@ -243,7 +243,7 @@ _PARAMETERS = re.compile(
 
 
 def _after_parameters(bare: bytes) -> Iterator[Range]:
-    """Yield what follows a parameter list; a macro between a type and a name may look like a function."""
+    """Yield words after a parameter list; skip matches where the "function" is a macro between type and name."""
     for head in _PARAMETERS.finditer(bare):
         before = bare[head.start() : head.start(1)].split()
         if _SPECIFIERS.issuperset(before) or before[-1] in _KEYS:
@@ -263,7 +263,7 @@ def _after_parameters(bare: bytes) -> Iterator[Range]:
 
 
 def _is_name(bare: bytes, before: bytes, item: re.Match[bytes]) -> bool:
-    """Return True for a function's name after `before`, a macro with arguments."""
+    """Return True if `item` is the function's name and `before` is a macro with arguments."""
     if item[1].startswith(b"__") or _CAPS.match(item[1]):
         return False
     return before.startswith(b"__") or bare[item.start() - 1 : item.start()] == b"\n"
@@ -276,7 +276,7 @@ _BEFORE_QUALIFIED = re.compile(
 
 
 def _before_qualified(bare: bytes) -> Iterator[Range]:
-    """Yield a word before a qualified type, or before a constructor."""
+    """Yield a word before a qualified type or before a constructor."""
     for found in _BEFORE_QUALIFIED.finditer(bare):
         if _is_first(bare, found.start(1)):
             yield Range(*found.span(1))
@@ -300,11 +300,11 @@ _BEFORE_LINE = re.compile(
     + rb"[\s*&]++([A-Z_][A-Z0-9_]{2,})[ \t]*+\n(?="
     + _NAME + rb"\s*+" + _ARGUMENTS + rb"\s*+[{;])"
 )  # fmt: skip
-"""A macro between a type and the name on the next line."""
+"""Macro between a type and the name on the next line."""
 
 
 def _around_parameters(bare: bytes) -> Iterator[Range]:
-    """Yield a macro and the parentheses that it has around a parameter list, as in zlib's OF((int a))."""
+    """Yield a macro and its parentheses around a parameter list, as in zlib's OF((int a))."""
     for found in _PROTOTYPE.finditer(bare):
         if found[1].split()[-1] not in _KEYS:
             yield from (Range(*found.span(2)), Range(*found.span(3)))
@@ -318,7 +318,7 @@ def _member_pointers(bare: bytes) -> Iterator[Range]:
 
 
 def _old_pointers(bare: bytes) -> Iterator[Range]:
-    """Yield the pointers that a function with parameters of the old style returns."""
+    """Yield the pointers in the return types of functions with K&R parameters."""
     for found in _OLD_POINTER.finditer(bare):
         if found[2] is not None:
             yield Range(*found.span(1))
@@ -334,7 +334,7 @@ _BARE = re.compile(
 
 
 def _bare_words(bare: bytes) -> Iterator[Range]:
-    """Yield macros without a semicolon; the last one before a name with parameters may be its type."""
+    """Yield macros without a semicolon; before a function's name the last word is kept, since it may be its type."""
     for found in _BARE.finditer(bare):
         start, end = found.span(1 if found[1] else 2 if found[2] else 3)
         words = bare[start:end].rstrip()
@@ -346,14 +346,14 @@ _TYPES_AS_ARGUMENTS = re.compile(
     rb"\n([A-Z][A-Z0-9_]{2,}[ \t]*+(?=\()(?=\([^()]*\b(?:bool|char|double|float|int|long|short|unsigned)\b)"
     + _ARGUMENTS + rb")[ \t]*+;"
 )  # fmt: skip
-"""Macros at the beginning of a line that take types, as no function does."""
+"""Macros at the beginning of a line whose arguments are types."""
 
 
 _Rule = Callable[[bytes], Iterator[Range]]
 
 
 def _groups(pattern: re.Pattern[bytes]) -> _Rule:
-    """Return the rule that yields all that the groups of a pattern match."""
+    """Return a rule that yields the ranges of all groups of a pattern."""
 
     def rule(bare: bytes) -> Iterator[Range]:
         for found in pattern.finditer(bare):

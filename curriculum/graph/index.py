@@ -1,7 +1,7 @@
 """Extraction of the facts of one C or C++ file from its syntax tree, without recursion.
 
-One query finds the nodes that matter. Definitions are swept in the order of the text with a stack of what is
-around them; all else – calls, types, locals – is looked up by its place.
+One query captures the nodes of interest. A sweep in the order of the text extracts the definitions; calls,
+types and locals are assigned to them by offset.
 """
 
 import functools
@@ -27,9 +27,9 @@ from schemas.corpus import Language
 Node = tree_sitter.Node
 
 _MAX_RECEIVER_LENGTH = 100
-"""Characters; the type of a longer one isn't looked for."""
+"""Characters. The type of a longer receiver isn't looked up."""
 _MAX_BASES = 8
-"""Base classes that are walked up for a member."""
+"""Maximum number of base classes searched for a member."""
 _RECEIVER = re.compile(r"(?:(this)\s*->\s*)?(?:([^\W\d]\w*)\s*(?:\.|->)\s*)?\Z")
 _NOT_CALLS = frozenset(
     """static_cast dynamic_cast const_cast reinterpret_cast sizeof alignof decltype typeid noexcept
@@ -43,7 +43,7 @@ _BUILT_IN = frozenset(
 
 @lru_cache(maxsize=4_096)
 def _receiver(text: str) -> str:
-    """Return the receiver of a site by the text before a method's name."""
+    """Return `this`, the receiver's name followed by a dot, or "", from the text before a method's name."""
     found = _RECEIVER.match(text)
     if found is None:
         return ""
@@ -57,10 +57,10 @@ def calls_of(
     text: str,
     places: Sequence[int],
 ) -> Iterator[Call]:
-    """The calls in the order of the text; draft i is symbol places[i].
+    """Yield the calls in the order of the text; draft i becomes symbol places[i].
 
-    Sites are calls whose caller isn't known yet. The receiver of a site is None, `this`, "" or, followed by
-    a dot, the receiver's name; of a member initialiser `.`.
+    Call sites are calls without a caller. The receiver of a site is None, `this`, "", the receiver's name with
+    a dot at its end, or "." for a member initialiser.
     """
     sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
@@ -77,7 +77,7 @@ def calls_of(
 
 
 def _resolved(call: Call, receiver: str, function: int, types: "_Types") -> Iterator[Call]:
-    """A call on something that is named, or of a constructor of a member."""
+    """Yield the call with its receiver's type; the call is a method call or constructs a member."""
     if call.form == "call":
         kind = types.of(receiver[:-1], function, call.start)
         if kind is None:
@@ -129,7 +129,7 @@ def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call
 
 
 def _calls_like_casts(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call]:
-    """`(std::min)(a, b)` reads like a cast."""
+    """Yield calls such as `(std::min)(a, b)`, which the grammar parses as casts."""
     for cast in found.get("cast", ()):
         called = cast.child_by_field_id(kinds.type)
         value = cast.child_by_field_id(kinds.value)
@@ -140,7 +140,7 @@ def _calls_like_casts(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> It
 
 
 def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
-    """The arguments in a list; its comments are no such."""
+    """Return the number of arguments in a list, without comments."""
     arity = listed.named_child_count
     next_ = bisect_left(remarks, listed.start_byte)
     if next_ < len(remarks) and remarks[next_] < listed.end_byte:
@@ -173,7 +173,7 @@ def _constructed(type_: Node, value: Node | None, text: str) -> Iterator[Call]:
 
 
 def _built_locals(declarations: Nodes, kinds: Kinds, text: str) -> Iterator[Call]:
-    """`Foo x(a, b);` in a function reads like a function's declaration."""
+    """Yield constructions such as `Foo x(a, b);`, which the grammar parses as function declarations."""
     for node in declarations:
         if not text.endswith(");", node.start_byte, node.end_byte):
             continue
@@ -186,7 +186,7 @@ def _built_locals(declarations: Nodes, kinds: Kinds, text: str) -> Iterator[Call
 
 @dataclass(kw_only=True, slots=True)
 class _Types:
-    """The declared types of names, by where they are used."""
+    """Declared types of names, looked up by function and offset."""
 
     swept: ExtractedSymbols
     kinds: Kinds
@@ -197,7 +197,7 @@ class _Types:
     _locals: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
 
     def learn(self, found: Mapping[str, Nodes], sites: list[Call], functions: list[int]) -> None:
-        """Learn the types of members, and of those locals that methods are called on."""
+        """Record the types of members, and of the locals on which methods are called."""
         for number, draft in enumerate(self.swept.drafts):
             if draft.kind == "class":
                 self.classes.setdefault(draft.name, number)
@@ -229,7 +229,7 @@ class _Types:
                 self._locals.setdefault((function, name), []).append((place, kind))
 
     def of(self, name: str, function: int, place: int) -> str | None:
-        """The type of a name in a function at a place; None where it isn't declared in this file."""
+        """Return the type of a name in a function at an offset; None if this file doesn't declare it."""
         known = self._locals.get((function, name))
         if known:
             before = bisect_left(known, (place, ""))
@@ -239,7 +239,7 @@ class _Types:
         return self.swept.globals.get(name) if member is None else member.type
 
     def member(self, name: str, function: int) -> Member | None:
-        """The data member that a function sees by a name; None where this file doesn't tell."""
+        """Return the data member that a name refers to in a function; None if this file doesn't declare it."""
         draft = self.swept.drafts[function]
         owner = draft.parent if draft.parent >= 0 else self._owners.get(draft.scope, -1)
         for _ in range(_MAX_BASES):
@@ -261,15 +261,16 @@ _MAX_SCOPE_LENGTH = 40
 def types_by_draft(
     mentions: Nodes, swept: ExtractedSymbols, text: str
 ) -> dict[int, tuple[str, ...]]:
-    """Return the sorted names of types by draft, its own left out; a class's methods have their own.
+    """Return the sorted names of referenced types by draft, its own name excluded.
 
-    The parser makes up names of no bytes where it misses one.
+    Types in a class's methods belong to the methods. Empty names, which the parser inserts for missing ones, are
+    skipped.
     """
     starts = [node.start_byte for node in mentions]
     found: defaultdict[int, set[str]] = defaultdict(set)
     for node, start, symbol in zip(mentions, starts, swept.at(starts, swept.symbols), strict=True):
         name = text[start : node.end_byte]
-        # The first letter of a function without a type isn't one.
+        # The first letter of a function without a type is not a type (see heads.untyped).
         if symbol >= 0 and name and not _IN_WORD.match(text, node.end_byte):
             if text.startswith("::", start - 2):
                 name = _scopes(text, start) + name
@@ -281,7 +282,7 @@ def types_by_draft(
 
 
 def _scopes(text: str, place: int) -> str:
-    """The scopes that a name is written with, without those that have template arguments."""
+    """Return the scopes written before a name, as text; stops at scopes with template arguments."""
     first = place
     while text.startswith("::", first - 2):
         head = text[max(0, first - _MAX_SCOPE_LENGTH) : first - 2]
@@ -299,7 +300,7 @@ _DIRECTIVE = re.compile(
 
 
 class Directives:
-    """The directives of one file that stand in no comment or raw string."""
+    """#include and #define directives of one file, outside of comments and raw strings."""
 
     def __init__(self, data: bytes, hidden: Sequence[Range]) -> None:
         self._found = [
@@ -309,7 +310,7 @@ class Directives:
         ]
 
     def includes(self, dead: Sequence[Range]) -> tuple[str, ...]:
-        """Return the files that are included outside of dead branches."""
+        """Return the names in #include directives outside of the `dead` branches."""
         return tuple(
             match[1].decode(errors="replace")
             for match in self._found
@@ -317,7 +318,7 @@ class Directives:
         )
 
     def macros(self, extents: Extents) -> Iterator[Symbol]:
-        """All macros, of whatever branch."""
+        """Yield all macros, including those in branches that are not compiled."""
         for match in self._found:
             if match[2] is None:
                 continue
@@ -340,7 +341,7 @@ class Directives:
 
 @functools.lru_cache(maxsize=8)
 def facts_of(text: str, language: Language) -> FileFacts:
-    """The facts of a file; never fails. Those of a language other than C and C++ are none."""
+    """Return the facts of a file; never raises. Languages other than C and C++ have none."""
     parsed = parse(text, language)
     if parsed is None:
         size = len(text.encode())

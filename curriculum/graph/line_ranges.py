@@ -1,4 +1,4 @@
-"""Bytes and lines of a source file: texts with one character a byte, ranges, whole lines, groups of lines."""
+"""Bytes and lines of a source file: one character per byte, byte ranges, whole lines and groups of lines."""
 
 import codecs
 import re
@@ -17,7 +17,7 @@ _start, _end = attrgetter("start"), attrgetter("end")
 
 
 def is_in(place: int, ranges: Sequence[Range]) -> bool:
-    """Return True if a place lies in one of the ranges, by bisection.
+    """Return True if a place lies in one of the sorted ranges; bisects.
 
     >>> is_in(1, [Range(0, 2), Range(4, 6)]), is_in(2, [Range(0, 2), Range(4, 6)])
     (True, False)
@@ -27,12 +27,12 @@ def is_in(place: int, ranges: Sequence[Range]) -> bool:
 
 
 _LETTERS = "".join(chr(byte) if byte < 128 else chr(256 + byte) for byte in range(256))
-"""Bytes beyond ASCII are letters, as they may stand in names: U+0180 to U+01FF are nothing else."""
+"""Decoding table. Non-ASCII bytes become the letters U+0180 to U+01FF, since identifiers may contain them."""
 _BYTES = codecs.charmap_build(_LETTERS)
 
 
 def byte_text(data: bytes) -> str:
-    """The bytes of a file as characters.
+    """Decode a file with one character per byte.
 
     >>> byte_text("größe".encode()).isidentifier(), len(byte_text("größe".encode()))
     (True, 7)
@@ -41,7 +41,7 @@ def byte_text(data: bytes) -> str:
 
 
 def from_byte_text(text: str) -> str:
-    """Return the file's bytes at a piece of its letters.
+    """Return the original text of a piece of `byte_text`.
 
     >>> from_byte_text(byte_text("größe".encode()))
     'größe'
@@ -52,17 +52,17 @@ def from_byte_text(text: str) -> str:
 
 
 BLANK = b" \t\r\n\f\v"
-"""White space, as bytes.isspace has it."""
+"""White space, as in bytes.isspace."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineRanges:
-    """Lines of one file that grow; a question costs what it asks about, not what there is."""
+    """Growing set of lines of one file; operations cost time for the ranges passed in, not for the stored ones."""
 
     _ranges: list[Range] = field(default_factory=list)
 
     def add(self, ranges: Iterable[Range]) -> None:
-        """Take in lines, whether or not they are here already."""
+        """Add ranges, which may overlap stored ones."""
         for start, end in ranges:
             first = bisect_left(self._ranges, start, key=_end)
             last = bisect_right(self._ranges, end, key=_start)
@@ -72,7 +72,7 @@ class LineRanges:
             self._ranges[first:last] = [Range(low, high)]
 
     def missing(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
-        """Return the parts of these sorted and disjoint ranges that aren't here."""
+        """Return the parts of these sorted, disjoint ranges that are not stored."""
         if not ranges:
             return ()
         first = bisect_right(self._ranges, ranges[0].start, key=_end)
@@ -81,9 +81,9 @@ class LineRanges:
 
 
 def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the parts of the first ranges that lie in none of the others; both are sorted and disjoint.
+    """Return the parts of `ranges` outside of `others`; both are sorted and disjoint.
 
-    >>> [tuple(each) for each in without([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])]
+    >>> [tuple(part) for part in without([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])]
     [(0, 1), (2, 4), (8, 9)]
     """
     taken = list(others)
@@ -104,9 +104,9 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ..
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The same bytes, sorted and disjoint; neighbours become one.
+    """Return the union of the ranges, sorted and disjoint; adjacent ranges are merged.
 
-    >>> [tuple(each) for each in joined([Range(4, 6), Range(0, 2), Range(2, 3), Range(5, 7)])]
+    >>> [tuple(part) for part in joined([Range(4, 6), Range(0, 2), Range(2, 3), Range(5, 7)])]
     [(0, 3), (4, 7)]
     """
     found: list[Range] = []
@@ -119,24 +119,24 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def size_of(ranges: Iterable[Range]) -> int:
-    """Bytes in disjoint ranges."""
+    """Return the number of bytes in disjoint ranges."""
     return sum(end - start for start, end in ranges)
 
 
 def with_text(data: bytes, ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The ranges that hold more than white space."""
+    """Return the ranges that contain more than white space."""
     return tuple(each for each in ranges if not data[each.start : each.end].isspace())
 
 
 def end_of_blanks(data: bytes, start: int, end: int) -> int:
-    """The first byte of `[start, end)` that isn't white space, or `end`."""
+    """Return the offset of the first byte in `[start, end)` that isn't white space, or `end`."""
     while start < end and data[start] in BLANK:
         start += 1
     return start
 
 
 def blank_lines_after(data: bytes, end: int, most: int) -> int:
-    r"""The end of the blank lines that follow a line end at `end`, `most` at the latest.
+    r"""Return the end of the blank lines that follow a line end at `end`, but at most `most`.
 
     >>> blank_lines_after(b"a;\n\n \n b;\n", 3, 10)
     6
@@ -146,7 +146,7 @@ def blank_lines_after(data: bytes, end: int, most: int) -> int:
 
 
 def blank_lines_before(data: bytes, start: int, least: int) -> int:
-    r"""The start of the blank lines that end at the line start `start`, `least` at the earliest.
+    r"""Return the start of the blank lines before the line start `start`, but at least `least`.
 
     >>> blank_lines_before(b"a;\n\n \n b;\n", 6, 0)
     3
@@ -158,7 +158,7 @@ def blank_lines_before(data: bytes, start: int, least: int) -> int:
 
 
 def inner_lines(data: bytes, body: Range) -> Range:
-    r"""The lines between that of the opening brace and that of the closing one; it may be empty.
+    r"""Return the lines between the opening brace's line and the closing brace's line; possibly an empty range.
 
     >>> data = b"f() {\n  g();\n}\n"
     >>> tuple(inner_lines(data, Range(4, 14)))
@@ -171,7 +171,7 @@ def inner_lines(data: bytes, body: Range) -> Range:
 
 
 def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple[Range, ...]:
-    """The lines of `span` that lie inside the body of none of these functions, sorted by their start."""
+    """Return the lines of `span` outside of the bodies of these functions; `symbols` is sorted by start."""
     first, last = (bisect_left(symbols, place, key=_start) for place in span)
     inner = joined(
         inner_lines(data, symbol.body)
@@ -182,12 +182,12 @@ def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple
 
 
 _MAX_COMMENT_LENGTH = 20_000
-"""Bytes that the opening of a block comment is looked for in."""
+"""Maximum bytes searched backwards for the opening of a block comment."""
 _NEWLINE = re.compile(rb"\n")
 
 
 class Extents:
-    """The lines of a file and of its blanked copy; each line is looked at a few times at most."""
+    """Whole lines around definitions, by a file and its blanked copy; reads each line only a few times."""
 
     def __init__(self, data: bytes, source: bytes) -> None:
         self._data = data
@@ -196,14 +196,14 @@ class Extents:
         self._tops: dict[int, int] = {}
 
     def lines(self, start: int, end: int) -> Range:
-        """The lines of what stands in `[start, end)`."""
+        """Return the lines of `[start, end)`, with the comments and blanked macros right above."""
         first = self._starts[bisect_right(self._starts, start) - 1]
         after = bisect_left(self._starts, end)
         last = self._starts[after] if after < len(self._starts) else len(self._data)
         return Range(self._top(first), last)
 
     def _top(self, first: int) -> int:
-        """Return the start of the lines that belong to the line that begins at `first`."""
+        """Return the start of the comment and macro lines above the line that begins at `first`."""
         top = self._tops.get(first)
         if top is None:
             top = first
@@ -233,13 +233,13 @@ Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 MIN_GROUP = 512
-"""Bytes; smaller groups join the one below."""
+"""Bytes. A smaller group is merged with the next one."""
 MAX_GROUP = 8_192
-"""Bytes; a larger group is cut at a line, whatever stands there."""
+"""Bytes. A larger group is split at a line boundary, regardless of its content."""
 
 
 def line_starts(data: bytes) -> Offsets:
-    r"""Return the offset of each line's beginning, and the end of the text.
+    r"""Return the offset of each line's beginning, then the end of the text.
 
     >>> line_starts(b"a\n\nbc").tolist()
     [0, 2, 3, 5]
@@ -252,9 +252,9 @@ def line_starts(data: bytes) -> Offsets:
 
 
 def group_lines(starts: Offsets, blank: Flags, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The groups that tile the lines `[first, last)`, each at least a line and at most a screen or two.
+    """Yield groups that tile the lines `[first, last)`, about MIN_GROUP to MAX_GROUP bytes each.
 
-    A group ends below a `blank` line and above one that isn't, where it is large enough.
+    A group ends between a `blank` line and a non-blank line, if it has at least MIN_GROUP bytes.
     """
     inside = blank[first:last]
     borders = np.flatnonzero(inside[:-1] & ~inside[1:]) + first + 1

@@ -1,12 +1,12 @@
-"""Macros in ALL_CAPS that the grammar can't know: the bytes to blank, where no expression or type can be.
+"""ALL_CAPS macros that the grammar can't parse: the bytes to blank, outside of expressions and types.
 
-Macros are found by what stands around them:
+Macros are recognised by the text around them:
 
-    FMT_BEGIN_NAMESPACE                        alone on a line; Q_OBJECT, PRAGMA(x) as well
-    FMT_API int f();                           before a declaration; `static FMT_INLINE int f()`, too
+    FMT_BEGIN_NAMESPACE                        alone on a line; also Q_OBJECT, PRAGMA(x)
+    FMT_API int f();                           before a declaration; also `static FMT_INLINE int f()`
     JSON_PRIVATE_UNLESS_TESTED:                as an access label
     JSON_TRY { … }                             before a block
-    TEST_CASE("parses") {                      only the arguments, where no function has such
+    TEST_CASE("parses") {                      only the arguments, which no function definition has
     int WINAPI f(int);                         between a type and a function's name
     int n_ GUARDED_BY(mutex_);                 after a variable's name
     class LEVELDB_EXPORT DB {                  before the name of a class
@@ -14,7 +14,7 @@ Macros are found by what stands around them:
     CHECK_THROWS_AS(f(), Error&);              only the & of a type among arguments
     <class T, FMT_ENABLE_IF(!is_int<T>())>     only the arguments, among template parameters
 
-A name in an expression, an enumerator, a type, and a call that ends with a semicolon are left alone.
+Names in expressions, enumerators, types, and calls that end with a semicolon are not blanked.
 """
 
 import re
@@ -36,13 +36,13 @@ _TRAILING = re.compile(
 _ENABLING = re.compile(rb"(?<!\w)(?:(?!ENABLE_IF)\w)*+(ENABLE_IF\w*+)\(")
 _TYPE_ARGUMENT = re.compile(rb"\n[ \t]*+[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
 _MAX_ARGUMENTS_LENGTH = 2_000
-"""Bytes; what has longer arguments isn't taken for a macro."""
+"""Bytes. A name with longer arguments is not treated as a macro."""
 _DEEPEST_ARGUMENTS = 30
-"""Parentheses in one another; likewise."""
+"""Maximum depth of nested parentheses in a macro's arguments."""
 _LOOK_BACK = 120
-"""Bytes that a word and what stands before it have room in."""
+"""Maximum bytes searched backwards for a word and the text before it."""
 _LineEnd = tuple[bytes, bytes]
-"""The last character of a line, and the word that it ends."""
+"""Last character of a line, and the word at its end."""
 
 _PARENS = re.compile(rb"""[()]|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]|\\.)'""")
 _GAP = re.compile(rb"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,2000}\*/|\\\n)*")
@@ -53,10 +53,10 @@ _CLASS_NAME = re.compile(
 )
 _CONST_POINTER = re.compile(rb"([*&])\s*const\Z")
 _SAYS_NOTHING = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\s*(?://.*)?\Z")
-"""A line of comments, a directive, or a macro that has it to itself."""
+"""Line with only a comment, a directive or a macro."""
 _CALLED = re.compile(rb"[A-Za-z_]\w*\s*\(")
 _BETWEEN = re.compile(_CAPS + rb"[ \t]+[A-Za-z_]\w*\s*\(")
-"""A macro between a type and a function's name."""
+"""Macro between a type and a function's name."""
 _AFTER_PARAMETERS = re.compile(
     rb"[{;=:]|->|(?:const|noexcept|override|final|volatile|try|" + _CAPS + rb")\b|\Z"
 )
@@ -68,13 +68,13 @@ _DECLARES = re.compile(
     rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]{0,500}>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
     rb"|\w+(?:<[^;{}()]{0,500}>)?(?:::~?\w+)*\s*\("
 )
-"""Words that may follow a macro before a declaration."""
+"""Beginnings of a declaration after a macro."""
 
 
 _ATTRIBUTED = re.compile(
     rb"\b(?:class|struct|union|enum)\s+(?:(?:__attribute__|__declspec|alignas)\s*\([^;{}]*\)\s*)+\Z"
 )
-"""Words between a class key and a name, which looks like a macro after parameters."""
+"""Class keyword and attributes before a class name; the name would look like a macro after parameters."""
 _CLASS_KEYS = frozenset(b"class struct union enum".split())
 _ACCESS = frozenset(b"public private protected".split())
 _CONTROL = frozenset(
@@ -98,7 +98,7 @@ _NOT_TYPES = (
 
 
 def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list[Range]:
-    """The bytes to blank, sorted and disjoint: none of comments and literals, none of directives."""
+    """Return the bytes to blank, sorted and disjoint; `hidden` (comments, literals) and directive `lines` stay."""
 
     def names(pattern: re.Pattern[bytes], *, shift: int = 0) -> Iterator[Range]:
         for match in pattern.finditer(b"\n" + data if shift else data):
@@ -121,7 +121,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
 
 
 def _first(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
-    """Yield the ranges to blank of a name that a line begins with."""
+    """Yield the ranges to blank for a name at the beginning of a line."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     c = data[after : after + 1]
@@ -143,7 +143,7 @@ def _first(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
 
 
 def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterator[Range]:
-    """A macro before a block in a function goes; one that defines a function is left its name."""
+    """Yield a macro before a block inside a function; of a macro that defines a function, only the arguments."""
     if before not in b";{}":
         return
     is_indented = data[name.start - 1 : name.start] in (b" ", b"\t")
@@ -154,7 +154,7 @@ def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterat
 
 
 def _is_alone(before: bytes, c: bytes) -> bool:
-    """Return True if a name with its line to itself is no part of an expression or enumeration."""
+    """Return True if a name alone on its line is not part of an expression or enumeration."""
     is_enumerator = c == b"}" and before in b"{,"
     return not is_enumerator and before in b";{}:>" and (not c or c not in b",)]?|+*/%^=.<&-")
 
@@ -165,7 +165,7 @@ def _is_declared(data: bytes, name: Range, after: int) -> bool:
 
 
 def _later(data: bytes, name: Range) -> Iterator[Range]:
-    """Yield the ranges to blank of a name that follows a word, a type or template parameters on its line."""
+    """Yield the ranges to blank for a name after a word, type or template parameters on the same line."""
     first = max(0, name.start - _LOOK_BACK)
     line = data.rfind(b"\n", first, name.start) + 1
     head = data[max(line, first) : name.start].rstrip()
@@ -192,13 +192,13 @@ def _later(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _is_before_class(data: bytes, key: bytes, after: int) -> bool:
-    """Return True if the name of a class follows; `struct NAME x;` in C is a variable."""
+    """Return True if a class name follows; `struct NAME x;` in C is a variable."""
     found = _CLASS_NAME.match(data, after)
     return found is not None and (found[2] is None or found[1] is not None or key == b"class")
 
 
 def _is_variable(head: bytes, word: bytes) -> bool:
-    """Return True if a type and a name end what stands before."""
+    """Return True if the text before the macro ends with a type and a name."""
     type_ = head[: -len(word)] if word else head
     if not word or not (type_[-1:].isspace() or type_[-1:] in (b"*", b"&")):
         return False
@@ -208,7 +208,7 @@ def _is_variable(head: bytes, word: bytes) -> bool:
 
 
 def _trailing(data: bytes, name: Range) -> Iterator[Range]:
-    """Yield the ranges to blank of a name that follows a parameter list."""
+    """Yield the ranges to blank for a name after a parameter list."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
@@ -221,7 +221,7 @@ def _trailing(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _before_parameters(data: bytes, start: int) -> bytes | None:
-    """The word before the parameter list that ends before `start`; b"" for an operator, None for neither."""
+    """Return the word before the parameter list that ends before `start`; b"" for an operator, else None."""
     place = data.rfind(b")", 0, start) + 1
     first = max(0, place - _MAX_ARGUMENTS_LENGTH)
     depth = 0
@@ -241,7 +241,7 @@ def _before_parameters(data: bytes, start: int) -> bytes | None:
 
 
 def _enabling(data: bytes, name: Range) -> Iterator[Range]:
-    """The arguments of a condition among template parameters."""
+    """Yield the arguments of an ENABLE_IF condition among template parameters."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     if close > name.end and data[after : after + 1] in (b">", b","):
@@ -249,7 +249,7 @@ def _enabling(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _arguments_end(data: bytes, end: int) -> int:
-    """Return the start of the arguments after a name, `end` if there are none; -1 if they don't end."""
+    """Return the end of the arguments after a name; `end` if there are none, -1 if they are too long or not closed."""
     place = end
     while data[place : place + 1] in (b" ", b"\t"):
         place += 1
@@ -266,14 +266,14 @@ def _arguments_end(data: bytes, end: int) -> int:
 
 
 def _after_blanks(data: bytes, place: int) -> int:
-    """Return the end of space and comments."""
+    """Return the end of white space and comments that begin at `place`."""
     match = _GAP.match(data, place)
     assert match is not None
     return match.end()
 
 
 class _Before:
-    """Text before a line; each line is looked at once."""
+    """Last code before a line; each line is read once."""
 
     def __init__(self, data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> None:
         self._data = data
@@ -282,9 +282,9 @@ class _Before:
         self._known: dict[int, _LineEnd] = {}
 
     def of(self, place: int) -> _LineEnd:
-        """The last character before a line, without space, comments and directives; and the word it ends.
+        """Return the last character of code before a line, and the word it ends.
 
-        Nothing at all before it reads like a semicolon.
+        White space, comments and directives are skipped. At the beginning of a file, the character is a semicolon.
         """
         silent: list[int] = []
         end = self._data.rfind(b"\n", 0, place)

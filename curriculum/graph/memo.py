@@ -1,9 +1,10 @@
-"""Memoized methods that are computed again only if something that they depend on has changed.
+"""Memoized methods that are recomputed only if one of their dependencies has changed.
 
-A `derived` method depends on its arguments and on the memoized methods that it calls, and on nothing else; a
-`tracked` method reads an input. Each result records its dependencies in the order of their first use. In a
-later revision it is reused if none of them has changed, which is checked recursively, in that order, down to
-the tracked methods, which are called again. So a result always equals one that is computed from scratch.
+A `derived` method depends only on its arguments and on the memoized methods that it calls. A `tracked`
+method reads an input. Each result records its dependencies in the order of their first use. In a later
+revision, a result is reused if none of its dependencies has changed. The check runs recursively, in that
+order, down to the tracked methods, which are called again. So a result always equals one that is computed
+from scratch.
 """
 
 import functools
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 MAX_UNUSED = 4
-"""Results are dropped once there are this many times more than one revision has used."""
+"""Factor: all results are dropped once there are this many times as many as any revision has used."""
 MIN_DROPPED = 100_000
 
 Arguments = TypeVarTuple("Arguments")
@@ -24,35 +25,35 @@ class _Entry:
     """One result; hashed by identity."""
 
     key: tuple[Any, ...]
-    """The function, and its arguments, the object first."""
+    """The function and its arguments, `self` first."""
     value: Any = None
     dependencies: tuple["_Entry", ...] | None = ()
-    """Each once, in the order of their first use; None for a tracked method."""
+    """Without duplicates, in the order of their first use; None for a tracked method."""
     verified: int = 0
-    """The last revision for which the value is known to be valid."""
+    """Last revision for which the value is known to be valid."""
     changed: int = 0
-    """The revision in which the value changed last."""
+    """Revision in which the value changed last."""
 
 
 @dataclass(slots=True)
 class Memo:
-    """Results with their dependencies, about 0.5 KB each, and the current revision of the input."""
+    """Results with their dependencies (about 0.5 KB each), and the current revision of the input."""
 
     revision: int = 1
     entries: dict[tuple[Any, ...], _Entry] = field(default_factory=dict)
     recording: dict[_Entry, None] | None = None
-    """The dependencies so far of the method that is being computed."""
+    """Dependencies recorded so far for the method that is being computed."""
     _used: int = 0
-    """The number of results that this revision has used."""
+    """Number of results used in this revision."""
     _most_used: int = 0
-    """The maximum of that number over all revisions."""
+    """Maximum of `_used` over all revisions."""
 
     def advance(self) -> None:
-        """Begin the next revision: any input may have changed."""
+        """Begin the next revision, in which any input may have changed."""
         self.revision += 1
         self._most_used = max(self._most_used, self._used)
         self._used = 0
-        # All go at once: objects that are compared by identity must not be in some results only.
+        # All results are dropped together, since values compared by identity must not survive in only some of them.
         if len(self.entries) > max(MAX_UNUSED * self._most_used, MIN_DROPPED):
             self.entries.clear()
 
@@ -65,7 +66,7 @@ class Memo:
         return entry
 
     def verify(self, entry: _Entry) -> None:
-        """Make a result valid in this revision."""
+        """Make a result valid in this revision, recomputing it if necessary."""
         revision = self.revision
         if entry.dependencies is None:
             self._compute(entry)
@@ -74,7 +75,7 @@ class Memo:
                 if dependency.verified != revision:
                     self.verify(dependency)
                 if dependency.changed > entry.verified:
-                    # Later dependencies may not exist in this revision: they aren't checked.
+                    # Later dependencies may not exist in this revision, so they aren't checked.
                     self._compute(entry)
                     break
         entry.verified = revision
@@ -98,11 +99,11 @@ class Memo:
 
 
 class Memoizing(Protocol):
-    """An object with memoized methods: hashed by identity, with no mutable state but tracked inputs."""
+    """Object with memoized methods: hashed by identity, without mutable state except tracked inputs."""
 
     @property
     def memo(self) -> Memo:
-        """The memo that holds its results."""
+        """Memo that stores the object's results."""
 
 
 Object = TypeVar("Object", bound=Memoizing)
@@ -111,14 +112,14 @@ Object = TypeVar("Object", bound=Memoizing)
 def derived(
     method: Callable[[Object, *Arguments], Result],
 ) -> Callable[[Object, *Arguments], Result]:
-    """Memoize a method that depends on memoized methods only; its result must not be an iterator."""
+    """Memoize a method that depends only on memoized methods; its result must not be an iterator."""
     return _memoized(method, is_tracked=False)
 
 
 def tracked(
     method: Callable[[Object, *Arguments], Result],
 ) -> Callable[[Object, *Arguments], Result]:
-    """Memoize a method that reads an input and calls no memoized method, for one revision."""
+    """Memoize, for one revision, a method that reads an input and calls no memoized method."""
     return _memoized(method, is_tracked=True)
 
 

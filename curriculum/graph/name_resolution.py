@@ -1,4 +1,4 @@
-"""Calls and overrides: what a call calls, by names, scopes, arity, includes and types of receivers."""
+"""Resolution of calls and overrides by names, scopes, arity, includes and types of receivers."""
 
 import re
 from collections import deque
@@ -16,17 +16,17 @@ from schemas.document import EdgeKind
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Methods(Lookup):
-    """Finds methods by class and name."""
+    """Lookup of methods by class and name."""
 
     scopes: Scopes
 
     def sees(self, path: str, function: Function) -> bool:
-        """Return True if a file sees a declaration of a function."""
+        """Return True if a file includes, directly or not, a declaration of the function."""
         declared = (function.local,) if function.local else function.declared
         return self.scopes.sees(path, declared)
 
     def find(self, path: str, key: Scope, name: str, arity: int) -> list[Function]:
-        """The methods of a class, else of its nearest bases, that take so many arguments."""
+        """Return the methods of a class that accept `arity` arguments, else those of its nearest bases."""
         known = self.scopes.functions_by_scope(name)
         for level in [(key,), *self.scopes.levels(key, path)] if known else ():
             found = [
@@ -41,7 +41,7 @@ class Methods(Lookup):
 
     @derived
     def overridden(self, method: Function) -> tuple[Function, ...]:
-        """The virtual methods that a method overrides, along each line of bases the nearest."""
+        """Return the virtual methods that a method overrides: the nearest one along each line of bases."""
         path = method.nodes[0].path
         overridden: list[Function] = []
         seen, waiting = {method.scope}, deque([method.scope])
@@ -61,19 +61,19 @@ class Methods(Lookup):
 
     @derived
     def overriders(self, method: Function) -> tuple[Function, ...]:
-        """All methods that override a method, near or far; none if it isn't virtual."""
-        # Damaged code has virtual functions outside of classes.
+        """Return all methods that override a method, directly or not; none if it isn't virtual."""
+        # Damaged code may contain virtual functions outside of classes.
         if not method.scope or not self.is_virtual(method):
             return ()
         heirs = self.scopes.heirs(method.scope)
         return tuple(each for subclass in heirs for each in self._alike(method, subclass))
 
     def is_virtual(self, method: Function) -> bool:
-        """Return True if a method or one that it overrides says so."""
+        """Return True if a method or one that it overrides is declared virtual."""
         return method.is_virtual or bool(self.overridden(method))
 
     def _says_virtual(self, method: Function) -> bool:
-        """Like `is_virtual`, by a walk of its own: bases may go in circles."""
+        """Return True like `is_virtual`, but without recursion, since classes in broken code may be their own bases."""
         path = method.nodes[0].path
         return method.is_virtual or any(
             each.is_virtual
@@ -83,7 +83,7 @@ class Methods(Lookup):
         )
 
     def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
-        """The methods of a class that have a method's name and parameters."""
+        """Yield the methods of a class with the name and the parameters of a method."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
         for each in self.scopes.functions_by_scope(name).get(key, ()):
             if agree(each.parameters, method.parameters):
@@ -91,16 +91,17 @@ class Methods(Lookup):
 
 
 MAX_CANDIDATES = 8
-"""Overloads that one call may mean; further ones, by the order of their places, are left out."""
+"""Maximum number of overloads that one call may refer to; the first ones by path and offset are kept."""
 MAX_OVERRIDERS = 16
-"""A virtual call that may reach more methods is a call of the one that it names alone."""
+"""A virtual call with more overriding methods is an edge to the named method only."""
 MAX_CLASSES = 4
-"""A method of an object whose type isn't known is looked for where so few classes have it."""
+"""A method of an object of unknown type is resolved only if at most this many classes have it."""
 MAX_SCOPES = 64
-"""A name that stands in more scopes says nothing without a type or a qualifier."""
+"""A name found in more scopes is not resolved without a type or a qualifier."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
-"""Weights of candidates that were found by the namespaces of types that the caller mentions; by name
-alone; by a method's name alone. One that scopes or types lead to weighs 1."""
+"""Confidence of targets found by the namespaces of types that the caller uses; by name alone; by a method's
+name alone. Targets found by scopes or types have confidence 1.
+"""
 FAMILIAR = frozenset(
     re.findall(
         r"\w+",
@@ -113,13 +114,13 @@ FAMILIAR = frozenset(
         """,
     )
 )
-"""Methods of the standard library: on an object of unknown type they say nothing."""
+"""Methods of the standard library. On an object of unknown type they are not resolved."""
 Spaces = frozenset[Scope]
-"""The namespaces of the types that a function mentions."""
+"""Namespaces of the types that a function refers to."""
 
 
 class Target(NamedTuple):
-    """A possible callee of a call."""
+    """Possible callee of a call."""
 
     kind: EdgeKind
     node: NodeId
@@ -128,14 +129,14 @@ class Target(NamedTuple):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Resolver(Lookup):
-    """Resolves calls."""
+    """Resolution of calls to their possible callees."""
 
     scopes: Scopes
     methods: Methods
 
     @derived
     def targets(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
-        """Return the callees of a call in a scope of a file; None if only its arguments could tell."""
+        """Return the targets of a call in a scope of a file; None if only the types of its arguments can decide."""
         if self._is_macro(path, call):
             return ()
         if call.form == "construct":
@@ -147,7 +148,10 @@ class Resolver(Lookup):
         )
 
     def by_arguments(self, path: str, call: Call, spaces: Spaces) -> tuple[Target, ...]:
-        """The functions that are in the namespaces of arguments, which nobody knows: of types nearby."""
+        """Return the functions in the namespaces of types that the caller uses, as a guess at the argument types.
+
+        Without such a function, a function whose name is unique is returned.
+        """
         known = self.scopes.functions_by_scope(call.name)
         if found := self._seen(path, call, sorted(spaces & known.keys())):
             return self._calls(path, found, BY_ARGUMENTS)
@@ -156,7 +160,7 @@ class Resolver(Lookup):
         )
 
     def _is_macro(self, path: str, call: Call) -> bool:
-        """Return True if a file sees a macro that takes so many arguments."""
+        """Return True if the file sees a macro that accepts the call's number of arguments."""
         names = self.names
         if not self.scopes.sees(path, names.row("macros", call.name)):
             return False
@@ -205,7 +209,10 @@ class Resolver(Lookup):
         return self._of_anything(path, call)
 
     def _of_class(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
-        """Return the targets by the name of the object's unqualified type: the nearest may be another one."""
+        """Return the targets by the receiver's unqualified type name.
+
+        If the nearest class of that name lacks the method, all classes of that name are tried.
+        """
         classes = self.scopes.classes(path, scope, call.receiver or "")
         found = self._methods(path, classes, call)
         if found or not classes:
@@ -242,7 +249,7 @@ class Resolver(Lookup):
         return (*made, *self._calls(path, constructors, 1.0))
 
     def _seen(self, path: str, call: Call, scopes: Iterable[Scope]) -> list[Function]:
-        """The functions in some scopes that a file sees and that take the call's arguments."""
+        """Return the functions in some scopes that the file sees and that accept the call's arguments."""
         known = self.scopes.functions_by_scope(call.name)
         return [
             each
@@ -252,7 +259,7 @@ class Resolver(Lookup):
         ]
 
     def _nearest(self, path: str, call: Call, ranks: Ranks) -> list[Function]:
-        """The functions of the least rank where there are any."""
+        """Return the functions in the scopes of the lowest rank that contain any."""
         known = self.scopes.functions_by_scope(call.name)
         places = sorted((ranks[scope], scope) for scope in ranks.keys() & known.keys())
         for _, some in groupby(places, lambda place: place[0]):
@@ -261,14 +268,14 @@ class Resolver(Lookup):
         return []
 
     def _only_one(self, path: str, call: Call, scopes: Sequence[Scope]) -> tuple[Target, ...]:
-        """Calls by the name alone, if only one of the scopes has what the file sees."""
+        """Return targets found by name alone, if the file sees functions of that name in exactly one scope."""
         if len(scopes) > MAX_SCOPES:
             return ()
         found = self._seen(path, call, scopes)
         return self._calls(path, found, BY_NAME) if len({each.scope for each in found}) == 1 else ()
 
     def _around(self, scope: Scope) -> list[Type]:
-        """The innermost class around a place."""
+        """Return the innermost class around a scope, as a list of at most one."""
         for depth in range(len(scope), 0, -1):
             found = self.scopes.type_at(scope[:depth])
             if found is not None:
@@ -286,7 +293,7 @@ class Resolver(Lookup):
     def _virtual_calls(
         self, path: str, functions: Sequence[Function], weight: float
     ) -> tuple[Target, ...]:
-        """Calls that go to the functions or to what overrides them, which counts half as much."""
+        """Return targets for the functions and for methods that override them; the latter weigh half as much."""
         further = dict.fromkeys(
             other
             for function in functions
@@ -304,7 +311,7 @@ class Resolver(Lookup):
         weight: float,
         further: Sequence[Function] = (),
     ) -> tuple[Target, ...]:
-        """Calls that share a weight, those to functions of any arity and to `further` ones half as much."""
+        """Return targets that share a weight; variadic functions and `further` ones get half a share."""
         shares: dict[NodeId, float] = {}
         for function in functions:
             for node in self._definitions(path, function):
@@ -319,7 +326,7 @@ class Resolver(Lookup):
         )
 
     def _definitions(self, path: str, function: Function) -> tuple[NodeId, ...]:
-        """Return the definitions that a file is linked with: its own, those seen, those declared there."""
+        """Return the definitions a file may be linked with: its own, else those it sees, else those declared in it."""
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes

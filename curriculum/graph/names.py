@@ -1,4 +1,4 @@
-"""Names that files define, call and mention; the index of a whole tree's names; its functions and types."""
+"""Names that files define, call and refer to; an index over a tree's names; its functions and types."""
 
 import re
 from collections import defaultdict
@@ -21,58 +21,58 @@ from curriculum.graph.facts import (
 from curriculum.graph.memo import Memo, derived, tracked
 
 Scope = tuple[str, ...]
-"""Namespaces and classes from the outermost inwards; of a class or namespace itself, its name included."""
+"""Namespaces and classes, outermost first. The scope of a class or namespace itself ends with its own name."""
 Numbers = Mapping[str, tuple[int, ...]]
-"""Numbers of the symbols of one file by name, ascending."""
+"""Indices of one file's symbols by name, ascending."""
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
 MAX_ALIKE = 128
-"""The symbols of one name in one file."""
+"""Maximum number of symbols of one name in one file."""
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
 
 Table = Literal[
     "functions", "types", "macros", "callers", "heirs", "aliases", "users", "members", "holders"
 ]
-"""Ways to find the symbols of a file by a name.
+"""Tables that find the symbols of a file by a name.
 
-functions, types, macros    their own name
-callers    functions, by each name that they call
-heirs      classes, by the last name of a base
-aliases    aliases, by the last name of their target
-users      functions and classes, by the last name of a type that they mention
-members    members, by the innermost scope that has a name
-holders    classes, by the last name of a data member's type
+functions, types, macros    by their own name
+callers    functions, by the names that they call
+heirs      classes, by the last part of a base's name
+aliases    aliases, by the last part of their target's name
+users      functions and classes, by the last part of the name of a type they refer to
+members    members, by their innermost named scope
+holders    classes, by the last part of the name of a data member's type
 """
 TABLES: tuple[Table, ...] = get_args(Table)
 _WHOLE = ("functions", "macros")
-"""Tables of which all is kept."""
+"""Tables without the limit MAX_ALIKE."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """The names of one file: the facts that resolution depends on, without offsets in the text.
+    """Names of one file: the facts that resolution depends on, without offsets.
 
-    Of each name the first MAX_ALIKE symbols are kept where each is held against each of the others.
+    Where resolution compares all symbols of a name with one another, only the first MAX_ALIKE are kept.
     """
 
     declarations: tuple[Symbol, ...]
-    """Each symbol without its place and without what stands in its body."""
+    """Symbols without their offsets and without the contents of their bodies."""
     usings: tuple[str, ...]
     includes: tuple[str, ...]
     tables: Mapping[Table, Numbers]
     calls: Mapping[int, tuple[Call, ...]]
-    """Calls by function, without their places, each way of calling once."""
+    """Calls by function, without offsets and without duplicates."""
     mentions: Mapping[int, tuple[str, ...]]
-    """Types that a symbol mentions, where there are any."""
+    """Types that a symbol refers to, by symbol; symbols without any are absent."""
     fields: Mapping[int, Mapping[str, Member]]
     """Data members by class."""
     crowded: tuple[str, ...]
-    """Names of which the file has more symbols than are kept."""
+    """Names with more symbols than MAX_ALIKE."""
 
 
 def names_of(facts: FileFacts) -> Names:
-    """The names of a file's facts; costs a look at every symbol and call."""
+    """Return the names of a file's facts; costs time for every symbol and call."""
     calls: defaultdict[int, dict[Call, None]] = defaultdict(dict)
     for call in facts.calls:
         if call.caller >= 0:
@@ -134,7 +134,7 @@ def _placeless(symbol: Symbol) -> Symbol:
 
 
 def num_crowded(facts: FileFacts) -> int:
-    """The number of names of a file that have more than is kept; most files are too small for any."""
+    """Return the number of names with more symbols than MAX_ALIKE; fast for small files, which have none."""
     most = max(len(facts.symbols), len(facts.calls), len(facts.members))
     return len(names_of(facts).crowded) if most > MAX_ALIKE else 0
 
@@ -158,7 +158,7 @@ def _entries(symbol: Symbol) -> Iterator[tuple[Table, str]]:
 
 
 def last_name(written: str) -> str:
-    """A name without what qualifies it.
+    """Return a name without its qualifier.
 
     >>> last_name("detail::Stage")
     'Stage'
@@ -168,7 +168,7 @@ def last_name(written: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def canonical(scope: Scope) -> Scope:
-    """A scope without anonymous namespaces and those that only say a version, which are inline.
+    """Return a scope without anonymous namespaces and without version namespaces, which are inline.
 
     >>> canonical(("fmt", "v11", "", "detail"))
     ('fmt', 'detail')
@@ -177,14 +177,14 @@ def canonical(scope: Scope) -> Scope:
 
 
 Row = Mapping[str, tuple[int, ...]]
-"""The symbols of one name by path, ascending."""
+"""Indices of the symbols of one name, ascending, by path."""
 _NO_ROW: Row = MappingProxyType({})
 _NO_FIELDS: Mapping[str, Member] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameIndex:
-    """The names of a tree: an immutable value that shares unchanged tables with its predecessor."""
+    """Names of a tree: an immutable value that shares unchanged tables with its predecessor."""
 
     files: Mapping[str, Names] = field(default_factory=dict)
     includes: Includes = field(default_factory=lambda: Includes((), lambda _: ()))
@@ -193,9 +193,9 @@ class NameIndex:
     )
 
     def changed(self, removed: Iterable[str], added: Mapping[str, Names]) -> "NameIndex":
-        """The index of another tree: without some paths, and with others, be they new or known.
+        """Return the index of a tree without the `removed` paths and with the `added` ones, new or replaced.
 
-        Costs a look at the names of what is removed and added, and a copy of each table that changes.
+        Costs time for the names of removed and added files, and a copy of each table that changes.
         """
         gone = {path: self.files[path] for path in removed}
         before = gone | {path: self.files[path] for path in added if path in self.files}
@@ -218,7 +218,7 @@ class NameIndex:
 def _changed(
     table: Table, rows: Mapping[str, Row], before: Mapping[str, Names], after: Mapping[str, Names]
 ) -> Mapping[str, Row]:
-    """The rows of a table when some files are others."""
+    """Return the rows of a table after some files have changed."""
     changed: dict[str, dict[str, tuple[int, ...]]] = {}
     for path in before.keys() | after.keys():
         old, new = (files[path].tables[table] if path in files else {} for files in (before, after))
@@ -236,50 +236,50 @@ def _changed(
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class TrackedNames:
-    """The index of the current revision, through tracked methods: the only input of resolution."""
+    """Index of the current revision behind tracked methods: the only input of resolution."""
 
     memo: Memo = field(default_factory=Memo)
     _index: NameIndex = field(default_factory=NameIndex)
 
     def advance(self, removed: Iterable[str], added: Mapping[str, Names]) -> None:
-        """Begin a revision, of a tree without some paths, and with others, be they new or known."""
+        """Begin a revision: a tree without the `removed` paths and with the `added` ones, new or replaced."""
         self._index = self._index.changed(removed, added)
         self.memo.advance()
 
     @tracked
     def row(self, table: Table, name: str) -> Row:
-        """The symbols of a name by their paths, which are in no order."""
+        """Return the symbols of a name by path, in no particular order."""
         return self._index.tables[table].get(name, _NO_ROW)
 
     @derived
     def nodes(self, table: Table, name: str) -> tuple[NodeId, ...]:
-        """The symbols of a name, sorted."""
+        """Return the symbols of a name, sorted."""
         row = self.row(table, name)
         return tuple(NodeId(path, number) for path in sorted(row) for number in row[path])
 
     @tracked
     def declaration(self, node: NodeId) -> Symbol:
-        """The declaration of a node; a KeyError for a path that the tree hasn't."""
+        """Return the declaration of a node; raise a KeyError for an unknown path."""
         return self._index.files[node.path].declarations[node.number]
 
     @tracked
     def calls(self, node: NodeId) -> tuple[Call, ...]:
-        """The calls of a function, each way of calling once."""
+        """Return the calls of a function without duplicates."""
         return self._index.files[node.path].calls.get(node.number, ())
 
     @tracked
     def type_references(self, node: NodeId) -> tuple[str, ...]:
-        """The types that a function or class mentions."""
+        """Return the types that a function or class refers to."""
         return self._index.files[node.path].mentions.get(node.number, ())
 
     @tracked
     def fields(self, node: NodeId) -> Mapping[str, Member]:
-        """The data members of a class."""
+        """Return the data members of a class."""
         return self._index.files[node.path].fields.get(node.number, _NO_FIELDS)
 
     @tracked
     def usings(self, path: str) -> tuple[str, ...]:
-        """The using declarations and directives of a file, in order."""
+        """Return the using declarations and directives of a file, in order."""
         return self._index.files[path].usings
 
     @tracked
@@ -288,19 +288,19 @@ class TrackedNames:
 
     @derived
     def include_closure(self, path: str) -> frozenset[str]:
-        """A file, what it includes, what that includes and so on."""
+        """Return a file and all files that it includes, directly or indirectly."""
         return self._includes().include_closure(path)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Lookup:
-    """Answers that depend on names, and are kept with them."""
+    """Base of lookups whose results depend on names and are memoized."""
 
     names: TrackedNames
 
     @property
     def memo(self) -> Memo:
-        """The memo of all lookups."""
+        """Memo shared by all lookups."""
         return self.names.memo
 
 
@@ -309,38 +309,38 @@ Definitions = tuple[NodeId, Symbol]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Function:
-    """A function: its definitions, or its first declaration, and in which files it stands at all."""
+    """Function: its definitions, or its first declaration, and the files that declare it."""
 
     name: str
     scope: Scope
     local: str
-    """The file whose anonymous namespace holds it; "" for none."""
+    """File whose anonymous namespace contains the function; "" for none."""
     nodes: tuple[NodeId, ...]
-    """Sorted. Several where branches, specialisations or files that are never linked define it."""
+    """Sorted. Several if branches, specialisations, or files that are never linked together define it."""
     declared: frozenset[str]
-    """The files that declare or define it."""
+    """Files that declare or define it."""
     parameters: tuple[str, ...]
     min_arity: int
     max_arity: int
     is_virtual: bool
-    """Says so itself; it may be virtual through a base."""
+    """True if it is declared virtual; it may also be virtual through a base."""
 
     def takes(self, arity: int) -> bool:
-        """Return True if it can be called with so many arguments."""
+        """Return True if the function accepts this number of arguments."""
         return self.min_arity <= arity and (self.max_arity < 0 or arity <= self.max_arity)
 
     @property
     def makes_its_class(self) -> bool:
-        """Return True if it is a constructor."""
+        """True for a constructor."""
         return bool(self.scope) and self.scope[-1] == self.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Type:
-    """A class, enum or alias: its definitions, or its first declaration."""
+    """Class, enum or alias: its definitions, or its first declaration."""
 
     key: Scope
-    """Its scope and its name."""
+    """Scope and name."""
     kind: SymbolKind
     nodes: tuple[NodeId, ...]
     declared: frozenset[str]
@@ -349,9 +349,9 @@ class Type:
 def functions_of(
     found: Iterable[Definitions], scopes: Mapping[NodeId, Scope]
 ) -> tuple[Function, ...]:
-    """The functions of one name, sorted by their first node; `found` is sorted.
+    """Return the functions of one name, sorted by their first node; `found` is sorted.
 
-    A declaration stands for the definition in its scope whose parameters are written alike, or can be.
+    A declaration belongs to the definition in its scope with equal or compatible parameters.
     """
     places: defaultdict[tuple[Scope, str], list[Definitions]] = defaultdict(list)
     for node, symbol in found:
@@ -366,7 +366,7 @@ def functions_of(
 
 
 def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
-    """The types of one name by their keys; `found` is sorted."""
+    """Return the types of one name by key; `found` is sorted."""
     keys: defaultdict[Scope, list[Definitions]] = defaultdict(list)
     for node, symbol in found:
         keys[*canonical(symbol.scope), symbol.name].append((node, symbol))
@@ -385,7 +385,7 @@ def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
 
 
 def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-    """Return True if parameters can be of the same types; one whose name isn't known ("") can be any."""
+    """Return True if parameter types can be equal; a type of unknown name ("") matches any type."""
     return len(ours) == len(theirs) and all(
         not a or not b or a == b for a, b in zip(ours, theirs, strict=True)
     )
@@ -419,6 +419,6 @@ def _type(key: Scope, group: list[Definitions]) -> Type:
 
 
 def _nodes(group: list[Definitions]) -> tuple[NodeId, ...]:
-    """The definitions, or the first declaration."""
+    """Return the definitions, or the first declaration if there are none."""
     defined = sorted(node for node, symbol in group if symbol.body or symbol.kind == "alias")
     return tuple(defined) or (min(node for node, _ in group),)

@@ -1,8 +1,8 @@
-"""Neighbourhood of some functions of a repository, nearest first, within a budget of bytes.
+"""Neighbourhood of some functions in a repository: nearby definitions, nearest first, within a byte budget.
 
-A breadth-first search along the edges of a graph: those that lead to what is related to a target, or all.
-Each definition that it takes becomes a fragment of its file; no line is in two fragments, and none of a
-target's is in any.
+A breadth-first search follows the edges of a graph: all edges, or only those to nodes related to a target.
+Each definition found becomes a fragment of its file. No line is in two fragments or in both a fragment and a
+target.
 """
 
 from collections import Counter
@@ -26,46 +26,46 @@ from schemas.corpus import ContextSettings
 from schemas.document import EdgeKind, LeftOutReason
 
 DISTANT = 3
-"""Number of edges from which on a function is shown by its signature."""
+"""Distance in edges from which on a function is shown by its signature."""
 DISTANT_RELATED = 2
-"""The same where what is related alone is shown: callers of callers, and what callees call."""
+"""Like DISTANT, if only related nodes are shown: applies to callers of callers and callees of callees."""
 MAX_SHARE = 8
-"""A fragment takes one part in so many of the budget at most; a longer function shows its signature."""
+"""A fragment takes at most 1/MAX_SHARE of the budget; a longer function is shown by its signature."""
 STEP_SHARE = 2
-"""Fragments that one kind of step led to take one part in so many: what everything calls leaves room."""
+"""Fragments found by one kind of step take at most 1/STEP_SHARE of the budget, which leaves room for others."""
 TURN = 1
-"""Extra distance of the other callers of a callee, and of the other callees of a caller."""
+"""Extra distance of a callee's other callers and of a caller's other callees."""
 MISSES = 64
-"""The search ends when so many in a row were too large for what is left."""
+"""The search ends after this many consecutive definitions that exceed the remaining budget."""
 MAX_LEFT_OUT = 5
-"""Definitions of which a neighbourhood says that they would have come next."""
+"""Maximum number of rejected definitions reported."""
 
 
 class GraphStep(NamedTuple):
-    """A way to go from a node: along edges of a kind, from their source if `outward`."""
+    """Step from a node along edges of one kind, from their source if `outward`."""
 
     kind: EdgeKind
     outward: bool
     cost: int = 1
-    """Extra distance of its end; 0 puts it before all that is as near."""
+    """Added distance; 0 ranks the end before everything at the same distance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOrder:
-    """Steps that a search takes; of two that lead equally far, the first is taken first.
+    """Steps of a search; of two steps with equal distance, the first in the list is taken first.
 
-    `includes` in `far` stands for the skeletons of the targets' own files and of those that they include,
-    which count as two steps away and are related to nothing.
+    A step `includes` in `far` adds the skeletons of the targets' own files and of the files that those include, at
+    distance 2. They are related to no target.
     """
 
     near: tuple[GraphStep, ...]
     """Steps from a target."""
     far: tuple[GraphStep, ...]
-    """Steps from anything else."""
+    """Steps from any other node."""
 
 
 class Rejected(NamedTuple):
-    """A definition that would have come next, and why it isn't shown."""
+    """Definition next in the search order, with the reason why it isn't shown."""
 
     node: NodeId
     reason: LeftOutReason
@@ -74,19 +74,19 @@ class Rejected(NamedTuple):
 
 
 class Neighbourhood(NamedTuple):
-    """Fragments around some functions, nearest first, and what they don't repeat."""
+    """Fragments around some functions, nearest first, and statistics about rejected definitions."""
 
     fragments: tuple[Fragment, ...]
     left_out: tuple[Rejected, ...]
-    """The nearest definitions that aren't shown, at most MAX_LEFT_OUT."""
+    """Nearest definitions that aren't shown, at most MAX_LEFT_OUT."""
     repeated_definitions: int
-    """Definitions that were left out because a nearer one, or the target, has the same text."""
+    """Number of definitions left out because a nearer one, or a target, has the same text."""
     repeated_bytes: int
-    """The bytes that these would have taken."""
+    """Bytes that these definitions would have taken."""
 
 
 class _Place(NamedTuple):
-    """A node that waits for its turn; the smallest is next."""
+    """Node in the search queue; the smallest is next."""
 
     distance: int
     rank: int
@@ -109,12 +109,12 @@ def neighbourhood(
     costs: FragmentCosts,
     settings: ContextSettings,
 ) -> Neighbourhood:
-    """Fragments around the targets, nearest first, which cost `budget` at most; the same in every run.
+    """Return the fragments around the targets within `budget` bytes, nearest first; deterministic.
 
-    A function is shown whole, or by its signature where it is distant or too long; a class or file as a
-    skeleton. Of definitions with the same text the first that the search reaches is shown, which of those
-    that are equally far is the one with the nearest path; none is if the target has that text.
-    Takes time for the edges of what is taken and the facts of its files.
+    A function is shown whole, or by its signature if it is distant or too long; a class or file is shown as a
+    skeleton. Of definitions with the same text, only the first one found is shown, or none if a target has that
+    text; of equally distant ones, the one with the nearest path is first. Costs time for the edges of shown nodes
+    and for the facts of their files.
     """
     spent = Budget(graph=graph, costs=costs, budget=budget)
     spent.hide(targets)
@@ -135,7 +135,7 @@ class _Search:
     spent: Budget
     settings: ContextSettings
     repeated: list[int] = field(default_factory=list)
-    """Bytes of each definition that was left out because its text is shown."""
+    """Bytes of definitions that were left out because their text is already shown."""
     _waiting: list[_Place] = field(default_factory=list)
     _seen: set[NodeId] = field(default_factory=set)
     _spent: Counter[Traversal] = field(default_factory=Counter)
@@ -177,7 +177,7 @@ class _Search:
         self._rejected += [(place, "no_room") for place in self._waiting]
 
     def nearest_rejected(self) -> tuple[Rejected, ...]:
-        """Return what would have come next, the nearest first, each definition once."""
+        """Return the rejected definitions, nearest first, without duplicates."""
         shown = {fragment.node for fragment in self.spent.fragments}
         found: dict[NodeId, Rejected] = {}
         for place, reason in sorted(self._rejected):
@@ -199,7 +199,7 @@ class _Search:
         distance: int,
         behind: _Place | None = None,
     ) -> None:
-        """Let what these steps lead to wait for its turn; the way back along calls is longer."""
+        """Queue the ends of these steps; going back along calls costs TURN extra."""
         ranks = {(step.kind, step.outward): rank for rank, step in enumerate(steps)}
         before = None if behind is None else behind.way
         hop = 1 if behind is None else behind.hop + 1

@@ -1,8 +1,7 @@
 """Outline of a source file: functions and classes as whole lines, doc comments and bodies as bytes.
 
-Only the shell of the tree is walked – files, namespaces, `extern "C"`, #if branches, classes – never
-the inside of a function, which a query looks into, and never recursively: a hostile file nests a million
-deep.
+The walk visits only files, namespaces, `extern "C"`, #if branches and classes. The insides of functions are
+read by a query. Nothing is recursive, since a hostile file may be nested a million levels deep.
 """
 
 import functools
@@ -26,7 +25,7 @@ from schemas.document import SpanKind
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
 
 MAX_CLASS = 8_192
-"""Bytes; the members of a larger class are items of their own."""
+"""Bytes. The members of a larger class become items of their own."""
 _CLASSES = frozenset(("class_specifier", "struct_specifier", "union_specifier"))
 _WRAPPERS = frozenset(
     ("template_declaration", "declaration", "type_definition", "field_declaration")
@@ -50,7 +49,9 @@ _SHELLS = _WRAPPERS | {
     "preproc_elifdef",
 }
 SPACING = 256
-"""Bytes, in each stretch of which one of a kind may begin: more would be most of a document's size."""
+"""Bytes. At most one range of a kind begins in each stretch of this size, so that spans don't dominate a
+document's size.
+"""
 _PATTERNS = (
     "(function_definition body: (compound_statement (_) @statement))"
     "(call_expression arguments: (argument_list) @arguments)"
@@ -58,7 +59,7 @@ _PATTERNS = (
 
 
 class Item(NamedTuple):
-    """Lines `[first, last)`, counted from 0, that hold something of a kind, and its bytes `[start, end)`."""
+    """Lines `[first, last)`, counted from 0, with content of one kind, and its bytes `[start, end)`."""
 
     kind: ItemKind
     first: int
@@ -69,22 +70,21 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outline:
-    """The items of a file, whole lines that tile it, and byte ranges in it; each sorted and disjoint."""
+    """Items of a file, which tile its lines, and byte ranges by kind; all sorted and disjoint."""
 
     starts: Offsets
-    """[lines + 1] where each line begins, and the number of bytes."""
+    """[lines + 1] Offsets of the lines' beginnings, then the number of bytes."""
     items: tuple[Item, ...]
     documentation: tuple[Range, ...]
     """Comment blocks that end on the line above a declaration or definition."""
     bodies: tuple[Range, ...]
     """Function bodies with their braces."""
     statements: tuple[Range, ...] = ()
-    """Right in a function's body, one here and there."""
+    """Top-level statements of function bodies, at most one per SPACING bytes."""
     arguments: tuple[Range, ...] = ()
-    """Between the parentheses of calls, likewise."""
+    """Texts between the parentheses of calls, at most one per SPACING bytes."""
     declarations: tuple[Range, ...] = ()
-    """Declarations under documentation: a function up to its body, else to its end. One that holds others
-    is left out."""
+    """Documented declarations: a function up to its body, others to their end; without those that contain others."""
 
     def marks(self) -> Iterator[tuple[SpanKind, tuple[Range, ...]]]:
         """Yield the ranges by the kind of their spans in documents."""
@@ -97,17 +97,17 @@ class Outline:
 
 @dataclass(kw_only=True, slots=True)
 class _Marks:
-    """Findings of the walk, in the order of the text."""
+    """Results of the walk, in the order of the text."""
 
     units: list[Item] = field(default_factory=list)
     comments: list[Item] = field(default_factory=list)
     declared: dict[int, Range] = field(default_factory=dict)
-    """First declaration or definition there, up to its body, by its first line."""
+    """First declaration or definition on a line, up to its body, by that line."""
     bodies: list[Range] = field(default_factory=list)
     _wrapper: tree_sitter.Node | None = None
 
     def note(self, node: tree_sitter.Node) -> bool:
-        """Note a node; whether to look inside it."""
+        """Record a node; return True if its children are to be visited."""
         kind = node.type
         wrapper = self._wrapper
         outer = wrapper if wrapper and node.end_byte <= wrapper.end_byte else node
@@ -139,7 +139,7 @@ class _Marks:
 
 
 REMEMBERED = 128
-"""Outlines that are cached, since the version before a commit is mostly the version after an earlier one.
+"""Number of cached outlines: a file's version before a commit is mostly the version after an earlier commit.
 
 Memory: some 50 MB for the files of re2.
 """
@@ -147,11 +147,11 @@ Memory: some 50 MB for the files of re2.
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def outline(text: str, language: Language) -> Outline:
-    """The outline of a file; never fails, and costs what `parse` costs for C and C++.
+    """Return the outline of a file; never raises, and costs the time of `parse` for C and C++.
 
-    A comment right above a function or class belongs to its item, blank lines below to the item above.
-    Where there is no tree – other languages, damaged code, a file past the limits – items are groups
-    of lines between blank lines.
+    The comment right above a function or class belongs to its item, blank lines below belong to the item above.
+    Without a tree – other languages, damaged code, files beyond the limits – items are groups of lines between
+    blank lines.
     """
     data = text.encode()
     starts = line_starts(data)
@@ -164,7 +164,7 @@ def outline(text: str, language: Language) -> Outline:
         source = parsed.source
         visit(parsed.tree, marks.note)
         statements, arguments = statements_and_arguments(parsed, language)
-    # Comments that have their lines to themselves; those without a line between them are one block.
+    # Comments alone on their lines; comments on consecutive lines form one block.
     comments: list[Item] = []
     blocks: dict[int, Item] = {}
     for comment in marks.comments:
@@ -176,7 +176,7 @@ def outline(text: str, language: Language) -> Outline:
             blocks[comment.last] = comment._replace(first=above.first, start=above.start)
 
     def block_above(line: int) -> Item | None:
-        """The comments that end above a line, or above macros and directives there, which were blanked."""
+        """Return the comment block that ends above a line, skipping blanked macros and directives between them."""
         while line and line not in blocks:
             start, end = starts[line - 1], starts[line]
             if data[start:end].isspace() or not source[start:end].isspace():
@@ -207,7 +207,7 @@ def outline(text: str, language: Language) -> Outline:
 
 
 def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the ranges, nested or disjoint, that hold none of the others; sorted.
+    """Return the ranges, nested or disjoint, that contain none of the others; sorted.
 
     >>> innermost([Range(0, 9), Range(5, 7), Range(1, 3), Range(9, 12)])
     (Range(start=1, end=3), Range(start=5, end=7), Range(start=9, end=12))
@@ -226,7 +226,7 @@ def _lines(kind: ItemKind, node: tree_sitter.Node) -> Item:
 def _tile(
     data: bytes, starts: Offsets, units: Sequence[Item], comments: Sequence[Item]
 ) -> Iterator[Item]:
-    """Yield the units and, between them, groups of lines; blank lines below a unit belong to it."""
+    """Yield the units and the groups of lines between them; blank lines below a unit belong to the unit."""
     blank = np.diff(starts) == 1
     idle = blank.copy()
     for comment in comments:
@@ -260,9 +260,9 @@ def _statement_query(language: Language) -> tree_sitter.Query:
 def statements_and_arguments(
     parsed: Parsed, language: Language
 ) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """Statements right in a function's body, and what stands between a call's parentheses.
+    """Return the top-level statements of function bodies, and the texts between calls' parentheses.
 
-    Both are sorted, disjoint and thinned; no comments, no empty arguments. Costs a sixth of the parse.
+    Both are sorted, disjoint and thinned, without comments and empty arguments. Costs a sixth of the parse.
     """
     found = tree_sitter.QueryCursor(_statement_query(language)).captures(parsed.tree.root_node)
     statements = (
@@ -282,9 +282,9 @@ def statements_and_arguments(
 
 
 def thinned(ranges: Iterable[Range], spacing: int = SPACING) -> tuple[Range, ...]:
-    """The first range that begins in each stretch of `spacing` bytes and is clear of those before it.
+    """Return at most one range per `spacing` bytes, disjoint: the first that doesn't overlap an earlier one.
 
-    Of two that begin together, the outer counts.
+    Of ranges with the same start, the outermost is kept.
 
     >>> thinned([Range(1, 4), Range(5, 6), Range(11, 25), Range(22, 24), Range(26, 27)], 10)
     (Range(start=1, end=4), Range(start=11, end=25), Range(start=26, end=27))

@@ -1,4 +1,4 @@
-"""Relation to a target: the ways along edges that a context follows, and the edges that it trusts."""
+"""Relation of a node to a target: the paths of edges that a context follows, and the trusted edges."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,11 +7,11 @@ from schemas.corpus import EdgeTrust
 from schemas.document import EdgeKind, EdgeLabel
 
 Traversal = tuple[EdgeKind, bool]
-"""An edge's kind, and True where it is followed from its source."""
+"""An edge's kind, and True if it is followed from its source."""
 LONGEST = 3
-"""Edges on the way from a target to what is related to it, at most."""
+"""Maximum number of edges between a target and a related node."""
 CONFIDENT = 0.5
-"""Least confidence of an edge that is more likely right than wrong."""
+"""Minimum confidence of an edge that is more likely right than wrong."""
 
 _OUT, _IN = True, False
 _NAMED: frozenset[Traversal] = frozenset({("uses", _OUT), ("constructs", _OUT), ("member", _OUT)})
@@ -45,12 +45,12 @@ _AFTER: Mapping[Traversal, frozenset[Traversal]] = MappingProxyType(
 
 
 def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
-    """Return True if a way leads to something related, as edge `hop` behind the way `before` it.
+    """Return True if edge number `hop` of a path leads to a related node, given the edge `before` it.
 
-    A target's callers, callees, overrides, members, class, bases and the types that it names are related;
-    callers of callers, and what callees call; classes and types of callees, classes of overrides; bases of
-    all these types. So a callee's other callers aren't, nor a caller's other callees. To a build target
-    are related what it links, directly or not, and the files that it compiles.
+    Related to a function or class are its callers, callees, overrides, members and enclosing class, its bases and
+    the types it uses; also callers of callers, callees of callees, the types and classes of callees, the classes
+    of overrides, and the bases of all these types. Other callers of a callee and other callees of a caller are not
+    related. Related to a build target are its linked targets, direct or indirect, and its compiled files.
 
     >>> is_related(None, ("calls", True), 1), is_related(("calls", True), ("calls", True), 2)
     (True, True)
@@ -62,7 +62,7 @@ def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
 
 
 def is_trusted(label: EdgeLabel, confidence: float, trust: EdgeTrust) -> bool:
-    """Return True if an edge is one that a corpus follows.
+    """Return True if a corpus with this trust setting follows the edge.
 
     >>> is_trusted("syntactic", 0.3, "confident"), is_trusted("syntactic", 1.0, "resolved")
     (False, False)

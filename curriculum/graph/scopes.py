@@ -1,4 +1,4 @@
-"""Looking up names from a place: scopes from the innermost outwards, bases, using directives, includes."""
+"""Name lookup from a place in the code: scopes from the inside out, bases, using directives and includes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,29 +18,29 @@ from curriculum.graph.names import (
 )
 
 MAX_CLASSES = 256
-"""Number of bases or heirs of one class that are followed, the nearest first."""
+"""Maximum number of bases or subclasses followed per class, nearest first."""
 MAX_ALIASES = 4
-"""Aliases of aliases."""
+"""Maximum length of a chain of aliases."""
 FAR = 1 << 30
-"""The rank of what a place doesn't see."""
+"""Rank of names that a place doesn't see."""
 Ranks = dict[Scope, int]
-"""Distances of the scopes that a place sees; names in the nearest hide the others."""
+"""Ranks of the scopes that a place sees; names in scopes of lower rank hide those of higher rank."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Scopes(Lookup):
-    """The meaning of names at places of a tree."""
+    """Meaning of names at places of a tree."""
 
     @derived
     def functions(self, name: str) -> tuple[Function, ...]:
-        """All functions of a name."""
+        """Return all functions with a name."""
         nodes = self.names.nodes("functions", name)
         found = [(node, self.names.declaration(node)) for node in nodes]
         return functions_of(found, {node: self.scope_of(node) for node in nodes})
 
     @derived
     def functions_by_scope(self, name: str) -> Mapping[Scope, Sequence[Function]]:
-        """All functions of a name by their scopes."""
+        """Return all functions with a name, by scope."""
         found: defaultdict[Scope, list[Function]] = defaultdict(list)
         for function in self.functions(name):
             found[function.scope].append(function)
@@ -48,30 +48,30 @@ class Scopes(Lookup):
 
     @derived
     def functions_by_node(self, name: str) -> Mapping[NodeId, Function]:
-        """All functions of a name by what stands for them."""
+        """Return all functions with a name, by each of their nodes."""
         return {node: function for function in self.functions(name) for node in function.nodes}
 
     @derived
     def types(self, name: str) -> Mapping[Scope, Type]:
-        """All types of a name, by their keys."""
+        """Return all types with a name, by key."""
         nodes = self.names.nodes("types", name)
         return types_of((node, self.names.declaration(node)) for node in nodes)
 
     def type_at(self, key: Scope) -> Type | None:
-        """The type of a key."""
+        """Return the type with a key; None if there is none."""
         return self.types(key[-1]).get(key) if key else None
 
     def is_class(self, scope: Scope) -> bool:
-        """Return True if a scope is that of a class, not of a namespace."""
+        """Return True if a scope is a class, not a namespace."""
         found = self.type_at(scope)
         return found is not None and found.kind == "class"
 
     def sees(self, path: str, declared: Iterable[str]) -> bool:
-        """Return True if a file sees one of those that declare something."""
+        """Return True if a file is, or includes directly or not, one of the `declared` files."""
         return not self.names.include_closure(path).isdisjoint(declared)
 
     def nearest(self, path: str, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the definitions in the file itself, else those it sees, else all."""
+        """Return the nodes in the file itself, else those in files it includes, else all nodes."""
         if len(nodes) == 1:
             return nodes
         own = tuple(node for node in nodes if node.path == path)
@@ -81,7 +81,7 @@ class Scopes(Lookup):
         return tuple(node for node in nodes if node.path in reach) or nodes
 
     def ranks(self, path: str, scope: Scope, name: str, *, with_bases: bool = True) -> Ranks:
-        """The scopes in which a place finds a name, those of using directives last."""
+        """Return the ranks of the scopes in which a place looks up a name; using directives rank last."""
         ranks = self._ranks(path, scope, with_bases)
         declared = self._using(path).get(name)
         if declared is None:
@@ -92,16 +92,16 @@ class Scopes(Lookup):
     def resolve(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
     ) -> tuple[Type, ...]:
-        """The types that a name means at a place; none for those of libraries, several if in doubt.
+        """Return the types a name may refer to at a place; none for library types, several if ambiguous.
 
-        Bases are looked up without bases, lest a search for a name go in circles.
+        Base classes are resolved with `with_bases=False`, which prevents infinite recursion.
         """
         return self._resolve(path, scope, written, with_bases)
 
     def classes(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
     ) -> tuple[Type, ...]:
-        """Resolve as `resolve` does, with aliases followed to what they stand for."""
+        """Return the classes a name may refer to at a place; like `resolve`, but follows aliases."""
         found = self.resolve(path, scope, written, with_bases=with_bases)
         for _ in range(MAX_ALIASES):
             if all(each.kind != "alias" for each in found):
@@ -111,7 +111,7 @@ class Scopes(Lookup):
 
     @derived
     def levels(self, key: Scope, path: str) -> tuple[tuple[Scope, ...], ...]:
-        """The bases of a class as a file sees it, then theirs and so on, itself left out."""
+        """Return a class's direct bases as a file sees them, then the bases of those, and so on."""
         found: list[tuple[Scope, ...]] = []
         seen, level = {key}, [key]
         while level and len(seen) < MAX_CLASSES:
@@ -124,9 +124,9 @@ class Scopes(Lookup):
     def field_types(
         self, path: str, scope: Scope, name: str, *, made: bool = False
     ) -> tuple[Type, ...] | None:
-        """The classes of a data member that a place sees; None if it sees no such member.
+        """Return the classes of a data member that a place sees; None if it sees no such member.
 
-        With `made`, those that initialising the member makes objects of: none for a pointer.
+        With `made`, return the classes that initialising the member constructs: none for a pointer.
         """
         for depth in range(len(scope), 0, -1):
             for level in [(scope[:depth],), *self.levels(scope[:depth], path)]:
@@ -137,12 +137,12 @@ class Scopes(Lookup):
 
     @derived
     def heirs(self, key: Scope) -> tuple[Scope, ...]:
-        """All classes that have a class among their bases, near or far, the nearest first."""
+        """Return all direct and indirect subclasses of a class, nearest first."""
         return tuple(reached(key, self._children, MAX_CLASSES)[1:])
 
     @derived
     def bases(self, node: NodeId) -> tuple[Type, ...]:
-        """The direct bases of a class as it is defined at a node."""
+        """Return the direct bases of a class by its definition at a node."""
         declared = self.names.declaration(node)
         scope = canonical(declared.scope)
         found = (
@@ -153,7 +153,7 @@ class Scopes(Lookup):
         return tuple(dict.fromkeys(found))
 
     def bases_at(self, key: Scope, path: str) -> list[Scope]:
-        """The direct bases of a class as a file sees it."""
+        """Return the direct bases of a class as a file sees it."""
         found = self.type_at(key)
         if found is None or found.kind != "class":
             return []
@@ -162,7 +162,7 @@ class Scopes(Lookup):
 
     @derived
     def names_for(self, name: str) -> tuple[str, ...]:
-        """A type's name and those of aliases that may stand for it."""
+        """Return a type's name and the names of its possible aliases."""
         found = {name: None}
         new = [name]
         for _ in range(MAX_ALIASES):
@@ -174,7 +174,7 @@ class Scopes(Lookup):
 
     @derived
     def names_making(self, name: str) -> tuple[str, ...]:
-        """The names by which a call may make an object of a type: its own, aliases, data members."""
+        """Return the names by which a call may construct a type: its own, its aliases, and data members."""
         own = self.names_for(name)
         fields = {
             field
@@ -186,7 +186,7 @@ class Scopes(Lookup):
         return (*own, *sorted(fields - set(own)))
 
     def space(self, key: Scope) -> Scope:
-        """The namespace around a type."""
+        """Return the namespace around a type."""
         while (key := key[:-1]) and self.type_at(key):
             pass
         return key
@@ -259,7 +259,7 @@ class Scopes(Lookup):
 
     @derived
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:
-        """Return the scopes that a using declaration takes a name from, by the last part of the name."""
+        """Return the scopes in using declarations, by the last part of the declared name."""
         found: defaultdict[str, list[Scope]] = defaultdict(list)
         for using in self.names.usings(path):
             *space, name = using.split("::")
@@ -269,7 +269,10 @@ class Scopes(Lookup):
 
     @derived
     def scope_of(self, node: NodeId) -> Scope:
-        """The scope of a symbol; one defined outside of its namespace finds it by a using directive."""
+        """Return the scope of a symbol.
+
+        A scope that isn't a type is also looked up in the namespaces of using directives.
+        """
         scope = canonical(self.names.declaration(node).scope)
         if not scope or self.type_at(scope):
             return scope
@@ -281,7 +284,7 @@ class Scopes(Lookup):
 
 
 def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, rooted: bool = False) -> int:
-    """Return the distance of a scope for a name that is written with a qualifier; FAR if it isn't seen.
+    """Return the rank of a scope for a name with a qualifier; FAR if the scope isn't seen.
 
     >>> rank_of(("a", "b"), ("b",), {("a", "c"): 0, ("a",): 1, (): 2})
     1
@@ -295,6 +298,6 @@ def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, rooted: bool = Fals
 
 
 def is_alike(scope: Scope, qualifier: Scope) -> bool:
-    """Return True if one ends with the other, as where macros open namespaces or aliases name them."""
+    """Return True if one scope ends with the other: macros and namespace aliases may hide outer scopes."""
     shared = min(len(scope), len(qualifier))
     return scope[len(scope) - shared :] == qualifier[len(qualifier) - shared :]

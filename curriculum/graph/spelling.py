@@ -1,6 +1,6 @@
-"""Parsed names, types and parameter lists, as they are written; each text is read once and cached.
+"""Parsing of names, types and parameter lists as they are written; results are cached by text.
 
-The syntax tree tells where such a text stands. Texts are the file's letters, a byte each (line_ranges.py).
+The syntax tree locates these texts. Texts have one character per byte (see line_ranges.byte_text).
 """
 
 import functools
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LONGEST = 2_000
-"""Characters; of longer texts nothing is read."""
+"""Characters. Longer texts are not parsed."""
 _KEPT = 8_192
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _OPERATOR = re.compile(r"\boperator\b")
@@ -41,7 +41,7 @@ _DECLARED = re.compile(
 
 
 class Name(NamedTuple):
-    """A name as it is written, `at` characters into its text."""
+    """Name as written; `at` is its offset in the parsed text."""
 
     qualifier: tuple[str, ...]
     name: str
@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """A parameter list: the names of types, and how many arguments it takes; -1 is without limit."""
+    """Parameter list: type names, and the minimum and maximum number of arguments (-1 for no limit)."""
 
     types: tuple[str, ...]
     least: int
@@ -62,7 +62,7 @@ NO_PARAMETERS = Parameters((), 0, 0)
 
 @functools.lru_cache(maxsize=_KEPT)
 def name_of(text: str) -> Name:
-    """A name without template arguments.
+    """Return a name without template arguments.
 
     >>> name_of("a::Map<int, b::C>::at"), name_of("::f<T>")
     (Name(qualifier=('a', 'Map'), name='at', at=19), Name(qualifier=('',), name='f', at=2))
@@ -87,7 +87,7 @@ def name_of(text: str) -> Name:
 
 
 def _flat(text: str) -> str:
-    """The text with spaces for template arguments.
+    """Return the text with its template arguments replaced by spaces.
 
     >>> _flat("A<B<1>>::c")
     'A      ::c'
@@ -109,7 +109,7 @@ def _operator(signs: str) -> str:
 
 @functools.lru_cache(maxsize=_KEPT)
 def type_of(text: str) -> tuple[str, str]:
-    """The name of a type, and of what it points to where it is a pointer that isn't built in.
+    """Return a type's name twice, or for a smart pointer its name and the name of the type it points to.
 
     >>> type_of("const std::vector<int>&"), type_of("std::unique_ptr<a::Foo>"), type_of("unsigned  long")
     (('vector', 'vector'), ('unique_ptr', 'Foo'), ('unsigned long', 'unsigned long'))
@@ -131,7 +131,7 @@ def type_of(text: str) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=_KEPT)
 def declared(text: str) -> str:
-    """The name that a declarator declares, "" for none.
+    """Return the name that a declarator declares; "" for none.
 
     >>> declared("*const *names[3]"), declared("(&all)[N]"), declared("(*call)(int)"), declared("&&")
     ('names', 'all', 'call', '')
@@ -171,7 +171,7 @@ def parameters_of(text: str) -> Parameters:
 
 
 def split(text: str) -> Iterator[str]:
-    """The parts between commas that stand in no brackets.
+    """Yield the parts between commas that are outside of brackets.
 
     >>> list(split("A<B, C> a, int b = f(1, 2)"))
     ['A<B, C> a', 'int b = f(1, 2)']
@@ -193,7 +193,7 @@ _USING = re.compile(r"using\s++(?:namespace\s++|enum\s++)?(?:typename\s++)?([\w:
 
 
 def using_of(text: str) -> str:
-    """Return the name in a using declaration, "" for one with template arguments.
+    """Return the name in a using declaration; "" if it has template arguments.
 
     >>> using_of("using namespace std;"), using_of("using  a::b ;")
     ('std', 'a::b')
@@ -204,7 +204,7 @@ def using_of(text: str) -> str:
 
 @functools.lru_cache(maxsize=_KEPT)
 def bases_of(text: str) -> tuple[str, ...]:
-    """The bases that stand between a class's name and its body.
+    """Return the base classes in the text between a class's name and its body.
 
     >>> bases_of(" final : public detail::Stage<T, 2>, private B ")
     ('detail::Stage', 'B')

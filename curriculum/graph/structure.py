@@ -1,16 +1,16 @@
-"""Structure of one contiguous piece of code: categories, depth, siblings, chunks, statements.
+"""Structure of one contiguous piece of code, per byte: category, depth, sibling index, node type; and chunks.
 
-A comment is a comment everywhere, in a function as well. Bytes in an ERROR, bytes that were blanked before
-parsing and backslashes that continue a line have no node: type, depth and sibling are 0, their category is
-that of what is around. Of STRUCTURE_CODES the innermost one wins:
+Comments are comments everywhere, also inside functions. Bytes in an ERROR, bytes that were blanked before
+parsing, and backslashes at line ends belong to no node: their type, depth and sibling index are 0, and their
+category is that of the surrounding code. Of the STRUCTURE_CODES, the innermost one applies:
 
-other         what nothing below claims: variables, macros, using-directives
-preamble      #include, #pragma and their like outside of functions and classes
+other         everything else: variables, macros, using-directives
+preamble      #include, #pragma and similar directives outside of functions and classes
 func_sig      a function up to its body, with `template <…>`; a declaration outside of classes
-func_body     a function's braces and what is in them, its member initialisers, a lambda's braces
+func_body     a function's braces and their contents, its member initialisers, a lambda's braces
 class_decl    a class or enum up to its opening brace, and the closing one
-class_member  between them: members, declarations of methods, access labels, enumerators
-comment       wherever it is
+class_member  between these braces: members, method declarations, access labels, enumerators
+comment       any comment
 typedef       typedef, and using as an alias
 namespace     the line and the braces of a namespace or of extern "C"
 """
@@ -55,7 +55,7 @@ NAMESPACE = STRUCTURE_CODES["namespace"]
 
 
 def _of(*kinds: str) -> Flags:
-    """[256] whether a bucket is one of these kinds of nodes."""
+    """Return flags [256]: True for the buckets of these kinds of nodes."""
     table = np.zeros(BUCKETS, dtype=bool)
     table[[NODE_TYPES[kind] for kind in kinds]] = True
     return table
@@ -68,7 +68,7 @@ IS_DECLARATION = _of("declaration")
 IS_ALIAS = _of("alias_declaration", "type_definition")
 IS_NAMED_OTHER = _of("declaration", "preproc_def", "preproc_function_def", "concept_definition")
 IS_SHELL = _of("translation_unit", "declaration_list", "field_declaration_list")
-"""NodeTable that are nothing by themselves but hold declarations."""
+"""Kinds of nodes that only contain declarations."""
 IS_WRAPPER = _of(
     "template_declaration",
     "declaration",
@@ -78,7 +78,7 @@ IS_WRAPPER = _of(
     "linkage_specification",
     "template_instantiation",
 )
-"""NodeTable that a class, or a function, begins with and ends with."""
+"""Kinds of nodes that a class or function may begin and end with."""
 _IS_LEAD = _of("template_declaration", "template_instantiation", "linkage_specification")
 """Kinds of nodes before a declaration that are part of it."""
 _IS_BRANCH = _of("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef")
@@ -98,7 +98,7 @@ _IS_BRACE[[TOKEN_TYPES["{"], TOKEN_TYPES["}"]]] = True
 _SEMICOLON = TOKEN_TYPES[";"]
 
 _ALWAYS = np.zeros(BUCKETS, dtype=np.uint8)
-"""The category that a kind has wherever it stands."""
+"""Category by kind, for kinds whose category doesn't depend on context; else 0."""
 for _kinds, _category in (
     (_of("translation_unit", "declaration_list"), OTHER),
     (IS_FUNCTION, FUNC_SIG),
@@ -112,18 +112,18 @@ for _kinds, _category in (
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Categories:
-    """[n] each."""
+    """Categories of all nodes, arrays of shape [n]."""
 
     of: Bytes
-    """The category of each node."""
+    """Category of each node."""
     own: Bytes
-    """The category that begins with a node; 0 where it is that of its parent."""
+    """Category that begins at a node; 0 if the node has its parent's category."""
     has_block: Flags
-    """Functions that have a body, not `= default`."""
+    """True for functions with a body, not for `= default`."""
 
 
 def categories(nodes: NodeTable) -> Categories:
-    """The category of each node; a few gathers over all nodes, whatever the tree's depth."""
+    """Return the category of each node; a few array operations over all nodes, independent of the tree's depth."""
     own = _fixed(nodes)
     _settle_loose(nodes, own, _inherited(nodes, own))
     _join_template(nodes, own)
@@ -138,13 +138,13 @@ def _inherited(nodes: NodeTable, own: Bytes) -> Bytes:
 
 
 def _nearest(nodes: NodeTable, chosen: Flags) -> Ints:
-    """[n] the innermost chosen node around each, be it itself; the root where there is none."""
+    """Return [n] the innermost chosen node around each node, including itself; the root if there is none."""
     place = np.arange(len(chosen), dtype=np.int32)
     return follow(np.where(chosen, place, nodes.parent))
 
 
 def _fixed(nodes: NodeTable) -> Bytes:
-    """Return the code of each node by its kind and its parent's."""
+    """Return the category that each node has by its kind and its parent's kind."""
     own = _ALWAYS[nodes.kind]
     above = nodes.kind[nodes.parent]
     own[nodes.parent[_IS_MEMBERS[nodes.kind] & IS_CLASS[above]]] = CLASS_DECL
@@ -157,7 +157,7 @@ def _fixed(nodes: NodeTable) -> Bytes:
 
 
 def _settle_loose(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
-    """Set codes that nodes have only outside of functions, or only in a class."""
+    """Set categories that apply only outside of functions, or only in a class."""
     loose = (around == OTHER) & (own == 0)
     own[loose & _IS_PREAMBLE[nodes.kind]] = PREAMBLE
     own[loose & _declares_function(nodes)] = FUNC_SIG
@@ -173,7 +173,7 @@ def _settle_loose(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
 
 
 def _declares_function(nodes: NodeTable) -> Flags:
-    """Declarations of a function, not of a pointer to one."""
+    """Return flags [n]: True for declarations of a function, not of a pointer to a function."""
     found = _IS_FUNCTION_DECLARATOR[nodes.kind]
     found[nodes.parent[_IS_PARENTHESIS[nodes.kind]]] = False
     place = np.arange(len(found), dtype=np.int32)
@@ -184,7 +184,7 @@ def _declares_function(nodes: NodeTable) -> Flags:
 
 
 def _join_template(nodes: NodeTable, own: Bytes) -> None:
-    """`template <…>` is part of what it is a template of: its last node that isn't a comment."""
+    """Give `template <…>` the category of the templated declaration, its last node that isn't a comment."""
     place = np.arange(len(own), dtype=np.int32)
     counts = IS_NODE[nodes.kind] & ~_IS_COMMENT[nodes.kind]
     last = place.copy()
@@ -196,17 +196,17 @@ def _join_template(nodes: NodeTable, own: Bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Things:
-    """[k] definitions and declarations in preorder: ranges of nodes, nested, none inside a function."""
+    """[k] Definitions and declarations in preorder: nested ranges of nodes, none inside a function."""
 
     node: Ints
     parent: Ints
-    """The thing right around; -1 for none."""
+    """Index of the innermost enclosing thing; -1 for none."""
     kind: Bytes
-    """Code of its chunks: a function with its body is FUNC_BODY, a variable or macro OTHER."""
+    """Category of its chunks: FUNC_BODY for a function with a body, OTHER for a variable or macro."""
 
 
 def things(nodes: NodeTable, found: Categories) -> Things:
-    """Return the chunks' nodes: functions, classes, enums and, outside of both, whatever else has a name."""
+    """Return the nodes of chunks: functions, classes, enums, and other named declarations outside of these."""
     kind = _outermost(nodes, found)
     is_function = (kind == FUNC_BODY) | (kind == FUNC_SIG)
     function = _nearest(nodes, is_function)[nodes.parent]
@@ -221,7 +221,7 @@ def things(nodes: NodeTable, found: Categories) -> Things:
 
 
 def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
-    """[n] the chunk kind of each thing at the outermost node that it begins with; 0 elsewhere."""
+    """Return [n] the chunk category of each thing, at the outermost node that begins with it; 0 elsewhere."""
     place = np.arange(len(found.of), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))
     around = found.of[nodes.parent[up]]
@@ -250,30 +250,29 @@ _KINDS: dict[int, frozenset[SymbolKind]] = {
     TYPEDEF: frozenset({"alias"}),
     OTHER: frozenset({"variable", "macro"}),
 }
-"""The symbols that may name a chunk: a method that a nameless class declares doesn't name the class."""
+"""Kinds of symbols that may name a chunk: a method declared in a nameless class doesn't name the class."""
 
 
 class CodeChunk(NamedTuple):
-    """Bytes `[start, end)`, which begin and end with something other than white space.
+    """Bytes `[start, end)` that begin and end with non-white space.
 
-    Of a function FUNC_BODY: from `template <…>` or its type to its closing brace; FUNC_SIG if it is
-    only declared. CLASS_DECL of a class or enum: the pieces around the methods and classes that are
-    defined in it, which have chunks of their own. TYPEDEF, and OTHER of a variable, macro or concept.
-    COMMENT and PREAMBLE: what stands alone on its lines outside of these, up to a blank line for
-    comments. What is left, such as the lines of namespaces, is in no chunk.
+    FUNC_BODY: a function from `template <…>` or its type to its closing brace; FUNC_SIG if it is only declared.
+    CLASS_DECL: the parts of a class or enum around its methods and nested classes, which have chunks of their
+    own. TYPEDEF: an alias. OTHER: a variable, macro or concept. COMMENT and PREAMBLE: text on lines of its own,
+    outside of these; comments end at a blank line. Remaining text, such as namespace lines, is in no chunk.
     """
 
     start: int
     end: int
     kind: int
     name: str
-    """Qualified as far as the piece tells; "" for what has none."""
+    """Name, qualified as far as the piece shows; "" if it has none."""
 
 
 def chunks_of(
     data: Bytes, ids: Bytes, owner: Ints, kinds: Bytes, names: Sequence[str]
 ) -> tuple[CodeChunk, ...]:
-    """Sorted and disjoint; `owner` [bytes] is the thing that each byte belongs to, -1 for none."""
+    """Return the chunks, sorted and disjoint; `owner` [bytes] is the thing each byte belongs to, -1 for none."""
     place = np.flatnonzero(is_solid(data))
     label = owner[place]
     label[(label == _UNOWNED) & (ids[place] == COMMENT)] = _COMMENTS
@@ -292,7 +291,7 @@ def chunks_of(
     if not len(place):
         return ()
     kept = (label[first] >= 0) | (label[first] == _PREAMBLE)
-    # Nothing solid stands beside a comment on its lines.
+    # Keep comments only if no code is on their lines.
     before, after = np.append(-1, lines)[first], np.append(lines, lines[-1] + 1)[last + 1]
     kept |= (label[first] == _COMMENTS) & (before < lines[first]) & (lines[last] < after)
     first, last = first[kept], last[kept]
@@ -307,7 +306,7 @@ def chunks_of(
 
 
 def is_solid(data: Bytes) -> Flags:
-    """[bytes] whether each is more than white space."""
+    """Return flags [bytes]: True for bytes other than white space."""
     solid: Flags = (data > ord(" ")) | (
         (data < ord("\t")) | ((data > ord("\r")) & (data < ord(" ")))
     )
@@ -315,7 +314,7 @@ def is_solid(data: Bytes) -> Flags:
 
 
 def names_of(owner: Ints, kinds: Bytes, symbols: Sequence[Symbol]) -> list[str]:
-    """The qualified name of each thing: of the first symbol whose name is its own."""
+    """Return the qualified name of each thing: the name of the first symbol whose name it owns."""
     names = [""] * len(kinds)
     for symbol in symbols:
         whose = int(owner[symbol.name_start]) if symbol.name_start < len(owner) else _UNOWNED
@@ -331,7 +330,7 @@ _GUARD_END = re.compile(rb"[ \t]*#[ \t]*endif\b")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodeStructure:
-    """uint8 [bytes] each; without a tree all is `other`, and there are no chunks."""
+    """Structure of a piece of code, arrays uint8 [bytes]; without a tree all bytes are `other`, without chunks."""
 
     structure_ids: Bytes
     ast_depth: Bytes
@@ -342,7 +341,7 @@ class CodeStructure:
 
 
 def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStructure:
-    """The structure of a piece whose facts are known; never fails, at about 2 MB/s with the parse."""
+    """Return the structure of a piece with known facts; never raises. About 2 MB/s, parsing included."""
     raw = text.encode()
     parsed = parse(text, language)
     if parsed is None:
@@ -379,9 +378,9 @@ def _of_nodes(raw: bytes, nodes: NodeTable, facts: FileFacts) -> CodeStructure:
 
 
 def is_token(nodes: NodeTable) -> Flags:
-    """[n] whether a node has no nodes inside: only white space and what was blanked is in none.
+    """Return flags [n]: True for nodes without children. Other bytes are white space or were blanked.
 
-    The grammar keeps one token to itself, the 0 of `= 0`.
+    The pure-virtual clause counts as one: the grammar has no node for the 0 of `= 0`.
     """
     token: Flags = nodes.kind == _PURE
     childless = np.ones(len(token), dtype=bool)
@@ -391,7 +390,7 @@ def is_token(nodes: NodeTable) -> Flags:
 
 
 def in_error(nodes: NodeTable) -> Flags:
-    """[n] whether a node is an ERROR or stands in one."""
+    """Return flags [n]: True for ERROR nodes and the nodes inside them."""
     error: Flags = nodes.kind[_nearest(nodes, nodes.kind == NO_NODE)] == NO_NODE
     return error
 
@@ -402,7 +401,7 @@ def _level(values: Ints, node: Ints, known: Flags) -> Bytes:
 
 
 def _join_macro(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
-    """A blanked macro before a declaration on its line belongs to it."""
+    """Give a blanked macro before a declaration on the same line the declaration's category and owner."""
     data = np.frombuffer(raw, dtype=np.uint8)
     place = np.flatnonzero(is_solid(data))
     lead = np.flatnonzero(blanked[place])
@@ -419,7 +418,7 @@ def _join_macro(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
 
 
 def _mark_guard(raw: bytes, ids: Bytes, owner: Ints) -> None:
-    """An #ifndef and its #define before all else, with the #endif after all else, are preamble."""
+    """Mark an include guard around the whole file as preamble: #ifndef, its #define and the final #endif."""
     data = np.frombuffer(raw, dtype=np.uint8)
     place = np.flatnonzero(is_solid(data) & (ids != COMMENT))
     if not len(place):

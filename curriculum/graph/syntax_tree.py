@@ -1,7 +1,7 @@
-"""Syntax trees of C and C++ files, of the variant of a file that the grammar reads best; and their arrays.
+"""Syntax trees of C and C++ files, parsed from the variant with the fewest errors; and node arrays.
 
-A NodeTable has a tree's nodes in preorder, without recursion, however deep it is: a node's parent is before
-it, and deeper nodes of one byte are later.
+A NodeTable lists a tree's nodes in preorder: parents come before children, and of the nodes that contain a
+byte, deeper ones come later. It is built without recursion, whatever the tree's depth.
 """
 
 import functools
@@ -35,23 +35,23 @@ _PACKAGES = {"cpp": tree_sitter_cpp, "c": tree_sitter_c}
 
 @functools.cache
 def grammar(language: Language) -> tree_sitter.Language:
-    """The grammar of a language that has one."""
+    """Return the grammar of a language that has one."""
     return tree_sitter.Language(_PACKAGES[language].language())
 
 
 @functools.cache
 def grammar_versions() -> Mapping[str, str]:
-    """The installed versions that decide what a tree is."""
+    """Return the installed package versions that determine syntax trees."""
     packages = ("tree-sitter", "tree-sitter-c", "tree-sitter-cpp")
     return {package: importlib.metadata.version(package) for package in packages}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kinds:
-    """The grammar's numbers; 0 for missing ones. An attribute with one is named as the node or field."""
+    """Numbers of a grammar's node kinds and fields, 0 if missing. An int attribute has the node's or field's name."""
 
     shells: Mapping[str, int]
-    """Kinds that hold or are definitions, by name."""
+    """Kinds of nodes that are or contain definitions, by name."""
     around_classes: frozenset[int]
     around_declarators: frozenset[int]
     bodies: frozenset[int]
@@ -99,7 +99,7 @@ SHELLS_CPP = (
 
 @functools.cache
 def kinds(language: Language) -> Kinds:
-    """The numbers of a grammar."""
+    """Return the numbers of a grammar."""
     own = grammar(language)
 
     def kind(name: str) -> int:
@@ -152,7 +152,7 @@ _CPP = (
 )
 Nodes = Sequence[tree_sitter.Node]
 _DEEPEST = 10_000
-"""Nodes around one another; past 2^15 the cursor loses what it has begun, and time grows with depth."""
+"""Maximum nesting of captured nodes: beyond 2^15 the cursor loses open matches, and time grows with depth."""
 
 
 @functools.cache
@@ -162,49 +162,49 @@ def _query(language: Language) -> tree_sitter.Query:
 
 
 def captures_of(tree: tree_sitter.Tree, language: Language) -> Mapping[str, Nodes]:
-    """The nodes by what they are looked for as, each kind in no order; costs two fifths of the parse."""
+    """Return the captured nodes by capture name, unordered; costs two fifths of the parse."""
     cursor = tree_sitter.QueryCursor(_query(language))
     cursor.set_max_start_depth(_DEEPEST)
     return cursor.captures(tree.root_node)
 
 
 MAX_PARSED = 2_000_000
-"""Bytes; a larger file is grouped by its blank lines."""
+"""Bytes. A larger file isn't parsed."""
 _GOOD_ENOUGH = 500
-"""Bytes for each of which one may stand in an error before another variant is parsed."""
+"""A variant with at most one byte in errors per this many bytes is accepted."""
 _WORST_TANGLE = 30_000**2
-"""Looking for something in an error takes time that grows with the square of the nodes right in it."""
+"""Maximum sum of squared child counts of ERROR nodes: queries take quadratic time in these counts."""
 _CHECKS_PER_BYTE = 0.03
 _SPARE_CHECKS = 1_000
-"""The parser reports after each 100 of its steps: at most 0.017 times a byte in real code.
+"""Limit on the parser's progress callbacks, which come every 100 steps: real code needs at most 0.017 per byte.
 
-Steps, not seconds, are limited, so that a file gives the same items on every machine.
+The limit counts steps instead of seconds, so that a file gives the same result on every machine.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Parsed:
-    """The syntax tree of a file."""
+    """Syntax tree of a file, with its source and its errors."""
 
     data: bytes
     source: bytes
-    """Parsed source: the file with blanks for what the grammar can't parse, byte for byte."""
+    """Parsed text: the file with blanks for text that the grammar can't parse; offsets stay the same."""
     tree: tree_sitter.Tree
     error_bytes: int
-    """Bytes inside ERROR nodes."""
+    """Number of bytes inside ERROR nodes."""
     hidden: list[Range]
     """Comments and literals, sorted and disjoint."""
     dead: list[Range]
-    """Ranges that #if leaves out, with the directives themselves; likewise."""
+    """Branches excluded by #if, and the conditional directives; sorted and disjoint."""
 
 
 @functools.lru_cache(maxsize=8)
 def parse(text: str, language: Language) -> Parsed | None:
-    """The syntax tree of a C or C++ file; None of others, and where it costs too many steps or is all errors.
+    """Return the syntax tree of a C or C++ file; None if it exceeds the limits, and for other languages.
 
-    Dead branches and macros are blanked before it is parsed. Only where more than one byte in 500 stands
-    in errors, it is parsed with more or less of it blanked, and what has the fewest such bytes is kept,
-    of equals the first.
+    Dead branches and macros are blanked before parsing. If more than one byte in 500 is in errors, variants with
+    more or less of the file blanked are parsed as well. The first variant with the fewest bytes in errors is
+    kept.
     """
     data = text.encode()
     if language not in _PACKAGES or not data or len(data) > MAX_PARSED:
@@ -233,9 +233,9 @@ def parse(text: str, language: Language) -> Parsed | None:
 def _variants(
     data: bytes, hidden: list[Range], dead: list[Range], language: Language
 ) -> Iterator[bytes]:
-    """Yield the texts to parse: without branches and macros; without directives either; with macros again.
+    """Yield the texts to parse: without dead branches and macros; then also without directives; then with macros.
 
-    With all branches no file of five repositories had fewer errors.
+    Parsing with dead branches too never gave fewer errors in five repositories.
     """
     live = blank(data, dead)
     lines = directives(live, hidden)
@@ -257,12 +257,12 @@ def _variants(
 
 
 def _before(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Yield the ranges of a text that follows a line end as those of the text alone."""
+    """Yield the ranges shifted by one byte, from a text with a leading newline to the text without it."""
     return (Range(max(start - 1, 0), end - 1) for start, end in ranges)
 
 
 def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> None:
-    """Show nodes from the root on, and what is in those for which `enter` gives True; never recursive."""
+    """Call `enter` on nodes from the root on, and on a node's children if it returned True; not recursive."""
     cursor = tree.walk()
     while True:
         node = cursor.node
@@ -275,7 +275,7 @@ def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> 
 
 
 def _error_bytes(tree: tree_sitter.Tree) -> int | None:
-    """The bytes in outermost errors; looks only at nodes that hold any. None if they are a tangle."""
+    """Return the bytes in outermost ERROR nodes; None if they exceed _WORST_TANGLE. Skips nodes without errors."""
     found = tangle = 0
 
     def enter(node: tree_sitter.Node) -> bool:
@@ -290,7 +290,7 @@ def _error_bytes(tree: tree_sitter.Tree) -> int | None:
 
 
 def tree_of(data: bytes, language: Language) -> tree_sitter.Tree | None:
-    """The tree of one variant; None where it costs too many steps."""
+    """Return the tree of one variant; None if it needs too many steps."""
     checks = _SPARE_CHECKS + int(len(data) * _CHECKS_PER_BYTE)
 
     def is_enough(_offset: int, _has_error: bool) -> bool:
@@ -304,7 +304,7 @@ def tree_of(data: bytes, language: Language) -> tree_sitter.Tree | None:
     try:
         return tree_sitter.Parser(grammar(language)).parse(read, progress_callback=is_enough)
     except ValueError:
-        # So the binding says that the callback stopped the parse; nothing else raises it here.
+        # The binding raises ValueError when the callback stops the parse, and in no other case here.
         assert checks < 0
         return None
 
@@ -316,22 +316,22 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class NodeTable:
-    """[n] each, int32; the root is 0 and its own parent."""
+    """Nodes of a tree as arrays of shape [n], int32; the root is 0 and its own parent."""
 
     kind: Bytes
-    """Buckets of schemas.structure; an ERROR is NO_NODE."""
+    """Buckets of schemas.structure; NO_NODE for an ERROR."""
     start: Ints
     end: Ints
     depth: Ints
     parent: Ints
     sibling: Ints
-    """Number of siblings before it."""
+    """Number of preceding siblings."""
     before: Ints
-    """The sibling right before it; -1 for none."""
+    """Index of the preceding sibling; -1 for none."""
 
 
 def node_table(tree: tree_sitter.Tree) -> NodeTable:
-    """All nodes of a tree, at 3 million a second."""
+    """Return all nodes of a tree, at 3 million nodes per second."""
     buckets = _buckets(tree.language)
     kind, start, end, depth = _walk(tree)
     parent = _parents(depth)
@@ -356,7 +356,7 @@ def node_table(tree: tree_sitter.Tree) -> NodeTable:
 
 @functools.cache
 def _buckets(language: tree_sitter.Language) -> Bytes:
-    """The bucket of each kind id of a grammar; the last one stands for ERROR, whose id is far off."""
+    """Return the bucket of each kind id of a grammar; the last entry is for ERROR, whose id is out of range."""
     count = language.node_kind_count
     found = [
         node_type(language.node_kind_for_id(i) or "", is_named=language.node_kind_is_named(i))
@@ -390,7 +390,7 @@ def _ints(values: "array[int]") -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """The last node before each that is one less deep.
+    """Return, for each node, the last preceding node that is one level higher.
 
     >>> _parents(np.array([0, 1, 2, 1, 2], dtype=np.int32)).tolist()
     [0, 0, 1, 0, 3]
@@ -404,7 +404,7 @@ def _parents(depth: Ints) -> Ints:
 
 
 def follow(links: Ints) -> Ints:
-    """Return the end of each chain of links; an end links to itself. Costs log2(the longest chain) steps.
+    """Return the end of each chain of links; an end links to itself. Takes log2(longest chain) steps.
 
     >>> follow(np.array([0, 0, 1, 3, 2], dtype=np.int32)).tolist()
     [0, 0, 0, 3, 0]
@@ -417,7 +417,7 @@ def follow(links: Ints) -> Ints:
 
 
 def deepest(start: Ints, end: Ints, parent: Ints, size: int) -> Ints:
-    """[size] the last of the nested ranges that covers each byte, or -1; parents are -1 at the top.
+    """Return [size] the last of the nested ranges that contains each byte, or -1; top-level parents are -1.
 
     >>> ranges = np.array([[0, 4], [1, 3], [2, 3]], dtype=np.int32)
     >>> deepest(ranges[:, 0], ranges[:, 1], np.array([-1, 0, 1], dtype=np.int32), 5).tolist()
@@ -427,8 +427,8 @@ def deepest(start: Ints, end: Ints, parent: Ints, size: int) -> Ints:
     at = np.full(size + 1, unset, dtype=np.int32)
     at[0] = -1
     solid = np.flatnonzero(start < end)
-    # Of those that end together the outermost is written last, so what is around all of them wins;
-    # of those that begin together, the innermost.
+    # Write the outermost of several ranges with the same end last, so that the text around all of them wins, and
+    # the innermost of several ranges with the same start last.
     at[end[solid[::-1]]] = parent[solid[::-1]]
     at[start[solid]] = solid
     place = np.arange(size + 1, dtype=np.int32)

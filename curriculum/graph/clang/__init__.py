@@ -1,9 +1,10 @@
-"""An index of a repository at one commit, made by libclang over a compilation database.
+"""Index of a repository at one commit, made by libclang from a compilation database.
 
-Only making an index needs libclang (the extra `clang`), and only its workers load it; reading one doesn't.
+Only building an index needs libclang (the extra `clang`), and only worker processes load it. Reading an index
+needs nothing.
 
-    missing() -> REVISION, versions() and read_database().fingerprint() for the key
-    index_tree() -> Snapshot.open()
+    missing() -> REVISION, versions() and read_database().fingerprint() for the cache key
+    index_tree() -> GraphSnapshot.open()
 """
 
 from curriculum.graph.clang.clang_index import (

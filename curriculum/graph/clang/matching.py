@@ -1,7 +1,7 @@
-"""Matching of a tree's definitions with a snapshot's, where they are the same byte by byte.
+"""Matching of a tree's definitions with those of a snapshot, by name, scope, parameters and bytes.
 
-A snapshot is made at one commit; the tree is any commit's. Updates cost the changed files alone, and the
-names that they define.
+A snapshot is made at one commit; the tree may be any commit's. An update costs time for the changed files and
+for the names that they define.
 """
 
 import re
@@ -24,7 +24,7 @@ _INLINE = re.compile(rb"\binline\s+namespace\s+(\w+)")
 
 
 class _Site(NamedTuple):
-    """Place of the bytes that a digest is of, relative to the name."""
+    """Range of the bytes that a digest covers, relative to the name, and the digest."""
 
     before: int
     after: int
@@ -32,21 +32,21 @@ class _Site(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """A definition of the tree under a name that the snapshot has."""
+    """Definition in the tree with a name that the snapshot has."""
 
     node: NodeId
     symbol: Symbol
     scope: tuple[str, ...]
-    """Without anonymous and inline namespaces."""
+    """Scope without anonymous and inline namespaces."""
     same: frozenset[int]
-    """The items whose bytes it has."""
+    """Items of the snapshot whose bytes equal this definition's."""
 
 
 class Matching:
-    """The tree's definitions by the snapshot's and the other way round.
+    """Mapping between the definitions of a tree and of a snapshot, in both directions.
 
-    A definition of the snapshot is at most one of the tree: that in the same file, else that to which it
-    may have moved; name, scope and parameters agree, or the bytes do. Where several fit, none does.
+    Each definition of the snapshot matches at most one of the tree: in the same file, else one to which it may
+    have moved. Name, scope and parameters agree, or the bytes do. Ambiguous matches are dropped.
     """
 
     def __init__(self, snapshot: GraphSnapshot) -> None:
@@ -57,18 +57,18 @@ class Matching:
         ]
         self._sites = [_site(item) for item in self.items]
         self._named: dict[str, list[int]] = defaultdict(list)
-        """Items by name; those that a macro names stand under their path."""
+        """Items by name; items named by a macro are listed under their path."""
         for index, item in enumerate(self.items):
             self._named[_key(item)].append(index)
         self._tree: dict[str, dict[NodeId, _Candidate]] = defaultdict(dict)
-        """The tree's definitions by such a name."""
+        """Definitions of the tree, by the same names."""
         self._written: dict[str, list[tuple[str, NodeId]]] = {}
-        """Entries of `_tree` by path."""
+        """Entries of `_tree`, by path."""
         self._node: dict[int, NodeId] = {}
         self._items: dict[NodeId, tuple[int, ...]] = {}
 
     def update(self, graph: RepositoryGraph, gone: Iterable[str], come: Iterable[str]) -> None:
-        """Take files that aren't in the graph any more, and those that are new or other than before."""
+        """Update the matches after files were removed (`gone`), added or changed (`come`)."""
         names: set[str] = set()
         for path in gone:
             names.update(self._drop(path))
@@ -80,21 +80,21 @@ class Matching:
                 self._place(index, self._find(graph, index, self._tree[name].values()))
 
     def node(self, index: int) -> NodeId | None:
-        """The definition of the tree that item `index` of the snapshot is."""
+        """Return the definition of the tree that matches item `index` of the snapshot; None if there is none."""
         node = self._node.get(index)
         return node if node is not None and self.items_of(node) else None
 
     def items_of(self, node: NodeId) -> tuple[int, ...]:
-        """The items of the snapshot that a definition of the tree is, ascending.
+        """Return the items of the snapshot that match a definition of the tree, ascending.
 
-        There are several only where the snapshot has them in one place, as macros may.
+        There are several only if they have the same place in the snapshot, which macros can cause.
         """
         found = self._items.get(node, ())
         places = {(self.items[index].path, self.items[index].name_start) for index in found}
         return found if len(places) < 2 else ()
 
     def is_same(self, index: int) -> bool:
-        """Return True if the tree has an item's bytes unchanged, under the same name and scope."""
+        """Return True if the tree has an item's bytes unchanged, with the same name and scope."""
         node = self.node(index)
         return node is not None and index in self._tree[_key(self.items[index])][node].same
 
@@ -152,7 +152,7 @@ class Matching:
         found = [each for each in found if each.node.path == item.path] or [
             each for each in found if index in each.same or "" not in each.symbol.scope
         ]
-        # Outer scopes may be hidden in macros.
+        # Macros may hide outer scopes.
         depth = max((len(each.scope) for each in found), default=0)
         found = [each for each in found if len(each.scope) == depth]
         same = [each for each in found if index in each.same]
@@ -165,7 +165,7 @@ class Matching:
 
 
 def _spells(graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[str]) -> bool:
-    """Return True if a definition's text has all words of the types, in order: `long`, but not `int`."""
+    """Return True if a definition's text contains all words of the parameter types in order."""
     symbol = candidate.symbol
     end = symbol.body.start if symbol.body else symbol.end
     data = graph.source(candidate.node.path).file.blob.text.encode()
@@ -179,19 +179,19 @@ def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
 
 
 def _key(item: Indexed) -> str:
-    """The name; for what a macro names the file, and for conversions what all of them have in common."""
+    """Return the name; the path if a macro produces the name; one common name for all conversion operators."""
     if isinstance(item, IndexedClass):
         return item.name
     return f"\0{item.path}" if item.is_macro else _common(item.name)
 
 
 def _common(name: str) -> str:
-    """Conversions name types, which a frontend and a syntax tree spell differently."""
+    """Return the name; conversion operators share one, since frontend and syntax tree spell types differently."""
     return "operator " if _CONVERSION.match(name) else name
 
 
 def _site(item: Indexed) -> _Site:
-    """A function's digest is of the bytes from its name to its last brace, a class's of all its bytes."""
+    """Return the range of a digest: a function's from its name to its last brace, a class's over all its bytes."""
     if isinstance(item, IndexedClass):
         return _Site(item.name_start - item.start, item.end - item.name_start, item.digest)
     if item.body is None:
@@ -203,7 +203,7 @@ def _site(item: Indexed) -> _Site:
 def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_same: bool) -> bool:
     """Return True if a definition of the same name can be the item: kind, scope and parameters agree.
 
-    The syntax tree doesn't see scopes that macros open and close, nor, in damaged code, any.
+    Syntax trees miss scopes that macros open and close, and in damaged code they may miss all scopes.
     """
     if isinstance(item, IndexedFunction):
         if candidate.symbol.kind != "function" or item.is_macro:
@@ -228,7 +228,10 @@ def _scopes_agree(
     is_member: bool,
     is_same: bool,
 ) -> bool:
-    """Return True if the scopes can be the same: the tree's inner ones, or in what is the same any."""
+    """Return True if the scopes can be the same.
+
+    The tree's scope must equal the end of the item's scope; with equal bytes, a subsequence suffices.
+    """
     written = candidate.scope
     if scope[max(0, len(scope) - len(written)) :] == written and not (
         is_member and written[-1:] != scope[-1:]
@@ -249,9 +252,9 @@ _ANY_TYPE = frozenset(("", "auto", "decltype"))
 
 
 def type_name(spelling: str) -> str:
-    """The last word of a type's name, or the sorted words of a built-in one; "" for what has none.
+    """Return the last word of a type's name; the sorted words of a built-in type; "" for an unnamed type.
 
-    >>> [type_name(each) for each in ("const std::vector<int> &", "unsigned long", "void (*)(int)")]
+    >>> [type_name(text) for text in ("const std::vector<int> &", "unsigned long", "void (*)(int)")]
     ['vector', 'long unsigned', '']
     """
     depth = 0
@@ -269,7 +272,7 @@ def type_name(spelling: str) -> str:
 
 
 def parameters_agree(indexed: Sequence[str], written: Sequence[str]) -> bool:
-    """Return True if the types can be the same; one without a name can be any."""
+    """Return True if the parameter types can be the same; an unnamed type matches any type."""
     if len(indexed) != len(written):
         return False
     pairs = zip(map(type_name, indexed), map(type_name, written), strict=True)

@@ -1,7 +1,7 @@
-"""Many units united into one snapshot: values of one unit without a cursor, and edges by number.
+"""Merging of many units into one snapshot: plain values without cursors, and edges between node numbers.
 
-The snapshot is the same in any order of units: every rule is a least, a greatest or a union. A definition is
-the same if its name and bytes are; what a unit without errors says of it replaces what others said.
+The result doesn't depend on the order of units: every rule is a minimum, a maximum or a union. Definitions
+with the same place and name are merged; facts from units without errors replace facts from other units.
 """
 
 from collections import Counter, defaultdict
@@ -22,47 +22,47 @@ from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
 from schemas.reports import CallsReport, DatabaseReport, EdgeCount, IndexReport, UnitProblem
 
 Identity = tuple[str, int, int, int, str, bool]
-"""Path, name_start, start, end and name of a definition, and whether it is a class."""
+"""(path, name_start, start, end, name, is_class) of a definition."""
 Chain = tuple[str, ...]
-"""Names that the frontend gives one thing: its USR, then those of the templates that it came from.
+"""USRs of one declaration: its own, then those of the templates that it specialises.
 
-USRs tell overloads, namespaces and files of static functions apart and are the same in every unit.
+USRs distinguish overloads, namespaces and files of static functions, and are the same in every unit.
 """
 
 
 class NamedReference(NamedTuple):
-    """A definition says something about others: the candidates are `chains`, or whatever has `name`."""
+    """Reference from a definition to others: to the candidates `chains`, or to all definitions with `name`."""
 
     kind: EdgeKind
     label: EdgeLabel
     chains: tuple[Chain, ...]
     total: int
-    """Candidates, those outside of the tree included."""
+    """Number of candidates, including those outside of the tree."""
     name: str = ""
-    """Name of a method that depends on its object's type."""
+    """Name of a method whose object has a dependent type."""
     arity: int = -1
-    """Arguments of a dependent call."""
+    """Number of arguments of a dependent call."""
     within: Chain = ()
-    """The class of that object, where it is known up to its template arguments."""
+    """Class of that object, if it is known except for its template arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Definition:
-    """A definition or declaration with what it says; `is_partial` of its value isn't decided yet."""
+    """Definition or declaration with its references; `is_partial` of its value is set later."""
 
     usr: str
     value: IndexedFunction | IndexedClass
     is_declaration: bool
     owner: Chain
-    """The class that it is a member of; () for none."""
+    """Class of a member; () for none."""
     mentions: frozenset[NamedReference]
     calls: Mapping[str, int]
-    """Places that call, by what is known of the callee: a field of CallsReport."""
+    """Number of calls by the kind of callee, a field of CallsReport."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitResult:
-    """Facts of one unit, with the outcome of its indexing."""
+    """Facts of one unit, and the outcome of indexing it."""
 
     outcome: Outcome
     reason: str = ""
@@ -70,19 +70,19 @@ class UnitResult:
     includes: frozenset[IndexedInclude] = frozenset()
     errors: int = 0
     is_replaced: bool = False
-    """True if a further entry has fewer errors than the first one, and is what counts."""
+    """True if a later database entry has fewer errors than the first one and is used instead."""
 
 
 MAX_CANDIDATES = 8
-"""A name that more methods of the tree have says nothing about which of them is called."""
+"""Calls by a method name that more methods of the tree have are not resolved."""
 
 MAX_OVERRIDERS = 64
-"""A virtual call that may reach more methods is an edge to the one that it names alone."""
+"""A virtual call with more overriding methods is an edge to the named method only."""
 
 
 @dataclass(kw_only=True, slots=True)
 class UnitNode:
-    """One definition or declaration, as the units seen so far know it."""
+    """One definition or declaration, merged from the units added so far."""
 
     best: Definition
     is_partial: bool
@@ -91,7 +91,7 @@ class UnitNode:
     mentions: set[NamedReference] = field(default_factory=set)
 
     def add(self, seen: Definition, *, is_partial: bool) -> None:
-        """Take what a unit says; one without errors replaces what others said."""
+        """Merge a unit's facts; facts from a unit without errors replace those from units with errors."""
         self.usrs.add(seen.usr)
         if seen.owner:
             self.owners.add(seen.owner)
@@ -102,13 +102,13 @@ class UnitNode:
         self.mentions |= seen.mentions
         if seen.value == self.best.value and seen.calls == self.best.calls:
             self.is_partial = is_partial
-            return  # As nearly always: a header's definition is the same in every unit.
+            return  # The common case: a header's definition is the same in every unit.
         if is_partial < self.is_partial or _order(seen) < _order(self.best):
             self.best = seen
         self.is_partial = is_partial
 
     def absorb(self, declaration: "UnitNode") -> None:
-        """Take what a declaration says beside its definition: default arguments, bases, owner."""
+        """Merge a declaration into its definition: default arguments, bases and owner."""
         self.owners |= declaration.owners
         self.mentions |= declaration.mentions
         mine, its = self.best.value, declaration.best.value
@@ -123,7 +123,7 @@ class UnitNode:
 
 @dataclass(kw_only=True, slots=True)
 class Edges:
-    """The edges between nodes, which are the functions and then the classes of a snapshot."""
+    """Edges between nodes, which are a snapshot's functions followed by its classes."""
 
     nodes: Sequence[UnitNode]
     by_usr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -133,11 +133,11 @@ class Edges:
     bases: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     overriders: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     found: dict[tuple[int, int, EdgeKind], tuple[EdgeLabel, int]] = field(default_factory=dict)
-    """Label and candidates of an edge, by its ends and kind."""
+    """Label and number of candidates of an edge, by (source, target, kind)."""
 
     @classmethod
     def of(cls, nodes: Sequence[UnitNode]) -> "Edges":
-        """Know the nodes by name, their owners, bases and overriders."""
+        """Create the tables of nodes by name, and of their owners, bases and overriding methods."""
         edges = cls(nodes=nodes)
         for number, node in enumerate(nodes):
             for usr in node.usrs:
@@ -152,7 +152,7 @@ class Edges:
         return edges
 
     def all(self) -> tuple[IndexedEdge, ...]:
-        """Every edge, sorted."""
+        """Return every edge, sorted."""
         for number, node in enumerate(self.nodes):
             for owner in sorted(self.owners[number] - {number}):
                 self._add(number, owner, "member", "resolved", 1)
@@ -174,7 +174,7 @@ class Edges:
     def _follow(self, number: int, node: UnitNode, mention: NamedReference) -> None:
         is_class = isinstance(node.best.value, IndexedClass)
         if is_class and mention.kind in ("calls", "constructs"):
-            return  # Of members' initialisers: no function says so.
+            return  # Calls of member initialisers; no function contains them.
         for targets, candidates in self._choices(node, mention):
             for target in targets:
                 self._add(number, target, mention.kind, mention.label, candidates)
@@ -182,7 +182,7 @@ class Edges:
     def _choices(
         self, node: UnitNode, mention: NamedReference
     ) -> Iterator[tuple[Collection[int], int]]:
-        """Yield targets that are meant, and among how many the choice is."""
+        """Yield sets of targets, each with the number of candidates."""
         if mention.name:
             named = [
                 method
@@ -205,7 +205,7 @@ class Edges:
             yield from ((some, len(some)) for some in chains)
 
     def _of_class(self, methods: Iterable[int], chain: Chain) -> list[int]:
-        """Return the methods of a class, else those of its bases."""
+        """Return the methods that belong to a class, else those that belong to its bases."""
         classes = {number for usr in chain for number in self.by_usr.get(usr, ())}
         own = [method for method in methods if self.owners[method] & classes]
         if own:
@@ -220,7 +220,7 @@ class Edges:
         return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
 
     def _targets(self, chain: Chain, node: UnitNode) -> list[int]:
-        """Return the targets of a chain's first known name; of several those in the same file, if any are."""
+        """Return the nodes with a chain's first known USR; only those in the node's own file if there are any."""
         for usr in chain:
             numbers = self.by_usr.get(usr)
             if numbers:
@@ -238,7 +238,7 @@ class Edges:
         if source == target and kind != "calls":
             return
         if kind == "uses" and target in self.owners[source]:
-            return  # `member` says so already.
+            return  # A `member` edge exists already.
         key = (source, target, kind)
         known = self.found.get(key)
         if known is None or _strength(label, candidates) < _strength(*known):
@@ -260,7 +260,7 @@ def _order(seen: Definition) -> tuple[object, ...]:
 
 @dataclass(kw_only=True, slots=True)
 class Union:
-    """Collects the results of units, in any order."""
+    """Collector of unit results, in any order."""
 
     _found: dict[Identity, UnitNode] = field(default_factory=dict)
     _includes: set[IndexedInclude] = field(default_factory=set)
@@ -269,7 +269,7 @@ class Union:
     _replaced: set[str] = field(default_factory=set)
 
     def add(self, path: str, result: UnitResult) -> None:
-        """Add what a unit shows, and what became of it."""
+        """Add a unit's facts and its outcome."""
         self._outcomes[result.outcome] += 1
         self._replaced.update([path] if result.is_replaced else [])
         if result.outcome != "indexed":
@@ -286,7 +286,7 @@ class Union:
         self._includes |= result.includes
 
     def snapshot(self, database: DatabaseReport) -> GraphSnapshot:
-        """All that was added."""
+        """Return the snapshot of all results added so far."""
         nodes = _nodes(self._found)
         nodes.sort(key=lambda node: isinstance(node.best.value, IndexedClass))
         edges = Edges.of(nodes).all()
@@ -328,7 +328,7 @@ def _identity(seen: Definition) -> Identity:
 
 
 def _nodes(found: Mapping[Identity, UnitNode]) -> list[UnitNode]:
-    """Definitions, and of each function that nothing defines its first declaration, in order of place."""
+    """Return definitions, and first declarations of functions without a definition, in order of place."""
     merged = [found[identity] for identity in sorted(found)]
     kept = [each for each in merged if not each.best.is_declaration]
     by_usr: dict[str, list[UnitNode]] = defaultdict(list)

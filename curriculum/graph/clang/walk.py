@@ -1,6 +1,6 @@
-"""A unit parsed and walked: definitions in the tree's files, and what each says about others.
+"""Parsing and walking of a unit: definitions in the tree's files, and their references to others.
 
-Never recursive: an expression nests as deep as a hostile file likes.
+Nothing is recursive, since expressions in a hostile file may be nested to any depth.
 """
 
 import re
@@ -60,24 +60,24 @@ _MAKERS = (
     *(Kind.VAR_DECL, Kind.CXX_NEW_EXPR, Kind.CXX_FUNCTIONAL_CAST_EXPR, Kind.CONSTRUCTOR),
     *(Kind.CXX_STATIC_CAST_EXPR, Kind.CSTYLE_CAST_EXPR),
 )
-"""Parents of a written constructor call; elsewhere the frontend adds it for a conversion or a copy."""
+"""Parents of a written constructor call; below others, the frontend adds the call for a conversion or copy."""
 _NAMELESS = re.compile(r"\((?:unnamed|anonymous|lambda)[^()]*\)")
 _UNNAMED = re.compile(r"@[SUE]A@[^@]*$")
-"""Ends the USR of a class that only a typedef names."""
+"""End of the USR of a class that only a typedef names."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Owner:
-    """The class or function whose text is being walked."""
+    """Class or function that is being walked, with its references and calls."""
 
     usr: str
     mentions: set[NamedReference] = field(default_factory=set)
     calls: Counter[str] = field(default_factory=Counter)
-    """Calls by what is known of their callees."""
+    """Number of calls by kind of callee."""
 
 
 def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
-    """All definitions and declarations of a unit in the tree's files, outside of functions."""
+    """Return all definitions and declarations of a unit in the tree's files, outside of functions."""
     return tuple(_Walk(tree=tree).everything(unit.cursor))
 
 
@@ -85,7 +85,7 @@ def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
 class _Walk:
     tree: Tree
     started: set[tuple[str, Any, bool]] = field(default_factory=set)
-    """Definitions that were met already: the one in a typedef is beside it, too."""
+    """Definitions that were visited; the class in a typedef is visited twice."""
 
     def everything(self, top: Cursor) -> Iterator[Definition]:
         stack = [each for each in reversed(children(top)) if self.tree.has(each)]
@@ -99,7 +99,7 @@ class _Walk:
                 stack.extend(reversed(children(cursor)))
 
     def _is_new(self, cursor: Cursor, usr: str) -> bool:
-        # One macro may declare and define.
+        # One macro may both declare and define a function.
         key = (usr, place_of(cursor), cursor.is_definition())
         if key in self.started:
             return False
@@ -163,9 +163,9 @@ class _Walk:
         within = children(cursor)
         body = within[-1] if within and within[-1].kind in _BODIES else None
         if body is not None and cursor.is_default_method():
-            body = None  # The frontend writes one where it is used.
+            body = None  # The frontend adds a body where the function is used.
         if body is None and len(frontend.templates_of(cursor)) > 1:
-            return  # An explicit instantiation.
+            return  # Explicit instantiation.
         value = self._indexed_function(cursor, within, body)
         if value is None:
             return
@@ -195,7 +195,7 @@ class _Walk:
         data = self.tree.bytes_of(path)
         range_ = None if body is None else self.tree.extent(body)
         if body is not None and (range_ is None or range_.start < extent.start):
-            range_ = extent  # A macro writes the body.
+            range_ = extent  # A macro produces the body.
         parameters = [each for each in within if each.kind == Kind.PARM_DECL]
         fewest, most = self._arity(cursor, parameters, data)
         word = re.match(rb"\w+", name.encode())
@@ -252,7 +252,7 @@ class _Walk:
         )
 
     def _expression(self, top: Cursor, owner: _Owner, *, in_template: bool) -> None:
-        """All that a function or member mentions; `in_template` if what isn't resolved may depend on it."""
+        """Record everything a function or member refers to; in a template, unresolved names count as dependent."""
         stack: list[tuple[Cursor, bool]] = [(top, False)]
         while stack:
             cursor, is_made = stack.pop()
@@ -273,7 +273,7 @@ class _Walk:
         in_template: bool,
         is_made: bool,
     ) -> bool:
-        """Note a call; whether a constructor right below belongs to it."""
+        """Record a call; return True if a constructor call right below belongs to it."""
         if is_elided(cursor, within):
             return is_made
         found = callee_of(cursor, within, self.tree, in_template=in_template, is_made=is_made)
@@ -292,10 +292,10 @@ class _Walk:
 
 
 def _scope(cursor: Cursor) -> tuple[list[str], bool]:
-    """Return the names of what is around a definition, and whether any of it is a template."""
+    """Return the names of the enclosing scopes, and True if one of them is a template."""
     names: list[str] = []
     around = cursor.lexical_parent
-    # A friend's scope is the namespace, but the class that it is written in decides its types.
+    # The scope of a friend is the namespace, but its types depend on the class in which it is written.
     is_template = around is not None and around.kind in _TEMPLATES
     parent = cursor.semantic_parent
     while parent is not None and parent.kind != Kind.TRANSLATION_UNIT:
@@ -316,7 +316,7 @@ def _kind_in_class(cursor: Cursor, parent: Cursor) -> FunctionKind:
 
 
 def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
-    """Return True if `template class S<int>;` is all that there is: it defines nothing of its own."""
+    """Return True for an explicit instantiation such as `template class S<int>;`, which defines nothing."""
     if cursor.kind in (*_TEMPLATES, Kind.ENUM_DECL) or CLASSES[cursor.kind] == "alias" or within:
         return False
     extent, at = tree.extent(cursor), tree.spot(cursor)
@@ -326,11 +326,11 @@ def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
 
 
 _LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
-"""Databases often say an older standard than the code needs: compilers are lenient, each in its way."""
+"""Standards to try: databases often specify an older standard than the code needs, which compilers tolerate."""
 
 
 def index_unit(work: UnitFile) -> UnitResult:
-    """All that a file shows of the tree; the entry and standard with the fewest errors are taken."""
+    """Return everything that a file's unit shows of the tree, parsed with the best entry and standard."""
     root = work.root.resolve()
     tree = Tree(root=root)
     best = _best(work, root)
@@ -348,7 +348,7 @@ def index_unit(work: UnitFile) -> UnitResult:
 
 
 def _best(work: UnitFile, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
-    """Return the first parse without errors, else the first one of those with the fewest."""
+    """Return the first parse without errors, else the first one with the fewest errors."""
     best: tuple[Unit, Any, list[Problem]] | None = None
     for entry in work.units:
         for arguments in _attempts(entry, {ROOT: str(root), **work.places}):
@@ -358,7 +358,7 @@ def _best(work: UnitFile, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
             errors = problems(unit)
             if best is None or len(errors) < len(best[2]):
                 best = entry, unit, errors
-            # No standard cures a header that isn't there.
+            # No other standard helps if the only errors are missing headers.
             if not errors or all(error.text.endswith("file not found") for error in errors):
                 break
         if best is not None and not best[2]:
@@ -376,7 +376,7 @@ def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
 
 
 def _textual(words: Iterator[str]) -> Iterator[str]:
-    """Yield arguments so that `-include a.h` reads a.h: clang's driver would load a.h.pch or a.h.gch."""
+    """Yield the arguments, with `-include a.h` changed to include a.h itself, not a.h.pch or a.h.gch."""
     for word in words:
         value = [next(words)] if is_pair(word) else []
         if word == "-include":
