@@ -149,8 +149,8 @@ def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
 def opaque(data: bytes) -> list[Range]:
     r"""Return the ranges of comments and literals, sorted and disjoint.
 
-    An unclosed block comment or raw string ends at the end of the file, any other unclosed string at the end of
-    its line.
+    An unclosed block comment or raw string ends at the end of the file, any other unclosed string at the end
+    of its line.
 
     >>> [tuple(found) for found in opaque(b'f("/*", 1); /* "\n */ // a')]
     [(2, 6), (12, 20), (21, 25)]
@@ -175,7 +175,7 @@ def _closing(opening: re.Match[bytes]) -> bytes:
 
 
 def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    r"""Return runs of at least MIN_ATTRIBUTES attributes, sorted and disjoint, without the ranges in `hidden`.
+    r"""Return runs of at least MIN_ATTRIBUTES attributes, sorted and disjoint, outside of `hidden`.
 
     `hidden` holds comments and literals.
 
@@ -200,7 +200,7 @@ def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 
 
 class _Level(NamedTuple):
-    """State of an open conditional: whether code around it, an earlier branch and this branch are compiled."""
+    """Open conditional: is the code around it compiled, was an earlier branch, is this branch."""
 
     is_around: bool
     had_one: bool
@@ -247,6 +247,6 @@ def _step(levels: list[_Level], directive: str, condition: str, language: Langua
 
 
 def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    """Return all preprocessor directives, sorted and disjoint, outside of comments and literals (`hidden`)."""
+    """Return all preprocessor directives outside of `hidden` (comments and literals), sorted and disjoint."""
     found = (Range(match.start(1) - 1, match.end() - 1) for match in _ANY.finditer(b"\n" + data))
-    return [each for each in found if not is_in(each.start, hidden)]
+    return [directive for directive in found if not is_in(directive.start, hidden)]

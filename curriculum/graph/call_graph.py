@@ -51,9 +51,9 @@ Ends = dict[tuple[EdgeKind, NodeId], float]
 class CallGraph:
     """RepositoryGraph that is updated commit by commit; an update costs time for the changed files only.
 
-    Macros, variables and declarations whose definition is in the tree have no edges. Resolved names are cached
-    until something that they depend on changes. Memory: 5 to 6.5 KB per function with a body, beside the texts;
-    up to 16 KB once the neighbours of all nodes have been computed (leveldb, fmt).
+    Macros, variables and declarations whose definition is in the tree have no edges. Resolved names are
+    cached until something that they depend on changes. Memory: 5 to 6.5 KB per function with a body, beside
+    the texts; up to 16 KB once the neighbours of all nodes have been computed (leveldb, fmt).
     """
 
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
@@ -148,7 +148,7 @@ class _Edges(Lookup):
             for outward, ends in sides
             for (kind, end), confidence in ends.items()
         ]
-        return tuple(sorted(found, key=lambda each: (each.kind, not each.outward, each.node)))
+        return tuple(sorted(found, key=lambda edge: (edge.kind, not edge.outward, edge.node)))
 
     def outward(self, node: NodeId) -> Ends:
         """Return the edges that leave a node."""
@@ -170,7 +170,7 @@ class _Edges(Lookup):
         return ends
 
     def inward(self, node: NodeId) -> Ends:
-        """Return the edges that enter a node: of all symbols that use its name, those that refer to the node."""
+        """Return the edges that enter a node, from the symbols that use its name and refer to it."""
         declared = self.names.declaration(node)
         if (function := self._function(node, declared)) is not None:
             return self._into_function(node, function)
@@ -185,14 +185,14 @@ class _Edges(Lookup):
         ends = self._callers(node, names, "calls")
         for other in self.methods.overriders(function):
             if function in self.methods.overridden(other):
-                ends.update((("overrides", each), 1.0) for each in other.nodes)
+                ends.update((("overrides", base), 1.0) for base in other.nodes)
         return ends
 
     def _into_type(self, node: NodeId, found: Type) -> Ends:
         name = found.key[-1]
         names = self.scopes.names_for(name)
         ends = self._callers(node, self.scopes.names_making(name), "constructs")
-        for subclass in self._representing(self.names.nodes("heirs", each) for each in names):
+        for subclass in self._representing(self.names.nodes("heirs", alias) for alias in names):
             if node in self._bases(subclass):
                 ends["inherits", subclass] = 1.0
         for member in self._representing([self.names.nodes("members", name)]):
@@ -205,7 +205,7 @@ class _Edges(Lookup):
 
     def _callers(self, node: NodeId, names: Sequence[str], kind: EdgeKind) -> Ends:
         ends: Ends = {}
-        for caller in {each for name in names for each in self.names.nodes("callers", name)}:
+        for caller in {caller for name in names for caller in self.names.nodes("callers", name)}:
             confidence = self.called(caller).get((kind, node))
             if confidence is not None:
                 ends[kind, caller] = confidence
@@ -232,10 +232,10 @@ class _Edges(Lookup):
         """Return the types that a function or type refers to."""
         scope = self.scopes.scope_of(node)
         return frozenset(
-            each
+            target
             for name in self.names.type_references(node)
             for found in self.scopes.resolve(node.path, scope, name)
-            for each in self.scopes.nearest(node.path, found.nodes)
+            for target in self.scopes.nearest(node.path, found.nodes)
         )
 
     def _spaces(self, node: NodeId, scope: Scope) -> Spaces:
@@ -262,17 +262,17 @@ class _Edges(Lookup):
 
     def _representing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
         """Yield the nodes of functions and types, each node once."""
-        for node in {each for some in nodes for each in some}:
+        for node in {node for group in nodes for node in group}:
             declared = self.names.declaration(node)
             if self._function(node, declared) is not None or self._type(node, declared) is not None:
                 yield node
 
     def _bases(self, node: NodeId) -> list[NodeId]:
         return [
-            each
+            definition
             for base in self.scopes.bases(node)
-            for each in self.scopes.nearest(node.path, base.nodes)
-            if each != node
+            for definition in self.scopes.nearest(node.path, base.nodes)
+            if definition != node
         ]
 
     def _owners(self, node: NodeId, declared: Symbol) -> tuple[NodeId, ...]:

@@ -83,7 +83,7 @@ def _changed(change: FileChange, count: int) -> Flags:
 
 
 def _has_code(data: bytes, starts: Offsets) -> Flags:
-    """Return flags [lines]: True if a line has a word outside of comments, literals, directives and _FRAMES."""
+    """Return flags [lines]: True for a word outside of comments, literals, directives and _FRAMES."""
     hidden = opaque(data)
     bare = blank(blank(data, hidden), directives(data, hidden))
     bare = blank(bare, (Range(*frame.span()) for frame in _FRAMES.finditer(bare)))

@@ -24,7 +24,9 @@ class Argument(NamedTuple):
 
     text: str
     is_literal: bool
-    """True if the text has no variable reference, generator expression or escape, so that the text is the value."""
+    """True if the text has no variable reference, generator expression or escape, so that the text is the
+    value.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +37,9 @@ class Command:
     """Name in lower case: CMake ignores case."""
     arguments: tuple[Argument, ...]
     lines: Range
-    """Byte range of whole lines, from the start of the first line to the end of the last one, line end included."""
+    """Byte range of whole lines, from the start of the first line to the end of the last one, line end
+    included.
+    """
 
 
 _NAME = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\(")
@@ -59,8 +63,8 @@ _EVALUATED = re.compile(r"[$\\]|@\w+@")
 def commands_of(text: str) -> tuple[Command, ...]:
     """Return the commands of a file in the order of the text; never raises, takes time linear in the text.
 
-    Reading stops at a command whose parenthesis, quote or bracket is not closed. Other text that is no command
-    is skipped to the end of its line.
+    Reading stops at a command whose parenthesis, quote or bracket is not closed. Other text that is no
+    command is skipped to the end of its line.
     """
     data = text.encode()
     starts = line_starts(data).tolist()
@@ -173,9 +177,9 @@ class BuildGraph:
             target.id
             for target in self.targets.values()
             if any(
-                block.path == path and each.start < block.lines.end and block.lines.start < each.end
+                block.path == path and span.start < block.lines.end and block.lines.start < span.end
                 for block in target.blocks
-                for each in ranges
+                for span in ranges
             )
         ]
 
@@ -196,12 +200,13 @@ class _Names:
     aliases: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str, path: str) -> TargetLink | None:
-        """Return the target that a name refers to in a file: one of the same file, else the nearest folder's."""
+        """Return the target of a name in a file: one defined in the file, else the nearest folder's."""
         found = self.defined.get(self.aliases.get(name, name), ())
         if not found:
             return None
         best = min(
-            found, key=lambda each: (each.path != path, -shared_folders(each.path, path), each)
+            found,
+            key=lambda target: (target.path != path, -shared_folders(target.path, path), target),
         )
         return TargetLink(best, 1.0 if best.path == path else 1.0 / len(found))
 
@@ -223,10 +228,10 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
         for command in commands:
             if target := _subject(command, path, names):
                 about[target].append(_Statement(path, command, target))
-    statements = [each for some in about.values() for each in some]
-    statements.sort(key=lambda each: (each.path, each.command.lines))
+    statements = [statement for group in about.values() for statement in group]
+    statements.sort(key=lambda statement: (statement.path, statement.command.lines))
     blocks: dict[TargetId, list[CommandBlock]] = defaultdict(list)
-    for path, group in groupby(statements, lambda each: each.path):
+    for path, group in groupby(statements, lambda statement: statement.path):
         data = graph.source(path).file.blob.text.encode()
         for target, lines in _joined(data, group):
             blocks[target].append(CommandBlock(path, lines))
@@ -248,7 +253,7 @@ def _names(written: Mapping[str, Sequence[Command]]) -> _Names:
             if not name.is_literal:
                 continue
             if rest and rest[0].text == "ALIAS":
-                names.aliases.update((name.text, each.text) for each in rest[1:2])
+                names.aliases.update((name.text, original.text) for original in rest[1:2])
             elif TargetId(path, name.text) not in names.defined[name.text]:
                 names.defined[name.text].append(TargetId(path, name.text))
     return names
@@ -320,7 +325,7 @@ def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
 
 
 def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetId, Range]]:
-    """Return (target, lines) of one file's commands; commands that share a line belong to the first one's target."""
+    """Return (target, lines) of one file's commands; a shared line belongs to the first command's target."""
     found: list[tuple[TargetId, Range]] = []
     for statement in statements:
         owner, last = found[-1] if found else (None, Range(0, 0))

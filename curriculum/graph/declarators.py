@@ -58,7 +58,7 @@ def function_declarator(top: Node, kinds: Kinds, text: str) -> FunctionDeclarato
 
 
 def _plain(inner: Node | None, around: Node, kinds: Kinds, text: str) -> FunctionDeclarator | None:
-    """Return the function of `name(…)` or `T (name)(…)`; for the latter, the grammar takes `T` for the name."""
+    """Return the function of `name(…)`, or of `T (name)(…)`, where the grammar takes `T` for the name."""
     listed = around.child_by_field_id(kinds.parameters)
     if inner is None or listed is None:
         return None

@@ -1,4 +1,4 @@
-"""Extraction of a file's definitions: one sweep in the order of the text, with a stack of enclosing scopes."""
+"""Extraction of a file's definitions in one sweep over the text, with a stack of enclosing scopes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +84,10 @@ def _within(scope: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def extract_symbols(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> ExtractedSymbols:
-    """Return the symbols found in a sweep over the nodes that are or contain definitions; some µs per node."""
+    """Return the symbols of a file; some µs per node.
+
+    `shells` are the nodes that are or contain definitions.
+    """
     sweeping = _Sweep(kinds=kinds, extents=extents, text=text)
     handlers = sweeping.handlers()
     order = sorted((node.start_byte, -node.end_byte, i) for i, node in enumerate(shells))
@@ -166,7 +169,7 @@ class _Sweep:
         bases: tuple[str, ...] = (),
         is_virtual: bool = False,
     ) -> int:
-        """Append a draft and return its index. An enclosing template declaration becomes part of its range."""
+        """Append a draft and return its index. Its range includes an enclosing template declaration."""
         first = self.template.start if start < self.template.end else start
         self.template = _NOWHERE
         scope = self.frame.space if start < self.friend_end else self.frame.scope
@@ -181,7 +184,7 @@ class _Sweep:
     def _namespace(self, node: Node, start: int, end: int) -> None:
         name = node.child_by_field_id(self.kinds.name)
         written = self.text[name.start_byte : name.end_byte] if name else ""
-        names = tuple(each.strip().removeprefix("inline").strip() for each in written.split("::"))
+        names = tuple(part.strip().removeprefix("inline").strip() for part in written.split("::"))
         frame = self.frame
         scope, space = _within(frame.scope, names), _within(frame.space, names)
         self._enter(start, frame._replace(end=end, scope=scope, space=space))
@@ -206,7 +209,7 @@ class _Sweep:
         self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
 
     def _is_forward(self, node: Node) -> bool:
-        """Return True if a class without a body is a forward declaration, not just a reference to the class."""
+        """Return True if a class without a body is a forward declaration, not only a use of the class."""
         parent = node.parent
         if parent is None or parent.kind_id in self.kinds.around_classes:
             return True
@@ -231,10 +234,10 @@ class _Sweep:
             return
         body = made.child_by_field_id(self.kinds.body)
         tag = made.child_by_field_id(self.kinds.name) if body else None
-        for each in node.children_by_field_id(self.kinds.declarator):
-            written = self.text[each.start_byte : each.end_byte]
+        for declarator in node.children_by_field_id(self.kinds.declarator):
+            written = self.text[declarator.start_byte : declarator.end_byte]
             name = declared(written)
-            at = each.start_byte + max(0, written.find(name))
+            at = declarator.start_byte + max(0, written.find(name))
             if body is not None and tag is None:
                 self.typedef = (end, Name((), name, 0), at)
                 return
@@ -323,13 +326,13 @@ class _Sweep:
             self.found.locals.append(node)
             return
         number = -1
-        for each in node.children_by_field_id(self.kinds.declarator):
-            function = function_declarator(each, self.kinds, self.text)
+        for declarator in node.children_by_field_id(self.kinds.declarator):
+            function = function_declarator(declarator, self.kinds, self.text)
             added = -1
             if function is not None:
                 added = self._add_function(function, start, end, None)
             if added < 0 and self.frame.owner < 0:
-                added = self._add_variable(node, each, start, end)
+                added = self._add_variable(node, declarator, start, end)
             number = max(number, added)
         if number >= 0:
             self._bracket(number, start, end)
@@ -355,14 +358,14 @@ class _Sweep:
 
     def _field(self, node: Node, start: int, end: int) -> None:
         made = node.child_by_field_id(self.kinds.type)
-        for each in node.children_by_field_id(self.kinds.declarator):
-            function = function_declarator(each, self.kinds, self.text)
+        for declarator in node.children_by_field_id(self.kinds.declarator):
+            function = function_declarator(declarator, self.kinds, self.text)
             if function is not None:
                 number = self._add_function(function, start, end, None)
                 if number >= 0:
                     self._bracket(number, start, end)
             elif made is not None and self.frame.owner >= 0:
-                written = self.text[each.start_byte : each.end_byte]
+                written = self.text[declarator.start_byte : declarator.end_byte]
                 name = declared(written)
                 direct, pointee = self._type_of(made)
                 is_object = direct == pointee and not written.startswith(("*", "&", "("))

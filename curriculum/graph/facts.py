@@ -29,9 +29,9 @@ class Range(NamedTuple):
 class Symbol(NamedTuple):
     """Definition, or declaration if `body` is None.
 
-    `start` and `end` are line starts (or the end of the file). The range includes the comment block right above,
-    `template <…>` and attributes, but no blank lines below. The range of a method that is defined inside its
-    class lies inside the range of the class.
+    `start` and `end` are line starts (or the end of the file). The range includes the comment block right
+    above, `template <…>` and attributes, but no blank lines below. The range of a method that is defined
+    inside its class lies inside the range of the class.
     """
 
     kind: SymbolKind
@@ -48,10 +48,14 @@ class Symbol(NamedTuple):
     parent: int = -1
     """Index of the class whose body contains this symbol; -1 for none."""
     parameters: tuple[str, ...] = ()
-    """Names of the parameters' types: `vector` for `const std::vector<int>& x`; "" where a type has no name."""
+    """Names of the parameters' types: `vector` for `const std::vector<int>& x`; "" where a type
+    has no name.
+    """
     min_arity: int = 0
     max_arity: int = 0
-    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for no limit."""
+    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for
+    no limit.
+    """
     returns: str = ""
     """Name of the type that a function returns, a variable has or an alias refers to."""
     bases: tuple[str, ...] = ()
@@ -71,14 +75,18 @@ class Call(NamedTuple):
     """Call as written in the text."""
 
     caller: int
-    """Index of the innermost enclosing function; -1 for none. A lambda counts as part of its enclosing function."""
+    """Index of the innermost enclosing function; -1 for none. A lambda counts as part of its enclosing
+    function.
+    """
     form: CallForm
     """macro: an ALL_CAPS name; construct: `T x(…)`, `T{…}`, `new T(…)`, a member initialiser."""
     name: str
     qualifier: tuple[str, ...]
     """("approx",) for `approx::equal(…)`, ("",) for `::f()`."""
     receiver: str | None
-    """None for a plain call; `this`; the name of the receiver's declared type; "" if the file doesn't declare it."""
+    """None for a plain call; `this`; the name of the receiver's declared type; "" if the file doesn't declare
+    it.
+    """
     arity: int
     start: int
     """Offset of the unqualified name."""
@@ -108,11 +116,15 @@ class FileFacts:
     symbols: tuple[Symbol, ...] = ()
     calls: tuple[Call, ...] = ()
     includes: tuple[str, ...] = ()
-    """Names as written between quotes or angle brackets, in order; branches that aren't compiled are skipped."""
+    """Names as written between quotes or angle brackets, in order; branches that aren't compiled
+    are skipped.
+    """
     usings: tuple[str, ...] = ()
     """`std` for `using namespace std`, `lattice::at` for `using lattice::at`."""
     error_bytes: int
-    """Number of bytes inside ERROR nodes of the best parsed variant; the size of the file if there is no tree."""
+    """Number of bytes inside ERROR nodes of the best parsed variant; the size of the file if there is no
+    tree.
+    """
     is_complete: bool
     """True if the file was parsed to its end within the limits. Without a tree there are no symbols."""
     members: tuple[Member, ...] = ()
@@ -156,8 +168,8 @@ class RepositoryGraph(Protocol):
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
         """Return a node's edges in both directions, unique, sorted by (kind, outward first, node).
 
-        Edges end at the definition, not at a declaration, if the definition is in the tree. Macros and names without
-        a definition in the tree have no edges.
+        Edges end at the definition, not at a declaration, if the definition is in the tree. Macros and names
+        without a definition in the tree have no edges.
         """
 
 
@@ -182,7 +194,7 @@ def reached(
     for node in found:
         if len(found) >= most:
             break
-        new = [each for each in dict.fromkeys(ahead(node)) if each not in seen]
+        new = [successor for successor in dict.fromkeys(ahead(node)) if successor not in seen]
         seen.update(new)
         found += new
     return found
@@ -201,7 +213,7 @@ class Includes:
     """
 
     def __init__(self, paths: Iterable[str], written: Callable[[str], Sequence[str]]) -> None:
-        """Index the paths of a tree; `written` returns the names that a file includes, in the order of its text."""
+        """Index the paths of a tree; `written` returns the names that a file includes, in textual order."""
         self._written = written
         self._named: dict[str, set[str]] = {}
         """Paths by base name."""
@@ -215,7 +227,9 @@ class Includes:
         if path not in self._included:
             found = (self._resolved(path, written) for written in self._written(path))
             self._included[path] = tuple(
-                each for each in dict.fromkeys(found) if each is not None and each != path
+                included
+                for included in dict.fromkeys(found)
+                if included is not None and included != path
             )
         return self._included[path]
 
@@ -233,8 +247,8 @@ class Includes:
         if beside in named:
             return beside
         ending = "/" + posixpath.normpath(written).lstrip("./")
-        fitting = [each for each in named if f"/{each}".endswith(ending)]
-        return min(fitting, key=lambda each: (folders_between(path, each), each), default=None)
+        fitting = [other for other in named if f"/{other}".endswith(ending)]
+        return min(fitting, key=lambda other: (folders_between(path, other), other), default=None)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -1,4 +1,7 @@
-"""Fragments of files: the lines of definitions that a context document shows, each line once, within a budget."""
+"""Fragments of files: the lines of definitions that a context document shows, within a byte budget.
+
+No line is shown twice.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +59,7 @@ class FragmentCosts:
     """Bytes of the line between two ranges or fragments of one file."""
 
     def of(self, fragment: Fragment, beside: Fragment | None = None) -> int:
-        """Return the maximum bytes of a fragment; after a fragment of the same file (`beside`) it has no header."""
+        """Return the maximum bytes of a fragment; after a fragment of the same file, it needs no header."""
         is_led = beside is None or beside.node.path != fragment.node.path
         lead = self.lead(fragment.node.path) if is_led else self.gap
         return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
@@ -64,8 +67,8 @@ class FragmentCosts:
     def of_all(self, fragments: Sequence[Fragment]) -> int:
         """Return the maximum bytes of fragments in this order."""
         return sum(
-            self.of(each, beside)
-            for beside, each in zip((None, *fragments), fragments, strict=False)
+            self.of(fragment, beside)
+            for beside, fragment in zip((None, *fragments), fragments, strict=False)
         )
 
 
@@ -84,8 +87,8 @@ def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
 class Budget:
     """Fragments shown so far, their lines and their total cost.
 
-    Most definitions are shown on their own. Classes and files are shown as skeletons: the lines outside of bodies
-    that no other fragment shows. A skeleton gives up lines to definitions that are added later.
+    Most definitions are shown on their own. Classes and files are shown as skeletons: the lines outside of
+    bodies that no other fragment shows. A skeleton gives up lines to definitions that are added later.
     """
 
     graph: RepositoryGraph
@@ -111,7 +114,7 @@ class Budget:
             self._wordings.update(self._worded(fragment.node, fragment.ranges))
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[NodeForm]:
-        """Return the forms in which a node can still be shown, fullest first; none if its lines are shown already.
+        """Return the forms in which a node can still be shown, fullest first; none if it is already shown.
 
         Unless `in_full` is set, a function is shown by its signature if its body is longer than SMALL_BODY.
         """
@@ -128,7 +131,7 @@ class Budget:
         return [*full, NodeForm("signature", signature)] if saved else full
 
     def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
-        """Return True if the definition, or these lines of it, equal a text that is already shown or hidden."""
+        """Return True if the definition, or these lines of it, equals a text that is shown or hidden."""
         return not self._wordings.isdisjoint(self._worded(node, ranges))
 
     def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
@@ -147,12 +150,15 @@ class Budget:
         is_skeleton = self._is_skeleton(fragment.node)
         smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
         cost = self.costs.of(fragment, self.fragments[-1] if self.fragments else None) + sum(
-            self.costs.of(each) - self.costs.of(self.fragments[at]) for at, each in smaller.items()
+            self.costs.of(skeleton) - self.costs.of(self.fragments[at])
+            for at, skeleton in smaller.items()
         )
-        if self.used + cost > self.budget or not all(each.ranges for each in smaller.values()):
+        if self.used + cost > self.budget or not all(
+            skeleton.ranges for skeleton in smaller.values()
+        ):
             return False
-        for at, each in smaller.items():
-            self.fragments[at] = each
+        for at, skeleton in smaller.items():
+            self.fragments[at] = skeleton
         if is_skeleton:
             self._skeletons[path].append(len(self.fragments))
         else:

@@ -1,4 +1,4 @@
-"""Heads of declarations that the grammar can't parse: the bytes to blank, whether or not macros are in ALL_CAPS.
+"""Heads of declarations that the grammar can't parse: the bytes to blank, for macros in any case.
 
 A head is matched only where it must be a declaration: up to the brace of a class or namespace, up to the
 brace or semicolon after a parameter list, or from the beginning of a line. Matched forms:
@@ -42,7 +42,9 @@ _KEYWORDS = (
 )
 _WORD = rb"[A-Za-z_]\w*+"
 _FREE = rb"(?!" + _KEYWORDS + rb")" + _WORD
-"""Identifier that is no keyword: a name or a macro. Matched last, because it is the slowest part of a pattern."""
+"""Identifier that is no keyword: a name or a macro. Matched last, because it is the slowest part of a
+pattern.
+"""
 _NAME = rb"(?:" + _WORD + rb"::)*+~?" + _FREE
 _CAPS = re.compile(rb"[A-Z_][A-Z0-9_]{2,}\Z")
 _ARGUMENTS = rb"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
@@ -97,7 +99,7 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
 
 
 def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
-    """Yield the words before the name of a class; with `has_variables`, `struct stat found{};` is a variable."""
+    """Yield the words before a class name; with `has_variables`, `struct stat found{};` is a variable."""
     for head in _CLASS_HEAD.finditer(bare):
         items = list(_CLASS_ITEM.finditer(bare, *head.span(2)))
         words = [item for item in items if item[1] and item[1] not in _CLASS_WORDS]
@@ -116,7 +118,7 @@ def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
 
 
 def _namespaces(bare: bytes) -> Iterator[Range]:
-    """Yield the words beside the name of a namespace; the name is the first one not in ALL_CAPS, else the first."""
+    """Yield the words beside a namespace's name, which is the first word not in ALL_CAPS, else the first."""
     for head in _NAMESPACE_HEAD.finditer(bare):
         items = list(_CLASS_ITEM.finditer(bare, *head.span(1)))
         names = [item for item in items if item[1] and not item[2]]
@@ -198,8 +200,8 @@ def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Rang
 def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
     """Return the second byte of the names of functions without a type, and macro arguments that are no names.
 
-    A macro that defines a function, such as SYSCALL_DEFINE1(close, unsigned int, fd) {…}, looks like a function
-    without a type. In `bare`, macros are blanked as well.
+    A macro that defines a function, such as SYSCALL_DEFINE1(close, unsigned int, fd) {…}, looks like a
+    function without a type. In `bare`, macros are blanked as well.
     """
     found: list[Range] = []
     for call in calls:
@@ -243,7 +245,7 @@ _PARAMETERS = re.compile(
 
 
 def _after_parameters(bare: bytes) -> Iterator[Range]:
-    """Yield words after a parameter list; skip matches where the "function" is a macro between type and name."""
+    """Yield words after a parameter list; the "function" itself if it is a macro between type and name."""
     for head in _PARAMETERS.finditer(bare):
         before = bare[head.start() : head.start(1)].split()
         if _SPECIFIERS.issuperset(before) or before[-1] in _KEYS:
@@ -334,7 +336,7 @@ _BARE = re.compile(
 
 
 def _bare_words(bare: bytes) -> Iterator[Range]:
-    """Yield macros without a semicolon; before a function's name the last word is kept, since it may be its type."""
+    """Yield macros without a semicolon; keep the last word before a function's name, a possible type."""
     for found in _BARE.finditer(bare):
         start, end = found.span(1 if found[1] else 2 if found[2] else 3)
         words = bare[start:end].rstrip()

@@ -59,8 +59,8 @@ def calls_of(
 ) -> Iterator[Call]:
     """Yield the calls in the order of the text; draft i becomes symbol places[i].
 
-    Call sites are calls without a caller. The receiver of a site is None, `this`, "", the receiver's name with
-    a dot at its end, or "." for a member initialiser.
+    Call sites are calls without a caller. The receiver of a site is None, `this`, "", the receiver's name
+    with a dot at its end, or "." for a member initialiser.
     """
     sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
@@ -99,7 +99,7 @@ def _site(form: CallForm, written: Name, at: int, receiver: str | None, arity: i
 
 
 def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call]:
-    remarks = sorted(each.start_byte for each in found.get("remark", ()))
+    remarks = sorted(comment.start_byte for comment in found.get("remark", ()))
     for call in found.get("call", ()):
         callee = call.child_by_field_id(kinds.function)
         listed = call.child_by_field_id(kinds.arguments)
@@ -144,22 +144,22 @@ def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
     arity = listed.named_child_count
     next_ = bisect_left(remarks, listed.start_byte)
     if next_ < len(remarks) and remarks[next_] < listed.end_byte:
-        arity -= sum(each.kind_id == kinds.comment for each in listed.named_children)
+        arity -= sum(argument.kind_id == kinds.comment for argument in listed.named_children)
     return arity
 
 
 def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call]:
     made = sorted(found.get("made", ()), key=attrgetter("start_byte"))
-    starts = [each.start_byte for each in made]
+    starts = [node.start_byte for node in made]
     for value in found.get("value", ()):
         yield from _constructed(made[bisect_left(starts, value.start_byte) - 1], value, text)
     for capture, listed in (("new", kinds.arguments), ("literal", kinds.value)):
-        for each in found.get(capture, ()):
-            type_node = each.child_by_field_id(kinds.type)
+        for node in found.get(capture, ()):
+            type_node = node.child_by_field_id(kinds.type)
             if type_node is not None:
-                yield from _constructed(type_node, each.child_by_field_id(listed), text)
-    for each in found.get("initialiser", ()):
-        first, last = each.child(0), each.child(each.child_count - 1)
+                yield from _constructed(type_node, node.child_by_field_id(listed), text)
+    for initialiser in found.get("initialiser", ()):
+        first, last = initialiser.child(0), initialiser.child(initialiser.child_count - 1)
         if first is not None and last is not None:
             for site in _constructed(first, last, text):
                 yield site._replace(receiver=None if site.qualifier else ".")
@@ -220,8 +220,12 @@ class _Types:
             local.sort()
 
     def _learn_local(self, node: Node, place: int, function: int, names: set[str]) -> None:
-        for each in node.children_by_field_id(self.kinds.declarator):
-            name = declared(self.text[each.start_byte : min(each.end_byte, each.start_byte + 200)])
+        for declarator in node.children_by_field_id(self.kinds.declarator):
+            name = declared(
+                self.text[
+                    declarator.start_byte : min(declarator.end_byte, declarator.start_byte + 200)
+                ]
+            )
             made = node.child_by_field_id(self.kinds.type) if name in names else None
             if made is not None:
                 kind = type_of(self.text[made.start_byte : made.end_byte])[1]
@@ -239,7 +243,7 @@ class _Types:
         return self.swept.globals.get(name) if member is None else member.type
 
     def member(self, name: str, function: int) -> Member | None:
-        """Return the data member that a name refers to in a function; None if this file doesn't declare it."""
+        """Return the data member that a name refers to in a function; None if this file lacks it."""
         draft = self.swept.drafts[function]
         owner = draft.parent if draft.parent >= 0 else self._owners.get(draft.scope, -1)
         for _ in range(_MAX_BASES):
@@ -263,8 +267,8 @@ def types_by_draft(
 ) -> dict[int, tuple[str, ...]]:
     """Return the sorted names of referenced types by draft, its own name excluded.
 
-    Types in a class's methods belong to the methods. Empty names, which the parser inserts for missing ones, are
-    skipped.
+    Types in a class's methods belong to the methods. Empty names, which the parser inserts for missing ones,
+    are skipped.
     """
     starts = [node.start_byte for node in mentions]
     found: defaultdict[int, set[str]] = defaultdict(set)

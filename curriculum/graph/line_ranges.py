@@ -57,7 +57,7 @@ BLANK = b" \t\r\n\f\v"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineRanges:
-    """Growing set of lines of one file; operations cost time for the ranges passed in, not for the stored ones."""
+    """Growing set of lines of one file; operations cost time for their arguments, not for stored lines."""
 
     _ranges: list[Range] = field(default_factory=list)
 
@@ -67,8 +67,8 @@ class LineRanges:
             first = bisect_left(self._ranges, start, key=_end)
             last = bisect_right(self._ranges, end, key=_start)
             near = self._ranges[first:last]
-            low = min([start, *(each.start for each in near[:1])])
-            high = max([end, *(each.end for each in near[-1:])])
+            low = min([start, *(span.start for span in near[:1])])
+            high = max([end, *(span.end for span in near[-1:])])
             self._ranges[first:last] = [Range(low, high)]
 
     def missing(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
@@ -125,7 +125,7 @@ def size_of(ranges: Iterable[Range]) -> int:
 
 def with_text(data: bytes, ranges: Iterable[Range]) -> tuple[Range, ...]:
     """Return the ranges that contain more than white space."""
-    return tuple(each for each in ranges if not data[each.start : each.end].isspace())
+    return tuple(span for span in ranges if not data[span.start : span.end].isspace())
 
 
 def end_of_blanks(data: bytes, start: int, end: int) -> int:
@@ -158,7 +158,7 @@ def blank_lines_before(data: bytes, start: int, least: int) -> int:
 
 
 def inner_lines(data: bytes, body: Range) -> Range:
-    r"""Return the lines between the opening brace's line and the closing brace's line; possibly an empty range.
+    r"""Return the lines between the line of the opening brace and that of the closing one; may be empty.
 
     >>> data = b"f() {\n  g();\n}\n"
     >>> tuple(inner_lines(data, Range(4, 14)))

@@ -98,7 +98,10 @@ _NOT_TYPES = (
 
 
 def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list[Range]:
-    """Return the bytes to blank, sorted and disjoint; `hidden` (comments, literals) and directive `lines` stay."""
+    """Return the bytes to blank, sorted and disjoint.
+
+    `hidden` (comments and literals) and `lines` (directives) are not searched.
+    """
 
     def names(pattern: re.Pattern[bytes], *, shift: int = 0) -> Iterator[Range]:
         for match in pattern.finditer(b"\n" + data if shift else data):
@@ -114,9 +117,9 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
         for name in names(pattern):
             masked += rule(data, name)
     found: list[Range] = []
-    for each in sorted(masked):
-        if not (found and each.start < found[-1].end):
-            found.append(each)
+    for span in sorted(masked):
+        if not (found and span.start < found[-1].end):
+            found.append(span)
     return found
 
 
@@ -143,7 +146,7 @@ def _first(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
 
 
 def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterator[Range]:
-    """Yield a macro before a block inside a function; of a macro that defines a function, only the arguments."""
+    """Yield a macro before a block inside a function, or the arguments of a macro that defines a function."""
     if before not in b";{}":
         return
     is_indented = data[name.start - 1 : name.start] in (b" ", b"\t")
@@ -249,7 +252,7 @@ def _enabling(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _arguments_end(data: bytes, end: int) -> int:
-    """Return the end of the arguments after a name; `end` if there are none, -1 if they are too long or not closed."""
+    """Return the end of the arguments after a name; `end` for none, -1 if too long or not closed."""
     place = end
     while data[place : place + 1] in (b" ", b"\t"):
         place += 1
@@ -284,7 +287,8 @@ class _Before:
     def of(self, place: int) -> _LineEnd:
         """Return the last character of code before a line, and the word it ends.
 
-        White space, comments and directives are skipped. At the beginning of a file, the character is a semicolon.
+        White space, comments and directives are skipped. At the beginning of a file, the character is a
+        semicolon.
         """
         silent: list[int] = []
         end = self._data.rfind(b"\n", 0, place)

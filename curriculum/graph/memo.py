@@ -53,7 +53,8 @@ class Memo:
         self.revision += 1
         self._most_used = max(self._most_used, self._used)
         self._used = 0
-        # All results are dropped together, since values compared by identity must not survive in only some of them.
+        # All results are dropped together, since values compared by identity must not survive in only some of
+        # them.
         if len(self.entries) > max(MAX_UNUSED * self._most_used, MIN_DROPPED):
             self.entries.clear()
 

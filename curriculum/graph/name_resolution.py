@@ -30,10 +30,10 @@ class Methods(Lookup):
         known = self.scopes.functions_by_scope(name)
         for level in [(key,), *self.scopes.levels(key, path)] if known else ():
             found = [
-                each
+                method
                 for base in level
-                for each in known.get(base, ())
-                if each.takes(arity) and self.sees(path, each)
+                for method in known.get(base, ())
+                if method.takes(arity) and self.sees(path, method)
             ]
             if found:
                 return found
@@ -50,9 +50,9 @@ class Methods(Lookup):
                 if base not in seen:
                     seen.add(base)
                     found = [
-                        each
-                        for each in self._alike(method, base)
-                        if self.sees(path, each) and self._says_virtual(each)
+                        other
+                        for other in self._alike(method, base)
+                        if self.sees(path, other) and self._says_virtual(other)
                     ]
                     overridden += found
                     if not found:
@@ -66,28 +66,28 @@ class Methods(Lookup):
         if not method.scope or not self.is_virtual(method):
             return ()
         heirs = self.scopes.heirs(method.scope)
-        return tuple(each for subclass in heirs for each in self._alike(method, subclass))
+        return tuple(overrider for subclass in heirs for overrider in self._alike(method, subclass))
 
     def is_virtual(self, method: Function) -> bool:
         """Return True if a method or one that it overrides is declared virtual."""
         return method.is_virtual or bool(self.overridden(method))
 
     def _says_virtual(self, method: Function) -> bool:
-        """Return True like `is_virtual`, but without recursion, since classes in broken code may be their own bases."""
+        """Return True like `is_virtual`, but without recursion: broken code may have circular bases."""
         path = method.nodes[0].path
         return method.is_virtual or any(
-            each.is_virtual
+            other.is_virtual
             for level in self.scopes.levels(method.scope, path)
             for base in level
-            for each in self._alike(method, base)
+            for other in self._alike(method, base)
         )
 
     def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
         """Yield the methods of a class with the name and the parameters of a method."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
-        for each in self.scopes.functions_by_scope(name).get(key, ()):
-            if agree(each.parameters, method.parameters):
-                yield each
+        for other in self.scopes.functions_by_scope(name).get(key, ()):
+            if agree(other.parameters, method.parameters):
+                yield other
 
 
 MAX_CANDIDATES = 8
@@ -136,7 +136,7 @@ class Resolver(Lookup):
 
     @derived
     def targets(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
-        """Return the targets of a call in a scope of a file; None if only the types of its arguments can decide."""
+        """Return the targets of a call in a scope; None if only the types of its arguments can decide."""
         if self._is_macro(path, call):
             return ()
         if call.form == "construct":
@@ -148,15 +148,16 @@ class Resolver(Lookup):
         )
 
     def by_arguments(self, path: str, call: Call, spaces: Spaces) -> tuple[Target, ...]:
-        """Return the functions in the namespaces of types that the caller uses, as a guess at the argument types.
+        """Return the functions in the namespaces of types that the caller uses.
 
-        Without such a function, a function whose name is unique is returned.
+        These types are a guess at the types of the arguments. Without such a function, a function whose name
+        is unique is returned.
         """
         known = self.scopes.functions_by_scope(call.name)
         if found := self._seen(path, call, sorted(spaces & known.keys())):
             return self._calls(path, found, BY_ARGUMENTS)
         return self._only_one(
-            path, call, [each for each in known if not self.scopes.is_class(each)]
+            path, call, [scope for scope in known if not self.scopes.is_class(scope)]
         )
 
     def _is_macro(self, path: str, call: Call) -> bool:
@@ -166,8 +167,8 @@ class Resolver(Lookup):
             return False
         found = map(names.declaration, names.nodes("macros", call.name))
         return any(
-            each.min_arity <= call.arity and (each.max_arity < 0 or call.arity <= each.max_arity)
-            for each in found
+            macro.min_arity <= call.arity and (macro.max_arity < 0 or call.arity <= macro.max_arity)
+            for macro in found
         )
 
     def _plain(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
@@ -195,7 +196,7 @@ class Resolver(Lookup):
         if made := self._constructs(path, scope, call):
             return made
         known = self.scopes.functions_by_scope(call.name)
-        return self._only_one(path, call, [each for each in known if is_alike(each, space)])
+        return self._only_one(path, call, [scope for scope in known if is_alike(scope, space)])
 
     def _of_receiver(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         if call.receiver == "this":
@@ -227,8 +228,10 @@ class Resolver(Lookup):
         known = self.scopes.functions_by_scope(call.name)
         if len(known) > MAX_SCOPES:
             return ()
-        found = self._seen(path, call, [each for each in known if self.scopes.is_class(each)])
-        roots = [each for each in found if not set(self.methods.overridden(each)) & set(found)]
+        found = self._seen(path, call, [scope for scope in known if self.scopes.is_class(scope)])
+        roots = [
+            method for method in found if not set(self.methods.overridden(method)) & set(found)
+        ]
         if not 0 < len({root.scope for root in roots}) <= MAX_CLASSES:
             return ()
         return self._virtual_calls(path, roots, BY_METHOD)
@@ -238,12 +241,12 @@ class Resolver(Lookup):
             classes = self.scopes.field_types(path, scope, call.object, made=True) or ()
         else:
             classes = self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
-        nodes = [node for each in classes for node in self.scopes.nearest(path, each.nodes)]
+        nodes = [node for type_ in classes for node in self.scopes.nearest(path, type_.nodes)]
         made = [Target("constructs", node, 1 / len(nodes)) for node in nodes[:MAX_CANDIDATES]]
         constructors = [
             function
-            for each in classes
-            for function in self.scopes.functions_by_scope(each.key[-1]).get(each.key, ())
+            for type_ in classes
+            for function in self.scopes.functions_by_scope(type_.key[-1]).get(type_.key, ())
             if function.takes(call.arity)
         ]
         return (*made, *self._calls(path, constructors, 1.0))
@@ -252,27 +255,31 @@ class Resolver(Lookup):
         """Return the functions in some scopes that the file sees and that accept the call's arguments."""
         known = self.scopes.functions_by_scope(call.name)
         return [
-            each
+            function
             for scope in scopes
-            for each in known[scope]
-            if each.takes(call.arity) and self.methods.sees(path, each)
+            for function in known[scope]
+            if function.takes(call.arity) and self.methods.sees(path, function)
         ]
 
     def _nearest(self, path: str, call: Call, ranks: Ranks) -> list[Function]:
         """Return the functions in the scopes of the lowest rank that contain any."""
         known = self.scopes.functions_by_scope(call.name)
         places = sorted((ranks[scope], scope) for scope in ranks.keys() & known.keys())
-        for _, some in groupby(places, lambda place: place[0]):
-            if found := self._seen(path, call, [scope for _, scope in some]):
+        for _, group in groupby(places, lambda place: place[0]):
+            if found := self._seen(path, call, [scope for _, scope in group]):
                 return found
         return []
 
     def _only_one(self, path: str, call: Call, scopes: Sequence[Scope]) -> tuple[Target, ...]:
-        """Return targets found by name alone, if the file sees functions of that name in exactly one scope."""
+        """Return targets by name alone, if the file sees functions of that name in exactly one scope."""
         if len(scopes) > MAX_SCOPES:
             return ()
         found = self._seen(path, call, scopes)
-        return self._calls(path, found, BY_NAME) if len({each.scope for each in found}) == 1 else ()
+        return (
+            self._calls(path, found, BY_NAME)
+            if len({function.scope for function in found}) == 1
+            else ()
+        )
 
     def _around(self, scope: Scope) -> list[Type]:
         """Return the innermost class around a scope, as a list of at most one."""
@@ -285,15 +292,15 @@ class Resolver(Lookup):
     def _methods(self, path: str, classes: Iterable[Type], call: Call) -> list[Function]:
         found = (
             method
-            for each in classes
-            for method in self.methods.find(path, each.key, call.name, call.arity)
+            for type_ in classes
+            for method in self.methods.find(path, type_.key, call.name, call.arity)
         )
         return list(dict.fromkeys(found))
 
     def _virtual_calls(
         self, path: str, functions: Sequence[Function], weight: float
     ) -> tuple[Target, ...]:
-        """Return targets for the functions and for methods that override them; the latter weigh half as much."""
+        """Return targets for the functions and for the methods that override them, at half the weight."""
         further = dict.fromkeys(
             other
             for function in functions
@@ -301,7 +308,7 @@ class Resolver(Lookup):
             for other in self.methods.overriders(function)
         )
         return self._calls(
-            path, functions, weight, [each for each in further if each not in functions]
+            path, functions, weight, [function for function in further if function not in functions]
         )
 
     def _calls(
@@ -317,7 +324,7 @@ class Resolver(Lookup):
             for node in self._definitions(path, function):
                 shares[node] = 0.5 if function.max_arity < 0 else 1.0
         shares = {node: shares[node] for node in sorted(shares)[:MAX_CANDIDATES]}
-        overriders = {node for each in further for node in each.nodes}
+        overriders = {node for function in further for node in function.nodes}
         if len(overriders) <= MAX_OVERRIDERS:
             shares = dict.fromkeys(overriders, 0.5) | shares
         whole = sum(shares.values())
@@ -326,7 +333,7 @@ class Resolver(Lookup):
         )
 
     def _definitions(self, path: str, function: Function) -> tuple[NodeId, ...]:
-        """Return the definitions a file may be linked with: its own, else those it sees, else those declared in it."""
+        """Return the definitions a file may be linked with: its own, else visible, else declared ones."""
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes

@@ -21,7 +21,9 @@ from curriculum.graph.facts import (
 from curriculum.graph.memo import Memo, derived, tracked
 
 Scope = tuple[str, ...]
-"""Namespaces and classes, outermost first. The scope of a class or namespace itself ends with its own name."""
+"""Namespaces and classes, outermost first. The scope of a class or namespace itself ends with its
+own name.
+"""
 Numbers = Mapping[str, tuple[int, ...]]
 """Indices of one file's symbols by name, ascending."""
 
@@ -99,7 +101,9 @@ def names_of(facts: FileFacts) -> Names:
             for table, names in tables.items()
         },
         calls={number: tuple(called) for number, called in calls.items()},
-        mentions={number: each.types for number, each in enumerate(facts.symbols) if each.types},
+        mentions={
+            number: symbol.types for number, symbol in enumerate(facts.symbols) if symbol.types
+        },
         fields=dict(fields),
         crowded=tuple(sorted(crowded)),
     )
@@ -150,7 +154,7 @@ def _entries(symbol: Symbol) -> Iterator[tuple[Table, str]]:
         yield "aliases", last_name(symbol.returns)
     for name in {last_name(base) for base in symbol.bases}:
         yield "heirs", name
-    for name in {last_name(each) for each in symbol.types}:
+    for name in {last_name(written) for written in symbol.types}:
         yield "users", name
     scope = canonical(symbol.scope)
     if scope:
@@ -173,7 +177,7 @@ def canonical(scope: Scope) -> Scope:
     >>> canonical(("fmt", "v11", "", "detail"))
     ('fmt', 'detail')
     """
-    return tuple(each for each in scope if each and not _VERSION.fullmatch(each))
+    return tuple(part for part in scope if part and not _VERSION.fullmatch(part))
 
 
 Row = Mapping[str, tuple[int, ...]]
@@ -362,7 +366,7 @@ def functions_of(
         for (scope, local), members in places.items()
         for group in _signatures(members)
     ]
-    return tuple(sorted(functions, key=lambda each: each.nodes))
+    return tuple(sorted(functions, key=lambda function: function.nodes))
 
 
 def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
@@ -375,7 +379,7 @@ def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
 
 def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
     groups: dict[tuple[str, ...], list[Definitions]] = {}
-    for node, symbol in sorted(members, key=lambda each: each[1].body is None):
+    for node, symbol in sorted(members, key=lambda member: member[1].body is None):
         parameters = symbol.parameters
         if symbol.body is None and parameters not in groups:
             fitting = [other for other in groups if agree(parameters, other)]
@@ -400,16 +404,16 @@ def _function(scope: Scope, local: str, group: list[Definitions]) -> Function:
         nodes=_nodes(group),
         declared=frozenset(node.path for node, _ in group),
         parameters=symbols[0].parameters,
-        min_arity=min(each.min_arity for each in symbols),
+        min_arity=min(symbol.min_arity for symbol in symbols),
         max_arity=-1
-        if any(each.max_arity < 0 for each in symbols)
-        else max(each.max_arity for each in symbols),
-        is_virtual=any(each.is_virtual for each in symbols),
+        if any(symbol.max_arity < 0 for symbol in symbols)
+        else max(symbol.max_arity for symbol in symbols),
+        is_virtual=any(symbol.is_virtual for symbol in symbols),
     )
 
 
 def _type(key: Scope, group: list[Definitions]) -> Type:
-    nodes = _nodes([each for each in group if each[1].kind == "class"] or group)
+    nodes = _nodes([member for member in group if member[1].kind == "class"] or group)
     return Type(
         key=key,
         kind=next(symbol.kind for node, symbol in group if node in nodes),

@@ -32,7 +32,9 @@ DISTANT_RELATED = 2
 MAX_SHARE = 8
 """A fragment takes at most 1/MAX_SHARE of the budget; a longer function is shown by its signature."""
 STEP_SHARE = 2
-"""Fragments found by one kind of step take at most 1/STEP_SHARE of the budget, which leaves room for others."""
+"""Fragments found by one kind of step take at most 1/STEP_SHARE of the budget, which leaves room
+for others.
+"""
 TURN = 1
 """Extra distance of a callee's other callers and of a caller's other callees."""
 MISSES = 64
@@ -54,8 +56,8 @@ class GraphStep(NamedTuple):
 class SearchOrder:
     """Steps of a search; of two steps with equal distance, the first in the list is taken first.
 
-    A step `includes` in `far` adds the skeletons of the targets' own files and of the files that those include, at
-    distance 2. They are related to no target.
+    A step `includes` in `far` adds the skeletons of the targets' own files and of the files that those
+    include, at distance 2. They are related to no target.
     """
 
     near: tuple[GraphStep, ...]
@@ -112,14 +114,14 @@ def neighbourhood(
     """Return the fragments around the targets within `budget` bytes, nearest first; deterministic.
 
     A function is shown whole, or by its signature if it is distant or too long; a class or file is shown as a
-    skeleton. Of definitions with the same text, only the first one found is shown, or none if a target has that
-    text; of equally distant ones, the one with the nearest path is first. Costs time for the edges of shown nodes
-    and for the facts of their files.
+    skeleton. Of definitions with the same text, only the first one found is shown, or none if a target has
+    that text; of equally distant ones, the one with the nearest path is first. Costs time for the edges of
+    shown nodes and for the facts of their files.
     """
     spent = Budget(graph=graph, costs=costs, budget=budget)
     spent.hide(targets)
     search = _Search(graph=graph, order=order, spent=spent, settings=settings)
-    search.run(sorted(targets, key=lambda each: each.node))
+    search.run(sorted(targets, key=lambda target: target.node))
     return Neighbourhood(
         fragments=tuple(spent.fragments),
         left_out=search.nearest_rejected(),

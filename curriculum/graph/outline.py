@@ -84,7 +84,9 @@ class Outline:
     arguments: tuple[Range, ...] = ()
     """Texts between the parentheses of calls, at most one per SPACING bytes."""
     declarations: tuple[Range, ...] = ()
-    """Documented declarations: a function up to its body, others to their end; without those that contain others."""
+    """Documented declarations: a function up to its body, others to their end; without those that contain
+    others.
+    """
 
     def marks(self) -> Iterator[tuple[SpanKind, tuple[Range, ...]]]:
         """Yield the ranges by the kind of their spans in documents."""
@@ -149,9 +151,9 @@ Memory: some 50 MB for the files of re2.
 def outline(text: str, language: Language) -> Outline:
     """Return the outline of a file; never raises, and costs the time of `parse` for C and C++.
 
-    The comment right above a function or class belongs to its item, blank lines below belong to the item above.
-    Without a tree – other languages, damaged code, files beyond the limits – items are groups of lines between
-    blank lines.
+    The comment right above a function or class belongs to its item, blank lines below belong to the item
+    above. Without a tree – other languages, damaged code, files beyond the limits – items are groups of lines
+    between blank lines.
     """
     data = text.encode()
     starts = line_starts(data)
@@ -176,7 +178,7 @@ def outline(text: str, language: Language) -> Outline:
             blocks[comment.last] = comment._replace(first=above.first, start=above.start)
 
     def block_above(line: int) -> Item | None:
-        """Return the comment block that ends above a line, skipping blanked macros and directives between them."""
+        """Return the comment block that ends above a line or above blanked macros and directives there."""
         while line and line not in blocks:
             start, end = starts[line - 1], starts[line]
             if data[start:end].isspace() or not source[start:end].isspace():
@@ -212,9 +214,9 @@ def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
     >>> innermost([Range(0, 9), Range(5, 7), Range(1, 3), Range(9, 12)])
     (Range(start=1, end=3), Range(start=5, end=7), Range(start=9, end=12))
     """
-    found = sorted(set(ranges), key=lambda each: (each.start, -each.end))
-    after = [each.start for each in found[1:]] + [found[-1].end] if found else []
-    return tuple(each for each, start in zip(found, after, strict=True) if start >= each.end)
+    found = sorted(set(ranges), key=lambda span: (span.start, -span.end))
+    after = [span.start for span in found[1:]] + [found[-1].end] if found else []
+    return tuple(span for span, start in zip(found, after, strict=True) if start >= span.end)
 
 
 def _lines(kind: ItemKind, node: tree_sitter.Node) -> Item:
@@ -290,9 +292,9 @@ def thinned(ranges: Iterable[Range], spacing: int = SPACING) -> tuple[Range, ...
     (Range(start=1, end=4), Range(start=11, end=25), Range(start=26, end=27))
     """
     kept: list[Range] = []
-    for each in sorted(set(ranges), key=lambda found: (found.start, -found.end)):
+    for span in sorted(set(ranges), key=lambda found: (found.start, -found.end)):
         last = kept[-1] if kept else Range(-spacing, 0)
-        is_clear = last.end <= each.start < each.end
-        if is_clear and each.start // spacing > last.start // spacing:
-            kept.append(each)
+        is_clear = last.end <= span.start < span.end
+        if is_clear and span.start // spacing > last.start // spacing:
+            kept.append(span)
     return tuple(kept)

@@ -47,10 +47,11 @@ _AFTER: Mapping[Traversal, frozenset[Traversal]] = MappingProxyType(
 def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
     """Return True if edge number `hop` of a path leads to a related node, given the edge `before` it.
 
-    Related to a function or class are its callers, callees, overrides, members and enclosing class, its bases and
-    the types it uses; also callers of callers, callees of callees, the types and classes of callees, the classes
-    of overrides, and the bases of all these types. Other callers of a callee and other callees of a caller are not
-    related. Related to a build target are its linked targets, direct or indirect, and its compiled files.
+    Related to a function or class are its callers, callees, overrides, members and enclosing class, its bases
+    and the types it uses; also callers of callers, callees of callees, the types and classes of callees, the
+    classes of overrides, and the bases of all these types. Other callers of a callee and other callees of a
+    caller are not related. Related to a build target are its linked targets, direct or indirect, and its
+    compiled files.
 
     >>> is_related(None, ("calls", True), 1), is_related(("calls", True), ("calls", True), 2)
     (True, True)

@@ -87,7 +87,7 @@ class Scopes(Lookup):
         if declared is None:
             return ranks
         outer = [scope[:depth] for depth in range(len(scope), -1, -1)]
-        return ranks | {(*each, *space): 0 for each in outer for space in declared}
+        return ranks | {(*prefix, *space): 0 for prefix in outer for space in declared}
 
     def resolve(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
@@ -104,10 +104,10 @@ class Scopes(Lookup):
         """Return the classes a name may refer to at a place; like `resolve`, but follows aliases."""
         found = self.resolve(path, scope, written, with_bases=with_bases)
         for _ in range(MAX_ALIASES):
-            if all(each.kind != "alias" for each in found):
+            if all(type_.kind != "alias" for type_ in found):
                 break
-            found = tuple(other for each in found for other in self._behind(each))
-        return tuple(each for each in found if each.kind == "class")
+            found = tuple(other for type_ in found for other in self._behind(type_))
+        return tuple(type_ for type_ in found if type_.kind == "class")
 
     @derived
     def levels(self, key: Scope, path: str) -> tuple[tuple[Scope, ...], ...]:
@@ -115,8 +115,8 @@ class Scopes(Lookup):
         found: list[tuple[Scope, ...]] = []
         seen, level = {key}, [key]
         while level and len(seen) < MAX_CLASSES:
-            bases = (base for each in level for base in self.bases_at(each, path))
-            level = [each for each in dict.fromkeys(bases) if each not in seen]
+            bases = (base for class_ in level for base in self.bases_at(class_, path))
+            level = [base for base in dict.fromkeys(bases) if base not in seen]
             seen.update(level)
             found += [tuple(level)] if level else []
         return tuple(found)
@@ -146,9 +146,9 @@ class Scopes(Lookup):
         declared = self.names.declaration(node)
         scope = canonical(declared.scope)
         found = (
-            each
+            type_
             for base in declared.bases
-            for each in self.classes(node.path, scope, base, with_bases=False)
+            for type_ in self.classes(node.path, scope, base, with_bases=False)
         )
         return tuple(dict.fromkeys(found))
 
@@ -166,9 +166,9 @@ class Scopes(Lookup):
         found = {name: None}
         new = [name]
         for _ in range(MAX_ALIASES):
-            nodes = (node for each in new for node in self.names.nodes("aliases", each))
+            nodes = (node for alias in new for node in self.names.nodes("aliases", alias))
             names = (self.names.declaration(node).name for node in nodes)
-            new = [each for each in names if each not in found]
+            new = [alias for alias in names if alias not in found]
             found.update(dict.fromkeys(new))
         return tuple(found)
 
@@ -178,10 +178,10 @@ class Scopes(Lookup):
         own = self.names_for(name)
         fields = {
             field
-            for each in own
-            for node in self.names.nodes("holders", each)
+            for type_name in own
+            for node in self.names.nodes("holders", type_name)
             for field, member in self.names.fields(node).items()
-            if last_name(member.type) == each
+            if last_name(member.type) == type_name
         }
         return (*own, *sorted(fields - set(own)))
 
@@ -213,13 +213,13 @@ class Scopes(Lookup):
         if found.kind != "alias":
             return (found,)
         return tuple(
-            each
+            target
             for node in found.nodes
             for declared in [self.names.declaration(node)]
-            for each in self.resolve(
+            for target in self.resolve(
                 node.path, canonical(declared.scope), declared.returns, with_bases=False
             )
-            if each is not found
+            if target is not found
         )
 
     @derived
@@ -230,8 +230,8 @@ class Scopes(Lookup):
             prefix = scope[:depth]
             levels = self.levels(prefix, path) if with_bases else ()
             for level in [(prefix,), *levels]:
-                for each in level:
-                    ranks.setdefault(each, rank)
+                for class_ in level:
+                    ranks.setdefault(class_, rank)
                 rank += 1
         for using in self.names.usings(path):
             space = canonical(tuple(using.split("::")))
@@ -244,18 +244,18 @@ class Scopes(Lookup):
         *qualifier, name = written.split("::")
         if qualifier[:1] == ["std"]:
             return ()
-        seen = [each for each in self.types(name).values() if self.sees(path, each.declared)]
+        seen = [type_ for type_ in self.types(name).values() if self.sees(path, type_.declared)]
         if not seen:
             return ()
         space = canonical(tuple(qualifier))
         rooted = qualifier[:1] == [""]
         ranks = self.ranks(path, scope, name, with_bases=with_bases)
-        ranked = {each.key: rank_of(each.key[:-1], space, ranks, rooted=rooted) for each in seen}
+        ranked = {type_.key: rank_of(type_.key[:-1], space, ranks, rooted=rooted) for type_ in seen}
         nearest = min(ranked.values())
         if nearest == FAR:
-            seen = [each for each in seen if is_alike(each.key[:-1], space)]
+            seen = [type_ for type_ in seen if is_alike(type_.key[:-1], space)]
             return tuple(seen) if len(seen) == 1 else ()
-        return tuple(each for each in seen if ranked[each.key] == nearest)
+        return tuple(type_ for type_ in seen if ranked[type_.key] == nearest)
 
     @derived
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:

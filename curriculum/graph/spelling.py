@@ -82,7 +82,7 @@ def name_of(text: str) -> Name:
         at, name = operator.start(), _operator(text[operator.end() :])
     elif name.startswith("~"):
         name = "~" + name[1:].strip()
-    qualifier = tuple(each.removeprefix("template ").strip() for each in map(str.strip, scopes))
+    qualifier = tuple(part.removeprefix("template ").strip() for part in map(str.strip, scopes))
     return Name(qualifier, name, at)
 
 
@@ -155,13 +155,13 @@ def parameters_of(text: str) -> Parameters:
         text = _REMARK.sub(" ", text)
     types: list[str] = []
     least, is_open = 0, False
-    for each in split(text):
-        if each in ("", "void"):
+    for parameter in split(text):
+        if parameter in ("", "void"):
             continue
-        if each == "...":
+        if parameter == "...":
             is_open = True
             continue
-        head, has_default, _ = each.partition("=")
+        head, has_default, _ = parameter.partition("=")
         is_pack = "..." in head
         is_open |= is_pack
         least += not has_default and not is_pack
@@ -212,7 +212,7 @@ def bases_of(text: str) -> tuple[str, ...]:
     _, colon, listed = _flat(text[:LONGEST]).partition(":")
     if not colon:
         return ()
-    words = (each.replace("...", " ").split() for each in listed.split(","))
+    words = (base.replace("...", " ").split() for base in listed.split(","))
     return tuple("".join(word for word in some if word not in _ACCESS) for some in words if some)
 
 

@@ -123,7 +123,7 @@ class Categories:
 
 
 def categories(nodes: NodeTable) -> Categories:
-    """Return the category of each node; a few array operations over all nodes, independent of the tree's depth."""
+    """Return the category of each node, in a few array operations whatever the tree's depth."""
     own = _fixed(nodes)
     _settle_loose(nodes, own, _inherited(nodes, own))
     _join_template(nodes, own)
@@ -206,7 +206,7 @@ class Things:
 
 
 def things(nodes: NodeTable, found: Categories) -> Things:
-    """Return the nodes of chunks: functions, classes, enums, and other named declarations outside of these."""
+    """Return the nodes of chunks: functions, classes, enums, and named declarations outside of these."""
     kind = _outermost(nodes, found)
     is_function = (kind == FUNC_BODY) | (kind == FUNC_SIG)
     function = _nearest(nodes, is_function)[nodes.parent]
@@ -256,10 +256,11 @@ _KINDS: dict[int, frozenset[SymbolKind]] = {
 class CodeChunk(NamedTuple):
     """Bytes `[start, end)` that begin and end with non-white space.
 
-    FUNC_BODY: a function from `template <…>` or its type to its closing brace; FUNC_SIG if it is only declared.
-    CLASS_DECL: the parts of a class or enum around its methods and nested classes, which have chunks of their
-    own. TYPEDEF: an alias. OTHER: a variable, macro or concept. COMMENT and PREAMBLE: text on lines of its own,
-    outside of these; comments end at a blank line. Remaining text, such as namespace lines, is in no chunk.
+    FUNC_BODY: a function from `template <…>` or its type to its closing brace; FUNC_SIG if it is only
+    declared. CLASS_DECL: the parts of a class or enum around its methods and nested classes, which have
+    chunks of their own. TYPEDEF: an alias. OTHER: a variable, macro or concept. COMMENT and PREAMBLE: text on
+    lines of its own, outside of these; comments end at a blank line. Remaining text, such as namespace lines,
+    is in no chunk.
     """
 
     start: int
@@ -272,7 +273,7 @@ class CodeChunk(NamedTuple):
 def chunks_of(
     data: Bytes, ids: Bytes, owner: Ints, kinds: Bytes, names: Sequence[str]
 ) -> tuple[CodeChunk, ...]:
-    """Return the chunks, sorted and disjoint; `owner` [bytes] is the thing each byte belongs to, -1 for none."""
+    """Return the chunks, sorted and disjoint; `owner` [bytes] is the thing of each byte, -1 for none."""
     place = np.flatnonzero(is_solid(data))
     label = owner[place]
     label[(label == _UNOWNED) & (ids[place] == COMMENT)] = _COMMENTS
@@ -330,14 +331,14 @@ _GUARD_END = re.compile(rb"[ \t]*#[ \t]*endif\b")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodeStructure:
-    """Structure of a piece of code, arrays uint8 [bytes]; without a tree all bytes are `other`, without chunks."""
+    """Structure of a piece of code as uint8 arrays [bytes]; without a tree, all bytes are `other`."""
 
     structure_ids: Bytes
     ast_depth: Bytes
     sibling_index: Bytes
     ast_node_type: Bytes
     chunks: tuple[CodeChunk, ...]
-    """Sorted and disjoint."""
+    """Sorted and disjoint; empty without a tree."""
 
 
 def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStructure:

@@ -48,7 +48,10 @@ def grammar_versions() -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kinds:
-    """Numbers of a grammar's node kinds and fields, 0 if missing. An int attribute has the node's or field's name."""
+    """Numbers of a grammar's node kinds and fields, 0 if missing.
+
+    An integer attribute has the name of its node kind or field.
+    """
 
     shells: Mapping[str, int]
     """Kinds of nodes that are or contain definitions, by name."""
@@ -176,7 +179,8 @@ _WORST_TANGLE = 30_000**2
 """Maximum sum of squared child counts of ERROR nodes: queries take quadratic time in these counts."""
 _CHECKS_PER_BYTE = 0.03
 _SPARE_CHECKS = 1_000
-"""Limit on the parser's progress callbacks, which come every 100 steps: real code needs at most 0.017 per byte.
+"""Limit on the parser's progress callbacks, which come every 100 steps: real code needs at most 0.017 per
+byte.
 
 The limit counts steps instead of seconds, so that a file gives the same result on every machine.
 """
@@ -202,9 +206,9 @@ class Parsed:
 def parse(text: str, language: Language) -> Parsed | None:
     """Return the syntax tree of a C or C++ file; None if it exceeds the limits, and for other languages.
 
-    Dead branches and macros are blanked before parsing. If more than one byte in 500 is in errors, variants with
-    more or less of the file blanked are parsed as well. The first variant with the fewest bytes in errors is
-    kept.
+    Dead branches and macros are blanked before parsing. If more than one byte in 500 is in errors, variants
+    with more or less of the file blanked are parsed as well. The first variant with the fewest bytes in
+    errors is kept.
     """
     data = text.encode()
     if language not in _PACKAGES or not data or len(data) > MAX_PARSED:
@@ -233,9 +237,9 @@ def parse(text: str, language: Language) -> Parsed | None:
 def _variants(
     data: bytes, hidden: list[Range], dead: list[Range], language: Language
 ) -> Iterator[bytes]:
-    """Yield the texts to parse: without dead branches and macros; then also without directives; then with macros.
+    """Yield the texts to parse, without dead branches: without macros; also without directives; unchanged.
 
-    Parsing with dead branches too never gave fewer errors in five repositories.
+    Parsing with dead branches never gave fewer errors in five repositories.
     """
     live = blank(data, dead)
     lines = directives(live, hidden)
@@ -275,7 +279,10 @@ def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> 
 
 
 def _error_bytes(tree: tree_sitter.Tree) -> int | None:
-    """Return the bytes in outermost ERROR nodes; None if they exceed _WORST_TANGLE. Skips nodes without errors."""
+    """Return the bytes in outermost ERROR nodes; None if _WORST_TANGLE is exceeded.
+
+    Nodes without errors are not visited.
+    """
     found = tangle = 0
 
     def enter(node: tree_sitter.Node) -> bool:
@@ -356,7 +363,7 @@ def node_table(tree: tree_sitter.Tree) -> NodeTable:
 
 @functools.cache
 def _buckets(language: tree_sitter.Language) -> Bytes:
-    """Return the bucket of each kind id of a grammar; the last entry is for ERROR, whose id is out of range."""
+    """Return the bucket of each kind id of a grammar, then that of ERROR, whose id is out of range."""
     count = language.node_kind_count
     found = [
         node_type(language.node_kind_for_id(i) or "", is_named=language.node_kind_is_named(i))
@@ -427,8 +434,8 @@ def deepest(start: Ints, end: Ints, parent: Ints, size: int) -> Ints:
     at = np.full(size + 1, unset, dtype=np.int32)
     at[0] = -1
     solid = np.flatnonzero(start < end)
-    # Write the outermost of several ranges with the same end last, so that the text around all of them wins, and
-    # the innermost of several ranges with the same start last.
+    # Write the outermost of several ranges with the same end last, so that the text around all of them wins,
+    # and the innermost of several ranges with the same start last.
     at[end[solid[::-1]]] = parent[solid[::-1]]
     at[start[solid]] = solid
     place = np.arange(size + 1, dtype=np.int32)

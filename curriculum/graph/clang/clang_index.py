@@ -118,8 +118,8 @@ def index_tree(
         root: an exported tree.
         database: compile_commands.json of this tree, or of a similar tree elsewhere.
         folder: an existing folder.
-        original: the work tree that the database was made for. Headers that its build generated there, or beside
-            the database, are copied for the workers.
+        original: the work tree that the database was made for. Headers that its build generated there, or
+            beside the database, are copied for the workers.
         workers: number of processes; each one has one unit in memory.
         limit_seconds: wall-clock limit per unit.
         unsandboxed: let workers read everything that this process may read.
@@ -165,7 +165,7 @@ class _TreeTimeoutError(Exception):
 def _results(
     pool: WorkerPool, tasks: Sequence[UnitFile], tell: Callable[[str], None]
 ) -> Iterator[tuple[str, UnitResult]]:
-    """Yield the result of each file; if a worker was lost with several entries of a file, try each entry alone.
+    """Yield the result of each file; after a lost worker, try each of the file's entries alone.
 
     Raises:
         _TreeTimeoutError: after MAX_TIMED_OUT timeouts.
@@ -286,13 +286,13 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY"
 def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SECONDS) -> Path:
     """Run cmake on a copy of a tree and return the path of its compile_commands.json.
 
-    The copy is `scratch / "source"`, the `original` of `index_tree`; generated files are beside it. `scratch` is a
-    new or empty folder. Downloads are refused as far as cmake supports it. If configuring fails, it is retried
-    without the tree's tests.
+    The copy is `scratch / "source"`, the `original` of `index_tree`; generated files are beside it. `scratch`
+    is a new or empty folder. Downloads are refused as far as cmake supports it. If configuring fails, it is
+    retried without the tree's tests.
 
     Raises:
-        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, writes no database or exceeds its
-            time limit; with the last lines of its output.
+        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, writes no database or exceeds
+            its time limit; with the last lines of its output.
     """
     if not (tree / "CMakeLists.txt").is_file():
         raise _refusal(tree, "it has no CMakeLists.txt", "Give a compile_commands of your own")

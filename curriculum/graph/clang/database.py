@@ -147,7 +147,7 @@ def is_pair(word: str) -> bool:
 
 
 def below(path: str, folder: str) -> str | None:
-    """Return `db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself, None for paths outside of the folder."""
+    """Return `db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself, None for other paths."""
     if path == folder:
         return "."
     start = folder if folder.endswith("/") else f"{folder}/"
@@ -155,7 +155,7 @@ def below(path: str, folder: str) -> str | None:
 
 
 def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | None) -> str | None:
-    """Return the folder that corresponds to the tree's root: the one with the most votes, of these the shortest.
+    """Return the folder that corresponds to the tree's root: the shortest one with the most votes.
 
     /src/db/impl.cc votes for /src if the tree has db/impl.cc. `original` wins if any file votes for it.
     """
@@ -186,7 +186,9 @@ def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
 def folders_of(paths: Iterable[str]) -> frozenset[str]:
     """Return all folders that contain files, except the root."""
     folders = {PurePosixPath(path).parent for path in paths}
-    return frozenset(str(each) for folder in folders for each in (folder, *folder.parents)) - {"."}
+    return frozenset(str(parent) for folder in folders for parent in (folder, *folder.parents)) - {
+        "."
+    }
 
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
@@ -199,7 +201,9 @@ each level.
 """
 _MAX_HEADER_BYTES = 64 << 20
 MAX_GENERATED_BYTES, MAX_GENERATED = 2 << 30, 100_000
-"""Bytes and number of headers outside of the tree: links and sparse files could turn kilobytes into gigabytes."""
+"""Bytes and number of headers outside of the tree: links and sparse files could turn kilobytes into
+gigabytes.
+"""
 _HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
 
 _COMPILER = re.compile(
@@ -252,10 +256,11 @@ class Database:
             yield tuple(units)
 
     def fingerprint(self, paths: Collection[str]) -> str:
-        """Return 64 hex digits over everything besides the tree that determines an index: units, generated headers.
+        """Return 64 hex digits over everything that determines an index, except the tree.
 
-        Folders of the work tree and the build count only by the headers that they add. `paths` are the tree's files.
-        Costs a walk through the include folders outside of the tree.
+        These are the units and the generated headers. Folders of the work tree and the build count only by
+        the headers that they add. `paths` are the tree's files. Costs a walk through the include folders
+        outside of the tree.
 
         Raises:
             CorpusError: if there are more than MAX_GENERATED headers or MAX_GENERATED_BYTES.
@@ -271,7 +276,7 @@ class Database:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def copy_headers(self, paths: Collection[str], folder: Path) -> dict[str, str]:
-        """Copy all headers outside of the tree that units can include; return the copies' location by placeholder.
+        """Copy the headers outside of the tree that units can include; return their folders by placeholder.
 
         Args:
             paths: the tree's files.
@@ -285,9 +290,10 @@ class Database:
         return {place: str(folder / place) for place in self.places}
 
     def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, BufferedReader]]:
-        """Yield (name, open file) of headers in the work tree or the build that the tree lacks and units can include.
+        """Yield (name, open file) of headers outside of the tree that units can include.
 
-        A header that lies outside of both folders after links are resolved again is skipped.
+        These headers are in the work tree or the build. A header that lies outside of both after links are
+        resolved again is skipped.
         """
         words = {word for unit in self.units for word in unit.arguments}
         number = size = 0
@@ -406,7 +412,7 @@ def _entry(file: Path, at: int, value: object) -> _Entry:
         raise _broken(file, at, "an entry has a directory, as text")
     base = _rooted(posixpath.join(file.absolute().parent.as_posix(), _rooted(directory)))
     source = posixpath.normpath(posixpath.join(base, _rooted(value["file"])))
-    if isinstance(arguments, list) and all(isinstance(each, str) for each in arguments):
+    if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
         words: tuple[str, ...] | None = tuple(_rooted(argument) for argument in arguments)
     elif isinstance(command, str):
         words = _split(_rooted(command))
@@ -526,7 +532,7 @@ class _Reader:
             return None
 
     def _placed(self, flag: str, value: str, entry: _Entry) -> Iterator[str]:
-        """Yield a flag with its path in the tree, and with its original path if that exists on this machine."""
+        """Yield a flag with its path in the tree, and with its original path if this machine has it."""
         path = posixpath.normpath(posixpath.join(entry.directory, value))
         inside = self._inside(path)
         is_file = flag in ("-include", "-imacros")

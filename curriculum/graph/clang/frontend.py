@@ -42,7 +42,7 @@ def file_name(handle: int) -> str:
 
 
 def templates_of(cursor: Cursor) -> list[Cursor]:
-    """Return the cursor, the template that it specialises, the template that this one specialises, and so on."""
+    """Return the cursor, then the template that it specialises, then that template's template, and so on."""
     found = [cursor]
     while len(found) < 8:
         cursor = library().clang_getSpecializedCursorTemplate(cursor)
@@ -68,8 +68,8 @@ def overridden_by(cursor: Cursor) -> list[Cursor]:
     get = native("clang_getOverriddenCursors", None, *kinds)
     get(cursor, ctypes.byref(first), ctypes.byref(number))
     found = [cindex.Cursor.from_buffer_copy(first[at]) for at in range(number.value)]
-    for each in found:
-        each._tu = cursor._tu
+    for method in found:
+        method._tu = cursor._tu
     if first:
         native("clang_disposeOverriddenCursors", None, _CURSORS)(first)
     return found
@@ -130,7 +130,7 @@ class Tree:
 
     def chain(self, cursor: Cursor) -> Chain:
         """Return a declaration's USR, then the USRs of the templates that it specialises."""
-        return tuple(self.usr(each) for each in templates_of(cursor))
+        return tuple(self.usr(template) for template in templates_of(cursor))
 
     def neutral(self, text: str) -> str:
         """Return a text of the frontend without the tree's location."""
@@ -168,7 +168,7 @@ def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
     if len(within) != 1 or within[0].kind != Kind.UNEXPOSED_EXPR or call.referenced is not None:
         return False
     # A call through a pointer differs: its callee has the pointer's type.
-    made, copied = (each.type.get_canonical().spelling for each in (call, within[0]))
+    made, copied = (part.type.get_canonical().spelling for part in (call, within[0]))
     return str(made).removeprefix("const ") == str(copied).removeprefix("const ")
 
 
@@ -242,7 +242,9 @@ def _constructed(made: Cursor | None, tree: Tree) -> NamedReference | None:
 
 def _overloaded(named: Cursor, arity: int, tree: Tree) -> NamedReference | None:
     candidates = overloads_of(named)
-    chains = tuple(sorted({tree.chain(each) for each in candidates if tree.has(each)}))
+    chains = tuple(
+        sorted({tree.chain(candidate) for candidate in candidates if tree.has(candidate)})
+    )
     outside = sum(not tree.has(candidate) for candidate in candidates)
     total = len(chains) + outside
     return NamedReference("calls", "dependent", chains, total, arity=arity) if chains else None
@@ -290,8 +292,8 @@ def _class_of(callee: Cursor, tree: Tree) -> Chain | None:
         declared = first.referenced
         if declared is None or declared.kind not in _OBJECTS:
             return ()
-        types = [each for each in children(declared) if each.kind in _NAMES]
-        types = [each for each in types if each.kind != Kind.NAMESPACE_REF]
+        types = [child for child in children(declared) if child.kind in _NAMES]
+        types = [reference for reference in types if reference.kind != Kind.NAMESPACE_REF]
         if not types:
             return ()
         first = types[0]

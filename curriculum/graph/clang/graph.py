@@ -107,10 +107,10 @@ class ClangGraph:
         if node not in self._answers:
             written = self._graph.neighbours(node)
             found = [
-                *self._outgoing(node, (each for each in written if each.outward)),
-                *self._incoming(node, (each for each in written if not each.outward)),
+                *self._outgoing(node, (edge for edge in written if edge.outward)),
+                *self._incoming(node, (edge for edge in written if not edge.outward)),
             ]
-            found.sort(key=lambda each: (each.kind, not each.outward, each.node))
+            found.sort(key=lambda edge: (edge.kind, not edge.outward, edge.node))
             self._answers[node] = tuple(found)
         return self._answers[node]
 
@@ -124,8 +124,8 @@ class ClangGraph:
         nodes = [
             NodeId(path, number)
             for path in self.paths()
-            for number, each in enumerate(self.source(path).facts.symbols)
-            if each.kind == "function" and each.body is not None
+            for number, definition in enumerate(self.source(path).facts.symbols)
+            if definition.kind == "function" and definition.body is not None
         ]
         matched = [found for node in nodes if (found := matching.items_of(node))]
         same = ([matching.items[at] for at in found if matching.is_same(at)] for found in matched)
@@ -142,17 +142,17 @@ class ClangGraph:
         known = self._known(node)
         if known is not None:
             yield from known.edges.values()
-        for each in written:
-            if known is None or known.leaves(each, symbol(self._graph, each.node).name):
-                yield each
+        for edge in written:
+            if known is None or known.leaves(edge, symbol(self._graph, edge.node).name):
+                yield edge
 
     def _incoming(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
         """Yield the inward edges of a node, as mirrored outward edges of their sources."""
         name = symbol(self._graph, node).name
-        for each in written:
-            known = self._known(each.node)
-            if known is None or known.leaves(each._replace(node=node), name):
-                yield each
+        for near in written:
+            known = self._known(near.node)
+            if known is None or known.leaves(near._replace(node=node), name):
+                yield near
         for source, kind in self._sources(node):
             known = self._known(source)
             edge = known.edges.get((kind, node)) if known else None

@@ -35,8 +35,8 @@ Outcome = Literal["indexed", "partial", "failed", "timed out", "crashed"]
 class IndexedFunction:
     """Definition of a function, or its first declaration if no unit defines it (`body` is None).
 
-    Several functions have the same place if one macro defines them, or if a file is parsed with different macros.
-    Functions inside functions, including lambdas, belong to the outermost one.
+    Several functions have the same place if one macro defines them, or if a file is parsed with different
+    macros. Functions inside functions, including lambdas, belong to the outermost one.
     """
 
     path: str
@@ -51,20 +51,22 @@ class IndexedFunction:
     name_start: int
     """Offset of the unqualified name; of the macro if a macro writes the name."""
     body: Range | None
-    """Range of the braces, or from `try` if it comes first; None for `= default` and `= delete`. For a function
-    written entirely by a macro, the range of the macro call.
+    """Range of the braces, or from `try` if it comes first; None for `= default` and `= delete`. For a
+    function written entirely by a macro, the range of the macro call.
     """
     body_digest: str
     """`digest_of` the body; "" without a body."""
     digest: str
-    """`digest_of` the bytes from the name to the end of the body, which include parameters and member initialisers;
-    "" without a body.
+    """`digest_of` the bytes from the name to the end of the body, which include parameters and member
+    initialisers; "" without a body.
     """
     parameters: tuple[str, ...]
     """Types as the frontend spells them: `const std::vector<int> &`."""
     min_arity: int
     max_arity: int
-    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for no limit."""
+    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for
+    no limit.
+    """
     is_template: bool
     """True if it or an enclosing class has template parameters."""
     is_virtual: bool
@@ -183,13 +185,13 @@ def _schema(kind: type[Row]) -> pa.Schema:
 
 
 def write(folder: Path, snapshot: GraphSnapshot) -> None:
-    """Write a snapshot's four tables and its report into an existing folder; equal values give equal bytes."""
+    """Write a snapshot's tables and report into an existing folder; equal values give equal bytes."""
     functions = [
         {**asdict(function), "body": function.body and function.body._asdict()}
         for function in snapshot.functions
     ]
     _write(folder, "functions", IndexedFunction, functions)
-    _write(folder, "classes", IndexedClass, [asdict(each) for each in snapshot.classes])
+    _write(folder, "classes", IndexedClass, [asdict(indexed) for indexed in snapshot.classes])
     _write(folder, "edges", IndexedEdge, [asdict(edge) for edge in snapshot.edges])
     _write(folder, "includes", IndexedInclude, [include._asdict() for include in snapshot.includes])
     text = json.dumps(snapshot.report.model_dump(), indent=1, sort_keys=True, ensure_ascii=False)

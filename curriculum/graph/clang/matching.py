@@ -45,8 +45,8 @@ class _Candidate(NamedTuple):
 class Matching:
     """Mapping between the definitions of a tree and of a snapshot, in both directions.
 
-    Each definition of the snapshot matches at most one of the tree: in the same file, else one to which it may
-    have moved. Name, scope and parameters agree, or the bytes do. Ambiguous matches are dropped.
+    Each definition of the snapshot matches at most one of the tree: in the same file, else one to which it
+    may have moved. Name, scope and parameters agree, or the bytes do. Ambiguous matches are dropped.
     """
 
     def __init__(self, snapshot: GraphSnapshot) -> None:
@@ -80,7 +80,7 @@ class Matching:
                 self._place(index, self._find(graph, index, self._tree[name].values()))
 
     def node(self, index: int) -> NodeId | None:
-        """Return the definition of the tree that matches item `index` of the snapshot; None if there is none."""
+        """Return the definition of the tree that matches item `index` of the snapshot, or None."""
         node = self._node.get(index)
         return node if node is not None and self.items_of(node) else None
 
@@ -108,14 +108,14 @@ class Matching:
         data = source.file.blob.text.encode()
         inline = {name.decode() for name in _INLINE.findall(data)}
         written = self._written[path] = []
-        for number, each in enumerate(source.facts.symbols):
-            names = (_common(each.name), *((f"\0{path}",) if each.kind == "function" else ()))
+        for number, symbol in enumerate(source.facts.symbols):
+            names = (_common(symbol.name), *((f"\0{path}",) if symbol.kind == "function" else ()))
             for name in names:
                 if name in self._named:
                     node = NodeId(path, number)
-                    same = frozenset(self._same(data, each, name))
-                    scope = tuple(part for part in each.scope if part and part not in inline)
-                    self._tree[name][node] = _Candidate(node, each, scope, same)
+                    same = frozenset(self._same(data, symbol, name))
+                    scope = tuple(part for part in symbol.scope if part and part not in inline)
+                    self._tree[name][node] = _Candidate(node, symbol, scope, same)
                     written.append((name, node))
                     yield name
 
@@ -136,7 +136,7 @@ class Matching:
     def _place(self, index: int, node: NodeId | None) -> None:
         old = self._node.pop(index, None)
         if old is not None:
-            left = tuple(each for each in self._items.pop(old) if each != index)
+            left = tuple(item for item in self._items.pop(old) if item != index)
             if left:
                 self._items[old] = left
         if node is not None:
@@ -147,20 +147,28 @@ class Matching:
         self, graph: RepositoryGraph, index: int, tree: Iterable[_Candidate]
     ) -> NodeId | None:
         item, scope = self.items[index], self._scopes[index]
-        found = [each for each in tree if _may_be(item, scope, each, is_same=index in each.same)]
-        found = [each for each in found if each.symbol.body] or found
-        found = [each for each in found if each.node.path == item.path] or [
-            each for each in found if index in each.same or "" not in each.symbol.scope
+        found = [
+            candidate
+            for candidate in tree
+            if _may_be(item, scope, candidate, is_same=index in candidate.same)
+        ]
+        found = [candidate for candidate in found if candidate.symbol.body] or found
+        found = [candidate for candidate in found if candidate.node.path == item.path] or [
+            candidate
+            for candidate in found
+            if index in candidate.same or "" not in candidate.symbol.scope
         ]
         # Macros may hide outer scopes.
-        depth = max((len(each.scope) for each in found), default=0)
-        found = [each for each in found if len(each.scope) == depth]
-        same = [each for each in found if index in each.same]
+        depth = max((len(candidate.scope) for candidate in found), default=0)
+        found = [candidate for candidate in found if len(candidate.scope) == depth]
+        same = [candidate for candidate in found if index in candidate.same]
         found = (
-            [each for each in same if each.symbol.name_start == item.name_start] or same or found
+            [candidate for candidate in same if candidate.symbol.name_start == item.name_start]
+            or same
+            or found
         )
         if len(found) > 1 and isinstance(item, IndexedFunction):
-            found = [each for each in found if _spells(graph, each, item.parameters)]
+            found = [candidate for candidate in found if _spells(graph, candidate, item.parameters)]
         return found[0].node if len(found) == 1 else None
 
 
@@ -175,23 +183,26 @@ def _spells(graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[
 
 def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
     rest = iter(long)
-    return all(each in rest for each in short)
+    return all(word in rest for word in short)
 
 
 def _key(item: Indexed) -> str:
-    """Return the name; the path if a macro produces the name; one common name for all conversion operators."""
+    """Return the item's name, its path if a macro produces the name, or the key of all conversions."""
     if isinstance(item, IndexedClass):
         return item.name
     return f"\0{item.path}" if item.is_macro else _common(item.name)
 
 
 def _common(name: str) -> str:
-    """Return the name; conversion operators share one, since frontend and syntax tree spell types differently."""
+    """Return the name, or one key for all conversion operators.
+
+    Conversion operators name types, which frontend and syntax tree spell differently.
+    """
     return "operator " if _CONVERSION.match(name) else name
 
 
 def _site(item: Indexed) -> _Site:
-    """Return the range of a digest: a function's from its name to its last brace, a class's over all its bytes."""
+    """Return the range of a digest: from the name to the last brace of a function, or the whole class."""
     if isinstance(item, IndexedClass):
         return _Site(item.name_start - item.start, item.end - item.name_start, item.digest)
     if item.body is None:

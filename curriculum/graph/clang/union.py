@@ -31,7 +31,7 @@ USRs distinguish overloads, namespaces and files of static functions, and are th
 
 
 class NamedReference(NamedTuple):
-    """Reference from a definition to others: to the candidates `chains`, or to all definitions with `name`."""
+    """Reference from a definition to the candidates `chains`, or to all definitions with `name`."""
 
     kind: EdgeKind
     label: EdgeLabel
@@ -195,14 +195,23 @@ class Edges:
             return
         chains = [self._targets(chain, node) for chain in mention.chains]
         if mention.label == "dependent":
-            taking = {each for some in chains for each in some if self._takes(each, mention.arity)}
+            taking = {
+                callee
+                for callees in chains
+                for callee in callees
+                if self._takes(callee, mention.arity)
+            }
             yield taking, len(taking) + mention.total - len(chains)
         elif mention.label == "overridden":
-            for some in chains:
-                far = {each for callee in some for each in _closure(callee, self.overriders)}
-                yield far if len(far) <= MAX_OVERRIDERS else some, len(far)
+            for callees in chains:
+                far = {
+                    overrider
+                    for callee in callees
+                    for overrider in _closure(callee, self.overriders)
+                }
+                yield far if len(far) <= MAX_OVERRIDERS else callees, len(far)
         else:
-            yield from ((some, len(some)) for some in chains)
+            yield from ((callees, len(callees)) for callees in chains)
 
     def _of_class(self, methods: Iterable[int], chain: Chain) -> list[int]:
         """Return the methods that belong to a class, else those that belong to its bases."""
@@ -210,7 +219,7 @@ class Edges:
         own = [method for method in methods if self.owners[method] & classes]
         if own:
             return own
-        bases = {base for each in classes for base in _closure(each, self.bases)}
+        bases = {base for ancestor in classes for base in _closure(ancestor, self.bases)}
         return [method for method in methods if self.owners[method] & bases]
 
     def _takes(self, target: int, arity: int) -> bool:
@@ -220,7 +229,7 @@ class Edges:
         return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
 
     def _targets(self, chain: Chain, node: UnitNode) -> list[int]:
-        """Return the nodes with a chain's first known USR; only those in the node's own file if there are any."""
+        """Return the nodes with a chain's first known USR; those in the node's own file if there are any."""
         for usr in chain:
             numbers = self.by_usr.get(usr)
             if numbers:
@@ -292,7 +301,7 @@ class Union:
         edges = Edges.of(nodes).all()
         includes = tuple(sorted(self._includes))
         values = [node.best.value for node in nodes]
-        kept = tuple(each for each in values if isinstance(each, IndexedFunction))
+        kept = tuple(value for value in values if isinstance(value, IndexedFunction))
         named = tuple(value for value in values if isinstance(value, IndexedClass))
         calls: Counter[str] = Counter()
         for node in nodes[: len(kept)]:
@@ -310,9 +319,9 @@ class Union:
                 failed=self._outcomes["failed"],
                 timed_out=self._outcomes["timed out"],
                 crashed=self._outcomes["crashed"],
-                problems=tuple(sorted(self._problems, key=lambda each: each.path)),
-                functions=sum(each.body is not None for each in kept),
-                declarations=sum(each.body is None for each in kept),
+                problems=tuple(sorted(self._problems, key=lambda problem: problem.path)),
+                functions=sum(function.body is not None for function in kept),
+                declarations=sum(function.body is None for function in kept),
                 classes=len(named),
                 includes=len(includes),
                 edges=_edge_counts(edges),
@@ -330,25 +339,25 @@ def _identity(seen: Definition) -> Identity:
 def _nodes(found: Mapping[Identity, UnitNode]) -> list[UnitNode]:
     """Return definitions, and first declarations of functions without a definition, in order of place."""
     merged = [found[identity] for identity in sorted(found)]
-    kept = [each for each in merged if not each.best.is_declaration]
+    kept = [node for node in merged if not node.best.is_declaration]
     by_usr: dict[str, list[UnitNode]] = defaultdict(list)
-    for each in kept:
-        for usr in each.usrs:
-            by_usr[usr].append(each)
-    for each in merged:
-        if not each.best.is_declaration:
+    for node in kept:
+        for usr in node.usrs:
+            by_usr[usr].append(node)
+    for node in merged:
+        if not node.best.is_declaration:
             continue
-        homes = [home for usr in sorted(each.usrs) for home in by_usr.get(usr, ())]
+        homes = [home for usr in sorted(node.usrs) for home in by_usr.get(usr, ())]
         for home in homes:
-            home.absorb(each)
+            home.absorb(node)
         if not homes:
-            kept.append(each)
-            for usr in each.usrs:
-                by_usr[usr].append(each)
-    for each in kept:
-        value = replace(each.best.value, is_partial=each.is_partial)
-        each.best = replace(each.best, value=value)
-    return sorted(kept, key=lambda each: _identity(each.best))
+            kept.append(node)
+            for usr in node.usrs:
+                by_usr[usr].append(node)
+    for node in kept:
+        value = replace(node.best.value, is_partial=node.is_partial)
+        node.best = replace(node.best, value=value)
+    return sorted(kept, key=lambda node: _identity(node.best))
 
 
 def _edge_counts(edges: Sequence[IndexedEdge]) -> tuple[EdgeCount, ...]:

@@ -60,7 +60,9 @@ _MAKERS = (
     *(Kind.VAR_DECL, Kind.CXX_NEW_EXPR, Kind.CXX_FUNCTIONAL_CAST_EXPR, Kind.CONSTRUCTOR),
     *(Kind.CXX_STATIC_CAST_EXPR, Kind.CSTYLE_CAST_EXPR),
 )
-"""Parents of a written constructor call; below others, the frontend adds the call for a conversion or copy."""
+"""Parents of a written constructor call; below others, the frontend adds the call for a
+conversion or copy.
+"""
 _NAMELESS = re.compile(r"\((?:unnamed|anonymous|lambda)[^()]*\)")
 _UNNAMED = re.compile(r"@[SUE]A@[^@]*$")
 """End of the USR of a class that only a typedef names."""
@@ -88,7 +90,7 @@ class _Walk:
     """Definitions that were visited; the class in a typedef is visited twice."""
 
     def everything(self, top: Cursor) -> Iterator[Definition]:
-        stack = [each for each in reversed(children(top)) if self.tree.has(each)]
+        stack = [child for child in reversed(children(top)) if self.tree.has(child)]
         while stack:
             cursor = stack.pop()
             if cursor.kind in FUNCTIONS:
@@ -114,27 +116,29 @@ class _Walk:
         if _is_instantiation(cursor, within, self.tree):
             return
         owner = _Owner(usr=usr)
-        for each in within:
-            is_inner_class = each.kind in CLASSES and kind != "alias"
-            if is_inner_class or each.kind in FUNCTIONS or each.kind in _SHELLS:
-                stack.append(each)
-            elif each.kind == Kind.CXX_BASE_SPECIFIER:
-                self._base(each, owner)
+        for child in within:
+            is_inner_class = child.kind in CLASSES and kind != "alias"
+            if is_inner_class or child.kind in FUNCTIONS or child.kind in _SHELLS:
+                stack.append(child)
+            elif child.kind == Kind.CXX_BASE_SPECIFIER:
+                self._base(child, owner)
             else:
-                self._expression(each, owner, in_template=True)
+                self._expression(child, owner, in_template=True)
         value = self._indexed_class(cursor, kind)
         if value is not None and not _UNNAMED.search(usr):
             yield self._seen(cursor, value, owner, is_declaration=False)
 
     def _base(self, base: Cursor, owner: _Owner) -> None:
-        named = [each for each in children(base) if each.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)]
+        named = [
+            child for child in children(base) if child.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)
+        ]
         target = base.referenced or (named[0].referenced if named else None)
         if target is not None and target.kind in CLASSES and self.tree.has(target):
             owner.mentions.add(
                 NamedReference("inherits", "resolved", (self.tree.chain(target),), 1)
             )
-        for each in named:
-            self._type(each, owner)
+        for reference in named:
+            self._type(reference, owner)
 
     def _indexed_class(self, cursor: Cursor, kind: ClassKind) -> IndexedClass | None:
         at, extent = self.tree.spot(cursor), self.tree.extent(cursor)
@@ -196,7 +200,7 @@ class _Walk:
         range_ = None if body is None else self.tree.extent(body)
         if body is not None and (range_ is None or range_.start < extent.start):
             range_ = extent  # A macro produces the body.
-        parameters = [each for each in within if each.kind == Kind.PARM_DECL]
+        parameters = [child for child in within if child.kind == Kind.PARM_DECL]
         fewest, most = self._arity(cursor, parameters, data)
         word = re.match(rb"\w+", name.encode())
         return IndexedFunction(
@@ -252,7 +256,10 @@ class _Walk:
         )
 
     def _expression(self, top: Cursor, owner: _Owner, *, in_template: bool) -> None:
-        """Record everything a function or member refers to; in a template, unresolved names count as dependent."""
+        """Record everything a function or member refers to.
+
+        With `in_template`, unresolved names may depend on template parameters.
+        """
         stack: list[tuple[Cursor, bool]] = [(top, False)]
         while stack:
             cursor, is_made = stack.pop()
@@ -263,7 +270,7 @@ class _Walk:
                 self._type(cursor, owner)
             if kind != Kind.UNEXPOSED_EXPR and kind != Kind.CALL_EXPR:
                 is_made = kind in _MAKERS
-            stack.extend((each, is_made) for each in within)
+            stack.extend((child, is_made) for child in within)
 
     def _call(
         self,
@@ -326,7 +333,9 @@ def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
 
 
 _LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
-"""Standards to try: databases often specify an older standard than the code needs, which compilers tolerate."""
+"""Standards to try: databases often specify an older standard than the code needs, which
+compilers tolerate.
+"""
 
 
 def index_unit(work: UnitFile) -> UnitResult:
@@ -369,7 +378,7 @@ def _best(work: UnitFile, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
 def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
     words = [*_textual(located(word, places) for word in entry.arguments)]
     given = entry.standard
-    standards = [given, *(each for each in _LADDER[entry.language] if each != given)]
+    standards = [given, *(standard for standard in _LADDER[entry.language] if standard != given)]
     for standard in standards:
         chosen = [] if standard is None else [f"-std={standard}"]
         yield ["-x", entry.language, *chosen, *words]
