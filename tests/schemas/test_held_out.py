@@ -1,4 +1,4 @@
-"""Documents and lineages of a weighted mean, and what they are worth: the rule of docs/training.md."""
+"""Documents and lineages of a weighted mean, and what they are worth: the rule of docs/validation.md."""
 
 import pytest
 from hypothesis import given
