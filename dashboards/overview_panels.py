@@ -17,7 +17,7 @@ from dashboards.palette import family_class
 from dashboards.questions import WorkspaceView, question
 from dashboards.workspace import FlowRun, flow_runs
 from schemas.errors import CurriculumError
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, format_reference
 
 TEMPLATE = "overview.html"
 MAX_LINES = 40
@@ -201,10 +201,10 @@ def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
     try:
         graph = artefact_graph(home, ref, resources)
     except CurriculumError as refused:
-        return html.part(TEMPLATE, "no_pipeline", spelled(ref), str(refused))
+        return html.part(TEMPLATE, "no_pipeline", format_reference(ref), str(refused))
     first = next((node for node in graph.nodes if node.state == "stale"), None)
     drawn = pipeline_chart.picture(graph, manifest_link)
-    return html.part(TEMPLATE, "pipeline", spelled(ref), drawn, first)
+    return html.part(TEMPLATE, "pipeline", format_reference(ref), drawn, first)
 
 
 def manifest_link(node: Node) -> str:

@@ -13,7 +13,7 @@ from curriculum.inspection.formats import bits, count
 from curriculum.pipeline.artefact_graph import KINDS, ArtefactGraph, Node
 from dashboards import html, palette
 from dashboards.charts.marks import element
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 NODE_WIDTH, NODE_HEIGHT = 190, 60
 GAP, LANE = 38, 70
@@ -99,7 +99,8 @@ def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
     width, height = placed.width + 2, placed.height
     return element(
         "svg", *drawn, class_="pipeline", width=f"{width:g}", height=f"{height:g}",
-        viewBox=f"-1 0 {width:g} {height:g}", role="group", aria_label=f"Artefacts of {spelled(graph.ref)}",
+        viewBox=f"-1 0 {width:g} {height:g}", role="group",
+        aria_label=f"Artefacts of {format_reference(graph.ref)}",
     )  # fmt: skip
 
 
@@ -112,7 +113,7 @@ def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
     style = palette.properties_of(scheme) + html.asset("pipeline.css")
     return element(
         "svg",
-        element("title", f"Artefacts of {spelled(graph.ref)} from the corpus to the runs"),
+        element("title", f"Artefacts of {format_reference(graph.ref)} from the corpus to the runs"),
         element("style", style),
         element("rect", fill="var(--card)", width=f"{width:g}", height=f"{height:g}", rx=8),
         element("g", *drawn, class_="pipeline", transform=f"translate({MARGIN} {MARGIN})"),

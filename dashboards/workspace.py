@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from schemas import regular_files
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 if TYPE_CHECKING:
     from curriculum.pipeline.context import Resources
@@ -141,7 +141,7 @@ def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | N
         state=str(answered["state_name"]).lower(),
         message=str((answered["state"] or {}).get("message") or "its page has the log"),
         address=f"{address}/runs/flow-run/{answered['id']}",
-        specialist=ordered or spelled(asked),
+        specialist=ordered or format_reference(asked),
         phase=str(parameters.get("phase", ALL_PHASES)),
         later_phases=bool(parameters.get("later_phases")),
     )
@@ -154,6 +154,6 @@ def _specialist(file: Path) -> str | None:
 
     try:
         diet = parse_json(regular_files.read(file, follow_links=True))["diet"]
-        return spelled((str(diet["specialist"]), diet["branch"]))
+        return format_reference((str(diet["specialist"]), diet["branch"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,17 +1,17 @@
-"""Name of a specialist: the one spelling that commands, pages and SQL show."""
+"""Names of specialists as shown by commands, pages and SQL."""
 
 from typing import NamedTuple
 
 
 class SpecialistRef(NamedTuple):
-    """A specialist and its branch, if it has one."""
+    """A specialist with its branch, if it has one."""
 
     specialist: str
     branch: str | None = None
 
     @staticmethod
     def parse(name: str) -> "SpecialistRef":
-        """Return the specialist of a name as `spelled` gives it.
+        """Return the specialist that a name from `format_reference` refers to.
 
         >>> SpecialistRef.parse("templates/demo")
         SpecialistRef(specialist='templates', branch='demo')
@@ -20,19 +20,20 @@ class SpecialistRef(NamedTuple):
         return SpecialistRef(specialist, branch or None)
 
 
-def spelled(ref: tuple[str, str | None], *more: str) -> str:
-    """The one spelling that is shown of a specialist, its branch and a phase or more of it.
+def format_reference(ref: tuple[str, str | None], *more: str) -> str:
+    """Return the displayed name of a specialist with its branch and, if given, a phase.
 
-    >>> spelled(SpecialistRef("templates", "demo"), "syntax"), spelled(SpecialistRef("testing"))
+    >>> format_reference(SpecialistRef("templates", "demo"), "syntax"),
+    format_reference(SpecialistRef("testing"))
     ('templates/demo/syntax', 'testing')
     """
     return "/".join([*filter(None, ref), *more])
 
 
 def file_stem(ref: tuple[str, str | None]) -> str:
-    """Return the name that a specialist has in names of files.
+    """Return the name of a specialist in file names.
 
-    Names of specialists and branches don't hold @, so that no two share a file.
+    It is unique, because names of specialists and branches can't contain @.
 
     >>> file_stem(SpecialistRef("templates", "demo")), file_stem(SpecialistRef("templates-demo"))
     ('templates@demo', 'templates-demo')

@@ -9,7 +9,7 @@ from curriculum.catalog.compared_names import ComparedName, compared_names
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import data_read
 from schemas.mistakes import nearest
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 _LABEL = re.compile(r"/([a-z_]+)-([^/]+)")
 _SPECIALIST = re.compile(r"/specialist-([^/]+)(?:/branch-([^/]+))?/")
@@ -90,7 +90,7 @@ def _names(snapshot: Snapshot, column: str) -> set[str]:
         return {path for path in paths if path.startswith(stage)}
     if column == "specialist":
         found = map(_SPECIALIST.search, paths)
-        return {spelled((each[1], each[2])) for each in found if each}
+        return {format_reference((each[1], each[2])) for each in found if each}
     return {value for path in paths for name, value in _LABEL.findall(path) if name == column}
 
 

@@ -25,7 +25,7 @@ from schemas.manifest import NUMBERS
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 from schemas.run_folders import ATTEMPT, STEP, number_of
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 from schemas.study import study_words
 from schemas.whole_numbers import whole_number
 
@@ -153,7 +153,7 @@ def _artefact(artefact: Artefact) -> Line:
     return {
         **manifest.labels,
         **numbers,
-        "specialist": spelled(
+        "specialist": format_reference(
             (manifest.labels.get("specialist", ""), manifest.labels.get("branch"))
         )
         or None,
@@ -172,7 +172,7 @@ def _run(artefact: Artefact) -> Lines:
     """The line of a finished run, and those of its figures."""
     manifest, report = artefact.manifest, artefact.reported(Report)
     job, fault = _job_of(artefact.path)
-    specialist = spelled((report.specialist, manifest.labels.get("branch")))
+    specialist = format_reference((report.specialist, manifest.labels.get("branch")))
     run = {
         "specialist": specialist,
         "phase": report.phase,
@@ -295,7 +295,7 @@ def open_run(home: Path, path: str, job: Job) -> Line:
     return {
         "path": path,
         "key": job.run_key,
-        "specialist": spelled((job.specialist, job.branch)),
+        "specialist": format_reference((job.specialist, job.branch)),
         "phase": job.phase,
         "attempt": job.attempt,
         "state": found.state,

@@ -26,7 +26,7 @@ from schemas.job import CheckpointRef, Heartbeat, Job, RunState
 from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
 from schemas.run_folders import ATTEMPT, STEP, number_of, numbered
-from schemas.specialist import SpecialistRef, file_stem, spelled
+from schemas.specialist import SpecialistRef, file_stem, format_reference
 from schemas.study import study_mark
 
 
@@ -96,7 +96,7 @@ class Attempt:
     @property
     def name(self) -> str:
         """The name that is shown: templates/demo/syntax."""
-        return spelled(self.ref, self.job.phase)
+        return format_reference(self.ref, self.job.phase)
 
     @property
     def is_finished(self) -> bool:

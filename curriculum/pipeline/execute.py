@@ -19,7 +19,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, format_reference
 
 NOTHING_TO_DO = "Nothing to do: everything is up to date."
 
@@ -200,7 +200,7 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
     else:
         first = plan.phase(scope.phase).name
         if plan.resume is not None and plan.resume.job.phase != first:
-            name = spelled(SpecialistRef(plan.diet.specialist, plan.diet.branch), first)
+            name = format_reference(SpecialistRef(plan.diet.specialist, plan.diet.branch), first)
             raise DietError(
                 "--phase",
                 first,

@@ -25,7 +25,7 @@ from schemas import regular_files
 from schemas.errors import CurriculumError, JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Report
 from schemas.progress import EventKind
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 FOLDER = "notifications"
 """Folder of a file for each event that was sent, so that none is sent twice."""
@@ -138,4 +138,4 @@ def _kind_of(failed: JobError) -> EventKind | None:
 
 
 def _title(plan: RunPlan) -> str:
-    return spelled((plan.diet.specialist, plan.diet.branch))
+    return format_reference((plan.diet.specialist, plan.diet.branch))

@@ -25,7 +25,7 @@ from schemas.diet import TRAINED_TOKENIZER, Diet, PhaseSpec
 from schemas.errors import DietError, StoreError
 from schemas.json_text import Sealed, now, read_json
 from schemas.regular_files import PlainPath
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, format_reference
 
 FOLDER, DOMAINS = "configs", ".domains.yaml"
 
@@ -198,7 +198,7 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
     if found is not None:
         return RunConfig.of_overrides(recorded, specialist=found, workspace=store.root)
     raise DietError(
-        spelled(ref),
+        format_reference(ref),
         cause="no diet of that name is in the workspace or the package",
         cure="Put its file into the workspace's folder diets",
     )

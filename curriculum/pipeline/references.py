@@ -31,7 +31,7 @@ from schemas.errors import JobError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.mistakes import nearest_or
 from schemas.run_folders import STEP, number_of
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, format_reference
 from schemas.stages import STAGES
 
 DOCUMENTS, MIXTURES, ROWS, RUNS = "documents", "mixtures", "rows", "runs"
@@ -205,7 +205,7 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
         if not branches:
             return None
         if len(branches) > 1 and (first, None) not in branches:
-            listed = ", ".join(sorted(map(spelled, branches)))
+            listed = ", ".join(sorted(map(format_reference, branches)))
             raise StoreError(what, listed, cause="several branches match", cure="Name one")
         alone = SpecialistRef(first)
         ref = alone if alone in branches else branches[0]

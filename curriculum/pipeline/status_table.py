@@ -22,7 +22,7 @@ from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME
 from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 FOLDER = "current"
 
@@ -86,7 +86,7 @@ def current_status(home: Path, resources: Resources) -> pa.Table | None:
 def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Table:
     lines = [
         {
-            "specialist": spelled(status.ref),
+            "specialist": format_reference(status.ref),
             "phase": status.phase,
             "state": status.state,
             "why": status.why,

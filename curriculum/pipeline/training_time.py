@@ -14,7 +14,7 @@ from curriculum.pipeline.phase_job import machine_of
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.job import Job, Report
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 HOUR = 3600
 
@@ -161,7 +161,7 @@ def _measured(runs: Sequence[tuple[Job, Report]]) -> Speed:
     starts = [start for start in (_start_seconds(*run) for run in runs) if start is not None]
     evaluations = sum(len({figure.step for figure in each.history}) for each in reports)
     others = f", and {number(len(runs) - 1, 'run')} before it" if len(runs) > 1 else ""
-    name = spelled((job.specialist, job.branch), report.phase)
+    name = format_reference((job.specialist, job.branch), report.phase)
     return Speed(
         source=f"{name}, run {job.run_key[:KEY_DIGITS]}{others}",
         model=job.model.name,

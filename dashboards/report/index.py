@@ -16,7 +16,7 @@ from dashboards import html, palette
 from dashboards.report import files
 from dashboards.report.facts import REPORTS, report_name
 from schemas.errors import CurriculumError
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, format_reference
 
 _WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
 
@@ -61,7 +61,7 @@ def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
         done = sum(state == "done" for _, state in phases)
         state, look = _state(phases)
         yield ReportEntry(
-            name=spelled(ref),
+            name=format_reference(ref),
             file=file if has_report else "",
             written=_written(folder, file) if has_report else "",
             phases=f"{done} of {len(phases)}",

@@ -25,7 +25,7 @@ from dashboards.charts import marks
 from dashboards.report import costs, curves, phases
 from dashboards.report.facts import Facts, mean_of
 from schemas.spdx import licence_kind
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 from schemas.study import study_mark
 
 STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"
@@ -46,7 +46,7 @@ def page(facts: Facts) -> str:
         style=palette.properties() + colours + "".join(map(html.asset, STYLES)),
         script=html.asset(SCRIPT),
         data=html.data(curves.data(plot)),
-        title=spelled((facts.specialist, facts.branch)),
+        title=format_reference((facts.specialist, facts.branch)),
         facts=facts,
         numbers=_numbers(facts),
         is_priced=any(report.cost for phase in facts.phases for report in phase.spent),

@@ -20,7 +20,7 @@ from flows.cli.compared_runs import ComparedRuns, groups
 from flows.cli.console import ACCENT, MUTED, out, print_json, table
 from schemas.errors import JobError
 from schemas.job import Figure
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 from schemas.study import study_words
 from schemas.visible import one_line
 
@@ -76,7 +76,7 @@ def _outcome(side: ComparedRun) -> Mapping[str, object]:
     end = report or beat
     return {
         "title": side.title,
-        "specialist": spelled((job.specialist, job.branch)),
+        "specialist": format_reference((job.specialist, job.branch)),
         "phase": job.phase,
         "key": job.run_key,
         "attempt": job.attempt,

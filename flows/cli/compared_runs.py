@@ -12,7 +12,7 @@ from curriculum.store import Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import read_report
 from flows.settings.contexts import resources
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
     mine = [each for each in begun if each.ref == whose.ref]
     mine.sort(key=RunHistory.read(store).position)
     phases = dict.fromkeys(each.job.phase for each in mine)
-    runs = (run_of(store, spelled(whose.ref, phase), name="a run") for phase in phases)
+    runs = (run_of(store, format_reference(whose.ref, phase), name="a run") for phase in phases)
     return {run.job.phase: _side(store, what, run) for run in runs}
 
 

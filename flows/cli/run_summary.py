@@ -25,7 +25,7 @@ from dashboards.report.facts import report_path
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, print_line, table, warn
 from flows.settings.contexts import resources
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, format_reference
 
 PROMPT = "int main() {"
 
@@ -88,7 +88,7 @@ def next_command(
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     last = report_of(runs[-1])
     phase = last.phase
-    run, later = spelled(ref, phase), later_phases(plan, phase)
+    run, later = format_reference(ref, phase), later_phases(plan, phase)
     if gate is not None and gate.kind == "waits":
         return approve_command(plan, phase), "approves the run; then give the same command again"
     if gate is not None and gate.kind == "holds":

@@ -26,7 +26,7 @@ from flows.settings.contexts import resources
 from flows.settings.trust import shadow_words, shadows
 from schemas.errors import CurriculumError, StoreError
 from schemas.mistakes import nearest
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 
 
 def status(
@@ -85,7 +85,10 @@ def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[P
         if meant is not None and phase.ref == meant.ref and meant.phase in (None, phase.phase)
     ]
     if not found:
-        known = [*map(spelled, refs), *(spelled(phase.ref, phase.phase) for phase in phases)]
+        known = [
+            *map(format_reference, refs),
+            *(format_reference(phase.ref, phase.phase) for phase in phases),
+        ]
         begin = f"Start with: curriculum run {name}" if name in diet_names(store.root) else ""
         raise StoreError(
             name,
@@ -121,7 +124,7 @@ def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
 def _phase_line(store: Store, each: PhaseStatus) -> dict[str, object]:
     report = each.report
     return {
-        "specialist": spelled(each.ref),
+        "specialist": format_reference(each.ref),
         "phase": each.phase,
         "attempt": each.attempt,
         "state": each.state,
@@ -178,8 +181,10 @@ def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
         )
     if name is not None and not found:
         if "/" in name and not Path(name).is_file():
-            refs = sorted(mixed | {attempt.ref for attempt in attempts}, key=spelled)
-            known = dict.fromkeys([*map(spelled, refs), *(attempt.name for attempt in attempts)])
+            refs = sorted(mixed | {attempt.ref for attempt in attempts}, key=format_reference)
+            known = dict.fromkeys(
+                [*map(format_reference, refs), *(attempt.name for attempt in attempts)]
+            )
             raise StoreError(
                 name,
                 cause="no specialist and no run is called so, and no diet lies there",
@@ -187,13 +192,13 @@ def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
             )
         # It has built at most; its diet says what.
         yield resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True)
-    for ref in sorted(found, key=spelled):
+    for ref in sorted(found, key=format_reference):
         try:
             yield newest_plan(store, ref, attempts)
         except CurriculumError as wrong:
             if name is not None:
                 raise
-            warn(f"{spelled(ref)} has no report: {wrong}")
+            warn(f"{format_reference(ref)} has no report: {wrong}")
 
 
 def _write_report(plan: RunPlan, folder: Path | None) -> Path:

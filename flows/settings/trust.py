@@ -187,8 +187,8 @@ def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
     """List the workspaces that a command opens and that aren't trusted, by their real paths."""
     paths = [path for word in named if word and is_there(path := expanded(word))]
     # A link may lead out of the workspace whose name stands before it, or into another one: both are opened.
-    spelled = (place for path in paths for place in (path.absolute(), real_path(path)))
-    within = filter(None, (Store.root_of(place / MANIFEST_NAME) for place in spelled))
+    format_reference = (place for path in paths for place in (path.absolute(), real_path(path)))
+    within = filter(None, (Store.root_of(place / MANIFEST_NAME) for place in format_reference))
     places = dict.fromkeys((home, *map(real_path, within)))
     return [place for place in places if not (is_new(place) or is_trusted(place))]
 

@@ -16,7 +16,7 @@ from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.console import ACCENT, MUTED, table
 from schemas.manifest import Manifest
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 from schemas.visible import one_line
 
 LINES = 12
@@ -107,7 +107,7 @@ def labels_of(artefact: Artefact) -> str:
     """Describe an artefact by its labels."""
     labels = artefact.manifest.labels
     if "specialist" in labels:
-        return spelled(specialist_of(artefact), labels["phase"])
+        return format_reference(specialist_of(artefact), labels["phase"])
     return " · ".join(
         f"{name} {value}" if value.isdigit() else value for name, value in labels.items()
     )

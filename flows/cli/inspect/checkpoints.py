@@ -21,7 +21,7 @@ from flows.cli.inspect.runs import ordered, origin_of
 from flows.cli.inspect.text import bar
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import FileRecord
-from schemas.specialist import spelled
+from schemas.specialist import format_reference
 from schemas.visible import one_line
 
 
@@ -105,7 +105,7 @@ def checkpoint_panels(
     With a filter only the chosen figures.
     """
     job, state = view.job, view.state
-    way = spelled((job.specialist, job.branch), job.phase)
+    way = format_reference((job.specialist, job.branch), job.phase)
     yield Text.assemble(
         ("checkpoint ", "bold cyan"), (f"{one_line(way)} · step {state.step:,}", "bold")
     )
