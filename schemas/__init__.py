@@ -1,1 +1,1 @@
-"""Contracts between the stages: the form of every artefact, and the errors that name what broke it."""
+"""Contracts between stages: schemas of artefacts, configuration files and errors."""

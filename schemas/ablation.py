@@ -1,4 +1,4 @@
-"""An ablation: arms that differ in one thing, and claims about them that are fixed before training."""
+"""Ablation files: arms that change a diet, and claims about them that are fixed before training."""
 
 from collections import Counter
 from typing import Annotated, Literal, get_args
@@ -14,21 +14,20 @@ from schemas.text import Documented, Number
 
 Direction = Literal["lower", "higher"]
 View = Literal["file", "fim", "doc_to_code", "code_to_doc", "target", "target_cropped"]
-"""Format of the held-out rows that a claim is judged on.
+"""Format of the held-out rows on which a claim is judged.
 
-file            versions of files, token by token, as every run is measured
-fim             the same files with their middle last, where the middle alone is scored
-doc_to_code     the same files: bodies of functions behind their documentation
-code_to_doc     the same files: documentation behind its code
-target          targets of graphs with their context, in the longest rows of the diet
-target_cropped  such targets in the shortest rows of the diet, so with less context
-"""
+file            whole versions of files, the usual validation rows
+fim             the same files in fill-in-the-middle order; only the middle is scored
+doc_to_code     the same files: function bodies after their documentation
+code_to_doc     the same files: documentation after its code
+target          targets of graph documents with their context, in the diet's longest rows
+target_cropped  the same targets in the diet's shortest rows, so with less context"""
 FILE_VIEW: View = "file"
 VIEWS: tuple[View, ...] = get_args(View)
 
 
 def viewed_set(name: str, view: View) -> str:
-    """Return a set in words, with its view where that isn't the usual one.
+    """Return the title of a validation set; the view is added unless it is the usual one.
 
     >>> viewed_set("anchor", "file"), viewed_set("anchor", "fim")
     ('anchor', 'anchor fim')
@@ -39,36 +38,35 @@ def viewed_set(name: str, view: View) -> str:
 Verdict = Literal["confirmed", "contradicted", "not seen", "too small to tell", "none"]
 """Outcome of a claim.
 
-confirmed          the difference is on the claimed side, at least delta, and no accident
-contradicted       it is on the other side, at least delta, and no accident
-not seen           it is smaller than delta on either side
-too small to tell  there are too few seeds to say any of these
-none               there are fewer than MIN_SEEDS seeds, or the ablation's own controls failed
-"""
+confirmed          the difference is significant, on the claimed side and at least delta
+contradicted       the difference is significant, on the other side and at least delta
+not seen           the difference is smaller than delta in both directions
+too small to tell  too few seeds to reach any of these verdicts
+none               fewer than MIN_SEEDS seeds, or the ablation's control arms failed"""
 BASE, NULL, CONTROL = "base", "null", "control"
 CLAIMS_NAME, ARMS_NAME = "claims.parquet", "arms.parquet"
-"""Files of a judged ablation."""
+"""File names of a judged ablation."""
 OWN_ARMS = (BASE, NULL, CONTROL)
-"""Arms that each ablation has: the diet itself, the same with its rows in another order, and the same with a
-quarter of its tokens."""
+"""Built-in arms of every ablation: the unchanged diet, the diet with another row order, and the diet with
+a quarter of its tokens."""
 MIN_SEEDS = 5
-"""Seeds below which a claim has no verdict."""
+"""Minimum number of seeds for a verdict."""
 
 
 MAX_SEEDS, MAX_ARMS = 1000, 100
-"""Seeds and arms of an ablation: each pair of them has a diet of its own in the workspace."""
+"""Maximum number of seeds and of arms; every pair of them writes a diet into the workspace."""
 
 
 def _of_a_diet(changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Let changes pass that can be merged with a diet; what is wrong in them the diet's own schema says."""
+    """Return the changes of an arm if they can be merged into a diet; the diet's schema checks them later."""
     if not isinstance(changes.get("study", {}), dict):
-        raise ValueError("study is no mapping. Write for instance study: {document_mask: off}")
+        raise ValueError("study must be a mapping. Write for instance study: {document_mask: off}")
     phases = changes.get("phases", [])
     if not isinstance(phases, list) or not all(isinstance(phase, dict) for phase in phases):
-        raise ValueError("phases is no list of phases. Write it as in a diet")
+        raise ValueError("phases must be a list of phases. Write it as in a diet")
     if "trainer" in changes:
         raise ValueError(
-            "another trainer can't be compared: it runs a command of its own. Take trainer out"
+            "an external trainer can't be compared, because it runs its own command. Remove trainer"
         )
     return changes
 
@@ -78,7 +76,7 @@ ArmChanges = Annotated[dict[str, JsonValue], AfterValidator(_of_a_diet)]
 
 
 def arm_title(arm: str, seed: int) -> str:
-    """Return an arm and its seed in words.
+    """Return the title of an arm with its seed.
 
     >>> arm_title("flat", 2)
     'flat, seed 2'
@@ -87,58 +85,61 @@ def arm_title(arm: str, seed: int) -> str:
 
 
 class Claim(Documented):
-    """A claim: val_bpb of one arm lies below, or above, that of another at the end of their last phase."""
+    """A claim: one arm ends its last phase with a lower (or higher) val_bpb than another arm."""
 
     claim: Annotated[str, Field(min_length=1)]
-    """The claim in words."""
+    """The claim as a sentence for readers."""
     arm: Name
-    """The arm that it is about."""
+    """Arm that the claim is about."""
     against: Name = BASE
-    """The arm that it is compared with; base is the diet itself."""
+    """Arm to compare with; base is the unchanged diet."""
     set: FixedSet = "anchor"
-    """Held-out rows that it is judged on: the same of all arms, whatever they serve."""
+    """Validation set on which the claim is judged. All arms are measured on the same rows, whatever they
+    train on."""
     view: View = FILE_VIEW
-    """Format of these rows; all but file are measured once, by each arm's last checkpoint."""
+    """Format of the validation rows. Every view except file is measured once, with each arm's last
+    checkpoint."""
     direction: Direction = "lower"
-    """The side that is claimed: lower val_bpb is better."""
+    """Claimed direction of the difference; lower val_bpb is better."""
     delta: Annotated[Number, Field(gt=0)] = 0.01
-    """The smallest difference that matters, in bits per byte."""
+    """Smallest difference that matters, in bits per byte."""
 
 
 class AblationSpec(Documented):
     """An ablation file."""
 
     name: Name
-    """Its name in workspace and docs."""
+    """Name in the workspace and in documentation."""
     why: str = ""
-    """The question that it answers, for people."""
+    """Question that the ablation answers, for readers."""
     diet: str
-    """The diet that all arms change: a name, or a path relative to this file."""
+    """Diet that all arms change: a name, or a path relative to this file."""
     arms: Annotated[dict[Name, ArmChanges], Field(min_length=1, max_length=MAX_ARMS)]
-    """The changes of each arm to the diet, written as in a diet that extends it. Three arms are always
-    trained: base, the diet itself; null, the same rows in another order; control, a quarter of its tokens."""
+    """Changes of each arm to the diet, written as in a diet that extends it. Three more arms are always
+    trained: base, the unchanged diet; null, the same rows in another order; control, a quarter of the
+    tokens."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=2, max_length=MAX_SEEDS)]
-    """Seeds of initial weights and order of rows; every arm is trained with each."""
+    """Seeds of the initial weights and of the row order; every arm is trained once per seed."""
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
-    """Claims that are judged, fixed before anything is trained."""
+    """Claims to judge, fixed before any arm is trained."""
 
     @model_validator(mode="after")
     def _sound(self) -> "AblationSpec":
         for name in self.arms:
             if name in OWN_ARMS:
-                raise ValueError(
-                    f"each ablation has an arm {name} of its own. Name the arm otherwise"
-                )
+                raise ValueError(f"{name} is a built-in arm of every ablation. Choose another name")
         listed = (*OWN_ARMS[:1], *self.arms)
         for claim in self.claims:
             for name in (claim.arm, claim.against):
                 if name not in listed:
-                    raise ValueError(f"there is no arm {name}. Name one of {', '.join(listed)}")
+                    raise ValueError(f"unknown arm {name}. Available: {', '.join(listed)}")
             if claim.arm == claim.against:
-                raise ValueError(f"the arm {claim.arm} is compared with itself. Name two arms")
+                raise ValueError(
+                    f"the arm {claim.arm} is compared with itself. Name two different arms"
+                )
         twice = next((seed for seed, times in Counter(self.seeds).items() if times > 1), None)
         if twice is not None:
-            raise ValueError(f"the seed {twice} is listed twice. Take it out")
+            raise ValueError(f"the seed {twice} is listed twice. Remove one of them")
         return self
 
 
@@ -172,8 +173,9 @@ ABLATION_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""ablations/…/claims.parquet: a line a claim, then null and control; differences are arm less against, and
-those of equal_… when both had scored `equal_tokens` distinct tokens: null where that is at the end."""
+"""ablations/…/claims.parquet: one row per claim, then one each for null and control. Differences are
+`arm` minus `against`. The `equal_…` columns compare both arms at `equal_tokens` distinct scored tokens,
+and are null if that point is the end of training."""
 ARMS_SCHEMA = pa.schema(
     [
         required("ablation", pa.string()),
@@ -190,5 +192,6 @@ ARMS_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""ablations/…/arms.parquet: a line an arm, seed, set and view: val_bpb at the end of the last phase, and
-steps, row positions and scored tokens of all phases; `run` is the last run's path in the workspace."""
+"""ablations/…/arms.parquet: one row per arm, seed, set and view. val_bpb is measured at the end of the
+last phase; steps, positions and scored tokens are sums over all phases; `run` is the workspace path of
+the last run."""

@@ -1,4 +1,4 @@
-"""bundle.json: trainings that another machine is to do, with nothing but the folder that it lies in."""
+"""bundle.json: trainings for another machine, with all input files in the bundle's folder."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from schemas.text import Strict
 
 
 class BundledPhase(Strict):
-    """All that the job of a phase is made of, but the run before it. Paths are relative to the bundle."""
+    """Inputs of a phase's training job, except the run to continue; paths are relative to the bundle."""
 
     phase: Name
     spec: PhaseSpec
@@ -23,11 +23,11 @@ class BundledPhase(Strict):
     tokenizer: PlainPath
     evaluations: tuple[Evaluation, ...]
     overrides: dict[str, str]
-    """Changes of the diet by the command line."""
+    """Overrides of diet fields from the command line."""
 
 
 class BundledArm(Strict):
-    """An arm with one seed: its phases are trained in order."""
+    """One arm with one seed; its phases are trained in order."""
 
     arm: Name
     seed: int
@@ -36,19 +36,19 @@ class BundledArm(Strict):
 
     @property
     def title(self) -> str:
-        """The arm and its seed in words: flat, seed 2."""
+        """Arm and seed as a title, for example `flat, seed 2`."""
         return arm_title(self.arm, self.seed)
 
 
 class Bundle(Sealed):
-    """The trainings of an ablation."""
+    """Trainings of an ablation."""
 
     ablation: Name
     arms: Annotated[tuple[BundledArm, ...], Field(min_length=1)]
 
 
 class BundledRuns(Sealed):
-    """runs.json: the runs of the arms of a bundle that are trained."""
+    """runs.json: the finished runs of a bundle's arms."""
 
     runs: dict[str, tuple[PlainPath, ...]]
-    """Runs in the order of the phases, by the arm's title; paths are relative to the bundle."""
+    """Runs in phase order, by the arm's title; paths are relative to the bundle."""

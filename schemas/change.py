@@ -13,39 +13,39 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """Turn of one side, as it was written; not blank."""
+    """One non-blank turn of a conversation, with its text unchanged."""
 
     role: Role
     text: str
     is_context: bool = False
-    """True for an assistant's turn that is read and never learnt, such as a wrong answer."""
+    """True for an assistant's turn that is read but never a target, for example a wrong answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversation:
-    """Turns of user and assistant by turns, the assistant's last; a system turn may come before."""
+    """Alternating turns of user and assistant, ending with the assistant; a system turn may come first."""
 
     source: str
-    """The name of its source in the corpus."""
+    """Name of the conversation source in the corpus."""
     pin: str
-    """40 hex digits: the digest of all files of the source."""
+    """40 hex digits: digest of all files of the source."""
     licence: str | None
     file: str
-    """Below the source's folder."""
+    """Path relative to the source's folder."""
     line: int
-    """Line number, from 1."""
+    """1-based line number."""
     start: int
     end: int
-    """The line's bytes in the file, half-open, its end left out."""
+    """Byte range of the line in the file, half-open, without its line end."""
     name: str
-    """The id that its line gives it, else its digest."""
+    """Id given in the line, or else the digest."""
     digest: str
-    """40 hex digits of who says what, and which of it is context."""
+    """40 hex digits: digest of roles, texts and context flags of all turns."""
     turns: tuple[Turn, ...]
 
 
 def digest_of(turns: tuple[Turn, ...]) -> str:
-    """40 hex digits that equal turns have in common, and no others."""
+    """Return 40 hex digits of a hash over roles, texts and context flags of turns."""
     built = hashlib.sha256()
     for turn in turns:
         text = turn.text.encode()
@@ -56,10 +56,10 @@ def digest_of(turns: tuple[Turn, ...]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Blob:
-    """One version of a file, decoded: `blob_id` is git's object id of the raw bytes.
+    """One decoded version of a file; `blob_id` is git's object id of the raw bytes.
 
-    Text in another encoding becomes Unicode, a BOM is dropped, and CRLF or lone CR become LF, so byte offsets
-    count in `text` as UTF-8.
+    Text in other encodings is converted to Unicode, a BOM is dropped, and CRLF or lone CR become LF. Byte
+    offsets count in the UTF-8 encoding of `text`.
     """
 
     blob_id: str
@@ -68,9 +68,10 @@ class Blob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hunk:
-    """A run of changed lines; `start` is the index of its first line, counted from 0.
+    """A run of changed lines; `before_start` and `after_start` are 0-based indices of its first line.
 
-    Where `before_lines` is 0, lines were only added, in front of line `before_start`; likewise after.
+    If `before_lines` is 0, lines were only added, in front of line `before_start`. If `after_lines` is 0,
+    lines were only removed.
     """
 
     before_start: int
@@ -80,22 +81,22 @@ class Hunk:
 
 
 TREE_WIDE_FILES = 30
-"""Files of known languages that a tree-wide commit changes at least."""
+"""Minimum number of files in known languages that a tree-wide commit changes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileChange:
-    """One file in one commit: before and after, and what differs.
+    """Change of one file in one commit: both versions and the changed lines.
 
     `before` is None for a new file, `after` for a deleted one. `old_path` differs from `path` after a
-    rename. `kind` is `snapshot` for a file of a plain directory or of a history's boundary, which has
-    no before. `lineage` is `repository:path` with the path that the file had first.
+    rename. `kind` is `snapshot` for files of a plain directory and of the first commit of a shallow history;
+    a snapshot has no `before`. `lineage` is `repository:path` with the file's first path.
     """
 
     kind: Literal["added", "modified", "renamed", "deleted", "snapshot"]
     repository: str
     licence: str | None
-    """The corpus file's, for files without another."""
+    """Licence from the corpus file, used for files without a licence of their own."""
     commit: str
     timestamp: int
     subject: str
@@ -107,23 +108,24 @@ class FileChange:
     hunks: tuple[Hunk, ...]
     lineage: str
     before_is_new: bool
-    """True if `before` never was an `after` along the lineage among the changes that are read."""
+    """True if no earlier change along the lineage that was read had `before` as its `after`."""
     is_tree_wide: bool = False
-    """True if its commit changes TREE_WIDE_FILES files of known languages or more."""
+    """True if the commit changes at least TREE_WIDE_FILES files in known languages."""
     is_replaced: bool = False
-    """True for a deleted file whose commit adds a file of the same name, whatever its suffix and folder."""
+    """True for a deleted file if the commit adds a file with the same stem, in any folder and with any
+    suffix."""
     is_edit_only: bool = False
-    """True for a change that only families of edits see: it is within the limit on the versions of its path
-    because tree-wide commits don't count for them."""
+    """True for a change that only edit families read. Without counting tree-wide commits, the change is
+    within versions_per_path; with them, it isn't."""
     licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
-    """Those of the tree after the commit."""
+    """Licence files of the tree after the commit."""
     old_licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
-    """Those of the tree before the commit."""
+    """Licence files of the tree before the commit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeFile:
-    """A file as it stands in a commit's tree."""
+    """A file in the tree of a commit."""
 
     path: str
     language: Language
@@ -133,9 +135,9 @@ class TreeFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeDelta:
-    """Difference from the tree of the commit that was read before to this one's; the first adds all.
+    """Difference from the tree of the previously read commit; the first delta adds all files.
 
-    A path is in `removed` or in `files`, never in both; both are sorted by path.
+    A path is in `removed` or in `files`, never in both. Both are sorted by path.
     """
 
     removed: tuple[str, ...]
@@ -144,19 +146,19 @@ class TreeDelta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitChange:
-    """One commit within its repository: its changes in the order of their paths, and its whole tree.
+    """One commit of a repository: its changes, sorted by path, and its whole tree.
 
-    `tree` has every file in a wanted language that can be read and that the rules of quality keep, whether
-    or not the history has its changes.
+    `tree` has every readable file in a selected language that passes the quality rules, even if the history
+    doesn't include its changes.
     """
 
     repository: str
     licence: str | None
-    """The corpus file's, for files without another."""
+    """Licence from the corpus file, used for files without a licence of their own."""
     commit: str
     timestamp: int
     subject: str
     changes: tuple[FileChange, ...]
     tree: TreeDelta
     licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
-    """Those of the tree after the commit."""
+    """Licence files of the tree after the commit."""

@@ -1,4 +1,4 @@
-"""The corpus: the pinned set of repositories, what is kept of them, and the rules of domains."""
+"""The corpus file: pinned repositories, filters, and the rules of domains."""
 
 import datetime
 import re
@@ -22,14 +22,14 @@ from schemas.text import Documented, Number, Whole
 
 Language = Literal["cpp", "c", "cmake", "make", "bazel", "meson"]
 CODE: frozenset[Language] = frozenset(("cpp", "c"))
-"""The languages whose functions are parsed; the others describe builds."""
+"""Languages whose functions are parsed; all other languages describe builds."""
 LANGUAGES: tuple[Language, ...] = ("cpp", "c", "cmake", "make", "bazel", "meson")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 NAME = rf"^{_NAME.pattern}$"
-"""The pattern of a name in the schemas of forms and editors."""
+"""Regular expression of a name, for JSON schemas of forms and editors."""
 Name = Annotated[str, Field(pattern=NAME)]
-"""A name that is safe in a path: letters, digits, dot, dash, underscore; at most 100."""
+"""A name that is safe in a path: at most 100 letters, digits, dots, dashes and underscores."""
 
 
 def is_name(text: str) -> bool:
@@ -42,23 +42,24 @@ def is_name(text: str) -> bool:
 
 
 def _known_licence(text: str) -> str:
-    """Return an SPDX expression in its present form.
+    """Return an SPDX expression with deprecated ids replaced by current ones.
 
     Raises:
-        ValueError: for what is no expression, and for an id that SPDX lacks.
+        ValueError: if the text isn't an SPDX expression, or contains an unknown id.
     """
     for name in unknown_ids(text):
         cure = nearest_or(name, spdx_ids(), "See spdx.org/licenses")
-        raise ValueError(f"{name!r} is no SPDX licence. {cure}; or write LicenseRef- and a name")
+        raise ValueError(f"{name!r} isn't an SPDX licence. {cure}; or write LicenseRef- and a name")
     return normalized(text)
 
 
 SpdxExpression = Annotated[str, AfterValidator(_known_licence)]
-"""MIT, or `GPL-2.0-only WITH Classpath-exception-2.0 OR MIT`; of a deprecated id its present form."""
+"""An SPDX expression, for example MIT or `GPL-2.0-only WITH Classpath-exception-2.0 OR MIT`. Deprecated
+ids are replaced by current ones."""
 
 
 class CorpusEntry(Documented):
-    """An entry of a corpus file, which errors name by file and line."""
+    """An entry of a corpus file. Errors name its file and line."""
 
     KIND: ClassVar[str]
     _places: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -67,27 +68,27 @@ class CorpusEntry(Documented):
     """Name in diets, documents and reports; unique in the corpus."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare what entries say, wherever they stand."""
+        """Compare fields only, not the place in a file."""
         return isinstance(other, type(self)) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
-        """Hash what the entry says."""
+        """Hash fields only, not the place in a file."""
         return hash(tuple(self.__dict__.items()))
 
     def found_at(self, places: Mapping[str, str]) -> Self:
-        """Return the entry with `file:line` of its fields, and of the entry itself under an empty name."""
+        """Return a copy with `file:line` by field name; the empty name is the entry itself."""
         placed = self.model_copy()
         placed._places = dict(places)
         return placed
 
     def title(self, field: str = "") -> str:
-        """Return kind and name for an error, behind file and line of a field where a file has the entry."""
+        """Return kind and name for an error message, after `file:line` of the field if known."""
         place = self._places.get(field) or self._places.get("")
         return f"{f'{place}: ' if place else ''}{self.KIND} {self.name}"
 
 
 class RepositorySpec(CorpusEntry):
-    """A repository pin: where it lies, which commit, and which part of its history."""
+    """A pinned repository: its location, a commit, and the part of its history to read."""
 
     KIND = "repository"
     name: Name
@@ -95,38 +96,42 @@ class RepositorySpec(CorpusEntry):
     path: str | None = None
     """A work tree, a bare repository, a bundle or a plain directory (one snapshot, no history)."""
     url: str | None = None
-    """Cloned into the workspace on first use."""
+    """URL of a git repository. It is cloned into the workspace on first use."""
     download_megabytes: Annotated[Whole, Field(ge=1)] | None = None
-    """Megabytes that cloning the url transfers, about; commands print the sum before they clone."""
+    """Approximate size of a clone of the url, in megabytes. Commands print the sum before they clone."""
     commit: str = "HEAD"
-    """A commit, tag or branch; what it resolves to is recorded."""
+    """A commit, tag or branch. The commit that it resolves to is recorded."""
     licence: SpdxExpression | None = None
-    """The SPDX expression of files that state no licence and have no licence file in a folder above them."""
+    """SPDX expression for files that state no licence and have no licence file in a folder above them."""
     compile_commands: str | None = None
-    """A compilation database of the pinned commit, relative to a repository that is a folder, else to this
-    file; by default compile_commands.json or build/compile_commands.json in that folder."""
+    """A compilation database of the pinned commit. The path is relative to the repository if that is a
+    folder, else to this file. By default compile_commands.json or build/compile_commands.json in the
+    repository's
+    folder."""
     since: datetime.date | None = None
-    """The first day, in UTC, whose commits are read: 2020-01-01."""
+    """First day, in UTC, whose commits are read, for example 2020-01-01."""
     until: datetime.date | None = None
-    """The last day, in UTC, whose commits are read."""
+    """Last day, in UTC, whose commits are read."""
     include: tuple[str, ...] = ()
-    """gitignore-style patterns; a file that matches none is left out."""
+    """gitignore-style patterns; files that match none of them are skipped."""
     exclude: tuple[str, ...] = ()
-    """gitignore-style patterns; a file that matches one is left out."""
+    """gitignore-style patterns; files that match any of them are skipped."""
     max_commits: Annotated[Whole, Field(ge=1)] | None = None
-    """The newest so many commits, and all later ones where the corpus has a day `later`."""
+    """Maximum number of commits to read, newest first. If the corpus sets `later`, all commits from that
+    day on are read in addition."""
     unseen: bool = False
-    """Hold the whole repository out: every phase is measured on it, as the set `unseen`. Files of other
-    repositories that share much of their text with its files are held out with val."""
+    """Hold the whole repository out of training. Every phase is measured on it, as the validation set
+    `unseen`. Files of other repositories that share much text with its files move to the validation set
+    val."""
 
     @model_validator(mode="after")
     def _one_place(self) -> "RepositorySpec":
         if (self.path is None) == (self.url is None):
-            raise ValueError("a repository has either a path or a url. Give exactly one of them")
+            raise ValueError("a repository needs either a path or a url. Give exactly one of them")
         if self.commit.startswith("-"):
-            raise ValueError("a commit does not begin with a dash. Give a commit, tag or branch")
+            raise ValueError("a commit can't begin with a dash. Give a commit, tag or branch")
         if self.since and self.until and self.since > self.until:
-            raise ValueError("since is after until. Exchange them")
+            raise ValueError("since is after until. Swap them")
         return self
 
 
@@ -135,26 +140,27 @@ OnError = Literal["stop", "skip"]
 
 
 class ConversationsSpec(CorpusEntry):
-    """Conversations to learn from: a file of JSON lines, or a folder of such files."""
+    """Conversations for training: a file of JSON lines, or a folder with JSON lines files."""
 
     KIND = "conversations"
     name: Name
-    """Name in diets, documents and reports; unique in the corpus, among repositories too."""
+    """Name in diets, documents and reports; unique in the corpus, also among repositories."""
     path: str
-    """A file of JSON lines, or a folder of such files; relative to this file."""
+    """A file of JSON lines, or a folder with JSON lines files; relative to this file."""
     licence: SpdxExpression | None = None
-    """The SPDX expression of their licence; it is kept with every document."""
+    """SPDX expression of the conversations' licence, stored with every document."""
     overlong: Overlong = "skip"
-    """Conversations that are longer than a row: skip leaves them out, drop_oldest leaves out their oldest
-    exchanges, each a question with its answer, until the rest fits; system turn and last scored exchange
+    """Handling of conversations longer than a row: skip leaves them out; drop_oldest drops their oldest
+    exchanges (a question with its answer) until the rest fits. The system turn and the last scored exchange
+    always
     stay."""
 
 
 def _known_pattern(text: str) -> str:
-    """Return an id in its present form, or a pattern that some id matches.
+    """Return an SPDX id in its current form, or a pattern that matches at least one id.
 
     Raises:
-        ValueError: for an id that SPDX lacks, and for a pattern that no id matches.
+        ValueError: if the id is unknown, or the pattern matches no id.
     """
     if "*" not in text:
         if not parse_expression(text).isliteral:
@@ -164,34 +170,35 @@ def _known_pattern(text: str) -> str:
         fnmatchcase(name, text) for name in spdx_ids()
     ):
         raise ValueError(
-            f"no SPDX licence matches {text!r}. Write an id, or a pattern such as GPL-*"
+            f"no SPDX licence matches {text!r}. Write an id, or a pattern, for example GPL-*"
         )
     return text
 
 
 LicencePattern = Annotated[str, AfterValidator(_known_pattern)]
-"""MIT, `GPL-2.0-only WITH Classpath-exception-2.0`, or a pattern: `GPL-*`."""
+"""An SPDX id, for example MIT or `GPL-2.0-only WITH Classpath-exception-2.0`, or a pattern, for example
+`GPL-*`."""
 LicencePurpose = Literal["research", "release"]
 
 
 class LicencesSpec(Documented):
-    """Licences of the code that a corpus takes; the default takes all."""
+    """Licences of the code in a corpus; by default all are allowed."""
 
     purpose: LicencePurpose = "research"
-    """Use of the corpus. release refuses code whose licence is unknown or in words that are not known;
-    research keeps it."""
+    """Use of the corpus. release refuses code with an unknown or unrecognised licence; research keeps it."""
     allow: tuple[LicencePattern, ...] = ()
-    """The SPDX ids that are taken, or patterns such as `BSD-*`; all where none is given. Of `MIT OR
-    GPL-2.0-only` one that is taken suffices, of `MIT AND GPL-2.0-only` both have to be."""
+    """SPDX ids or patterns, for example `BSD-*`, that are allowed; by default all. `MIT OR GPL-2.0-only`
+    needs one allowed licence, `MIT AND GPL-2.0-only` needs both."""
     refuse: tuple[LicencePattern, ...] = ()
-    """The SPDX ids that are not taken, or patterns such as `*GPL-*`. A licence is also refused with an
-    exception, unless allow names it with the exception."""
+    """SPDX ids or patterns, for example `*GPL-*`, that are refused. A refused licence is also refused with an
+    exception, unless allow names it with that exception."""
 
     def refuses(self, licence: str | None) -> bool:
-        """Return True for an expression that the corpus doesn't take; None is an unknown licence.
+        """Return True if the corpus doesn't allow an SPDX expression; None is an unknown licence.
 
         >>> policy = LicencesSpec(refuse=("GPL-*",))
-        >>> [policy.refuses(each) for each in ("MIT", "MIT OR GPL-2.0-only", "MIT AND GPL-2.0-only", None)]
+        >>> licences = ("MIT", "MIT OR GPL-2.0-only", "MIT AND GPL-2.0-only", None)
+        >>> [policy.refuses(licence) for licence in licences]
         [False, False, True, False]
         """
         if licence is None:
@@ -210,13 +217,13 @@ class LicencesSpec(Documented):
         return not self.allow or _matches(without_exception, self.allow)
 
     def not_usual(self) -> dict[str, JsonValue]:
-        """Return what isn't the default, for keys."""
+        """Return the settings that differ from the defaults, for artefact keys."""
         settings = self.model_dump(mode="json", exclude_defaults=True)
         return {"licences": settings} if settings else {}
 
 
 USUAL_LICENCES = LicencesSpec()
-"""The policy where a corpus says nothing."""
+"""Licence policy of a corpus without `licences`."""
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -224,31 +231,31 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 class HistorySpec(Documented):
-    """Limit on the versions of one file that are read; hot files would drown the rest."""
+    """Limit on the versions that are read of a file, so that frequently edited files don't dominate."""
 
     versions_per_path: Annotated[Whole, Field(ge=1)] = 8
-    """Changes of one file, through renames, that are read at most."""
+    """Maximum number of changes that are read per file, across renames."""
     newest_first: bool = True
-    """True if those are the newest; false takes the oldest."""
+    """true reads the newest changes, false the oldest."""
 
 
 class QualitySpec(Documented):
-    """Limits on texts that are too small, too large or generated."""
+    """Limits on files that are too small, too large or generated."""
 
     min_bytes: Annotated[Whole, Field(ge=0)] = 100
-    """Smaller files are left out."""
+    """Files smaller than this are skipped."""
     max_bytes: Annotated[Whole, Field(ge=1)] = 1_000_000
-    """Larger files are left out."""
+    """Files larger than this are skipped."""
     max_line_bytes: Annotated[Whole, Field(ge=1)] = 100_000
-    """Files with a longer line are left out: data, or written by a machine. Lines that backslashes join are
-    one."""
+    """Files with a longer line are skipped as data or generated code. Lines joined by backslashes count as
+    one line."""
     vendored: bool = False
-    """Keep vendored files as well: files in folders named third_party, vendor, …, and files whose licence and
-    copyright, licence file or commits show at the pinned commit that they are other people's."""
+    """Keep vendored files: files in folders named third_party, vendor, …, and files that belong to other
+    projects according to their licence, copyright, licence file or commits at the pinned commit."""
     generated: bool = False
-    """Keep generated files as well: files whose first comment says that they are generated or amalgamated,
-    files more than half of which are lines of numbers with hardly a function beside them, and files of 20,000
-    bytes or more that zlib compresses below 8 % of their size."""
+    """Keep generated files: files whose first comment says that they are generated or amalgamated; files
+    with hardly any function in which more than half of the lines are numbers; and files of at least
+    20,000 bytes that zlib compresses below 8 % of their size."""
 
 
 def _not_usual(settings: dict[str, JsonValue], usual: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -261,23 +268,23 @@ ChangeChoice = Literal["code", "all"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EditSettings:
-    """Choice of the changes that families of edits show, and of what they show of the file."""
+    """Selection of changes for edit families, and of the file content that they show."""
 
     full_file: FullFile = "related"
     changes: ChangeChoice = "code"
 
     def not_usual(self, *, shows_file: bool = True) -> dict[str, JsonValue]:
-        """Return what isn't the default, for keys; full_file only where a family shows the file."""
+        """Return non-default settings, for artefact keys; full_file only if the family shows files."""
         shown = self if shows_file else replace(self, full_file=USUAL_EDITS.full_file)
         return _not_usual(asdict(shown), asdict(USUAL_EDITS))
 
 
 USUAL_EDITS = EditSettings()
-"""The edits where a corpus says nothing."""
+"""Edit settings of a corpus that sets none."""
 
 
 CONTEXT_BYTES = 262_144
-"""Bytes of a context document at most, where a corpus says nothing: about 64k tokens of code."""
+"""Default maximum size of a context document in bytes: about 64k tokens of code."""
 
 
 ContextContent = Literal["related", "filled"]
@@ -287,7 +294,7 @@ ContextOrder = Literal["graph", "random"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextSettings:
-    """Choice and order of the context; the defaults are those of a corpus file."""
+    """Selection and order of the context; defaults are those of a corpus file."""
 
     context: ContextContent = "related"
     context_bytes: int = CONTEXT_BYTES
@@ -295,77 +302,78 @@ class ContextSettings:
     edges: EdgeTrust = "confident"
 
     def not_usual(self) -> dict[str, JsonValue]:
-        """Return what isn't the default, for keys."""
+        """Return the settings that differ from the defaults, for artefact keys."""
         return _not_usual(asdict(self), asdict(USUAL_CONTEXT))
 
 
 USUAL_CONTEXT = ContextSettings()
-"""The context where a corpus says nothing."""
+"""Context settings of a corpus that sets none."""
 
 
 class CorpusSpec(Documented):
     """A corpus file; `corpora/*.yaml`."""
 
     name: Name
-    """Name of the corpus in workspace and reports."""
+    """Name of the corpus in the workspace and in reports."""
     repositories: Annotated[tuple[RepositorySpec, ...], Field(min_length=1)]
-    """Repositories that are read, in order: the same text in two of them is kept in the first."""
+    """Repositories to read, in order of priority: text that occurs in two of them is kept in the first."""
     conversations: tuple[ConversationsSpec, ...] = ()
-    """The sources of the chat family."""
+    """Sources of conversations for the chat family."""
     domains: str = "domains"
-    """The rules that give each document its domain: a name that comes with the package, or a path."""
+    """Rules that assign a domain to each document: a name that ships with the package, or a path."""
     not_in: tuple[str, ...] = ()
-    """Corpora whose files are left out: names, or paths of their files. A file is left out where its oldest
-    or newest version is a near copy of one there. Build these corpora first, in the same workspace."""
+    """Corpora whose files are excluded: names, or paths of corpus files. A file is excluded if its oldest
+    or newest version is a near-duplicate of a file there. Build these corpora first, in the same
+    workspace."""
     files: tuple[Language, ...] = LANGUAGES
-    """The languages whose files are read; all that are known by default."""
+    """Languages to read; by default all that are supported."""
     history: HistorySpec = HistorySpec()
-    """Limit on the versions of one file that are read."""
+    """Limit on the versions that are read of a file."""
     quality: QualitySpec = QualitySpec()
-    """Limits on files that are left out for their size, or since they are generated or vendored."""
+    """Limits on file sizes, and exclusion of generated and vendored files."""
     licences: LicencesSpec = USUAL_LICENCES
-    """Licences that are taken. A document whose own code has another one is left out, and so are pieces of
-    context with another one."""
+    """Allowed licences. Documents whose own code has another licence are excluded; pieces of context with
+    another licence are left out."""
     context: ContextContent = "related"
-    """Context of v4_context_graph and v5_clang_graph. related ends it where nothing related is left: callers,
-    callees, types, bases, overrides and members, then callers of callers and further callees as signatures.
-    filled goes on along all edges until context_bytes are full."""
+    """Context of v4_context_graph and v5_clang_graph. related stops after related definitions: callers,
+    callees, types, bases, overrides and members, then signatures of indirect callers and callees. filled
+    continues along all edges until context_bytes are used."""
     context_bytes: Annotated[Whole, Field(ge=65_536, le=16_777_216)] = CONTEXT_BYTES
-    """Bytes of a whole document of v4_context_graph or v5_clang_graph at most: what fills rows of 65,536
-    tokens. Rows of 131,072 take 1,048,576."""
+    """Maximum size in bytes of a whole document of v4_context_graph or v5_clang_graph. The default suits
+    rows of 65,536 tokens; rows of 131,072 tokens need 1,048,576."""
     context_order: ContextOrder = "graph"
-    """Order of the context: graph puts what is nearest to the target next to it; random shuffles the same
-    chunks, for studies."""
+    """Order of the context: graph puts the nearest definitions next to the target; random shuffles the
+    same chunks, for studies."""
     edges: EdgeTrust = "confident"
-    """Edges that a context follows: confident leaves out those that are more likely wrong than right;
-    resolved takes those of a compiler frontend alone, and none shows targets alone, both for studies."""
+    """Edges that a context follows. confident skips edges that are more likely wrong than right. resolved
+    follows only edges from a compiler frontend, and none shows targets without context; both are for
+    studies."""
     full_file: FullFile = "related"
-    """Lines below FULL FILE in documents of v3. related shows the functions and classes that the commit
-    changed, and signatures of others, as many bytes as CHANGES at most: first those that CHANGES names, then
-    the nearest. all shows every line of the file."""
+    """Content of the FULL FILE section in v3 documents. related shows the functions and classes that the
+    commit changed, and signatures of others, up to the size of the CHANGES section: names used in CHANGES
+    first, then the nearest. all shows every line of the file."""
     changes: ChangeChoice = "code"
-    """Changes that v3 and edit show. code leaves out changes of nothing but comments, includes and white
-    space, and files that a commit deletes without adding one of the same name. A commit that changes 30 files
-    or more, or most of its files by one replacement of words, gives 3 documents at most; commits of 30 files
-    don't count among their versions_per_path. all shows every change."""
+    """Changes that v3 and edit show. code skips changes of only comments, includes and whitespace, and
+    deletions of files without an added file of the same name in the commit. It takes at most 3 documents
+    of a commit that changes 30 files or more, or that mostly replaces one text by another; commits of 30
+    files or more don't count for versions_per_path. all shows every change."""
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
-    """The share of files that is held out to measure on: of each repository and language, tests apart, where
-    that is a file or more. Files that share much of their text count as one."""
+    """Share of files held out for validation, of each repository and language (tests apart) in which that
+    is at least one file. Files that share much text count as one."""
     later: datetime.date | None = None
-    """The first day, in UTC, whose commits are held out: 2026-06-01. Every phase is measured on the lines
-    that they added to files that are trained on before, as the set `later`. versions_per_path counts before
-    and after that day apart; after it the oldest versions are read."""
+    """First day, in UTC, whose commits are held out, for example 2026-06-01. Every phase is measured on
+    the lines that these commits added to files with earlier training data, as the validation set `later`.
+    versions_per_path counts separately before and after that day; after it, the oldest versions are read."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
-    """The share of a repository's changes, or of a source's lines of conversations, that may be unreadable:
-    in no certain encoding, damaged or missing. A chat template may refuse the same share of all
-    conversations."""
+    """Maximum share of a repository's changes, or of a conversation source's lines, that may be unreadable:
+    undecodable, damaged or missing. A chat template may reject the same share of all conversations."""
     on_error: OnError = "stop"
-    """The fate of a repository or a source of conversations that can't be read, or of which more than
-    max_skipped is lost. stop ends the build with one message once all others are done; skip builds without
-    it, says why, and reads it again only where its commit changes or its folders in documents are deleted.
-    A path or commit that isn't there stops every build: it is a mistake in the corpus file."""
+    """Handling of a repository or conversation source that can't be read, or that loses more than
+    max_skipped. stop fails the build with one message after all others are done. skip builds without it
+    and says why; it is read again only after its commit changes or its folders in documents are deleted.
+    A missing path or commit always stops the build, since it is a mistake in the corpus file."""
     store_targets: bool = True
-    """false halves the rows on disk; readers derive target_ids."""
+    """false halves the size of rows on disk; readers then derive target_ids."""
 
     @model_validator(mode="after")
     def _distinct_names(self) -> "CorpusSpec":
@@ -375,8 +383,9 @@ class CorpusSpec(Documented):
         for name in names:
             if name.casefold() in seen:
                 raise ValueError(
-                    f"{seen[name.casefold()]!r} and {name!r}, of repositories or conversations, are "
-                    "names that differ at most in case. Rename one of them"
+                    f"the names {seen[name.casefold()]!r} and {name!r} of repositories or conversations "
+                    "differ at "
+                    "most in case. Rename one of them"
                 )
             seen[name.casefold()] = name
         return self
@@ -384,17 +393,20 @@ class CorpusSpec(Documented):
     @model_validator(mode="after")
     def _not_in_itself(self) -> "CorpusSpec":
         if self.name in self.not_in:
-            raise ValueError(f"not_in names the corpus {self.name!r} itself. Take it out")
+            raise ValueError(f"not_in names this corpus, {self.name!r}. Remove it from not_in")
         return self
 
     @model_validator(mode="after")
     def _something_to_train_on(self) -> "CorpusSpec":
         if all(repository.unseen for repository in self.repositories):
-            raise ValueError("every repository is unseen. Leave one to train on")
+            raise ValueError(
+                "every repository is unseen, so nothing is left for training. Unset unseen of at "
+                "least one repository"
+            )
         return self
 
     def trained(self) -> "CorpusSpec":
-        """Return the corpus without what is never trained on: unseen repositories and later commits."""
+        """Return the corpus without held-out data: unseen repositories and commits from `later` on."""
         seen = (repository for repository in self.repositories if not repository.unseen)
         if self.later is None:
             return self.model_copy(update={"repositories": tuple(seen)})
@@ -407,29 +419,29 @@ class CorpusSpec(Documented):
 
     @property
     def unseen(self) -> frozenset[str]:
-        """Return the names of the repositories that are held out whole."""
+        """Names of the repositories that are held out as a whole."""
         return frozenset(repository.name for repository in self.repositories if repository.unseen)
 
     @property
     def trained_before(self) -> int | None:
-        """Return the seconds UTC from which on commits are held out; None where none are."""
+        """Unix time from which on commits are held out, or None."""
         if self.later is None:
             return None
         day = datetime.datetime.combine(self.later, datetime.time(), datetime.UTC)
         return int(day.timestamp())
 
     def edit_settings(self) -> EditSettings:
-        """Return the choice of changes, and of what is shown of their files."""
+        """Return the settings of the edit families."""
         return EditSettings(full_file=self.full_file, changes=self.changes)
 
     def tolerance(self) -> dict[str, str | float]:
-        """Return what decides whether a source is skipped, for keys; nothing where none is."""
+        """Return the settings for skipping sources, for artefact keys; empty with `stop`."""
         if self.on_error == "stop":
             return {}
         return {"on_error": self.on_error, "max_skipped": self.max_skipped}
 
     def context_settings(self) -> ContextSettings:
-        """Return the choice and order of the context."""
+        """Return the selection and order of the context."""
         return ContextSettings(
             context=self.context,
             context_bytes=self.context_bytes,
@@ -438,7 +450,7 @@ class CorpusSpec(Documented):
         )
 
     def overlong_of(self, source: str) -> Overlong:
-        """Return the fate of a source's overlong conversations; skip for a repository, which has none."""
+        """Return the handling of a source's overlong conversations; skip for a repository."""
         return next(
             (
                 conversation.overlong
@@ -450,41 +462,42 @@ class CorpusSpec(Documented):
 
 
 GENERAL = "general"
-"""The domain of a document for which no rule holds."""
+"""Domain of documents that match no rule."""
 CHAT_DOMAIN = "chat"
-"""The domain of every conversation; no rule gives it."""
+"""Domain of every conversation, independent of rules."""
 COLUMNS = ("path", "repository", "language", "num_bytes")
-"""Columns that a rule may test of a document beside its features; `num_bytes` is of its code."""
+"""Columns that rules may test in addition to features. `num_bytes` is the size of the document's code."""
 
 
 class DomainRule(Documented):
-    """One rule: it decides about the documents for which `when` holds and no rule before it."""
+    """One rule. It decides documents that match `when` and no earlier rule."""
 
     domain: Name
-    """The domain of the documents that it decides about."""
+    """Domain of matching documents."""
     rule: Annotated[str, Field(min_length=1, max_length=100)]
-    """Its name, unique; it is kept with every document that it decides about."""
+    """Unique name of the rule, stored with every document that it decides."""
     when: Annotated[str, Field(min_length=1)]
-    """A condition in SQL over path, repository, language, num_bytes and the features, on one document
-    alone: comparisons, AND, OR, NOT, IN, LIKE, arithmetic, `path ~ 'regex'`."""
+    """SQL condition on one document, over path, repository, language, num_bytes and the features:
+    comparisons, AND, OR, NOT, IN, LIKE, arithmetic, `path ~ 'regex'`."""
     why: str = ""
-    """The reason, for people; it changes no key."""
+    """Reason for the rule, for readers; it changes no key."""
 
 
 class DomainsSpec(Documented):
-    """A file of domains: features of a document's code, and rules in order; the first that holds decides.
+    """A domains file: features of a document's code, and rules in order; the first match decides.
 
-    The code of a file is the file as it is after the commit, without the header; of a context document
-    its target alone; of a deleted file what was taken away.
+    The code is the file after the commit, without its header comment; the target alone for a context
+    document; the removed lines for a deleted file.
     """
 
     features: Annotated[dict[str, str], Field(default_factory=dict)]
-    """Name → regular expression in the syntax of Rust's regex crate: matches per 1,000 bytes of code."""
+    """Regular expressions by feature name, in the syntax of Rust's regex crate. The feature is the number
+    of matches per 1,000 bytes of code."""
     rules: Annotated[tuple[DomainRule, ...], Field(min_length=1)]
-    """Rules in order; for a document for which none holds the domain is general."""
+    """Rules in order; documents that match none get the domain general."""
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Every domain that a document can have, in the order of the rules, `general` last."""
+        """All possible domains in the order of the rules, `general` last."""
         named = dict.fromkeys(rule.domain for rule in self.rules if rule.domain != GENERAL)
         return (*named, GENERAL)

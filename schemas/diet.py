@@ -1,4 +1,4 @@
-"""The diet: what one specialist is trained on, phase by phase; and the phases file that it is written for."""
+"""Diet and phases files: what a specialist is trained on, phase by phase."""
 
 import math
 import re
@@ -31,34 +31,36 @@ RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=MAX_ROW_LENGTH, multiple_
 
 
 class PhaseSpec(Documented):
-    """The defaults of a phase; a serving may name any family and its own row length."""
+    """Defaults of a phase. A serving may use any family and its own row length."""
 
     row_length: RowLength | Annotated[tuple[RowLength, ...], Field(min_length=1)]
-    """Tokens of a row, a multiple of 128; of several lengths each serving names one."""
+    """Tokens per row, a multiple of 128. If a list is given, each serving chooses one of its lengths."""
     rope_base: Annotated[Number, Field(gt=1)] = 500_000.0
-    """The base of rotary positions: the longer the rows, the larger."""
+    """Base of the rotary position embedding; longer rows need a larger base."""
     families: Annotated[tuple[FamilyName, ...], Field(min_length=1)]
-    """The families that the phase is meant for; a serving may name any."""
+    """Families that the phase is intended for; a serving may use any family."""
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """The row lengths of the phase, as a tuple also where there is one."""
+        """Row lengths of the phase, always as a tuple."""
         return self.row_length if isinstance(self.row_length, tuple) else (self.row_length,)
 
 
 class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
-    """A phases file: names to phases, in the order of the curriculum."""
+    """A phases file: phases by name, in the order of the curriculum."""
 
     @model_validator(mode="after")
     def _some(self) -> "PhasesSpec":
         if not self.root:
-            raise ValueError("there is no phase. Define at least one")
+            raise ValueError("the phases file has no phase. Define at least one")
         if "anneal" in self.root:
-            raise ValueError("anneal is the name of the tail job. Name the phase otherwise")
+            raise ValueError(
+                "anneal is reserved for the final decay job. Choose another name for the phase"
+            )
         for name in FIXED_SETS:
             if name in self.root:
                 raise ValueError(
-                    f"{name} is the name of a set to measure on. Name the phase otherwise"
+                    f"{name} is reserved for a validation set. Choose another name for the phase"
                 )
         return self
 
@@ -66,14 +68,17 @@ class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([kKMBT]?)")
 TOKEN_COUNT = r"^[0-9_]+(\.[0-9_]+)?[kKMBT]?$"
-"""The pattern of a number of tokens in the schemas of forms and editors."""
+"""Regular expression of a token count, for JSON schemas of forms and editors."""
 
 
 def token_count(value: object) -> object:
-    """Tokens from `10B`, `500M`, `1.5K` or a whole number; anything else is a ValueError.
+    """Return a number of tokens from `10B`, `500M`, `1.5K` or a whole number.
 
     >>> token_count("500M"), token_count("1.5K"), token_count(17)
     (500000000, 1500, 17)
+
+    Raises:
+        ValueError: for any other value; the message suggests the likely spelling.
     """
     if isinstance(value, str) and (match := _COUNT.fullmatch(value.strip().replace("_", ""))):
         return int(Fraction(match[1]) * _UNITS[match[2]])
@@ -81,7 +86,7 @@ def token_count(value: object) -> object:
         return value
     written = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     meant = _likely_count(written) or "10B, 500M or 10_000_000_000"
-    raise ValueError(f"this is no number of tokens. Write {meant}")
+    raise ValueError(f"this is not a token count. Write {meant}")
 
 
 _NEAR_COUNT = re.compile(r"([0-9]{1,20}(?:[.,][0-9]++)*+)\s*+([a-zA-Z]*?)\s*+(?:tok|tokens)?")
@@ -89,9 +94,9 @@ _UNIT_WORDS = {"": "", "thousand": "K", "million": "M", "mio": "M", "billion": "
 
 
 def _likely_count(text: str) -> str:
-    """The number of tokens that a text likely means, as it is written; "" where it isn't clear.
+    """Return the likely token count that a text means, in valid spelling; "" if unclear.
 
-    >>> [_likely_count(each) for each in ("400 k", "400kb", "10,000,000", "20 million", "1e6", "lots")]
+    >>> [_likely_count(text) for text in ("400 k", "400kb", "10,000,000", "20 million", "1e6", "lots")]
     ['400K', '400K', '10_000_000', '20M', '', '']
     """
     match = _NEAR_COUNT.fullmatch(text.strip())
@@ -120,12 +125,13 @@ TokenCount = Annotated[
     ),
 ]
 Share = Annotated[Number, Field(ge=1e-6, le=1)]
-"""A millionth is the least: shares are summed to within as much."""
+"""At least one millionth, the tolerance for sums of shares."""
 Factor = Annotated[Number, Field(ge=0, le=1e6)]
-"""A domain is seen at most a million times as often as another."""
+"""A domain is weighted at most a million times as much as another."""
 ALTERNATIVE = "|"
 RepositoryPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9*?\[][A-Za-z0-9._*?!|\[\]-]{0,199}$")]
-"""A name, or a pattern of names: `*` any text, `?` a letter, `[…]` one of these, `|` between alternatives."""
+"""A name or a glob of names: `*` any text, `?` one character, `[…]` one of these, `|` between alternatives.
+"""
 
 
 def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
@@ -133,7 +139,7 @@ def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
 
 
 class Serving(Documented):
-    """One line of a diet: a family, an objective and its share of the phase's tokens."""
+    """One serving of a diet: a family, an objective and a share of the phase's tokens."""
 
     OTHER_NAMES = MappingProxyType(
         dict.fromkeys(
@@ -146,45 +152,46 @@ class Serving(Documented):
     model_config = ConfigDict(json_schema_extra=_of_a_family_or_imported)
 
     family: FamilyName | None = None
-    """Kind of document: v2 files before and after a commit, v3 the commit itself, edit a file before a
-    commit and the commit as search/replace blocks, v4 and v5 what a commit touched behind its callers and
-    callees, v6 with the structure of the code, chat conversations. Imported rows say it themselves."""
+    """Kind of document: v2 files before and after a commit; v3 the commit itself; edit a file and the
+    commit as search/replace blocks; v4 and v5 code touched by a commit, after its callers and callees;
+    v6 documents with code structure; chat conversations. Imported rows set it themselves."""
     imported: Annotated[str, Field(min_length=1)] | None = None
-    """Rows that `curriculum import` published, in place of rows of the corpus: their name, or the first six
-    digits of their key or more. Family, objective and row length are theirs; what is said here must agree."""
+    """Rows published by `curriculum import`, used instead of rows of the corpus: their name, or at least
+    six first digits of their key. Family, objective and row length come from the rows; values given here
+    must match."""
     base: FamilyName | None = None
-    """Base of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
-    4096 tokens and v4_context_graph in longer ones."""
+    """Base of v6_enriched: the family whose documents get code structure. By default v2_simple in rows of
+    at most 4096 tokens and v4_context_graph in longer ones."""
     objective: ObjectiveName | None = None
-    """Learning objective: causal every next token, fim a part between what stands around it,
-    doc_to_code a body from its comment, code_to_doc the comment from the body, target what a commit
-    changed behind its context, chat what the assistant says. By default causal, and chat of
-    conversations."""
+    """Learning objective: causal predicts every next token; fim a middle part from the text around it;
+    doc_to_code a function body from its documentation; code_to_doc documentation from the body; target
+    the code that a commit changed, from its context; chat the assistant's turns. By default chat for
+    conversations, else causal."""
     share: Share
     """Share of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
-    """The phase's by default; required where the phase has several."""
+    """Tokens per row. By default the phase's row length; required if the phase has several."""
     domains: dict[str, Factor] | None = None
-    """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
+    """Sampling factors by domain, `*` for all others: how many times as often its rows are used."""
     repositories: tuple[RepositoryPattern, ...] | None = None
-    """Only what these repositories of the corpus give, by name or by a pattern such as `llvm*` or
-    `llvm*|lattice`, each of which must match one at least; all by default."""
+    """Use only documents of these corpus repositories, given by name or by a glob, for example `llvm*` or
+    `llvm*|lattice`. Each entry must match at least one repository; by default all are used."""
     variants: Annotated[Whole, Field(ge=1, le=64)] | None = None
-    """Number of splits of each document for fim, 4 by default; each repetition reads the next."""
+    """Number of ways to split each document for fim, 4 by default; each repetition uses the next one."""
     score: Score | None = None
-    """Targets of training rows: new scores a line only in the first document of its repository that shows the
-    line behind the same line before, in the order of the commits, and fim scores no context; all scores every
-    line wherever it stands. By default new. Conversations and imported rows have no such choice."""
+    """Scored tokens of training rows. new, the default, scores a line only in the first document of its
+    repository, in commit order, that shows the line after the same previous line; fim then scores no
+    context. all scores every line. Not available for conversations and imported rows."""
     both: bool | None = None
-    """true takes every commit of v4_context_graph. By default it leaves out the commits that v5_clang_graph,
-    served in the same phase, shows: those half of whose functions the compiler frontend knows."""
+    """true keeps every commit of v4_context_graph. By default, commits that v5_clang_graph shows in the
+    same phase are skipped: commits for which the compiler frontend knows at least half of the functions."""
     why: str = ""
-    """The reason, for people; it changes no key."""
+    """Reason for the serving, for readers; it changes no key."""
 
     @model_validator(mode="before")
     @classmethod
     def _objective_of_a_family(cls, content: object) -> object:
-        """Conversations have an objective of their own by default; imported rows say theirs."""
+        """Fill in the default objective: chat for conversations, else causal. Imported rows set their own."""
         if not isinstance(content, dict) or content.get("imported") is not None:
             return content
         usual = CHAT_OBJECTIVE if content.get("family") == CHAT_FAMILY else USUAL_OBJECTIVE
@@ -192,106 +199,111 @@ class Serving(Documented):
 
     @model_validator(mode="after")
     def _source(self) -> "Serving":
-        """A family with an objective that it has, or imported rows as they are."""
+        """Raise unless the serving has imported rows as they are, or a family with a matching objective."""
         if self.imported is None and self.family is None:
             raise ValueError(
-                "it has neither a family nor imported rows. Add family, or imported with their name"
+                "a serving needs a family or imported rows. Add family, or imported with the name of the "
+                "rows"
             )
         if self.imported is not None:
             for name in ("base", "repositories", "variants", "score", "both"):
                 if getattr(self, name) is not None:
                     raise ValueError(
-                        f"{name} says what is built of a corpus, and imported rows are served as they "
-                        f"are. Leave {name} out"
+                        f"{name} applies only to rows built from a corpus, but imported rows are used "
+                        f"unchanged. Remove {name}"
                     )
             return self
         if self.family == CHAT_FAMILY and self.objective != CHAT_OBJECTIVE:
             raise ValueError(
-                f"conversations are learnt with objective {CHAT_OBJECTIVE}, which scores what the "
-                f"assistant says, not with {self.objective}. Leave objective out"
+                f"conversations can only be trained with objective {CHAT_OBJECTIVE}, which scores the "
+                f"assistant's turns, not with {self.objective}. Remove objective"
             )
         if self.family == CHAT_FAMILY and self.score is not None:
             raise ValueError(
-                "conversations aren't versions of one another: all that the assistant says is scored. "
-                "Leave score out"
+                "score compares versions of files, which conversations don't have: all turns of the "
+                "assistant are scored. Remove score"
             )
-        stand_ins = {each.stand_in for each in FAMILIES.values() if each.stand_in}
+        stand_ins = {family.stand_in for family in FAMILIES.values() if family.stand_in}
         if self.both is not None and not stand_ins & {self.family, self.base, ENRICHED_FAMILY}:
             raise ValueError(
-                f"no other family shows the commits of {self.family} in its place. Leave both out"
+                f"no other family in the phase can replace commits of {self.family}, so both has no "
+                "effect. Remove both"
             )
         if self.objective == CHAT_OBJECTIVE and self.family != CHAT_FAMILY:
             raise ValueError(
-                f"{self.family} has no turns, and objective {CHAT_OBJECTIVE} scores those of the "
-                f"assistant. Take family {CHAT_FAMILY} or another objective"
+                f"objective {CHAT_OBJECTIVE} scores the turns of the assistant, but {self.family} has no "
+                f"turns. Choose family {CHAT_FAMILY} or another objective"
             )
         if EDIT_FAMILY in (self.family, self.base) and self.objective != USUAL_OBJECTIVE:
             raise ValueError(
-                f"blocks of {EDIT_FAMILY} are learnt with objective {USUAL_OBJECTIVE}, not with "
-                f"{self.objective}. Leave objective out"
+                f"family {EDIT_FAMILY} supports only objective {USUAL_OBJECTIVE}, not {self.objective}. "
+                "Remove objective"
             )
         return self
 
     @model_validator(mode="after")
     def _options(self) -> "Serving":
-        """Variants, domains, repositories and a base that the source has."""
+        """Raise unless variants, domains, repositories and base apply to the source."""
         objective, factors = self.objective, self.domains
         if self.variants is not None and objective and not OBJECTIVES[objective].variants:
-            several = ", ".join(name for name, each in OBJECTIVES.items() if each.variants)
+            several = ", ".join(name for name, spec in OBJECTIVES.items() if spec.variants)
             raise ValueError(
-                f"{objective} has no variants: only {several} splits a document in several ways. "
-                "Leave variants out"
+                f"objective {objective} has no variants: only {several} can split a document in several "
+                "ways. Remove variants"
             )
         if factors is not None and not any(factors.values()) and (not factors or "*" in factors):
             raise ValueError(
-                "no domain has a factor above 0, so nothing is served. Raise one, or leave domains out"
+                "no domain has a factor above 0, so no rows are left. Raise a factor, or remove domains"
             )
         if self.repositories is not None and not self.repositories:
             raise ValueError(
-                "the list of repositories is empty, so nothing is served. Leave it out, and all count"
+                "the list of repositories is empty, so no rows are left. Remove repositories to use all"
             )
         if self.base is not None and self.family != ENRICHED_FAMILY:
             raise ValueError(
-                f"{self.family} has no base: only {ENRICHED_FAMILY} has. Leave base out"
+                f"{self.family} has no base: base applies only to {ENRICHED_FAMILY}. Remove base"
             )
         if self.base == ENRICHED_FAMILY:
-            raise ValueError(f"{ENRICHED_FAMILY} can't be its own base. Name another family")
+            raise ValueError(
+                f"{ENRICHED_FAMILY} can't be its own base. Choose another family as base"
+            )
         if self.base == CHAT_FAMILY:
             raise ValueError(
-                "conversations have no structure of code. Name another base, or leave it out"
+                "conversations have no code structure. Choose another base, or remove base"
             )
         return self
 
 
 class StopsImproving(Documented):
-    """val_bpb fell by less than `stops_improving_by` over the last `over_evaluations` evaluations."""
+    """Condition: val_bpb improved by less than `stops_improving_by` over `over_evaluations` evaluations."""
 
     stops_improving_by: Annotated[Number, Field(gt=0)]
-    """Bits per byte."""
+    """Minimum improvement in bits per byte."""
     set: SetName = PHASE_SET
-    """Rows that it is measured on: phase is all that the phase serves, an objective what it serves with
-    that one, target the targets of its graph documents alone, anchor the held-out documents that
-    all phases share, unseen the corpus's unseen repositories, later its later commits."""
+    """Validation set to look at: phase is everything that the phase serves; an objective is everything
+    served with that objective; target is the targets of graph documents alone; anchor is the validation
+    documents shared by all phases; unseen is the corpus's unseen repositories; later is the corpus's
+    later commits."""
     over_evaluations: Annotated[Whole, Field(ge=1)] = 3
-    """Number of evaluations that it is compared over."""
+    """Number of evaluations to compare over."""
 
     @property
     def what(self) -> str:
-        """The figure that it looks at, in words: val_bpb, or val_bpb of fim."""
+        """Name of the compared metric: `val_bpb`, or for example `val_bpb of fim`."""
         return "val_bpb" if self.set == PHASE_SET else f"val_bpb of {self.set}"
 
 
 class AdvanceWhen(Documented):
-    """The gate: the phase ends before its budget when all of this holds."""
+    """The gate: the phase ends before its budget when all of its conditions hold."""
 
     min_tokens: TokenCount | None = None
-    """Valid tokens that the phase sees in any case; --token-budget scales them too."""
+    """Valid tokens that the phase trains on at least; scaled by --token-budget."""
     val_bpb: StopsImproving | None = None
-    """Condition: the phase's bits per byte on held-out rows improve no more."""
+    """Condition: the phase's validation bits per byte stop improving."""
 
 
 def _complete_unless_it_extends(schema: dict[str, Any]) -> None:
-    """Let an editor ask for what is required only of a diet that extends no other."""
+    """Require the mandatory fields only of a diet that doesn't extend another, for editors."""
     whole = {"properties": {"phases": {"items": {"required": [*REQUIRED_OF_A_PHASE]}}}}
     schema["if"] = {"required": ["extends"]}
     schema["else"] = {"required": schema.pop("required"), **whole}
@@ -310,67 +322,71 @@ class DietPhase(Documented):
     model_config = ConfigDict(json_schema_extra=_named)
 
     phase: Name
-    """A phase of the phases file."""
+    """Name of a phase in the phases file."""
     portion: Share
     """Fraction of token_budget; the portions of all phases and of the anneal sum to 1."""
     servings: Annotated[tuple[Serving, ...], Field(min_length=1)]
-    """Servings of this phase, all mixed in one order."""
+    """Servings of this phase, mixed into one order."""
     max_repetition: Annotated[Number, Field(ge=1)] = 4.0
-    """Times that a row may be seen in this phase; asking for more is a shortage."""
+    """Maximum number of times that a row is used in this phase; a larger demand is a shortage."""
     max_token_repetition: Annotated[Number, Field(ge=1)] | None = None
-    """The diet's, for this phase alone."""
+    """Overrides the diet's max_token_repetition for this phase."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
-    """For servings with too few rows: stop refuses the phase; renormalise lowers their shares to what there
-    is and raises the others."""
+    """Handling of servings with too few rows: stop refuses the phase; renormalise lowers their shares to
+    the available rows and raises the other shares."""
     advance_when: AdvanceWhen | None = None
-    """The gate: the phase ends before its budget when all its rules hold."""
+    """The gate: the phase ends before its budget when all of its conditions hold."""
     on_budget: Literal["advance", "hold"] = "advance"
-    """Action where the budget ends before the gate opens: advance continues, hold waits for a person."""
+    """Action if the budget ends before the gate opens: advance continues with the next phase, hold waits
+    for a person."""
     require: tuple[Literal["leakcheck", "approval", "masking_cost"], ...] = ()
-    """Checks to pass before the phase may begin, or the one after it."""
+    """Checks that must pass before this phase starts, or before the next one does."""
     why: str = ""
-    """The reason, for people; it changes no key."""
+    """Reason for the phase's settings, for readers; it changes no key."""
 
     @model_validator(mode="after")
     def _shares_and_gate(self) -> "DietPhase":
-        """Shares that sum to 1, and a gate with a rule where one is needed."""
+        """Raise unless the shares sum to 1, and a gate has a condition if it needs one."""
         total = math.fsum(serving.share for serving in self.servings)
         if abs(total - 1) > 1e-6:
             raise FieldsError(
-                f"the shares of {self.phase} sum to {total:.6g}, not to 1. Change one by {1 - total:+.6g}",
+                f"the shares of {self.phase} sum to {total:.6g} instead of 1. Change one by "
+                f"{1 - total:+.6g}",
                 fields=[("servings", index, "share") for index, _ in enumerate(self.servings)],
             )
         rule = self.advance_when
         if rule is not None and rule.min_tokens is None and rule.val_bpb is None:
             raise ValueError(
-                f"advance_when of {self.phase} has no rule. Give it min_tokens or val_bpb, or leave it out"
+                f"advance_when of {self.phase} has no condition. Add min_tokens or val_bpb, or remove "
+                "advance_when"
             )
         if rule is None and self.on_budget == "hold":
             raise ValueError(
-                f"{self.phase} holds at the end of its budget for a gate, and it has none. "
-                "Add advance_when, or leave on_budget out"
+                f"on_budget: hold of {self.phase} waits for a gate, but the phase has none. Add "
+                "advance_when, or remove on_budget"
             )
         return self
 
 
 class Anneal(Documented):
-    """The decay: a tail job of its own over the last phase's servings."""
+    """The final decay of the learning rate: a job of its own over the last phase's servings."""
 
     portion: Share
-    """Fraction of token_budget, beside the portions of the phases."""
+    """Fraction of token_budget, in addition to the portions of the phases."""
 
 
 JOB_FIELD = "{job}"
-"""Stands in a trainer's command for the path of job.json."""
+"""Placeholder in a trainer's command for the path of job.json."""
 
 
 class ExternalTrainer(Documented):
-    """A trainer of another make, in place of the one that comes with this."""
+    """An external trainer that replaces the built-in one."""
 
     command: str
-    """Command that is started for each phase, in the folder where curriculum was called and without a shell:
-    "torchrun --nproc-per-node 8 my_train.py {job}". {job} is the path of
-    job.json; curriculum.train.external_trainer says what it must leave. It enters the keys of runs."""
+    """Command that is started for each phase, without a shell, in the folder where curriculum was called,
+    for example "torchrun --nproc-per-node 8 my_train.py {job}". {job} is the path of job.json;
+    curriculum.train.external_trainer describes the files that it must write. The command enters the keys
+    of runs."""
 
     @model_validator(mode="after")
     def _names_the_job(self) -> "ExternalTrainer":
@@ -382,8 +398,8 @@ class ExternalTrainer(Documented):
             ) from None
         if not any(JOB_FIELD in word for word in words[1:]):
             raise ValueError(
-                f"the command doesn't say where {JOB_FIELD} stands, so it couldn't know what to train. "
-                f'Write for instance "python my_train.py {JOB_FIELD}"'
+                f"the command has no placeholder {JOB_FIELD}, so it can't receive the job file. Write for "
+                f'instance "python my_train.py {JOB_FIELD}"'
             )
         return self
 
@@ -391,7 +407,7 @@ class ExternalTrainer(Documented):
 AskedBackend = Literal["auto", "flex", "varlen", "sdpa", "documents"]
 
 TRAINED_TOKENIZER = "corpus"
-"""Stands in a diet for a tokenizer that is trained on its corpus."""
+"""Value of a diet's tokenizer that trains a tokenizer on the corpus."""
 
 
 class Diet(Documented):
@@ -400,86 +416,89 @@ class Diet(Documented):
     model_config = ConfigDict(json_schema_extra=_complete_unless_it_extends)
 
     extends: str | None = None
-    """Another diet, by name or path, which itself extends none. What stands here takes the place of what
-    that says; `phases`, where given, is the whole list, and what an entry leaves out is that of the other's
-    phase of the same name."""
+    """Another diet, by name or path, which can't itself extend a diet. Fields given here override its
+    fields. `phases`, if given, replaces the whole list; fields missing in an entry come from the
+    extended diet's phase of the same name."""
     specialist: Name
-    """Specialist whose diet it is; it enters the paths of mixtures and runs."""
+    """Specialist that the diet trains; it is part of the paths of mixtures and runs."""
     why: str = ""
-    """Purpose of the specialist, for people; it changes no key."""
+    """Purpose of the specialist, for readers; it changes no key."""
     phases_file: str = "phases"
     """Name or path of the phases file that the diet is written for."""
     corpus: str
-    """A corpus by its name, such as sample, or the path of its YAML, relative to this file."""
+    """A corpus by name, for example sample, or the path of its YAML file, relative to this file."""
     tokenizer: str = TRAINED_TOKENIZER
-    """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
+    """`corpus` trains a byte-level BPE tokenizer on the corpus; any other value is the path of a
+    tokenizer.json."""
     vocab_size: Annotated[Whole, Field(ge=300, le=1 << 20)] = 32_768
     """Size of a tokenizer trained on the corpus; ignored for a given one."""
     document_tokens: Literal["bos_eos", "bos", "eos", "none"] = "bos_eos"
-    """Control tokens around each document, of those that the tokenizer has."""
+    """Control tokens around each document; tokens that the tokenizer lacks are left out."""
     model: str
-    """The preset of the model: tiny, or the name of a larger one."""
+    """Model preset: tiny, or the name of a larger one."""
     softcap: Annotated[Number, Field(gt=0)] | None = None
-    """Bound of the model's attention scores, softcap · tanh(score / softcap); 50, for instance. None by
-    default. varlen and sdpa refuse it."""
+    """Softcap of the model's attention scores, softcap · tanh(score / softcap), for example 50. None by
+    default. The backends varlen and sdpa don't support it."""
     backend: AskedBackend = "auto"
-    """Kernel of attention. auto takes flex on a GPU and documents on a CPU, chosen when training
-    starts: it enters no key, and a resume on another machine may take another. One that is named here enters
-    the keys of runs, and training is refused where it can't be had."""
+    """Attention backend. auto uses flex on a GPU and documents on a CPU. It is chosen when training starts,
+    enters no key, and may change on resume. A backend named here enters the keys of runs, and training
+    fails where it isn't available."""
     trainer: ExternalTrainer | None = None
-    """Trains in place of ours; the diet's model then says only what it is told of one."""
+    """External trainer that replaces the built-in one; it receives the diet's model only as a description."""
     study: Study | None = Field(default=None, exclude_if=no_study)
-    """Settings for comparisons only. Runs are marked; they can't be exported, nor continued by a diet that
-    isn't the same study."""
+    """Settings for comparisons only. Their runs are marked; they can't be exported, and only a diet with
+    the same study can continue them."""
     token_budget: TokenCount
-    """Valid tokens of all phases together: 500K, 20M, 10B."""
+    """Valid tokens of all phases together, for example 500K, 20M or 10B."""
     tokens_per_step: TokenCount | None = None
-    """Row positions per optimizer step; by default the model's preset says."""
+    """Row positions per optimizer step; by default set by the model preset."""
     max_token_repetition: Annotated[Number, Field(ge=1)] = 4.0
-    """Times that a distinct token may be scored, on average over a phase and those before it, before the mix
-    warns; a token is distinct with the 15 tokens before it."""
+    """Number of times that a distinct token may be scored, averaged over a phase and all earlier phases,
+    before the mix warns. A token is distinct together with the 15 tokens before it."""
     structure_inputs: bool = True
-    """True if the model reads the structure columns of v6_enriched rows, from the first phase that has such
-    rows on; what it had learnt without them stays as it was. With false those rows are flat text to it."""
+    """true lets the model read the structure columns of v6_enriched rows, starting with the first phase
+    that has such rows; weights trained before that stay unchanged. false treats these rows as flat text."""
     seed: Seed = 17
     """Seed of order, shuffling and initial weights."""
     branch: Name | None = None
-    """Tells apart diets of one specialist: it enters the paths of mixtures and runs. Phases that two
-    branches have alike are planned and trained once."""
+    """Distinguishes diets of one specialist; it is part of the paths of mixtures and runs. Phases that are
+    equal in two branches are planned and trained once."""
     phases: Annotated[tuple[DietPhase, ...], Field(min_length=1)]
-    """The phases in the order in which they are trained."""
+    """Phases in training order."""
     anneal: Anneal | None = None
-    """The decay at the end; without it the last phase keeps its learning rate."""
+    """Final decay of the learning rate; without it, the last phase keeps its learning rate."""
 
     @property
     def order_seed(self) -> int:
-        """The seed of the order of rows."""
+        """Seed of the order of rows."""
         study = self.study
         return self.seed if study is None or study.order_seed is None else study.order_seed
 
     @property
     def packer(self) -> Packer:
-        """The packer of rows to train on."""
+        """Packer of the training rows."""
         return "best_fit" if self.study is None else self.study.packer
 
     @property
     def budget_unit(self) -> BudgetUnit:
-        """The unit of the token budget."""
+        """Unit of the token budget."""
         return "tokens" if self.study is None else self.study.budget
 
     @model_validator(mode="after")
     def _portions_and_budgets(self) -> "Diet":
-        """Distinct phases whose portions sum to 1, and gates that may open within their budgets."""
+        """Raise unless phases are distinct, portions sum to 1, and gates can open within their budgets."""
         times = Counter(phase.phase for phase in self.phases)
         twice = next((name for name in times if times[name] > 1), None)
         if twice:
-            raise ValueError(f"the phase {twice} is listed twice. Merge its servings")
+            raise ValueError(
+                f"the phase {twice} is listed twice. Merge its servings into one entry"
+            )
         portions = [phase.portion for phase in self.phases]
         total = math.fsum(portions + ([self.anneal.portion] if self.anneal else []))
         if abs(total - 1) > 1e-6:
             raise FieldsError(
-                f"the portions sum to {total:.6g}, not to 1 (anneal counts). "
-                f"Change one by {1 - total:+.6g}",
+                f"the portions sum to {total:.6g} instead of 1 (including anneal). Change one by "
+                f"{1 - total:+.6g}",
                 fields=[
                     *(("phases", index, "portion") for index, _ in enumerate(self.phases)),
                     *([("anneal", "portion")] if self.anneal else []),
@@ -489,7 +508,7 @@ class Diet(Documented):
         return self
 
     def _gates_within_their_budgets(self) -> None:
-        """Raise for the first gate that can't open, with the budget that all of them need."""
+        """Raise for the first gate that can't open within its budget; name the budget that all gates need."""
         least = [
             (phase.advance_when.min_tokens if phase.advance_when else None) or 0
             for phase in self.phases
@@ -502,7 +521,7 @@ class Diet(Documented):
             budget = round(phase.portion * self.token_budget)
             if tokens > budget:
                 raise FieldsError(
-                    f"{phase.phase} advances after {tokens:,} tokens, and its budget ends before, at "
+                    f"{phase.phase} can't advance before {tokens:,} tokens, but its budget ends at "
                     f"{budget:,}. Raise token_budget to {needed:,}, or lower min_tokens to {budget:,}",
                     fields=[("phases", index, "advance_when", "min_tokens")],
                 )

@@ -1,7 +1,7 @@
-"""The document: the unit of meaning, a text that a token may attend within.
+"""Documents: texts within which tokens may attend to each other.
 
-A document has neither tokenizer nor row length. All offsets are bytes of its UTF-8 text, half-open. Columns
-are never null unless they say so: `required` and `list_of`.
+A document is independent of tokenizer and row length. All offsets are byte offsets of its UTF-8 text,
+half-open. Columns are never null unless marked as nullable.
 """
 
 import hashlib
@@ -11,22 +11,23 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 SCHEMA_VERSION = "1.2"
-"""major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
+"""Version (major.minor) of every artefact. Readers accept their own major version with any minor, and
+refuse all others."""
 DATA = "data"
-"""Folder of the Parquet files of documents and rows, and of nothing else: other tools read it as it is."""
+"""Folder that contains only the Parquet files of documents and rows, so that other tools can read it."""
 PARQUET_ENDINGS = (".parquet", ".pq")
-"""Endings of Parquet files; the second keeps a file out of what people read by a glob over rows."""
+"""Suffixes of Parquet files. `.pq` is for files that a glob over `*.parquet` rows must not match."""
 PARTS = f"{DATA}/part-"
-"""Beginning of the names of these files."""
+"""Prefix of the names of these files."""
 
 
 def required(name: str, kind: pa.DataType) -> "pa.Field[pa.DataType]":
-    """A column that is never null."""
+    """Return a column that is never null."""
     return pa.field(name, kind, nullable=False)
 
 
 def list_of(kind: pa.DataType) -> pa.DataType:
-    """A list type whose items are never null."""
+    """Return a list type whose items are never null."""
     return pa.list_(required("item", kind))
 
 
@@ -39,16 +40,17 @@ SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 UNSCORED_KINDS: tuple[SpanKind, ...] = ("repeated", "unscored")
 """Kinds of spans that objectives read.
 
-documentation  a comment block above a declaration     body       a function's, with its braces
-repeated       stands in the document before           statement  right in a function's body
-arguments      between the parentheses of a call
-unscored       read, never a target: an assistant's turn that is context, generated lines that say where
-               text comes from (repository, commit, date, path)
-declaration    what a documentation stands above: a function up to its body, else to its end; one that
-               holds others is left out
+documentation  a comment block above a declaration
+body           a function's body, with its braces
+repeated       text that already occurs in the previous document
+statement      a statement directly in a function's body
+arguments      text between the parentheses of a call
+unscored       read but never a target: an assistant's turn that is context, and generated lines about the
+origin of the text (repository, commit, date, path)
+declaration    the declaration below a documentation: a function without its body, else the whole
+declaration; never one that contains other declarations
 
-Tokens with a byte in a span of UNSCORED_KINDS are read and aren't targets.
-"""
+Tokens with a byte in a span of UNSCORED_KINDS are never targets."""
 
 EdgeKind = Literal[
     "calls",
@@ -62,43 +64,46 @@ EdgeKind = Literal[
     "compiles",
 ]
 EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
-"""Kinds of edges between definitions; an edge goes from the one whose text says so.
+"""Kinds of edges between definitions. The source of an edge is the definition whose text contains the
+reference.
 
-calls       a function calls another               constructs  a function makes an object of a class
-overrides   a method overrides its base's          inherits    a class has a base
-uses        a type is named                        member      a method or member belongs to a class
-includes    a file includes another                links       a build target links another
-compiles    a build target compiles a file
-"""
+calls       a function calls another function
+constructs  a function creates an object of a class
+overrides   a method overrides a base method
+inherits    a class has a base class
+uses        a type is used by name
+member      a method or member belongs to a class
+includes    a file includes another file
+links       a build target links another target
+compiles    a build target compiles a file"""
 EdgeLabel = Literal["resolved", "overridden", "dependent", "syntactic"]
 EDGE_LABELS: tuple[EdgeLabel, ...] = get_args(EdgeLabel)
-"""Sources of an edge.
+"""How an edge was found.
 
-resolved    by a compiler frontend                 overridden  by it, through a virtual function
-dependent   it depends on a template parameter: a candidate, not a certainty
-syntactic   by names, scopes and arity in the syntax tree
-"""
+resolved    by a compiler frontend
+overridden  by a compiler frontend, through a virtual function
+dependent   a candidate, because the callee depends on a template parameter
+syntactic   by names, scopes and arity in the syntax tree"""
 ChunkForm = Literal["whole", "signature", "skeleton"]
 CHUNK_FORMS: tuple[ChunkForm, ...] = get_args(ChunkForm)
-"""A definition in full; what stands before a function's body; a class or file without bodies."""
+"""Forms of a chunk: the full definition; the text before a function's body; a class or file without bodies.
+"""
 
 LeftOutReason = Literal["no_room", "doubtful", "unrelated"]
 LEFT_OUT_REASONS: tuple[LeftOutReason, ...] = get_args(LeftOutReason)
-"""Reasons why a context doesn't show a definition that would have come next.
+"""Reasons why a context doesn't show the next definition.
 
-no_room    the document is full, or the definition too long for it
-doubtful   the edge that leads to it is none that the corpus follows
-unrelated  the way that leads to it is none that relates it to the target
-"""
+no_room    the document is full, or the definition is too long for it
+doubtful   the corpus doesn't follow edges of this confidence
+unrelated  the path to the definition doesn't relate it to the target"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A span of a document's bytes; parts tile the text and their borders are line starts.
+    """A span of a document's bytes. Parts tile the text and start at line starts.
 
-    `rank` orders what may be left out: among elidable parts the highest rank goes first, and neighbours
-    of one rank go together.
-    `source` indexes the document's provenance; -1 says that the text was generated.
+    Elidable parts are dropped by descending `rank`; neighbours of the same rank are dropped together.
+    `source` is an index into the document's provenance, or -1 for generated text.
     """
 
     kind: PartKind
@@ -120,7 +125,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Origin of bytes: `start`, `end` are byte offsets in the blob, as UTF-8 text."""
+    """Origin of a piece of text: `start` and `end` are byte offsets in the UTF-8 text of the blob."""
 
     repository: str
     commit: str
@@ -129,27 +134,29 @@ class Provenance:
     start: int
     end: int
     lineage: str
-    """`repository:path` with the path that the file had first: a path alone doesn't say which file it was."""
+    """`repository:path` with the file's first path, since a path alone doesn't identify a file."""
     licence: str | None = None
-    """SPDX expression: of the file's head, else of the nearest licence file, else of the corpus file."""
+    """SPDX expression from the file's header, else from the nearest licence file, else from the corpus
+    file."""
     licence_evidence: str | None = None
-    """header, `file: third_party/LICENSE`, or corpus; None without a licence."""
+    """Source of the licence: `header`, for example `file: third_party/LICENSE`, or `corpus`; None without a
+    licence."""
     holder: str | None = None
-    """Copyright holder that the file's head names, else its licence file; without years and `Inc.`."""
+    """Copyright holder from the file's header, else from its licence file, without years and `Inc.`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
-    """One definition in a context document: the parts `[first_part, last_part)`, its path line first.
+    """One definition in a context document: parts `[first_part, last_part)`, the path line first.
 
-    `hop` counts edges from the target, 0 for a chunk of the target itself. `via` is the edge by which the
-    search reached it, an index into the document's edges; -1 for the target. All its parts have one rank.
+    `hop` counts edges from the target, 0 for a chunk of the target itself. `via` is the index of the edge
+    through which the search reached the chunk, -1 for the target. All its parts have the same rank.
     """
 
     first_part: int
     last_part: int
     name: str
-    """Qualified, as the language writes it; a path for a file."""
+    """Qualified name as the language writes it; the path for a file."""
     symbol: str
     """function, class, enum, alias, macro, variable, target or file."""
     form: ChunkForm
@@ -159,27 +166,27 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edge:
-    """`source` says something about `target`: indices of chunks. Sorted by (source, target, kind)."""
+    """An edge between chunks, given by their indices. Edges are sorted by (source, target, kind)."""
 
     source: int
     target: int
     kind: EdgeKind
     label: EdgeLabel
     confidence: float
-    """Probability in (0, 1]: 1 where a frontend resolved it; a candidate among n has less."""
+    """Probability in (0, 1]: 1 if a frontend resolved the edge, lower if there are several candidates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """A definition that a context document would have shown next."""
+    """A definition that would have been next in a context document."""
 
     name: str
-    """Qualified, as the language writes it; a path for a file."""
+    """Qualified name as the language writes it; the path for a file."""
     path: str
     kind: EdgeKind
-    """The kind of the edge that leads to it."""
+    """Kind of the edge that leads to the definition."""
     outward: bool
-    """True if it stands at the edge's end, so that it is what is called, named or derived from."""
+    """True if the definition is the target of the edge: it is called, named or derived from."""
     confidence: float
     hop: int
     reason: LeftOutReason
@@ -187,36 +194,36 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """One document of one family; its id is a digest of family and text, so equal text is one document."""
+    """A document of a family. Its id is a digest of family and text, so equal texts are one document."""
 
     text: str
     family: str
     language: str
     licence: str | None
-    """The licences of all that it is made of, joined by AND; None where none is known."""
+    """Licences of all its sources, joined by AND; None if no licence is known."""
     timestamp: int
-    """Seconds since 1970, UTC, of the commit."""
+    """Unix time of the commit in seconds."""
     parts: tuple[Part, ...]
     spans: tuple[Span, ...]
     provenance: tuple[Provenance, ...]
     lineage: str
-    """`repository:path` with the path that the file had first, through renames; of the target's largest
-    file, where there are several."""
+    """`repository:path` with the file's first path, before renames. For several files, the target's largest
+    one."""
     chunks: tuple[Chunk, ...] = ()
-    """Chunks of a context document in the order of the text, the target's last."""
+    """Chunks of a context document in text order; the target's chunks come last."""
     edges: tuple[Edge, ...] = ()
-    """Edges of a context document: all that are known between its chunks."""
+    """All known edges between the chunks of a context document."""
     left_out: tuple[LeftOut, ...] = ()
-    """Definitions that a context document would have shown next, the nearest first; a few."""
+    """A few definitions that would have been next in a context document, nearest first."""
 
     @property
     def document_id(self) -> str:
-        """32 hex digits of sha256(family, 0, text)."""
+        """First 32 hex digits of sha256(family, 0, text)."""
         return document_id(self.family, self.text)
 
     @property
     def content_id(self) -> str:
-        """32 hex digits of sha256 of the source text: files and changes without generated lines."""
+        """First 32 hex digits of sha256 over files and changes, without generated lines."""
         data = self.text.encode()
         built = hashlib.sha256()
         for part in self.parts:
@@ -226,7 +233,7 @@ class Document:
 
 
 def document_id(family: str, text: str) -> str:
-    """The id of a text in a family: 32 hex digits of sha256(family, 0, text)."""
+    """Return the id of a text in a family: the first 32 hex digits of sha256(family, 0, text)."""
     return hashlib.sha256(family.encode() + b"\0" + text.encode()).hexdigest()[:32]
 
 
@@ -309,7 +316,7 @@ DOCUMENT_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""documents/…/data/part-*.parquet: one row a document, ordered as the history was read."""
+"""documents/…/data/part-*.parquet: one row per document, in the order of the history."""
 
 KEPT_SCHEMA = pa.schema(
     [
@@ -325,7 +332,7 @@ KEPT_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/kept.parquet: a selection before domains are decided, sorted alike."""
+"""selections/…/kept.parquet: a selection without domains, sorted like selection.parquet."""
 
 SELECTION_SCHEMA = pa.schema(
     [
@@ -335,16 +342,15 @@ SELECTION_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/selection.parquet, sorted by (family, repository, document_id), which is unique."""
+"""selections/…/selection.parquet, sorted by the unique key (family, repository, document_id)."""
 
 Side = Literal["train", "val", "unseen", "later"]
-"""Side of a document.
+"""Split of a document.
 
-train   what is learnt
-val     files that are held out, with all their versions
-unseen  files of repositories that are held out whole
-later   commits after the corpus' date, of files in train
-"""
+train   training set
+val     validation set: held-out files with all their versions
+unseen  files of repositories that are held out as a whole
+later   commits after the corpus's date, in files of the training set"""
 
 SIDES_SCHEMA = pa.schema(
     [
@@ -353,8 +359,8 @@ SIDES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/sides.parquet, sorted by lineage: the side of every file that documents are made of,
-those that only stand in others' context included; never later, which is a side of documents."""
+"""selections/…/sides.parquet, sorted by lineage: the split of every file that documents contain, including
+files that only occur as context. `later` doesn't occur, since it is a split of documents, not of files."""
 
 FILE_HISTORIES_SCHEMA = pa.schema(
     [
@@ -365,9 +371,9 @@ FILE_HISTORIES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""documents/family=v2_simple/…/file_histories.parquet, sorted by lineage: of every file that is read, seconds
-UTC of its first commit, the first 15 hex digits of the blobs that it ever had, read or not, and when it had
-each first. Empty for a plain folder."""
+"""documents/family=v2_simple/…/file_histories.parquet, sorted by lineage: for every file that is read, the
+Unix time of its first commit, the first 15 hex digits of all blobs that it ever had (including unread
+ones), and the time of each blob's first occurrence. Empty for a plain folder."""
 
 SIGNATURE_BYTES = 250
 SIGNATURES_SCHEMA = pa.schema(
@@ -379,8 +385,8 @@ SIGNATURES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/signatures.parquet: MinHash signatures of the oldest and the newest version of each file, 125
-slots of 16 bits, and the number of its shingles, in the order of the documents."""
+"""selections/…/signatures.parquet: MinHash signatures of the oldest and the newest version of each file,
+with 125 slots of 16 bits, and the number of its shingles, in document order."""
 
 LEFT_OUT_FILES_SCHEMA = pa.schema(
     [
@@ -390,8 +396,8 @@ LEFT_OUT_FILES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/left_out_files.parquet, sorted by lineage: files of which no document is kept. The evidence of
-near_duplicate is the file that is kept instead, that of other_corpus the corpus and its file."""
+"""selections/…/left_out_files.parquet, sorted by lineage: files without any kept document. `evidence` is
+the kept file for near_duplicate, and the corpus with its file for other_corpus."""
 
 TOKEN_PARTS_SCHEMA = pa.schema(
     [
@@ -402,5 +408,5 @@ TOKEN_PARTS_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""tokens/…/parts.parquet: `document` is the row number in the documents artefact; ranges are offsets
-into tokens.bin and leave out BOS and EOS."""
+"""tokens/…/parts.parquet: `document` is the row number in the documents artefact; ranges are offsets into
+tokens.bin, without BOS and EOS."""

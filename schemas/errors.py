@@ -1,24 +1,24 @@
-"""The mistakes of users, each with a name, a value, a cause and a cure.
+"""User-facing errors, each with a name, a value, a cause and a cure.
 
     CurriculumError
     ├── CorpusError      a pin, a repository or a rule of a corpus
-    ├── SchemaError      a file, a row or a document that breaks its contract
+    ├── SchemaError      a file, row or document that violates its schema
     ├── DietError        a diet or a phase
-    │   └── DietFieldError   one field of it: whoever has the file names its line
-    ├── TokenizerError   a tokenizer that cannot keep a promise
-    │   └── TurnError        a conversation that its chat template can't mark
-    ├── PackError        a document that cannot be fitted or packed
-    ├── MixtureError     a diet that its rows cannot serve: whoever has the file names its line
-    ├── WorkerError      a process or a machine that builds
+    │   └── DietFieldError   one field of a diet; callers that know the file add its line
+    ├── TokenizerError   an unusable tokenizer
+    │   └── TurnError        a conversation whose turns the chat template can't mark
+    ├── PackError        a document that can't be fitted or packed
+    ├── MixtureError     a diet with too few rows; callers that know the file add its line
+    ├── WorkerError      a lost or unusable build process or machine
     ├── JobError         a training job
-    │   ├── JobKilledError   its process was killed: another try resumes from its last checkpoint
-    │   ├── JobMemoryError   it needs more memory than there is
+    │   ├── JobKilledError   its process was killed; a retry resumes from its last checkpoint
+    │   ├── JobMemoryError   it needs more memory than available
     │   └── NotFiniteError   its loss or gradient isn't a number
-    ├── StoreError       an artefact that is not what its manifest says
+    ├── StoreError       an artefact that doesn't match its manifest
     │   └── DamagedFileError  a file that can't be decoded
-    └── CatalogError     a question that the catalog can't answer
+    └── CatalogError     an invalid query of the catalog
 
-Mistakes of programmers are asserts. Nothing is caught to be swallowed.
+Programming errors are asserts. No error is silently ignored.
 """
 
 import copyreg
@@ -28,12 +28,12 @@ from schemas.visible import one_line, shortened
 
 
 class CurriculumError(Exception):
-    """A user's mistake: the value, its cause and its cure, on one line.
+    """An error with its value, cause and cure on one line.
 
-    As a text it can be shown anywhere: what would command a terminal, hide or begin a line is escaped, and of
-    a part with more than MAX_SHOWN characters only the first are shown. Its parts are raw.
-    `location` are the steps to a field of a file, for whoever has the file. `lines` follow the message, each
-    on a line of its own: the end of a log, or further mistakes.
+    str() is safe to show anywhere: terminal escapes, invisible characters and line breaks are escaped, and
+    parts longer than MAX_SHOWN characters are cut. The attributes hold the raw values. `location` is the
+    path of a field in a file, for callers that know the file. `lines` are printed below the message, for
+    example the end of a log.
 
     >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
     't.yaml:4: share = 2; a share is at most 1. Lower it'
@@ -61,70 +61,70 @@ class CurriculumError(Exception):
         super().__init__(f"{message}\n{more}" if more else message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle whole, so that an error crosses from a worker process with all its parts."""
+        """Return the state for pickling, so that all fields survive the way from a worker process."""
         state = {"args": self.args, **vars(self)}
         return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
 
 
 class CorpusError(CurriculumError):
-    """A pin, a repository or a rule of a corpus is wrong."""
+    """An invalid pin, repository or rule of a corpus."""
 
 
 class SchemaError(CurriculumError):
-    """A file, a row or a document breaks its contract."""
+    """A file, row or document that violates its schema."""
 
 
 class DietError(CurriculumError):
-    """A diet or a phase is wrong."""
+    """An invalid diet or phase."""
 
 
 class DietFieldError(DietError):
-    """A field of a diet is wrong."""
+    """An invalid field of a diet."""
 
 
 class TokenizerError(CurriculumError):
-    """A tokenizer cannot keep a promise that rows rest on."""
+    """A tokenizer without a property that rows require."""
 
 
 class TurnError(TokenizerError):
-    """A conversation that the chat template can't mark, though it may mark others."""
+    """A conversation whose turns the chat template can't mark, although it may mark others."""
 
 
 class PackError(CurriculumError):
-    """A document cannot be fitted or packed."""
+    """A document that can't be fitted or packed."""
 
 
 class MixtureError(CurriculumError):
-    """The rows cannot serve what the diet asks for."""
+    """Too few rows for a diet's servings."""
 
 
 class WorkerError(CurriculumError):
-    """A process or a machine that builds was lost, or isn't like the others."""
+    """A build process or machine that was lost, or that differs from the others."""
 
 
 class JobError(CurriculumError):
-    """A training job cannot start, resume or end."""
+    """A training job that can't start, resume or end."""
 
 
 class JobKilledError(JobError):
-    """A job's process was killed or lost its machine; another try resumes from its last checkpoint."""
+    """A killed process or lost machine of a job; a retry resumes from its last checkpoint."""
 
 
 class JobMemoryError(JobError):
-    """A job needs more memory than there is."""
+    """A job that needs more memory than available."""
 
 
 class NotFiniteError(JobError):
-    """A job's loss or gradient isn't finite."""
+    """A loss or gradient of a job that isn't finite."""
 
 
 class StoreError(CurriculumError):
-    """An artefact is not what its manifest says."""
+    """An artefact that doesn't match its manifest."""
 
 
 class DamagedFileError(StoreError, OSError):
-    """A file can't be decoded; whoever expects Arrow's own error of it catches this one too."""
+    """A file that can't be decoded. It is an OSError, like Arrow's own error."""
 
 
 class CatalogError(CurriculumError):
-    """A question that the catalog can't answer."""
+    """An invalid query of the catalog."""

@@ -1,7 +1,7 @@
-"""The registry of document families: how each kind of document is made, and of what.
+"""The registry of document families: the input and the render function of each kind of document.
 
-A new family is a file with its render function and an entry here; diets, stages, catalog and pages take
-their lists from this registry.
+A new family needs a module with its render function and an entry here. Diets, stages, catalog and pages
+take their lists from this registry.
 """
 
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ from schemas.objectives import TARGET_OBJECTIVE, USUAL_OBJECTIVE
 from schemas.registry import NameIn, Registry, imported
 
 Reads = Literal["changes", "commits", "documents", "conversations"]
-"""The input of a family.
+"""Input of a family.
 
-changes         one file's change at a time      commits        a commit within its repository's graph
-documents       the documents of another family  conversations  a conversation at a time
-"""
+changes        one change of one file
+commits        one commit with the graph of its repository
+documents      one document of another family
+conversations  one conversation"""
 TooLong = Literal["divide", "route"]
-"""The fate of a document that is longer than a row when all that is elidable is gone.
+"""Handling of a document that is still longer than a row without its elidable parts.
 
-divide  cut it into several encodings
-route   leave it to longer rows: its target stands last and is useless in pieces
+divide  split it into several encodings
+route   use it only in longer rows, because its target at the end is useless in pieces
 
-Conversations are never divided: `overlong` in the corpus file is the fate of those.
-"""
+Conversations are never divided; `overlong` in the corpus file decides about them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,31 +34,31 @@ class FamilySpec:
     name: str
     reads: Reads
     revision: int
-    """Revision of the documents' bytes, in keys: raise it with every change of them."""
+    """Revision of the documents' bytes, part of artefact keys; raise it whenever the bytes change."""
     render: str
-    """`module:function`, imported when documents are made. By what it reads:
+    """`module:function` that is imported to render documents. Its signature depends on `reads`:
 
     changes        (FileChange, family) -> Iterable[Document | Reason | Count]
-    shows_file     (FileChange, family, full_file: FullFile) -> the same
+    shows_file     (FileChange, family, full_file: FullFile) -> Iterable[Document | Reason | Count]
     commits        (CommitChange, RepositoryGraph, family) -> Rendered
     documents      (Document) -> Structure
-    conversations  (Conversation) -> Document
-    """
+    conversations  (Conversation) -> Document"""
     too_long: TooLong = "divide"
     needs_index: bool = False
-    """True if its graph is a compiler frontend's, so that a repository without an index has none of it."""
+    """True if the graph needs a compiler frontend's index; without an index, a repository has no documents.
+    """
     stand_in: str = ""
-    """The family that shows the commits of which it has no document, and whose supply is taken for its own
-    while a repository's index isn't made yet."""
+    """Family that shows commits without a document of this family. Its supply is used as an estimate while
+    a repository's index isn't built."""
     edits_only: bool = False
-    """True if it shows a file only where it was edited, never where it was new: changes of a corpus file
-    chooses among the edits."""
+    """True if the family shows only edits of a file, never new files. `changes` of the corpus file selects
+    among edits."""
     shows_file: bool = False
-    """True if full_file of a corpus file says what it shows of a file."""
+    """True if `full_file` of the corpus file decides how much of a file is shown."""
 
     @property
     def function(self) -> Any:
-        """The render function."""
+        """The imported render function."""
         return imported(self.render)
 
 
@@ -133,29 +133,30 @@ FAMILIES: Registry[FamilySpec] = Registry(
 FamilyName = Annotated[str, NameIn(FAMILIES)]
 
 VERSIONS_FAMILY = "v2_simple"
-"""Whole files, each version once: a tokenizer's texts, the anchor and the base of structure in short rows."""
+"""Family of whole files, each version once. It feeds the tokenizer, the anchor set, and code structure in
+short rows."""
 CONTEXT_FAMILY = "v4_context_graph"
-"""The base of structure in rows longer than files need."""
+"""Base family for code structure in rows that are longer than files need."""
 EDIT_FAMILY = "edit"
 ENRICHED_FAMILY = "v6_enriched"
 CHAT_FAMILY = "chat"
 
 
 def families_of(reads: Reads) -> tuple[str, ...]:
-    """Names of the families that read one kind of input, in the order of the registry."""
+    """Return the names of families with one kind of input, in registry order."""
     return tuple(name for name, family in FAMILIES.items() if family.reads == reads)
 
 
 def reads_commits(family: str) -> bool:
-    """Return True for a family of graphs; False also for a name that only imported rows have."""
+    """Return True for a family of graphs; False also for families known only from imported rows."""
     known = FAMILIES.get(family)
     return known is not None and known.reads == "commits"
 
 
 def held_out_objective(family: str, objective: str) -> str:
-    """Return the objective of the validation rows that measure an objective's rows of a family.
+    """Return the objective of the validation rows for training rows of a family and objective.
 
-    Of graphs targets alone are scored, since their context may be of files that are trained on.
+    Graph documents are validated on their targets alone, since their context may come from training files.
 
     >>> held_out_objective("v2_simple", "causal"), held_out_objective("v4_context_graph", "causal")
     ('causal', 'target')
@@ -165,5 +166,5 @@ def held_out_objective(family: str, objective: str) -> str:
 
 
 def need_index(families: Iterable[str]) -> bool:
-    """Return True if one of the families needs what a compiler frontend knows of a repository."""
+    """Return True if one of the families needs a compiler frontend's index of a repository."""
     return any(FAMILIES[name].needs_index for name in families)

@@ -1,4 +1,4 @@
-"""Rows that measure, in the order in which they do (held_out.json), and what a figure of them is worth."""
+"""Validation rows in the order of measurement (held_out.json), and the effective sample size of a figure."""
 
 import math
 from collections import defaultdict
@@ -8,50 +8,50 @@ from dataclasses import dataclass
 from schemas.text import Strict
 
 MIN_DOCUMENTS, MIN_LINEAGES = 8, 4
-"""Effective documents and lineages below which val_bpb is too few to tell: one file decides it."""
+"""Effective documents and lineages below which a val_bpb is unreliable, because one file decides it."""
 MAX_UNKNOWN = 1 / 3
-"""Share of the weight that strata of one lineage may hold: how much such a stratum varies can't be known."""
+"""Maximum share of the weight in strata with one lineage, whose variance can't be estimated."""
 
 
 class HeldOutRow(Strict):
-    """A row with its documents and their lineages, in the order of the row."""
+    """One row with its documents and their lineages, in row order."""
 
     row: int
-    """Number over all files of the artefact."""
+    """Row number over all files of the artefact."""
     domain: str
     documents: tuple[str, ...]
     lineages: tuple[str, ...]
 
 
 class HeldOutRows(Strict):
-    """The rows of each domain that are measured, the first before the others."""
+    """Validation rows to measure in each domain, first row first."""
 
     rows: tuple[HeldOutRow, ...]
 
 
 class HeldOutCount(Strict):
-    """Documents and lineages that a figure is measured on, and how many of one stratum they are worth."""
+    """Number of documents and lineages behind a figure, and their effective sample sizes."""
 
     documents: int
     lineages: int
-    """Lineages of these documents: files through renames."""
+    """Number of lineages: files across renames."""
     effective_documents: float
-    """Documents of a single stratum that would tell as much, by their weights; see `held_out_count`."""
+    """Effective sample size of the documents by their weights; see `held_out_count`."""
     effective_lineages: float
 
     @property
     def is_sure(self) -> bool:
-        """True where the figure is of documents and lineages enough; else one file decides it."""
-        # What weighs the same comes to a whole number but for rounding.
+        """True if enough documents and lineages back the figure, so that one file can't decide it."""
+        # Equal weights give a whole number except for rounding errors.
         documents, lineages = (
-            round(each, 6) for each in (self.effective_documents, self.effective_lineages)
+            round(number, 6) for number in (self.effective_documents, self.effective_lineages)
         )
         return documents >= MIN_DOCUMENTS and lineages >= MIN_LINEAGES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightedStratum:
-    """The held-out documents of a stratum and their lineages, each once, and its weight in a mean."""
+    """Distinct validation documents and lineages of a stratum, and the stratum's weight in a mean."""
 
     weight: float
     documents: Collection[str]
@@ -59,11 +59,11 @@ class WeightedStratum:
 
 
 def held_out_count(strata: Sequence[WeightedStratum]) -> HeldOutCount:
-    """Count the documents and lineages of a weighted mean over strata, and what they are worth.
+    """Return the counts and effective sample sizes of a weighted mean over strata.
 
     Documents share the weight of their stratum equally, and so do lineages. Effective numbers are Kish's
     effective sample size. Effective lineages are at most Satterthwaite's degrees of freedom plus one, and
-    at most one where strata of one lineage hold more than MAX_UNKNOWN of the weight.
+    at most one if strata with one lineage have more than MAX_UNKNOWN of the weight.
 
     Sources: L. Kish, Survey Sampling (1965), 11.7; W. G. Cochran, Sampling Techniques (1977), 5.4.
     """
@@ -85,7 +85,7 @@ def held_out_count(strata: Sequence[WeightedStratum]) -> HeldOutCount:
 
 
 def effective_number(weights: Iterable[float]) -> float:
-    """Return (Σ w)² / Σ w²: Kish's effective sample size of so weighted units; 0 without any.
+    """Return Kish's effective sample size (Σ w)² / Σ w² of weighted units; 0 without units.
 
     >>> effective_number([1, 1, 1, 1]), round(effective_number([0.7, 0.1, 0.1, 0.1]), 2)
     (4.0, 1.92)
@@ -96,7 +96,7 @@ def effective_number(weights: Iterable[float]) -> float:
 
 
 def _freedom(strata: Sequence[WeightedStratum]) -> float:
-    """Satterthwaite's degrees of freedom of a mean of strata whose lineages all vary by as much."""
+    """Return Satterthwaite's degrees of freedom of a mean over strata with equal variance per lineage."""
     counted = [(stratum.weight, len(stratum.lineages)) for stratum in strata if stratum.lineages]
     return satterthwaite(
         [weight**2 / count for weight, count in counted],
@@ -105,10 +105,12 @@ def _freedom(strata: Sequence[WeightedStratum]) -> float:
 
 
 def satterthwaite(variances: Sequence[float], freedom: Sequence[float]) -> float:
-    """Return the degrees of freedom of a sum of estimated variances that have `freedom`; 0 of none.
+    """Return the degrees of freedom of a sum of variances estimated with `freedom` each; 0 without any.
 
     >>> satterthwaite([2.0, 2.0], [3, 3])
     6.0
     """
-    squares = math.fsum(each**2 / free for each, free in zip(variances, freedom, strict=True))
+    squares = math.fsum(
+        variance**2 / free for variance, free in zip(variances, freedom, strict=True)
+    )
     return math.fsum(variances) ** 2 / squares if squares else 0.0

@@ -1,4 +1,4 @@
-"""A job: one training run of one specialist through one phase; and what the run leaves.
+"""Jobs, reports and state of training runs: one specialist trained through one phase.
 
 Every path is relative to the workspace, so that a workspace can be moved or mounted elsewhere.
 """
@@ -26,59 +26,61 @@ Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
 DeviceName = Literal["cpu", "cuda"]
 Doing = Literal["leakcheck", "evaluating"]
 ANNEAL = "anneal"
-"""Name of the decay, which is measured on the last phase, and so under the name of that phase."""
+"""Name of the final decay job. It is measured on the last phase, under that phase's name."""
 
 
 class MambaSpec(Strict):
     """Mamba-2 blocks; `expand` · width features in heads of `head_width`."""
 
     state: Annotated[int, Field(ge=1, le=1 << 14)] = 64
-    """Features of the state of each channel."""
+    """State features per channel."""
     head_width: Annotated[int, Field(ge=1, le=1 << 14)] = 64
     expand: Annotated[int, Field(ge=1, le=64)] = 2
     chunk: Annotated[int, Field(ge=1, le=1 << 16)] = 64
-    """Positions that are computed as one product; each document begins a chunk of its own."""
+    """Positions that are computed as one product; every document starts a new chunk."""
 
 
 class EngramSpec(Strict):
-    """Engram blocks: hashed suffix n-grams of `orders`, each looked up by `heads` hashes."""
+    """Engram blocks: suffix n-grams of the given orders, each hashed `heads` times into lookup tables."""
 
     orders: Annotated[
         tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=8)
     ] = (2, 3, 4)
     heads: Annotated[int, Field(ge=1, le=32)] = 4
     slots: Annotated[int, Field(ge=1, le=1 << 24)] = 4096
-    """Least number of entries of the table of one order and head; each has a prime number of its own."""
+    """Minimum number of table entries per order and head; every table uses a different prime number."""
     slot_width: Annotated[int, Field(ge=1, le=1 << 14)] = 32
-    """Features of one entry."""
+    """Features per entry."""
 
 
 class ModelSpec(Strict):
-    """A decoder; sizes are in units of features, `vocab_size` in ids.
+    """A decoder; widths are in features, `vocab_size` in ids.
 
-    A checkpoint may come from anybody, so each size has a limit, far above that of any model of ours: what
-    is computed from a spec alone, before its weights are seen, stays small.
+    Checkpoints may come from untrusted sources, so each size has a limit far above all shipped models.
+    Anything computed from a spec alone, before its weights are checked, stays small.
     """
 
     name: str
     vocab_size: Annotated[int, Field(ge=1, le=1 << 24)]
     blocks: Annotated[str, Field(pattern="^[AMCEF]+$", max_length=1024)]
-    """The pattern, a letter a block from the input on: A attention, M Mamba-2, C gated convolution,
-    E Engram, F feed-forward."""
+    """Block pattern from the input on, one letter per block: A attention, M Mamba-2, C gated convolution, E
+    Engram, F feed-forward."""
     width: Annotated[int, Field(ge=1, le=1 << 18)]
     heads: Annotated[int, Field(ge=1, le=1 << 14)]
     kv_heads: Annotated[int, Field(ge=1, le=1 << 14)]
     mlp_width: Annotated[int, Field(ge=1, le=1 << 20)]
     softcap: float | None = None
-    """Attention scores are bounded by softcap · tanh(score / softcap)."""
+    """Bound of the attention scores: softcap · tanh(score / softcap)."""
     streams: Annotated[int, Field(ge=1, le=64)] = 1
-    """Residual streams; several are mixed by manifold-constrained hyper-connections (mHC)."""
+    """Number of residual streams; several streams are mixed by manifold-constrained hyper-connections
+    (mHC)."""
     mamba: MambaSpec = MambaSpec()
     engram: EngramSpec = EngramSpec()
     conv_kernel: Annotated[int, Field(ge=1, le=1 << 10)] = 4
-    """Positions that each convolution reads, its own included."""
+    """Positions that each convolution reads, including its own."""
     structure: bool = False
-    """True if it reads structure columns; attached to a trained model they change nothing at first."""
+    """True if the model reads structure columns. Added to a trained model, they don't change its output at
+    first."""
 
 
 class OptimizerSpec(Strict):
@@ -91,9 +93,10 @@ class OptimizerSpec(Strict):
     gradient_clip: float = 1.0
     z_loss: float = 1e-5
     warmup_steps: int
-    """Steps of warm-up, from 0 in the first phase; from a tenth of the rate where T changes."""
+    """Warm-up steps, starting from 0 in the first phase and from a tenth of the learning rate where T
+    changes."""
     schedule: Literal["stable", "decay"] = "stable"
-    """stable: warm up and hold; decay: fall linearly to a tenth over the whole job (anneal)."""
+    """stable: constant after warm-up; decay: linear decrease to a tenth over the whole job (anneal)."""
 
 
 class RowsSource(Strict):
@@ -106,7 +109,7 @@ class RowsSource(Strict):
 
 
 class EvaluationStratum(HeldOutCount):
-    """One stratum of an evaluation: rows of a directory, and its weight in the mean."""
+    """One stratum of an evaluation: rows of one artefact, and its weight in the mean."""
 
     family: str
     objective: str
@@ -114,33 +117,33 @@ class EvaluationStratum(HeldOutCount):
     weight: float
     rows: RowsSource
     measured: tuple[int, ...]
-    """Rows that are measured, by their number over all files, in rising order."""
+    """Numbers of the measured rows, counted over all files, in ascending order."""
 
     @property
     def positions(self) -> int:
-        """Row positions that an evaluation reads of it."""
+        """Row positions of the stratum that an evaluation reads."""
         return len(self.measured) * self.rows.row_length
 
 
 class Evaluation(HeldOutCount):
-    """A set of validation rows: `phase` and its objectives for each phase so far, and each fixed set."""
+    """One set of validation rows: `phase` and its objectives for each phase so far, and each fixed set."""
 
     set: SetName
     phase: str
-    """The phase whose strata these are; for a fixed set its name."""
+    """Phase of the strata; for a fixed set the name of the set."""
     strata: tuple[EvaluationStratum, ...]
     trained_share: float | None = None
-    """Share of the targets of all its rows, 0…1, that training documents show; these are left unscored. None
-    of conversations and imported rows, which aren't compared."""
+    """Share (0…1) of the targets of all rows that also occur in training documents; these targets aren't
+    scored. None for conversations and imported rows, which aren't compared with training documents."""
 
     @property
     def name(self) -> str:
-        """The set in words: anchor, phase syntax, fim of syntax."""
+        """Title of the set, for example anchor, phase syntax or fim of syntax."""
         return set_title(self.set, self.phase)
 
 
 def set_title(name: str, phase: str) -> str:
-    """A set of a phase in words.
+    """Return the title of a validation set of a phase.
 
     >>> set_title("anchor", "anchor"), set_title("phase", "syntax"), set_title("fim", "syntax")
     ('anchor', 'phase syntax', 'fim of syntax')
@@ -151,7 +154,7 @@ def set_title(name: str, phase: str) -> str:
 
 
 class TokenizerRef(Strict):
-    """The tokenizer artefact; the trainer reads its token_bytes.parquet only."""
+    """The tokenizer artefact; the trainer reads only its token_bytes.parquet."""
 
     key: str
     content: str
@@ -160,7 +163,7 @@ class TokenizerRef(Strict):
 
 
 class CheckpointRef(Strict):
-    """A checkpoint to start from: the run's key and content, and where it lies."""
+    """A checkpoint to start from: key and content of its run, and its path."""
 
     run_key: str
     run_content: str
@@ -168,7 +171,7 @@ class CheckpointRef(Strict):
 
 
 class Job(Sealed):
-    """All that a trainer needs; frozen in job.json before the first step."""
+    """Complete input of a training run; frozen in job.json before the first step."""
 
     specialist: Name
     branch: Name | None
@@ -176,29 +179,30 @@ class Job(Sealed):
     run_key: Name | Literal[""]
     attempt: int
     begun: str = ""
-    """The moment at which it was frozen, in UTC; no part of what the run is, and empty before."""
+    """UTC time at which the job was frozen; empty before that. Not part of the run's identity."""
     ordinal: Annotated[int, Field(ge=0)] = 0
-    """Number of the attempt among all attempts of the workspace, from 1 in the order in which they were
-    frozen; clocks may go back, numbers don't. No part of what the run is, and 0 before."""
+    """1-based number of the attempt among all attempts of the workspace, in the order in which they were
+    frozen (clocks may be set back); 0 before that. Not part of the run's identity."""
     seed: int
     model: ModelSpec
     backend: Backend | Literal["auto"]
-    """The backend asked for; with auto the training process chooses, and writes it to state and report."""
+    """Requested backend. With auto, the training process chooses one and writes it to state and report."""
     device: DeviceName
-    """Device of the machine that launched it last; no part of what the run is."""
+    """Device of the machine that last launched the job. Not part of the run's identity."""
     tokenizer: TokenizerRef
     threads: int = 1
-    """Threads of the CPU, for each process; sums depend on it, so a resumed run keeps it."""
+    """CPU threads per process. A resumed run keeps the number, because sums depend on it."""
     processes: Annotated[int, Field(ge=1)] = 1
-    """Processes that share the model and the micro-batches of a step; sums depend on it, not what is read."""
+    """Processes that share the model and a step's micro-batches. Sums depend on the number, the data
+    doesn't."""
     context_parallel: Annotated[int, Field(ge=1)] = 1
-    """Processes, of those that train, that share each row, each with a part of its positions."""
+    """Number of training processes that share each row; each process handles a part of its positions."""
     workers: Annotated[int, Field(ge=0)] = 0
-    """More processes, for each that trains, that load rows; 0 loads them between steps."""
+    """Additional row-loading processes per training process; 0 loads rows between steps."""
     trainer: str | None = None
-    """The command of a trainer that stands in for ours, {job} being the path of job.json."""
+    """Command of an external trainer; {job} is the path of job.json."""
     recompute: bool = False
-    """True if backward computes each block anew instead of keeping what forward left."""
+    """True if the backward pass recomputes each block instead of storing its activations."""
     plan: PlainPath
     """Path of plan.parquet."""
     plan_key: str
@@ -206,36 +210,36 @@ class Job(Sealed):
     rows: tuple[RowsSource, ...]
     rope_base: float
     micro_positions: int
-    """Row positions of one micro-batch: at least the largest row length."""
+    """Row positions per micro-batch; at least the largest row length."""
     tokens_per_step: int
-    """Row positions of one optimizer step, a multiple of the plan's slot."""
+    """Row positions per optimizer step; a multiple of the plan's slot."""
     steps: int
-    """Budget: whole steps."""
+    """Budget in whole steps."""
     optimizer: OptimizerSpec
     start_from: CheckpointRef | None
     evaluations: tuple[Evaluation, ...]
     evaluate_every: int
-    """Steps; the phases' and the fixed sets' figures are taken before, every so many steps and after.
+    """Steps between evaluations. All sets are measured before the first step, at this interval, and at the
+    end.
 
-    One less than half as many steps before the end is left out. What the run that this one carries on
-    measured of the same model on the same rows isn't measured again before the first step.
-    """
+    An evaluation less than half an interval before the end is skipped. Measurements of the same model on
+    the same rows by the run that this one continues aren't repeated before the first step."""
     checkpoint_every: int
-    """Steps; the last two and the end are kept."""
+    """Steps between checkpoints; the last two and the final one are kept."""
     advance_when: AdvanceWhen | None
     require: tuple[str, ...]
     study: Study | None = Field(default=None, exclude_if=no_study)
-    """Settings of masks and positions for a comparison; None, and not in the file, for any other run."""
+    """Mask and position settings of a study. None for any other run; job.json then has no such field."""
     writers: tuple[WriterName, ...] = ()
-    """Destinations of metrics beside Parquet and console; no part of what the run is."""
+    """Additional outputs of metrics beside Parquet and console. Not part of the run's identity."""
     gpu_price: Annotated[float, Field(gt=0)] | None = None
-    """Price of an hour of one GPU, in whatever money; None where none is set."""
+    """Price of one GPU hour in any currency, or None."""
     overrides: dict[str, str]
-    """Changes of the diet by the command line: corpus, model, token_budget, max_repetition …"""
+    """Overrides of diet fields from the command line: corpus, model, token_budget, max_repetition …"""
 
     @property
     def kernel(self) -> Backend:
-        """The backend, once the training process has chosen it."""
+        """The chosen backend; only available after the training process has chosen it."""
         assert self.backend != "auto", "the backend of this job isn't chosen yet"
         return self.backend
 
@@ -251,12 +255,12 @@ class Job(Sealed):
 
 
 class Figure(HeldOutCount):
-    """val_bpb of one evaluation at one step, with its interval over lineages of documents."""
+    """val_bpb of one evaluation at one step, with a confidence interval over lineages of documents."""
 
     set: SetName
     phase: str
     family: str
-    """`*` for the weighted mean over the strata."""
+    """Family; `*` for the weighted mean over the strata."""
     domain: str
     step: int
     val_bpb: float
@@ -267,7 +271,7 @@ class Figure(HeldOutCount):
 
     @property
     def name(self) -> str:
-        """Its evaluation in words: anchor, phase syntax, fim of syntax."""
+        """Title of its evaluation, for example anchor, phase syntax or fim of syntax."""
         return set_title(self.set, self.phase)
 
     @property
@@ -277,12 +281,12 @@ class Figure(HeldOutCount):
 
     @property
     def is_whole(self) -> bool:
-        """True for figures of fixed sets and of all that a phase serves, not of an objective apart."""
+        """True for fixed sets and for everything that a phase serves; False for a single objective."""
         return self.set in (PHASE_SET, *FIXED_SETS)
 
 
 class TokenCounts(Strict):
-    """Tokens that a run consumed."""
+    """Tokens consumed by a run."""
 
     positions: int
     valid: int
@@ -292,23 +296,23 @@ class TokenCounts(Strict):
 
 
 class MaskingCost(Strict):
-    """Cost of document masks on rows of the job itself."""
+    """Cost of document masks, measured on rows of the job."""
 
     ratio: float
-    """Tokens a second masked ÷ unmasked on the same rows by the same kernel, the median over
-    micro-batches; masks are built inside the clock of the masked side only. Above 1 masking is a gain."""
+    """Masked ÷ unmasked tokens per second on the same rows with the same kernel, median over micro-batches.
+    Only the masked side includes the time to build masks. Above 1, masks are a gain."""
     row_length: int
-    """Length of the longest rows among them."""
+    """Length of the longest measured rows."""
     positions: int
-    """Positions that were measured: those of the first twenty steps, or fewer where time ran out."""
+    """Number of measured positions: those of the first twenty steps, or fewer if time ran out."""
     micro_batches: int
     masked_seconds: float
     unmasked_seconds: float
-    """Seconds of forward and backward over those positions: CPU seconds on a CPU."""
+    """Seconds of forward and backward over these positions; CPU seconds on a CPU."""
 
 
 class Report(Sealed):
-    """report.json: what a run leaves, and what the flow reads of it."""
+    """report.json: summary of a finished run, read by the pipeline."""
 
     specialist: str
     phase: str
@@ -316,54 +320,56 @@ class Report(Sealed):
     stopped: Stopped
     reason: str
     failure: Failure | None = None
-    """Kind of end, where it failed."""
+    """Kind of failure of a failed run."""
     steps: int
     tokens: TokenCounts
     before: tuple[Figure, ...]
     after: tuple[Figure, ...]
     history: tuple[Figure, ...]
-    """The weighted means at every evaluation."""
+    """Weighted means of every evaluation."""
     tokens_per_second: float
     seconds: float
-    """Seconds of its steps."""
+    """Seconds spent on steps."""
     evaluation_seconds: float | None = None
-    """Seconds of its evaluations; None by other trainers that don't measure them."""
+    """Seconds spent on evaluations; None if an external trainer doesn't report them."""
     gpu_seconds: float
-    """Seconds of steps and evaluations, of all GPUs; 0 on a CPU."""
+    """Seconds of steps and evaluations, summed over all GPUs; 0 on a CPU."""
     cost: float | None = None
-    """Cost of the GPU seconds, at the job's price; 0 on a CPU, None where there is no price."""
+    """Cost of the GPU seconds at the job's price; 0 on a CPU, None without a price."""
     device: str
     backend: str
-    """Backend of the last steps; what was asked for, where another trainer doesn't say."""
+    """Backend of the last steps; the requested one if an external trainer doesn't report it."""
     switched: tuple[str, ...] = ()
-    """Changes of device or backend by a resume: bits equal those of a run without a stop only where there
-    is none."""
+    """Changes of device or backend by a resume. Only without any are results bitwise equal to an
+    uninterrupted run."""
     masked_mfu: float | None = None
-    """The model's own operations, pairs within documents only, as a share of the devices' dense bfloat16
-    peak; None where that isn't known, as on a CPU."""
+    """Model FLOPs utilization with attention pairs within documents only: share of the devices' dense
+    bfloat16 peak. None if the peak is unknown, for example on a CPU."""
     causal_mfu: float | None = None
-    """The same with the pairs of rows that are one document each, as MFU is usually reported."""
+    """Model FLOPs utilization as usually reported, as if each row were one document."""
     padded_positions: int | None = None
-    """Row positions that the same documents would take in rows of one each; None by other trainers."""
+    """Row positions that the same documents would need with one document per row; None from external
+    trainers."""
     mean_context: float | None = None
-    """Tokens of its own document before a scored token, on average; of its row in a study without masks."""
+    """Mean number of tokens of the same document before a scored token; of the same row in a study without
+    masks."""
     attention_density: float | None = None
-    """Pairs within documents, of those that rows without a mask would have; the mean over steps. In a study
-    without masks the pairs within rows."""
+    """Mean over steps of attention pairs within documents ÷ pairs of rows without masks. In a study without
+    masks, pairs within rows count."""
     masking_cost: MaskingCost | None = None
-    """None where it wasn't measured: rows below 16,384 tokens that don't require it."""
+    """None if not measured: rows below 16,384 tokens in a phase that doesn't require masking_cost."""
     leakcheck: Literal["passed", "not run"]
     study: Study | None = Field(default=None, exclude_if=no_study)
-    """The study that the run is of; None, and not in the file, for any other."""
+    """Study of the run. None for any other run; report.json then has no such field."""
     checkpoint: PlainPathOrNone
-    """Path of the checkpoint that the next phase starts from, relative to the workspace."""
+    """Checkpoint from which the next phase starts; path relative to the workspace."""
     ended: str = ""
-    """The moment of its end, in UTC; empty in reports of other trainers that don't say so."""
+    """UTC time of the end; empty if an external trainer doesn't report it."""
 
     def own_mean(
         self, figures: Iterable[Figure], kind: Literal["phase"] | FixedSet
     ) -> Figure | None:
-        """Return the last weighted mean of a fixed set, or of the run's own phase, among its figures.
+        """Return the last weighted mean of a fixed set, or of the run's own phase.
 
         A phase that serves only imported rows may have no figure of its own.
         """
@@ -377,48 +383,48 @@ class Report(Sealed):
 
 
 class Heartbeat(Sealed):
-    """heartbeat.json of an open run: how far it is; rewritten at most once a second, so a sign of life."""
+    """heartbeat.json of an open run: progress, rewritten at most once a second as a sign of life."""
 
     step: int
     steps: int
     valid_tokens: int
     tokens_per_second: float
     val_bpb: float | None = None
-    """Figure of the last evaluation of the phase's own mixture."""
+    """val_bpb of the last evaluation on the phase's own mixture."""
     figures: tuple[Figure, ...] = ()
-    """The weighted means of all evaluations so far."""
+    """Weighted means of all evaluations so far."""
     doing: Doing | None = None
-    """Work other than steps; None while steps are made."""
+    """Current work other than training steps, or None."""
     evaluating_seconds: float = 0.0
-    """Seconds that the evaluations still to come will take, by what was measured so far."""
+    """Estimated seconds of the remaining evaluations, based on those measured so far."""
     at: str
-    """The moment at which it was written, in UTC."""
+    """UTC time of writing."""
 
 
 class RunState(Sealed):
-    """state.json of an open run: its owner, for people to read; a lock tells whether the owner lives."""
+    """state.json of an open run: its owner, for readers only; a lock decides whether the owner is alive."""
 
     host: str
     pid: int
     at: str
-    """The moment at which it was written, in UTC."""
+    """UTC time of writing."""
     device: DeviceName | None = None
     backend: Backend | None = None
-    """Device and backend of a run's steps, once its process has chosen them."""
+    """Device and backend, once the training process has chosen them."""
 
 
 class SlurmJob(Sealed):
     """sbatch.json of an open run that Slurm trains."""
 
     id: Annotated[str, Field(pattern=r"^[0-9]+$", max_length=20)]
-    """A number: it becomes a word of squeue's and scancel's commands."""
+    """Digits only, because it becomes an argument of squeue and scancel."""
 
 
 class SlotState(RunState):
-    """Holder of a slot, or a waiting run: the process that launches the job, and its name."""
+    """Holder of a slot, or a waiting run: the process that launches the job."""
 
     run: str
-    """The run's directory, whole: workspaces may share slots."""
+    """Absolute path of the run's directory, since workspaces may share slots."""
 
 
 METRICS_SCHEMA = pa.schema(
@@ -444,10 +450,11 @@ METRICS_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""metrics/<first step>.parquet, a row a step. The last six columns measure the machine; all others
-are the same in a resumed run as in an uninterrupted one. padded_positions are those that the same
-documents would take in rows of one each; masked_mfu counts attention within documents, causal_mfu as if
-each row were one; both are null where no peak is known, others in metrics of trainers that don't say."""
+"""metrics/<first step>.parquet: one row per step. The last six columns measure the machine; all others are
+equal in a resumed and an uninterrupted run. padded_positions is the number of positions that the same
+documents would need with one document per row. masked_mfu counts attention within documents, causal_mfu
+as if each row were one document; both are null if no peak is known. Nullable columns may also be null in
+metrics of external trainers."""
 CLOCK_COLUMNS = (
     *("seconds", "tokens_per_second", "scored_tokens_per_second", "memory_bytes"),
     *("masked_mfu", "causal_mfu"),
@@ -470,6 +477,6 @@ EVALUATED_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""evaluations/step=<step>/documents.parquet, a row a document of each stratum of each set that was measured
-at that step, sorted by all columns up to document_id: the nats of its scored tokens, their bytes and their
-number. Σ nats / ln 2 ÷ Σ bytes of a stratum is its val_bpb in the report."""
+"""evaluations/step=<step>/documents.parquet: one row per document of each stratum and set measured at that
+step, sorted by all columns up to document_id. It has nats, bytes and number of the document's scored
+tokens. val_bpb of a stratum in the report is Σ nats / ln 2 ÷ Σ bytes."""

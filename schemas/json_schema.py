@@ -1,4 +1,4 @@
-"""JSON Schemas for editors: made from the models, so that both always say the same.
+"""JSON Schemas for editors, generated from the models.
 
 `python -m schemas.json_schema` writes schemas/json/{diet,corpus,phases,domains}.schema.json.
 """
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent / "json"
 
 
 def schema_text(model: type[BaseModel]) -> str:
-    """The JSON Schema of a file that holds `model`, as text that ends in a newline."""
+    """Return the JSON Schema of a model as text with a final newline."""
     schema = model.model_json_schema(mode="validation")
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(dialect | schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,12 +1,12 @@
-"""JSON files of ours: each becomes a frozen model, or an error that names the file and its first fault.
+"""Strict JSON files of the workspace, read into frozen models with errors that name file and first fault.
 
-A versioned file says which schema_version wrote it. Readers take any minor of their own major: fields that
-are missing get their defaults, and unknown ones are left out; another major is refused. A sealed file carries
-a digest of all its fields, those of newer versions included, so that damage is refused too.
+A versioned file has the schema_version that wrote it. Readers accept any minor version of their own major:
+missing fields get their defaults, and unknown ones are ignored; other majors are refused. A sealed file has
+a digest of all its fields (including those of newer versions), so that damage is detected.
 
-Accepted is one JSON value of RFC 8259 in UTF-8, of at most DEEPEST levels. Refused is what parsers disagree
-on or what Python's parser accepts beyond it: a name that an object has twice, NaN and infinity, numbers
-beyond a double or of more than MAX_DIGITS digits, half of a surrogate pair, a byte order mark.
+Accepted input is one RFC 8259 JSON value in UTF-8 with at most DEEPEST levels. Refused is everything that
+parsers treat differently or that Python accepts beyond the RFC: duplicate names, NaN and infinity, numbers
+beyond a double or with more than MAX_DIGITS digits, lone surrogates, and a byte order mark.
 """
 
 import datetime
@@ -28,7 +28,7 @@ from schemas.text import Strict
 
 
 def now() -> str:
-    """The present moment.
+    """Return the current UTC time in ISO 8601 with microseconds.
 
     >>> len(now()), now()[-6:]
     (32, '+00:00')
@@ -37,7 +37,7 @@ def now() -> str:
 
 
 def seconds_from(moment: str) -> float:
-    """Seconds between a moment and the present, without a sign: clocks may differ, or be set back.
+    """Return the absolute difference between a time and now in seconds; clocks may differ or be set back.
 
     >>> seconds_from(now()) < 60
     True
@@ -47,15 +47,15 @@ def seconds_from(moment: str) -> float:
 
 
 DEEPEST = 64
-"""Nested lists and objects; our deepest file needs a dozen."""
+"""Maximum nesting of lists and objects; the deepest file of a workspace needs a dozen."""
 MAX_DIGITS = 100
-"""Digits of a whole number."""
+"""Maximum number of digits of a whole number."""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""Candidates for half of a surrogate pair; most texts have none."""
+"""Candidates for lone surrogates; most texts have none."""
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:
-    """The value that a JSON text holds; bytes are UTF-8.
+    """Return the value of a JSON text; bytes are UTF-8.
 
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -86,24 +86,24 @@ def _distinct(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the name {ascii(twice)[:60]} stands twice in an object")
+        raise ValueError(f"the name {ascii(twice)[:60]} occurs twice in an object")
     return found
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is beyond the largest number")
+        raise ValueError(f"{digits[:40]} exceeds the largest number")
     return value
 
 
 def _whole(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(digits):,} digits; {MAX_DIGITS} are read")
+        raise ValueError(f"a number has {len(digits):,} digits; at most {MAX_DIGITS} are allowed")
     return int(digits)
 
 
@@ -112,9 +112,9 @@ def _require_shallow(value: JsonValue) -> None:
     for _ in range(DEEPEST + 1):
         level = [
             inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for container in level
+            if isinstance(container, dict | list)
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, dict | list)
         ]
         if not level:
@@ -123,31 +123,31 @@ def _require_shallow(value: JsonValue) -> None:
 
 
 def _too_deep() -> str:
-    return f"more than {DEEPEST} levels are nested"
+    return f"more than {DEEPEST} levels of nesting"
 
 
 def _require_whole_characters(value: JsonValue) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError("Invalid JSON: half a surrogate pair is no text") from None
+        raise ValueError("Invalid JSON: a lone surrogate is not text") from None
 
 
 Model = TypeVar("Model", bound=BaseModel)
 DIGEST = "digest"
 MAJOR = SCHEMA_VERSION.partition(".")[0]
 _SHOWN = 200
-"""Characters of a file's own words in a message."""
+"""Maximum number of characters quoted from a file in a message."""
 
 
 def digest(value: JsonValue) -> str:
-    """sha256 of the canonical JSON of a value: sorted keys, no spaces, UTF-8; 64 hex digits."""
+    """Return the sha256 (64 hex digits) of a value's canonical JSON: sorted keys, no spaces, UTF-8."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def version_fault(version: str) -> str | None:
-    """Return why a file of a schema_version can't be read; None for any minor of this major.
+    """Return why a file with a schema_version can't be read; None for any minor of this major.
 
     >>> version_fault(f"{MAJOR}.99"), version_fault("0.9")
     (None, 'schema_version 0.9; this version reads 1.x')
@@ -158,18 +158,18 @@ def version_fault(version: str) -> str | None:
 
 
 def of_version(model: type[Model], content: JsonValue, version: str) -> Model:
-    """Validate what a file of a readable version says; of another minor, unknown fields are left out."""
+    """Return the model of a file's content; unknown fields of another minor version are ignored."""
     return model.model_validate(content, extra=None if version == SCHEMA_VERSION else "ignore")
 
 
 class Versioned(Strict):
-    """A JSON file that says which version wrote it."""
+    """A JSON file with the schema_version that wrote it."""
 
     schema_version: str = SCHEMA_VERSION
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """Validate a file's text, which any minor of this major wrote."""
+        """Return the model of a file's text, written by any minor version of this major."""
         try:
             content = parse_json(json_data)
         except ValueError as broken:
@@ -184,15 +184,15 @@ class Versioned(Strict):
 
     @classmethod
     def damage(cls, content: dict[str, JsonValue]) -> str | None:
-        """Return why a file isn't as it was written, as far as that shows; the seal is taken off."""
+        """Remove the digest and return why the content was changed since it was written, if detectable."""
         return None
 
 
 class Sealed(Versioned):
-    """A JSON file that carries a digest of itself, which is no field of the model."""
+    """A JSON file with a digest of its other fields; the digest isn't a field of the model."""
 
     def model_dump_json(self, **options: Any) -> str:
-        """The file's text, sealed."""
+        """Return the file's text with its digest."""
         content = json.loads(super().model_dump_json(**options))
         indent = options.get("indent")
         compact = (",", ":") if indent is None else None
@@ -201,15 +201,18 @@ class Sealed(Versioned):
 
     @classmethod
     def damage(cls, content: dict[str, JsonValue]) -> str | None:
-        """Compare the digest with the rest."""
+        """Compare the digest with the other fields."""
         stored, found = content.pop(DIGEST, None), digest(content)
         if stored == found:
             return None
-        return f"digest {found[:12]} where {str(stored)[:12]} was written: it was changed since"
+        return (
+            f"the file was changed since it was written: its digest is {found[:12]} instead of "
+            f"{str(stored)[:12]}"
+        )
 
 
 def _invalid(model: type[BaseModel], fault: str) -> ValidationError:
-    # A fault may hold braces, which a template would take for names.
+    # A fault may contain braces, which a template would take for field names.
     error = PydanticCustomError("file", "{fault}", {"fault": fault})
     return ValidationError.from_exception_data(
         model.__name__, [{"type": error, "loc": (), "input": None}]
@@ -225,10 +228,10 @@ def read_json(
     cure: str,
     version: str | None = None,
 ) -> Model:
-    """Read a file that a version of ours wrote; `version` is that of a file that doesn't carry its own.
+    """Read a JSON file of the workspace; `version` is for files without their own schema_version.
 
     Raises:
-        CurriculumError: of the given kind, for a file that says something else.
+        CurriculumError: of the given type, if the file doesn't match the model.
     """
     try:
         content = regular_files.read(file, follow_links=True)

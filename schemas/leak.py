@@ -1,4 +1,4 @@
-"""Report of a search for leaks between documents: a claim a line, and the tests of the search itself."""
+"""Report of the leak check: one finding per claim, and the tests of the check itself."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,35 +7,36 @@ from typing import Literal
 from schemas.json_text import Sealed
 
 Result = Literal["leaks", "not all covered", "covered"]
-"""leaks: something was seen, and a gate stays closed. not all covered: nothing was seen, but not everything
-that trains was examined; the gate opens. covered: nothing was seen, and everything was examined."""
+"""leaks: a leak was found, and the gate stays closed. not all covered: no leak was found, but not
+everything that trains was examined; the gate opens. covered: no leak was found, and everything was
+examined."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One claim about one subject, and whether it holds."""
+    """One claim about one subject, and whether it is true."""
 
     subject: str
     dtype: str
     claim: str
     passed: bool
     backend: str = ""
-    """Backend of its attention; empty where it has none."""
+    """Attention backend; empty if the subject has no attention."""
     row_length: int = 0
-    """0 where rows have none."""
+    """Tokens per row; 0 without rows."""
     mode: str = ""
-    """Mode and amount of the computed steps; empty for claims about a model alone."""
+    """Mode and number of the computed steps; empty for claims about a model alone."""
     detail: str = ""
 
     @property
     def place(self) -> str:
-        """Row length and mode of a step, as words in front of its claim; empty of a model alone."""
+        """Row length and mode of a step, as a prefix of the claim; empty for a model alone."""
         return f"T={self.row_length} {self.mode}: " if self.mode else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InjectedLeakReport:
-    """A leak that was planted into a subject, the claims that must fail of it, and those that failed."""
+    """An injected leak in a subject: the claims that must fail because of it, and the claims that failed."""
 
     leak: str
     subject: str
@@ -46,23 +47,23 @@ class InjectedLeakReport:
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """Claims that must fail and hold all the same: what the proof doesn't see."""
+        """Claims that must fail but hold: leaks that the check doesn't detect."""
         return tuple(claim for claim in self.expected if claim not in self.red)
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """Claims that fail though the leak has nothing to do with them."""
+        """Claims that fail although they are unrelated to the leak."""
         return tuple(claim for claim in self.red if claim not in self.expected)
 
     @property
     def passed(self) -> bool:
-        """Return True if exactly the claims failed that must."""
+        """True if exactly the expected claims failed."""
         return bool(self.expected) and not self.blind and not self.beyond
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skipped:
-    """Claim that could not be examined here, and why."""
+    """A claim that couldn't be examined on this machine, and the reason."""
 
     subject: str
     reason: str
@@ -73,7 +74,7 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeakReport:
-    """All findings, the leaks that were planted, and what was left out."""
+    """All findings, the injected leaks, and the skipped claims."""
 
     findings: tuple[Finding, ...]
     planted: tuple[InjectedLeakReport, ...] = ()
@@ -81,34 +82,34 @@ class LeakReport:
     covered: tuple[str, ...] = ()
     """Coverage beyond a model alone: row lengths, layouts, modes."""
     uncovered: tuple[str, ...] = ()
-    """Parts that train, or would on another machine, and were not examined; `skipped` is in addition."""
+    """Training components, of this or another machine, that were not examined, in addition to `skipped`."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Names and versions: torch, python, device and others."""
+    """Names and versions of torch, python, device and others."""
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """The findings that do not hold."""
+        """Findings that are false."""
         return tuple(finding for finding in self.findings if not finding.passed)
 
     @property
     def unproven(self) -> tuple[InjectedLeakReport, ...]:
-        """The planted leaks that didn't turn exactly their claims red."""
-        return tuple(each for each in self.planted if not each.passed)
+        """Injected leaks for which not exactly the expected claims failed."""
+        return tuple(leak for leak in self.planted if not leak.passed)
 
     @property
     def passed(self) -> bool:
-        """Return True if there are claims, every one holds, and every planted leak was seen."""
+        """True if there are claims, all hold, and every injected leak was detected."""
         return bool(self.findings) and not self.failures and not self.unproven
 
     @property
     def result(self) -> Result:
-        """Result of the proof: leaks that were seen, else the extent of what was examined."""
+        """Result of the check: leaks, or the extent of the coverage."""
         if not self.passed:
             return "leaks"
         return "not all covered" if self.uncovered or self.skipped else "covered"
 
     def table(self) -> str:
-        """A line a finding."""
+        """Return a text table with one line per finding."""
         return "\n".join(
             f"{'ok  ' if finding.passed else 'LEAK'}  {finding.subject:<12} {finding.backend:<9} "
             f"{finding.dtype:<9} {finding.place}{finding.claim}"
@@ -117,7 +118,7 @@ class LeakReport:
         )
 
     def json_text(self) -> str:
-        """All of it, and the verdict, as JSON that ends in a newline."""
+        """Return the whole report as JSON text with a final newline."""
         everything = {
             "passed": self.passed,
             "result": self.result,
@@ -126,18 +127,18 @@ class LeakReport:
             "environment": dict(self.environment),
             "findings": [asdict(finding) for finding in self.findings],
             "planted": [
-                asdict(each) | {"passed": each.passed, "blind": each.blind, "beyond": each.beyond}
-                for each in self.planted
+                asdict(leak) | {"passed": leak.passed, "blind": leak.blind, "beyond": leak.beyond}
+                for leak in self.planted
             ],
-            "skipped": [asdict(each) for each in self.skipped],
+            "skipped": [asdict(skipped) for skipped in self.skipped],
         }
         return json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
 
 
 class ProvenJob(Sealed):
-    """The report of a job's proof, as the process that proves it writes it for the one that trains."""
+    """Leak check of a job, written by the checking process for the training process."""
 
     job: str
-    """sha256 of the bytes of its job.json."""
+    """sha256 of the bytes of job.json."""
     result: Result
     report: LeakReport

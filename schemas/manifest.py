@@ -1,7 +1,7 @@
-"""JSON files beside what they describe: manifest.json, the lease on keys in use, and the record of an export.
+"""Manifests, leases and export records: JSON files that describe the files beside them.
 
-A manifest publishes its directory. The record of an export lies beside tokens that were written for other
-tools, so that they come back as they were.
+A manifest publishes its directory. An export record lies beside tokens that were exported for other tools,
+so that they can be imported unchanged.
 """
 
 from pathlib import Path
@@ -24,21 +24,21 @@ from schemas.whole_numbers import whole_number
 
 
 class Lease(RunState):
-    """leases/<uuid>.json: its owner, and the keys that the owner found or makes."""
+    """leases/<uuid>.json: a process and the artefact keys that it uses or builds."""
 
     begun: AwareDatetime
     heartbeat: AwareDatetime
-    """UTC, by the owner's clock: file times may change when a workspace is copied."""
+    """UTC time by the owner's clock; file times may change when a workspace is copied."""
     keys: tuple[str, ...]
 
 
 MANIFEST_NAME = "manifest.json"
 NUMBERS = frozenset(("row_length", "variant"))
-"""Labels whose values are whole numbers."""
+"""Labels with whole numbers as values."""
 
 
 class InputRecord(Strict):
-    """An input of an artefact: its role, and the key and content it had."""
+    """An input of an artefact: its role, key and content."""
 
     name: str
     key: str
@@ -46,23 +46,23 @@ class InputRecord(Strict):
 
 
 class FileRecord(Strict):
-    """A file of an artefact, by its path inside the directory."""
+    """A file of an artefact; its path is relative to the artefact's directory."""
 
     name: PlainPath
     sha256: str
     num_bytes: int
     in_content: bool = True
-    """True if the artefact's content counts it; a run's log and clock are kept, but aren't what it is."""
+    """True if the file counts for the artefact's content; logs and timings of a run don't."""
     footer: str | None = None
-    """sha256 of a Parquet file's footer; with checksums of pages it makes a part of the file sure."""
+    """sha256 of a Parquet file's footer; together with page checksums it verifies parts of the file."""
 
 
 class Manifest(Sealed):
-    """Everything that is known of one artefact; written last, so that no reader sees half of one."""
+    """Description of an artefact. It is written last, so that readers never see an incomplete artefact."""
 
     stage: Name
     labels: dict[Name, Name]
-    """family=…, repository=…: where it lies; never part of the key."""
+    """family=…, repository=…: determine the artefact's path, never its key."""
     key: str
     content: str
     revision: int
@@ -73,23 +73,23 @@ class Manifest(Sealed):
     report: dict[str, JsonValue]
     """Counts of the stage: documents, tokens, skips by reason, yield …"""
     created: str
-    """UTC, ISO 8601."""
+    """UTC time in ISO 8601."""
 
     @field_validator("labels")
     @classmethod
     def _numbers(cls, labels: dict[str, str]) -> dict[str, str]:
-        """Refuse a label that names a number and is none."""
+        """Raise if a numeric label doesn't have a whole number."""
         for name in NUMBERS & labels.keys():
             if whole_number(labels[name]) is None:
-                raise ValueError(f"{name} is no whole number")
+                raise ValueError(f"the label {name} must be a whole number")
         return labels
 
 
 def read_manifest(file: Path) -> Manifest:
-    """The manifest in a file; one of another major version, or changed since it was written, is refused.
+    """Return the manifest in a file.
 
     Raises:
-        SchemaError: naming the file.
+        SchemaError: if the manifest is damaged or has another major version; names the file.
     """
     return read_json(
         Manifest,
@@ -107,11 +107,11 @@ TokenFormat = Literal["megatron", "flat"]
 
 
 class ExportRecord(Versioned):
-    """export.json: of what tokens were written, and what must lie beside it."""
+    """export.json: the source of exported tokens, and the files beside it."""
 
     format: TokenFormat
     stage: Made
-    """Stage of the artefact that was written."""
+    """Stage of the exported artefact."""
     key: str
     content: str
     labels: dict[str, str]
@@ -120,18 +120,18 @@ class ExportRecord(Versioned):
     bos_id: int | None
     eos_id: int | None
     dtype: Literal["uint16", "uint32", "int32"]
-    """Dtype of the ids, as numpy names it."""
+    """numpy dtype of the ids."""
     tokens: int
     documents: int
     rows: int | None
-    """None where no rows are kept: documents that aren't packed."""
+    """Number of packed rows; None for unpacked documents."""
     row_lengths: tuple[Annotated[int, Field(ge=1, le=MAX_ROW_LENGTH)], ...]
     steps: int | None = None
-    """Steps of a mixture, all of which are written."""
+    """Steps of a mixture; all are exported."""
     columns: tuple[Annotated[str, Field(pattern=r"^[a-z_]{1,50}$")], ...]
-    """A value a token, each in `<column>.bin` as uint8."""
+    """Columns with one value per token, each stored in `<column>.bin` as uint8."""
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")], int]
-    """Bytes of every file."""
+    """Size of every file in bytes."""
 
 
 BESIDE_SCHEMA = pa.schema(
@@ -147,10 +147,10 @@ BESIDE_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""rows.parquet: one row a packed row, in the order of the tokens; which are whose follows from the counts."""
+"""rows.parquet: one row per packed row, in token order; counts tell which tokens belong to a row."""
 BESIDE_STRUCTURE = (
     required("chunk_boundaries", list_of(ROW_CHUNK_TYPE)),
     required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
     required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
 )
-"""Columns beside these where rows have structure."""
+"""Additional columns for rows with structure."""

@@ -1,8 +1,8 @@
-"""Mistakes in YAML files as errors of ours: file, line, field and value, the cause, and the likeliest intent.
+"""Readable errors for mistakes in YAML files: file, line, field and value, cause, and the likely intent.
 
-not_yaml     what a reader of YAML refuses
-faults       what a model refuses, an error a field
-nearest      the cure for a name that isn't known, and its variants
+not_yaml     YAML syntax errors
+faults       errors found by a model, one per field
+nearest      hint for an unknown name, and its variants
 """
 
 import difflib
@@ -19,25 +19,25 @@ from pydantic import BaseModel, RootModel, ValidationError
 from schemas.errors import CurriculumError
 
 Location = tuple[int | str, ...]
-"""The steps from a file's whole content to a field: names, and numbers in lists."""
+"""Path of a field from the root of a file: names, and indices in lists."""
 MAX_FAULTS = 20
-"""Faults that one message lists."""
+"""Maximum number of faults in one message."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The cure for a name that isn't known: the likely one, or those that begin so, and else all.
+    """Return a hint for an unknown name: the likely name, names with that prefix, or else all names.
 
     >>> nearest("synatx", ["syntax", "structure"]), nearest("x", ["syntax", "structure"])
-    ("Did you mean 'syntax'?", 'There are: syntax, structure')
+    ("Did you mean 'syntax'?", 'Available: syntax, structure')
     >>> nearest("V2", ["v2_simple", "v2_doxygen", "v3_simple"])
     "Did you mean 'v2_simple' or 'v2_doxygen'?"
     """
     listed = list(known)
-    return nearest_or(name, listed, f"There are: {', '.join(listed) or 'none'}")
+    return nearest_or(name, listed, f"Available: {', '.join(listed) or 'none'}")
 
 
 def nearest_or(name: str, known: Iterable[str], otherwise: str) -> str:
-    """The cure for a name that isn't known: the likely ones; another cure where none is near.
+    """Return a hint for an unknown name: the likely names, or `otherwise` if no name is similar.
 
     >>> nearest_or("row", ["rows", "runs"], "List them"), nearest_or("x", ["rows"], "List them")
     ("Did you mean 'rows'?", 'List them')
@@ -47,30 +47,34 @@ def nearest_or(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def nearest_of_all(name: str, known: Iterable[str]) -> str:
-    """The cure for a name that isn't known: the likely ones, then all; for short lists.
+    """Return a hint for an unknown name: the likely names, then all names; for short lists.
 
     >>> nearest_of_all("tny", ["tiny", "60m"]), nearest_of_all("x", ["tiny", "60m"])
-    ("Did you mean 'tiny'? There are: tiny, 60m", 'There are: tiny, 60m')
+    ("Did you mean 'tiny'? Available: tiny, 60m", 'Available: tiny, 60m')
     """
     listed = list(known)
-    return f"{nearest_or(name, listed, '')} There are: {', '.join(listed)}".lstrip()
+    return f"{nearest_or(name, listed, '')} Available: {', '.join(listed)}".lstrip()
 
 
 def _likely(name: str, known: Sequence[str]) -> list[str]:
-    """The names that another one, in whatever case, likely stands for: a near one, or what begins so."""
+    """Return the closest known names, ignoring case: best fuzzy match, else up to three prefix matches."""
     word = name.casefold()
-    by_word = {each.casefold(): each for each in known}
+    by_word = {known_name.casefold(): known_name for known_name in known}
     near = difflib.get_close_matches(word, by_word, n=1)
     if near:
         return [by_word[near[0]]]
-    return [each for each in known if len(word) > 1 and each.casefold().startswith(word)][:3]
+    return [
+        known_name
+        for known_name in known
+        if len(word) > 1 and known_name.casefold().startswith(word)
+    ][:3]
 
 
 def not_yaml(
     broken: yaml.YAMLError, text: str, *, file: str, error: type[CurriculumError]
 ) -> CurriculumError:
-    """The error for a text that a reader of YAML refuses, on the line that is wrong."""
-    cause = "the YAML is refused"
+    """Return the error for a YAML syntax error, with the line of the actual mistake."""
+    cause = "the file is not valid YAML"
     if not (isinstance(broken, yaml.MarkedYAMLError) and broken.problem_mark):
         line = text.count("\n", 0, getattr(broken, "position", 0)) + 1
         problem = str(broken).partition("\n")[0]
@@ -84,62 +88,68 @@ def not_yaml(
         line, problem, cure = began, f"{opened[0]}{elsewhere}", opened[1]
     elif found in _BRACES:
         problem, cure = (
-            f"a {found} closes nothing",
-            f"Remove it, or open with {_BRACES[found]}",
+            f"a {found} has no matching {_BRACES[found]}",
+            f"Remove it, or add the opening {_BRACES[found]}",
         )
     elif dash := _dash_without_space(text, line):
         line, problem, cure = dash
     elif problem.startswith("expected <block end>"):
-        problem = f"its indent isn't that of line {_deeper_since(text, line)}, which it follows"
-        cure = "Indent both alike"
+        problem = (
+            f"its indentation differs from line {_deeper_since(text, line)}, which belongs to the "
+            "same block"
+        )
+        cure = "Indent both lines equally"
     elif problem.startswith("mapping values"):
         problem, cure = _second_colon(text, line, broken.problem_mark.column)
     elif problem.startswith("found character"):
         tab = "'\\t'" in problem
         cure = "Indent with spaces, not tabs" if tab else "Put the value in quotes"
-    return error(f"{file}:{line}", problem, cause=cause, cure=cure or "Mend that line")
+    return error(f"{file}:{line}", problem, cause=cause, cure=cure or "Correct this line")
 
 
 _OPENED = {
-    "while parsing a flow mapping": ("a { isn't closed, or a comma is missing", "Close it with }"),
+    "while parsing a flow mapping": (
+        "a { isn't closed, or a comma is missing",
+        "Close it with }",
+    ),
     "while parsing a flow sequence": ("a [ isn't closed, or a comma is missing", "Close it with ]"),
     "while scanning a simple key": (
-        "a name has no colon with a space behind it",
+        "a field name needs a colon with a space after it",
         "Write `name: value`",
     ),
-    "while scanning a quoted scalar": ("a quote isn't closed", "Close it"),
+    "while scanning a quoted scalar": ("a quote isn't closed", "Close the quote"),
 }
-"""Faults that a YAML reader notices behind their place, often on a later line, and their cures."""
+"""Faults that a YAML parser reports after their place, often on a later line, and their hints."""
 _BRACES = {"}": "{", "]": "["}
 
 
 def _second_colon(text: str, line: int, column: int) -> tuple[str, str]:
-    """Problem and cure of a colon that can't be there, at a column of a line."""
+    """Return problem and hint for an unexpected colon at a column of a line."""
     said = text.splitlines()[line - 1]
     before = said[:column].lstrip(" -")
     above = _line_above(text, line)
     if ":" not in before and above:
         return (
-            f"it is indented deeper than line {above}, which has a value already",
-            "Indent both alike",
+            f"it is indented deeper than line {above}, which already has a value",
+            "Indent both lines equally",
         )
     for closing, opening in _BRACES.items():
         if said.count(closing) > said.count(opening):
             return (
                 f"a {opening} is missing before {before.partition(':')[0]}",
-                f"Open with {opening}",
+                f"Add the opening {opening}",
             )
-    return "a second colon is in the line", "Put text with a colon in quotes, or fields in { }"
+    return "the line has a second colon", "Put text with a colon in quotes, or fields in { }"
 
 
 def _dash_without_space(text: str, line: int) -> tuple[int, str, str] | None:
-    """Line, problem and cure of a list's entry that begins with `-{`: on a line, or on the one above it."""
+    """Return line, problem and hint for a list entry that starts with `-{` on a line or the one above."""
     lines = text.splitlines()
     for at in (line, _line_above(text, line)):
         match = _DASH.match(lines[at - 1]) if 0 < at <= len(lines) else None
         if match is not None:
             begins = match[1]
-            return at, f"-{begins} …: a dash needs a space behind it", f"Write - {begins} …"
+            return at, f"-{begins} …: a dash needs a space after it", f"Write - {begins} …"
     return None
 
 
@@ -147,7 +157,7 @@ _DASH = re.compile(r"\s*-(\{?\w{1,40}:)(?= |$)")
 
 
 def _line_above(text: str, line: int) -> int:
-    """The number of the line above one, past blank lines and comments; 0 for none."""
+    """Return the number of the previous line that isn't blank or a comment; 0 for none."""
     lines = text.splitlines()
     at = line - 1
     while at > 0 and (not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#")):
@@ -156,13 +166,13 @@ def _line_above(text: str, line: int) -> int:
 
 
 def _deeper_since(text: str, line: int) -> int:
-    r"""The first of the lines just before one that are indented deeper, counted from 1.
+    r"""Return the 1-based number of the first of the preceding lines that are indented deeper.
 
     >>> _deeper_since("a:\n   - b: 1\n     c: 2\n  - b: 3\n", 4)
     2
     """
     lines = text.splitlines()
-    depths = [len(each) - len(each.lstrip()) for each in lines]
+    depths = [len(text_line) - len(text_line.lstrip()) for text_line in lines]
     first = line - 1
     while first > 0 and (depths[first - 1] > depths[line - 1] or not lines[first - 1].strip()):
         first -= 1
@@ -170,9 +180,9 @@ def _deeper_since(text: str, line: int) -> int:
 
 
 def locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
-    """The line of a location and as much of the location as stands in the text.
+    """Return the line of a location, and the part of the location that exists in the text.
 
-    pydantic puts names of union members into locations; what isn't in the text is passed over.
+    pydantic adds names of union members to locations; steps that aren't in the text are skipped.
     """
     line = (node.start_mark.line + 1) if node else 1
     found: list[int | str] = []
@@ -189,7 +199,7 @@ def locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
 
 
 def _is_field(step: str) -> bool:
-    """Return True if a step of a location can be a field, rather than pydantic's name of a type."""
+    """Return True if a step of a location can be a field rather than pydantic's name of a type."""
     return step.isidentifier() and step not in {"int", "float", "str", "bool"}
 
 
@@ -211,25 +221,27 @@ def faults(
     file: str,
     error: type[CurriculumError],
 ) -> CurriculumError:
-    """One error of all faults of a file, a line a field, without those that follow from one inside them."""
+    """Return one error for all faults of a file, one line per field, without faults caused by nested ones."""
     details = invalid.errors(include_url=False, include_context=True)
     around = {detail["loc"][:cut] for detail in details for cut in range(len(detail["loc"]))}
-    missing = {each["loc"] for each in details if each["type"] == "missing"}
-    unknown = [each["loc"] for each in details if each["type"] == "extra_forbidden"][:MAX_FAULTS]
+    missing = {detail["loc"] for detail in details if detail["type"] == "missing"}
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"][
+        :MAX_FAULTS
+    ]
     renamed = {(*location[:-1], _likely_field(model, location)) for location in unknown}
     commas = (_decimal_comma(node, location) for location in unknown)
     cut = {found.location for found in commas if found is not None}
-    dedented = {each.location: each for each in _dedented(node, model, unknown)}
+    dedented = {entry.location: entry for entry in _dedented(node, model, unknown)}
     found: dict[tuple[int, Location], CurriculumError] = {}
     for detail in details:
-        # A field under another name isn't missing as well, and 0,6 isn't the number 0.
+        # A misnamed field isn't missing as well, and 0,6 isn't the number 0.
         if detail["loc"] in around | cut or detail["loc"] in missing & renamed:
             continue
         if (entry := dedented.get(detail["loc"][:-1])) is not None:
             found.setdefault((entry.line, entry.location), entry.error(file, error))
             continue
-        if _summed(detail) and any(each.before == detail["loc"] for each in dedented.values()):
-            continue  # What it sums lacks the entry.
+        if _summed(detail) and any(entry.before == detail["loc"] for entry in dedented.values()):
+            continue  # The sum is wrong only because of the misplaced entry.
         if len(found) == MAX_FAULTS:
             break
         place = locate(node, detail["loc"])
@@ -239,36 +251,41 @@ def faults(
 
 
 class _Dedented(NamedTuple):
-    """An entry of a list that was meant for a list inside the entry before it."""
+    """A list entry that was meant for a list inside the previous entry."""
 
     location: Location
     line: int
     names: tuple[str, ...]
     owner: str
-    """The field of the entry before it whose entries have such fields."""
+    """Field of the previous entry whose entries have these fields."""
     like: int
-    """The line of the last entry of that field."""
+    """Line of the last entry of that field."""
 
     @property
     def before(self) -> Location:
-        """The entry before it."""
+        """Location of the previous entry."""
         return (*self.location[:-1], int(self.location[-1]) - 1)
 
     def error(self, file: str, error: type[CurriculumError]) -> CurriculumError:
-        """The error of a file that it comes to."""
+        """Return the error for this entry."""
         return error(
             f"{file}:{self.line}",
             f"an entry with {', '.join(self.names)}",
-            cause=f"it is indented as an entry of {self.location[-2]} and has the fields of {self.owner}",
-            cure=f"Indent it as line {self.like}",
+            cause=(
+                f"it is indented as an entry of {self.location[-2]}, but has the fields of "
+                f"{self.owner}"
+            ),
+            cure=f"Indent it like line {self.like}",
         )
 
 
 def _dedented(
     node: yaml.Node, model: type[BaseModel], unknown: Iterable[Location]
 ) -> Iterator[_Dedented]:
-    """Entries of lists none of whose fields is known there, and all of a list in the entry before."""
-    listed = {each[:-1] for each in unknown if len(each) > 2 and isinstance(each[-2], int)}
+    """Yield list entries without any known field whose fields all fit a list in the previous entry."""
+    listed = {
+        location[:-1] for location in unknown if len(location) > 2 and isinstance(location[-2], int)
+    }
     for location in sorted(listed, key=str):
         *parents, index = location
         line, names = locate(node, location)[0], tuple(_names_at(node, location))
@@ -290,7 +307,7 @@ def _names_at(node: yaml.Node, location: Location) -> list[str]:
 
 
 def _at(node: yaml.Node, location: Location) -> yaml.Node | None:
-    """The node at a location; None where the text has none."""
+    """Return the node at a location, or None."""
     for step in location:
         child = _child(node, step)
         if child is None:
@@ -300,7 +317,7 @@ def _at(node: yaml.Node, location: Location) -> yaml.Node | None:
 
 
 def _summed(detail: Any) -> Sequence[Location]:
-    """The fields of a fault of several together; of any other fault none."""
+    """Return the fields of a fault that concerns several fields together; empty for any other fault."""
     found: Sequence[Location] = getattr(detail.get("ctx", {}).get("error"), "fields", ())
     return found
 
@@ -315,13 +332,13 @@ def _together(found: Sequence[CurriculumError]) -> CurriculumError:
 
 
 class _Refusal(NamedTuple):
-    """A fault that pydantic found."""
+    """A fault found by pydantic."""
 
     detail: Any
     node: yaml.Node
     model: type[BaseModel]
     missing: Collection[Location]
-    """Fields that are required and aren't there."""
+    """Required fields that are missing."""
 
     @property
     def location(self) -> Location:
@@ -329,13 +346,13 @@ class _Refusal(NamedTuple):
         return found
 
     def error(self, file: str, error: type[CurriculumError]) -> CurriculumError:
-        """The error of a file that it comes to."""
+        """Return the error for this fault."""
         line, found = locate(self.node, self.location)
         where = f"{file}:{line}"
         field = ".".join(str(step) for step in found) or "the file"
         several = _summed(self.detail)
         if several:
-            lines = sorted({locate(self.node, (*self.location, *each))[0] for each in several})
+            lines = sorted({locate(self.node, (*self.location, *field))[0] for field in several})
             where, field = f"{file}:{lines[0]}", str(several[0][-1])
             plural = "s" if len(lines) > 1 else ""
             value = f"{field} on line{plural} {', '.join(map(str, lines))}"
@@ -351,14 +368,14 @@ class _Refusal(NamedTuple):
     def _cause_and_cure(self) -> tuple[str, str]:
         kind = self.detail["type"]
         if kind == "missing":
-            return "the field is required", "Add it"
+            return "this field is required", "Add it"
         if kind == "extra_forbidden":
             return self._unknown_field()
         if kind == "literal_error":
             known = re.findall(r"'([^']*)'", self.detail["ctx"]["expected"])
-            return "there is no such value", nearest(str(self.detail["input"]), known)
+            return "this value is not allowed", nearest(str(self.detail["input"]), known)
         if kind in _EXPLAINED and self.detail["input"] is None:
-            return "it has no value", "Write one behind its colon"
+            return "the field has no value", "Write a value after its colon"
         if kind in _EXPLAINED:
             cause, cured = _EXPLAINED[kind]
             return cause, cured(self)
@@ -369,7 +386,7 @@ class _Refusal(NamedTuple):
         return cause, cure or _CURES.get(kind, "Mend the value")
 
     def _hundredth(self) -> str | None:
-        """A share that was likely written in percent: 0.6 for 60; None for any other fault.
+        """Return the share that was likely given in percent (0.6 for 60); None for any other fault.
 
         >>> detail = {"type": "less_than_equal", "input": 60, "ctx": {"le": 1.0}}
         >>> _Refusal(detail, None, None, ())._hundredth()
@@ -386,12 +403,15 @@ class _Refusal(NamedTuple):
 
     def _unknown_field(self) -> tuple[str, str]:
         if (comma := self._comma()) is not None:
-            return "a comma ends the number", f"Write a point: {comma.number}"
+            return (
+                "a comma separates fields, so it ends the number",
+                f"Write a decimal point: {comma.number}",
+            )
         name = str(self.location[-1])
         head, colon, rest = name.partition(":")
         fields = _model_beside(self.model, self.location).model_fields
         if colon and rest and self.detail["input"] is None and head in fields:
-            return "a colon needs a space behind it", f"Write {head}: {rest}"
+            return "a colon needs a space after it", f"Write {head}: {rest}"
         likely = _likely_field(self.model, self.location)
         is_lacking = (*self.location[:-1], likely) in self.missing
         inside = (
@@ -400,14 +420,14 @@ class _Refusal(NamedTuple):
             if any(name in inner.model_fields for inner in _models_in(field.annotation))
         )
         if not is_lacking and (owner := next(inside, None)):
-            return "there is no such field", f"It is a field of {owner}: move it there"
+            return "unknown field", f"It is a field of {owner}: move it there"
         meant = (
-            f"Did you mean {likely!r}?" if likely else f"There are: {', '.join(fields) or 'none'}"
+            f"Did you mean {likely!r}?" if likely else f"Available: {', '.join(fields) or 'none'}"
         )
-        return "there is no such field", meant
+        return "unknown field", meant
 
     def number(self) -> str:
-        """The cure for what should be a number: the one that is likely meant, where that is clear.
+        """Return the hint for a value that should be a number: the likely number if it is clear.
 
         >>> def cure(kind, given):
         ...     return _Refusal({"type": kind, "input": given}, None, None, ()).number()
@@ -427,53 +447,58 @@ class _Refusal(NamedTuple):
         return f"Write {number.normalize():f}"
 
     def listed(self) -> str:
-        """The cure for what should be a list: one of the value that is there alone."""
+        """Return the hint for a value that should be a list: a list of that value."""
         value = self.detail["input"]
         if isinstance(value, str | int | float):
             return f"Write a list: [{_flow(value)}]"
-        return "Write a list, each entry on a line that begins with `- `"
+        return "Write a list, with each entry on its own line after `- `"
 
     def fields(self) -> str:
-        """The cure for what should have fields: the value that is there, under the likely field."""
+        """Return the hint for a value that should be a mapping: the value under its likely field."""
         value = self.detail["input"]
         model = _model_beside(self.model, (*self.location, ""))
-        names = [name for name, each in model.model_fields.items() if each.is_required()]
+        names = [name for name, spec in model.model_fields.items() if spec.is_required()]
         if isinstance(value, str):
             names = (
                 ["path"] if "/" in value and "path" in model.model_fields else [*model.model_fields]
             )
         if model is _model_beside(self.model, self.location) or not names:
-            return "Write fields, such as {name: value}"
+            return "Write fields, for example {name: value}"
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            return f"Write fields, such as {{{names[0]}: …}}"
+            return f"Write fields, for example {{{names[0]}: …}}"
         return f"Write {{{names[0]}: {_flow(value)}}}"
 
     def characters(self) -> str:
-        """The cure for a name with characters that it can't have."""
+        """Return the hint for a name with characters that names can't have."""
         value = re.sub(r"[^A-Za-z0-9._-]+", "-", str(self.detail["input"])).strip("._-")
         if re.fullmatch(self.detail["ctx"]["pattern"], value):
             return f"Write {value}"
-        return "Use letters, digits, dot, dash and underscore"
+        return "Use letters, digits, dots, dashes and underscores"
 
 
 _EXPLAINED: Mapping[str, tuple[str, Callable[[_Refusal], str]]] = MappingProxyType(
-    dict.fromkeys(("float_type", "float_parsing"), ("it is no number", _Refusal.number))
+    dict.fromkeys(("float_type", "float_parsing"), ("it is not a number", _Refusal.number))
     | dict.fromkeys(
-        ("int_type", "int_parsing", "int_from_float"), ("it is no whole number", _Refusal.number)
+        ("int_type", "int_parsing", "int_from_float"),
+        ("it is not a whole number", _Refusal.number),
     )
     | dict.fromkeys(
-        ("bool_type", "bool_parsing"), ("it is no switch", lambda _: "Write true or false")
+        ("bool_type", "bool_parsing"), ("it is not a boolean", lambda _: "Write true or false")
     )
     | dict.fromkeys(
-        ("dict_type", "model_type", "model_attributes_type"), ("it has no fields", _Refusal.fields)
+        ("dict_type", "model_type", "model_attributes_type"),
+        ("it is not a mapping of fields", _Refusal.fields),
     )
     | {
-        "tuple_type": ("it is no list", _Refusal.listed),
-        "string_type": ("it is no text", lambda _: "Put it in quotes"),
-        "string_pattern_mismatch": ("it has characters that no name has", _Refusal.characters),
+        "tuple_type": ("it is not a list", _Refusal.listed),
+        "string_type": ("it is not a text", lambda _: "Put it in quotes"),
+        "string_pattern_mismatch": (
+            "it has characters that a name can't have",
+            _Refusal.characters,
+        ),
     }
 )
-"""Causes and cures of the faults whose words in pydantic are Python's."""
+"""Causes and hints for faults that pydantic describes in Python's terms."""
 _CURES = {
     "finite_number": "Write a finite number",
     "too_short": "List at least one",
@@ -483,12 +508,12 @@ _CURES = {
     "less_than_equal": "Lower it",
     "multiple_of": "Round it",
 }
-"""Cures of the other faults that pydantic names."""
+"""Hints for other fault types of pydantic."""
 _DECIMAL = re.compile(r"\s*+([-+]?[0-9]*+)[.,]?([0-9]*+)\s*+(%?)\s*+")
 
 
 def _likely_field(model: type[BaseModel], location: Location) -> str:
-    """The field that a name which isn't one stands for; "" where no field is near."""
+    """Return the field that an unknown name likely means; "" if no field is similar."""
     name, beside = str(location[-1]), _model_beside(model, location)
     fields = list(beside.model_fields)
     if name in fields:
@@ -498,7 +523,7 @@ def _likely_field(model: type[BaseModel], location: Location) -> str:
 
 
 class _Comma(NamedTuple):
-    """A number that a comma cuts in two."""
+    """A number with a decimal comma, which YAML splits in two."""
 
     location: Location
     written: str
@@ -506,7 +531,7 @@ class _Comma(NamedTuple):
 
 
 def _decimal_comma(node: yaml.Node, location: Location) -> _Comma | None:
-    """The number of `{share: 0,6}`, which says share 0 and a field 6; None for any other field."""
+    """Return the number of `{share: 0,6}`, which YAML reads as share 0 and a field 6; else None."""
     *parents, last = location
     for step in parents:
         _, node = _child(node, step) or (None, node)
@@ -521,7 +546,7 @@ def _decimal_comma(node: yaml.Node, location: Location) -> _Comma | None:
 
 
 def _model_beside(model: type[BaseModel], location: Location) -> type[BaseModel]:
-    """The model whose fields may stand where `location` ends."""
+    """Return the model with the field in the last step of a location."""
     for step in location[:-1]:
         field = model.model_fields.get("root" if issubclass(model, RootModel) else str(step))
         inner = next(_models_in(field.annotation), None) if field else None
@@ -537,7 +562,7 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _with_value(field: str, value: object) -> str:
-    """A field and its value; the file says better what a long list or mapping holds."""
+    """Return a field with its value, or without the value of a long list or mapping."""
     text = _flow(value) if isinstance(value, dict | list | tuple) else _scalar(value)
     if len(text) <= 60:
         return f"{field} = {text}"
@@ -549,14 +574,14 @@ def _scalar(value: object) -> str:
 
 
 def _flow(value: object) -> str:
-    """A value as YAML in a line.
+    """Return a value as YAML on one line.
 
     >>> _flow({"family": "v2_simple", "share": 0.5, "domains": [None, True]})
     '{family: v2_simple, share: 0.5, domains: [null, true]}'
     """
     match value:
         case dict():
-            return f"{{{', '.join(f'{name}: {_flow(each)}' for name, each in value.items())}}}"
+            return f"{{{', '.join(f'{name}: {_flow(inner)}' for name, inner in value.items())}}}"
         case list() | tuple():
             return f"[{', '.join(map(_flow, value))}]"
         case None | bool():

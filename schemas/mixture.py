@@ -12,9 +12,9 @@ from schemas.text import Strict
 
 
 def cut_to(shares: Sequence[float], most: Sequence[float]) -> list[float]:
-    """Shares cut to `most`, the others raised alike in their place; both in the same order.
+    """Return shares capped at `most`, with all other shares raised by a common factor.
 
-    They sum to 1 where `most` sums to 1 at least.
+    Both lists have the same order. The result sums to 1 if `most` sums to at least 1.
 
     >>> cut_to([0.5, 0.25, 0.25], [0.2, 1.0, 1.0])
     [0.2, 0.4, 0.4]
@@ -32,12 +32,12 @@ def cut_to(shares: Sequence[float], most: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedShares:
-    """Shares of a phase's strata in a mix of a budget."""
+    """Shares of a phase's strata after a shortage was handled."""
 
     shares: tuple[float, ...]
-    """Sum 1, but for a mix of which nothing is asked."""
+    """Shares that sum to 1, or all 0 if nothing is requested."""
     short: tuple[int, ...]
-    """Places of the strata of which more is asked than max_repetition times what there is."""
+    """Indices of strata that need more than max_repetition times their tokens."""
     available: float
     """Tokens of all strata at max_repetition, as a multiple of the budget."""
 
@@ -50,16 +50,16 @@ def served_shares(
     max_repetition: float,
     renormalises: bool,
 ) -> ServedShares:
-    """Return the shares that a mix serves of strata with so many valid tokens each.
+    """Return the shares that a mix serves of strata with given numbers of valid tokens.
 
-    A mix that renormalises cuts shares to what there is, where the strata have enough together.
+    With `renormalises`, shares are capped at the available tokens if all strata together have enough.
     """
     whole = math.fsum(asked) or 1.0
     shares = [share / whole for share in asked]
-    # A stratum that nothing is asked of is as good as left out.
+    # A stratum with share 0 counts as left out.
     most = [
-        max_repetition * there / max(budget, 1) if share else 0.0
-        for share, there in zip(shares, tokens, strict=True)
+        max_repetition * available / max(budget, 1) if share else 0.0
+        for share, available in zip(shares, tokens, strict=True)
     ]
     short = tuple(at for at, share in enumerate(shares) if share > most[at])
     available = math.fsum(most)
@@ -85,10 +85,11 @@ PLAN_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""plan.parquet: one row a packed row, by position. A slot is S tokens of one stratum and one row length,
-S the phase's largest; `rows_key` is the full key of a rows artefact, `shard` the number of its file,
-`row` the row inside that file. Ranks share a step's rows by their `attention_pairs`. Every row is trained
-on by a run that reaches the end of its budget; a gate may end it before."""
+"""plan.parquet: one row per packed row, ordered by position. A slot has S tokens of one stratum and one row
+length, where S is the phase's largest row length. `rows_key` is the full key of a rows artefact, `shard`
+the number of its file, `row` the row inside that file. Ranks balance a step's rows by their
+`attention_pairs`. A run that reaches the end of its budget trains on every row; a gate may end it
+earlier."""
 
 LEFT_OUT_NAME = "left_out.parquet"
 LEFT_OUT_SCHEMA = pa.schema(
@@ -100,27 +101,27 @@ LEFT_OUT_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""Beside a plan that leaves rows out: each of them, a line a time that it would have come, with the
-slot of the row that came in its place; one line without slot for a row whose turn never was."""
+"""left_out.parquet beside a plan that excludes rows: one row for every time that an excluded row would have
+come, with the slot of the row that replaced it; one row without slot if its turn never came."""
 
 BLOCK_SLOTS = 1024
-"""Slots of a block, in which every stratum has its exact count, ± 1."""
+"""Slots per block; within a block every stratum has its exact count, ± 1."""
 
 
 class RowsTaken(Strict):
-    """Rows of one artefact in one domain, that were seen or are planned to be."""
+    """Rows of one artefact and domain that were used or are planned."""
 
     rows_key: str
     domain: str
     rows: int
     of: int
-    """Rows there are."""
+    """Number of available rows."""
     passed: int = 0
-    """Rows whose turn it was meanwhile, and that are left out."""
+    """Excluded rows that would have come in between."""
 
     @property
     def repetition(self) -> float:
-        """Times that a row is seen, on average."""
+        """Mean number of times that a row is used."""
         return self.rows / self.of
 
 
@@ -129,20 +130,20 @@ class VariantReport(Strict):
 
     rows_key: str
     rows: PositiveInt
-    """Rows there are."""
+    """Number of available rows."""
     rows_tokens: int
-    """Valid tokens there are."""
+    """Number of available valid tokens."""
     drawn: int
     drawn_before: int
     passed: int = 0
-    """Rows whose turn it was, and that are left out."""
+    """Excluded rows that would have come."""
 
 
 class StratumReport(Strict):
-    """Rows that a plan takes of one stratum: a serving in one domain.
+    """Rows that a plan takes of one stratum: one serving in one domain.
 
-    Of several variants `rows` and `rows_tokens` are those of one pass, on average, `rows_key` is that of
-    the first, and `drawn` counts the rows of all.
+    With several variants, `rows` and `rows_tokens` are means over the variants, `rows_key` is that of the
+    first variant, and `drawn` counts the rows of all variants.
     """
 
     stratum: int
@@ -153,38 +154,38 @@ class StratumReport(Strict):
     row_length: int
     rows_key: str
     rows: PositiveInt
-    """Rows there are."""
+    """Number of available rows."""
     rows_tokens: int
-    """Valid tokens there are."""
+    """Number of available valid tokens."""
     share: float
     """Share of the phase's valid tokens in the diet."""
     served: float
-    """The share after a shortage was renormalised; else the same."""
+    """Share after a shortage was renormalised; otherwise equal to `share`."""
     slots: int
     drawn: int
-    """Rows of the plan."""
+    """Number of rows in the plan."""
     drawn_before: int
-    """Rows that earlier phases took of the same rows; the plan continues after them."""
+    """Number of rows that earlier phases took of the same rows; the plan continues after them."""
     tokens: int
     """Valid tokens of the plan."""
     variants: tuple[VariantReport, ...] = ()
-    """Empty in plans of an earlier version, which had one of each."""
+    """Empty in plans of an earlier version, which had one variant per stratum."""
     imported: str = ""
-    """Name of imported rows in the diet; empty where they are built of the corpus."""
+    """Name of imported rows in the diet; empty for rows built from the corpus."""
 
     @property
     def title(self) -> str:
-        """Its serving in words: v3_simple causal 512."""
+        """Title of its serving, for example v3_simple causal 512."""
         return f"{self.family} {self.objective} {self.row_length}"
 
     @property
     def repetition(self) -> float:
-        """Times that each document of the stratum is seen in this plan, on average."""
-        return sum(each.drawn / each.rows for each in self.by_variant)
+        """Mean number of times that a document of the stratum is used in this plan."""
+        return sum(variant.drawn / variant.rows for variant in self.by_variant)
 
     @property
     def by_variant(self) -> tuple[VariantReport, ...]:
-        """The variants, also where there is one."""
+        """Variants, with a single entry if there is only one."""
         only = VariantReport(
             rows_key=self.rows_key,
             rows=self.rows,
@@ -196,55 +197,56 @@ class StratumReport(Strict):
 
     @property
     def rows_taken(self) -> tuple[RowsTaken, ...]:
-        """The rows of the plan, by variant."""
+        """Rows of the plan by variant."""
         return tuple(
             RowsTaken(
-                rows_key=each.rows_key,
+                rows_key=variant.rows_key,
                 domain=self.domain,
-                rows=each.drawn,
-                of=each.rows,
-                passed=each.passed,
+                rows=variant.drawn,
+                of=variant.rows,
+                passed=variant.passed,
             )
-            for each in self.by_variant
+            for variant in self.by_variant
         )
 
 
 class TokenRepetition(Strict):
-    """Scored and distinct tokens of a plan and of what was read before it."""
+    """Scored and distinct tokens of a plan and of everything before it."""
 
     scored: int
     distinct: int
-    """A token counts once for the same 15 tokens before it in its document (schemas/windows.py)."""
+    """Number of distinct tokens, where a token counts with the 15 tokens before it in its document
+    (schemas/windows.py)."""
     new: int
-    """Distinct tokens of the plan that nothing read before it showed."""
+    """Distinct tokens of the plan that didn't occur before it."""
     limit: float
     """max_token_repetition of the phase."""
 
     @property
     def repetition(self) -> float:
-        """Times that a distinct token is scored, on average."""
+        """Mean number of times that a distinct token is scored."""
         return self.scored / max(self.distinct, 1)
 
 
 class Continued(Strict):
-    """The steps of a run that a plan continues from, and all rows that its model has seen till then."""
+    """The training that a plan continues: steps of a run, and all rows that its model has seen so far."""
 
     run: str
-    """Its key."""
+    """Key of the run."""
     step: int
     tokens: int
-    """Valid tokens of those steps; the plan's budget is the phase's without them."""
+    """Valid tokens of these steps; the plan's budget is the phase's budget without them."""
     seen: tuple[RowsTaken, ...]
 
 
 class LeftOutRows(Strict):
-    """Rows that a plan must not hold; left_out.parquet beside it lists all of them."""
+    """Rows that a plan must exclude; left_out.parquet beside the plan lists all of them."""
 
     rows: int
     tokens: int
     """Their valid tokens."""
     first: tuple[str, ...]
-    """pack_ids, at most twenty."""
+    """At most twenty pack_ids."""
 
 
 class MixtureReport(Strict):
@@ -254,12 +256,12 @@ class MixtureReport(Strict):
     slots: int
     rows: int
     tokens: int
-    """Valid tokens of the plan, at most the budget."""
+    """Valid tokens of the plan; at most the budget."""
     budget: int
     """Valid tokens that the phase may train on."""
     tokens_per_step: PositiveInt
     steps: int
-    """Steps of the plan: the whole ones within the budget."""
+    """Steps of the plan: whole steps within the budget."""
     strata: tuple[StratumReport, ...]
     continued: Continued | None = None
     left_out: LeftOutRows | None = None

@@ -1,6 +1,6 @@
-"""The registry of objectives: what is learnt from a document.
+"""The registry of objectives: how training targets are made from a document.
 
-A new objective is a file with its function and an entry here.
+A new objective needs a module with its function and an entry here.
 """
 
 from dataclasses import dataclass
@@ -11,25 +11,24 @@ from schemas.registry import NameIn, Registry, imported
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectiveSpec:
-    """One way to make tokens and targets of a document."""
+    """One way to turn a document into tokens and targets."""
 
     name: str
     revision: int
-    """Revision of the rows' bytes, in keys: raise it with every change of them."""
+    """Revision of the rows' bytes, part of artefact keys; raise it whenever the bytes change."""
     build: str
     """`module:function` of (Tokenizer, variant) -> Lesson, imported when rows are made."""
     variants: bool = False
-    """True if variants of one document differ: each splits it otherwise."""
+    """True if a document has several variants, each with another split."""
     may_be_cut: bool = False
-    """True if a document may be cut at any token: what is behind needs nothing of what is before to be
-    learnt."""
+    """True if a document may be cut at any token, because the second piece is trainable without the first."""
     by_line: bool = False
-    """True if `score: new` judges its targets line by line. Under `score: new` every other objective scores
-    no context."""
+    """True if `score: new` filters its targets line by line. Other objectives score no context under
+    `score: new`."""
 
     @property
     def function(self) -> Any:
-        """The build function."""
+        """The imported build function."""
         return imported(self.build)
 
 
@@ -68,29 +67,29 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]
 Score = Literal["new", "all"]
-"""Targets of training rows.
+"""Scored targets of training rows.
 
 new  lines that no earlier document of the same repository shows; fim scores no context
-all  all that the objective scores
-"""
+all  all targets of the objective"""
 PHASE_SET, ANCHOR_SET = "phase", "anchor"
 FixedSet = Literal["anchor", "unseen", "later"]
 FIXED_SETS: tuple[FixedSet, ...] = get_args(FixedSet)
-"""Sets that are the same in every phase."""
+"""Validation sets that are the same in every phase."""
 SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, *FIXED_SETS)]
-"""A set of validation rows.
+"""Name of a validation set.
 
-phase       causal rows of the files that a phase serves, targets of its graphs, chat rows of its
-            conversations, by their shares
-anchor      the same documents for every phase, diet and tokenizer; a small diet reads the first of them
-unseen      files of the repositories that the corpus holds out whole
-later       lines that commits after the corpus' date added, to files of which older versions are trained on
-<objective> rows of that objective, of what a phase serves with it; target of all graph documents
-"""
+phase        everything that a phase serves by its shares: causal rows of files, targets of graph documents,
+chat rows of conversations
+anchor       the same documents for every phase, diet and tokenizer; a small diet measures only the first of
+them
+unseen       files of repositories that the corpus holds out as a whole
+later        lines added by commits after the corpus's date, in files with older versions in the training
+set
+<objective>  rows of that objective that a phase serves; target covers all graph documents"""
 
 USUAL_OBJECTIVE = "causal"
-"""Default of every family but conversations."""
+"""Default objective of every family except conversations."""
 CHAT_OBJECTIVE = "chat"
-"""The only one of conversations, and of nothing else."""
+"""Objective of conversations and of no other family."""
 TARGET_OBJECTIVE = "target"
-"""The one that only families of graphs have, whose documents end with a target."""
+"""Objective of graph families only, whose documents end with a target."""

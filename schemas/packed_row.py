@@ -1,7 +1,7 @@
-"""The packed row: T tokens of documents, then padding; the contract of all training.
+"""The packed row: T tokens of documents, then padding; the data format of all training.
 
-One Parquet row is one packed row of exactly T tokens, T a multiple of 128. It is the same for base
-training, validation and fine-tuning. `curriculum check` holds the invariants that README lists.
+One Parquet row is one packed row of exactly T tokens, where T is a multiple of 128. The format is the same
+for base training, validation and fine-tuning. `curriculum check` verifies the invariants listed in README.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from schemas.document import SCHEMA_VERSION, list_of, required
 
 ROW_MULTIPLE = 128
 MAX_ROW_LENGTH = 1 << 20
-"""Tokens."""
+"""In tokens."""
 TEXT_PIECE, GENERATED_PIECE = 0, 1
-"""Kinds of a piece: tokens that encode bytes of the document, and tokens that we put there
-(BOS, EOS, sentinels, elision lines), whose byte_start equals byte_end."""
+"""Kinds of a piece: tokens that encode bytes of the document, and generated tokens (BOS, EOS, sentinels,
+elision lines), whose byte_start equals byte_end."""
 HISTOGRAM_EDGES = (1024, 4096, 16384)
-"""context_histogram counts scored tokens by how many tokens of their own document stand before them."""
+"""Bin edges of context_histogram: scored tokens by the number of tokens of their document before them."""
 COMPARED_INPUT = "compared: "
-"""Begins the names of inputs of rows that measure which only say what of their text is trained on."""
+"""Prefix of input names of validation rows, for inputs that only tell which text is also trained on."""
 FAR_CONTEXT = 65_536
-"""Tokens of their document before scored tokens that the manifest of longer rows counts apart."""
+"""Minimum number of context tokens for the separate count in the manifest of rows longer than this."""
 
 
 PIECE_TYPE = pa.struct(
@@ -59,22 +59,22 @@ PACKED_ROW_SCHEMA = pa.schema(
         required("pieces", list_of(PIECE_TYPE)),
     ]
 )
-"""The flat row. A corpus with `store_targets: false` leaves target_ids out; readers derive it."""
+"""Schema of a flat row. A corpus with `store_targets: false` omits target_ids; readers derive it."""
 
 RUNTIME_COLUMNS = ("input_ids", "target_ids", "loss_mask")
 TOKEN_COLUMNS = ("input_ids", "target_ids", "loss_mask", "doc_ids")
 """Columns of T values."""
 
 Packer = Literal["best_fit", "chop"]
-"""Ways to fill rows. best_fit: whole documents, as many as there is room for. chop: documents end to end,
-cut every T tokens."""
+"""Ways to fill rows. best_fit: whole documents, as many as fit. chop: concatenated documents, cut every T
+tokens."""
 
 Need = Literal["runtime", "recommended", "stored"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """Meaning of a column and its need; README's table is made from these."""
+    """Meaning of a column and where it is required; source of README's table."""
 
     name: str
     need: Need
@@ -133,7 +133,7 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFormat:
-    """Format that the rows of one data set share; written into the metadata of every shard."""
+    """Format shared by all rows of a data set; stored in the metadata of every shard."""
 
     row_length: int
     vocab_size: int
@@ -142,7 +142,7 @@ class RowFormat:
     eos_id: int | None
 
     def metadata(self) -> dict[str, str]:
-        """The Parquet key-value metadata that `from_metadata` reads back."""
+        """Return the Parquet key-value metadata that `from_metadata` reads."""
         return {
             "schema_version": SCHEMA_VERSION,
             "row_length": str(self.row_length),
@@ -154,7 +154,12 @@ class RowFormat:
 
     @staticmethod
     def from_metadata(metadata: dict[bytes, bytes]) -> "RowFormat":
-        """The format that `metadata` wrote; a missing key is a KeyError, and no number a ValueError."""
+        """Return the format stored by `metadata`.
+
+        Raises:
+            KeyError: if a key is missing.
+            ValueError: if a value isn't a number.
+        """
         bos_id, eos_id = metadata[b"bos_id"], metadata[b"eos_id"]
         return RowFormat(
             row_length=int(metadata[b"row_length"]),
@@ -166,12 +171,12 @@ class RowFormat:
 
     @property
     def bos_marks_documents(self) -> bool:
-        """True if a BOS is at each boundary and nowhere else; never inferred where PAD == EOS == BOS."""
+        """True if BOS occurs exactly at document starts; False if PAD == BOS."""
         return self.bos_id is not None and self.bos_id != self.pad_id
 
 
 def unusual_options(labels: Mapping[str, str]) -> str:
-    """Return what is unusual about some rows, by the labels of their artefact; "" where nothing is.
+    """Return the non-default options of rows, from the labels of their artefact; "" without any.
 
     >>> unusual_options({"family": "v4_context_graph", "score": "all", "beside": "v5_clang_graph"})
     'score all, beside v5_clang_graph'

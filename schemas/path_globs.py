@@ -1,4 +1,4 @@
-"""Globs over the paths of a repository, matched in time linear in the path, whoever wrote them."""
+"""Globs over paths of a repository, matched in time linear in the path even for hostile globs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ class Wildcard(Enum):
     """Wildcard of a glob."""
 
     WITHIN = "*"
-    """Any characters but slashes."""
+    """Any characters except slashes."""
     ACROSS = "**"
     """Any characters."""
     ONE = "?"
@@ -18,7 +18,7 @@ class Wildcard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PathGlob:
-    """Characters and wildcards in order, which a whole path matches.
+    """A glob as a sequence of characters and wildcards that matches a whole path.
 
     >>> glob = PathGlob(("a", "/", Wildcard.WITHIN, ".", "h"))
     >>> glob.matches("a/b.h"), glob.matches("a/b/c.h")
@@ -29,7 +29,7 @@ class PathGlob:
     _head: str = field(init=False, repr=False, compare=False)
     """Characters before the first wildcard."""
     _places: dict[str | Wildcard, int] = field(init=False, repr=False, compare=False)
-    """Bits of the tokens that are one character or wildcard."""
+    """Bit masks of the positions of each character or wildcard."""
 
     def __post_init__(self) -> None:
         places: dict[str | Wildcard, int] = {}
@@ -39,7 +39,7 @@ class PathGlob:
         object.__setattr__(self, "_places", places)
 
     def matches(self, path: str) -> bool:
-        """Return True if a whole path matches. Follows all ways through the glob at once, a bit for each."""
+        """Return True if the glob matches a whole path, following all its states at once as bits."""
         if not path.startswith(self._head):
             return False
         if len(self._head) == len(self.tokens):
@@ -56,7 +56,7 @@ class PathGlob:
         return bool(states >> len(self.tokens))
 
     def _skipping(self, states: int, stars: int) -> int:
-        """Add the states behind stars, which match nothing as well."""
+        """Add the states after stars, since a star also matches nothing."""
         while new := (states & stars) << 1 & ~states:
             states |= new
         return states

@@ -1,4 +1,4 @@
-"""Closed gates, approvals of runs, and the columns of current/status.parquet, a line a phase."""
+"""Closed gates, approvals of runs, and the columns of current/status.parquet."""
 
 from typing import Literal
 
@@ -8,42 +8,42 @@ from schemas.json_text import Sealed
 
 
 class Approval(Sealed):
-    """approvals/<run key12>-<attempt>.json: it holds for these weights, not for another attempt."""
+    """approvals/<run key12>-<attempt>.json: approval of these weights; other attempts need their own."""
 
     run_key: str
     attempt: int
     content: str
-    """Content of the run that was looked at."""
+    """Content of the approved run."""
     specialist: str
     branch: str | None = None
     phase: str
     who: str
     when: str
-    """ISO 8601, UTC."""
+    """UTC time in ISO 8601."""
     comment: str = ""
 
 
 class ClosedGate(Sealed):
-    """gates/<run key12>-<attempt>.json: gone when a walk finds it open, or somebody approves."""
+    """gates/<run key12>-<attempt>.json: deleted once a walk finds the gate open, or the run is approved."""
 
     kind: Literal["holds", "waits"]
-    """holds: its budget ended before it opened; waits: for somebody's approval."""
+    """holds: the budget ended before the gate opened; waits: the gate needs an approval."""
     run: str
-    """Its directory, relative to the workspace."""
+    """Run directory, relative to the workspace."""
     content: str
-    """Content of the run: the gate is closed behind these weights."""
+    """Content of the run; the gate is closed for these weights."""
     specialist: str
     branch: str | None = None
     phase: str
     why: str
     cure: str
-    """The command that helps."""
+    """Command that resolves it."""
 
 
 STATUS_NAME = "status.parquet"
-"""The file's name in the folder current."""
+"""File name in the folder `current`."""
 DIGEST = b"computed_from"
-"""The entry of the schema's metadata that holds the digest of what a status was computed from."""
+"""Metadata key for the digest of the inputs of a status."""
 _TEXT: pa.DataType = pa.string()
 _NUMBER: pa.DataType = pa.int64()
 STATUS_SCHEMA = pa.schema(
@@ -57,4 +57,5 @@ STATUS_SCHEMA = pa.schema(
         pa.field("path", _TEXT),
     ]
 )
-"""key, attempt and path are those of the run that a state is about; null where there is none."""
+"""current/status.parquet: one row per phase. key, attempt and path belong to the run of the state; null
+without a run."""

@@ -1,4 +1,4 @@
-"""Progress of a stage, and events to notify a person of who is away from the screen."""
+"""Progress of a stage, and events for notifications."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ EventKind = Literal[
 
 
 class Event(Strict):
-    """One thing that happened to a specialist, as it is sent: JSON with these fields."""
+    """One event of a specialist, sent as JSON with these fields."""
 
     event: EventKind
     text: str
-    """Text in a sentence, with the cure; chats that take webhooks show a field of this name."""
+    """One sentence with the hint. Chat webhooks show a field of this name."""
     workspace: str
     specialist: str
     branch: str | None = None
     phase: str | None = None
     run: str | None = None
-    """Its directory, relative to the workspace."""
+    """Run directory, relative to the workspace."""
     when: str
-    """ISO 8601, UTC."""
+    """UTC time in ISO 8601."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """One item of a stage, `done` of `total` units; `total` None where the end isn't known."""
+    """Progress of one item of a stage: `done` of `total` units; `total` is None if unknown."""
 
     stage: str
     item: str
@@ -38,15 +38,15 @@ class Progress:
     unit: str
     note: str = ""
     after: float = 0.0
-    """Seconds that are known to follow the last unit."""
+    """Seconds of known work after the last unit."""
 
 
 ProgressCallback = Callable[[Progress], None]
 
 
 def ignore_progress(_: Progress) -> None:
-    """Drop an item of progress."""
+    """Ignore progress."""
 
 
 def ignore_message(_: str) -> None:
-    """Drop a message."""
+    """Ignore a message."""

@@ -1,4 +1,4 @@
-"""Registry: entries by name, each with the reference of its function, and the field type of such a name."""
+"""Registries: named entries with a reference to their function, and field types for their names."""
 
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ class HasName(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in YAML, in labels and in paths."""
+        """Name in YAML, labels and paths."""
         ...
 
 
@@ -23,7 +23,7 @@ Entry = TypeVar("Entry", bound=HasName)
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
-    """Entries by name, in the order of their registration."""
+    """Entries by name, in registration order."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: dict[str, Entry] = {}
@@ -34,10 +34,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """Add an entry.
 
         Raises:
-            ValueError: for a name that is taken.
+            ValueError: if the name is already registered.
         """
         if entry.name in self._entries:
-            raise ValueError(f"{entry.name} is registered already. Take another name")
+            raise ValueError(f"{entry.name} is already registered. Choose another name")
         self._entries[entry.name] = entry
 
     def __getitem__(self, name: str) -> Entry:
@@ -51,7 +51,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
 
 class NameIn:
-    """Annotation of a string field that names an entry, or is one of `others`; its JSON schema lists all."""
+    """Annotation of a string field with the name of an entry or one of `others`, as listed in its schema."""
 
     def __init__(self, registry: Registry[Any], *others: str) -> None:
         self._registry = registry
@@ -69,19 +69,20 @@ class NameIn:
 
     def _require(self, name: str) -> str:
         if name not in self._registry and name not in self._others:
-            known = ", ".join(f"'{each}'" for each in (*self._others, *self._registry))
+            known = ", ".join(f"'{entry}'" for entry in (*self._others, *self._registry))
             raise PydanticKnownError("literal_error", {"expected": known})
         return name
 
 
 @cache
 def imported(reference: str) -> Any:
-    """Import the object that `module:name` refers to; entries name their functions so, imported when needed.
+    """Return the object that `module:name` refers to, importing the module on first use.
 
     >>> imported("math:tau") > 6
     True
 
     Raises:
-        ImportError, AttributeError: where there is none.
+        ImportError: if the module doesn't exist.
+        AttributeError: if the module has no such name.
     """
     return pkgutil.resolve_name(reference)

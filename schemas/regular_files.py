@@ -1,7 +1,7 @@
-"""Regular files that may come from somebody else: none is waited for, and none is read without a bound.
+"""Bounded, non-blocking access to regular files from untrusted sources.
 
-A named pipe or a device in a file's place is refused at once, and so is a symbolic link, unless the caller
-allows links: a path that a user gave may lead over them, one below a workspace may not.
+A named pipe or device in place of a file is refused without waiting. Symbolic links are refused unless the
+caller allows them: a path given by the user may contain links, a path below a workspace may not.
 """
 
 import errno
@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 
 
 def is_plain(path: str) -> bool:
-    """Return True for a relative path without `.`, `..`, an empty step or a NUL.
+    """Return True for a relative path without `.`, `..`, empty components or NUL.
 
     >>> is_plain("rows/part-00000.parquet"), is_plain("../rows"), is_plain("/rows"), is_plain("a//b")
     (True, False, False, False)
@@ -24,7 +24,7 @@ def is_plain(path: str) -> bool:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with the home folder in place of `~`; a `~name` of no user stays as it is.
+    """Return a path with `~` replaced by the home folder; `~name` of an unknown user stays unchanged.
 
     >>> expanded("~no-such-user/corpus.yaml")
     PosixPath('~no-such-user/corpus.yaml')
@@ -37,29 +37,30 @@ def expanded(path: str | Path) -> Path:
 
 def _plain(path: str) -> str:
     if not is_plain(path):
-        raise ValueError(f"{path!r} doesn't lead down from the folder that it is relative to")
+        raise ValueError(f"{path!r} must be a relative path without .. and empty components")
     return path
 
 
 PlainPath = Annotated[str, AfterValidator(_plain)]
-"""A relative path that leads down."""
+"""A relative path without `..`."""
 PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(path))]
-"""A relative path that leads down; empty for none."""
+"""A relative path without `..`, or an empty string."""
 
 
 MAX_BYTES = 64 << 20
-"""The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""
+"""Maximum size of a file that is read whole: a manifest of 100,000 shards, or twice the largest
+tokenizer.json."""
 _PART_BYTES = 1 << 20
 _BLOBS, _SNAPSHOTS = "blobs", "snapshots"
-"""Folders of a repository in a cache of Hugging Face: files of snapshots are links to blobs."""
+"""Folders of a repository in the Hugging Face cache; files in snapshots are links to blobs."""
 _AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
     errno.ELOOP: "it is a symbolic link",
     errno.EISDIR: "it is a folder",
-    errno.ENXIO: "it is no regular file",
-    errno.ENODEV: "it is no regular file",
+    errno.ENXIO: "it is not a regular file",
+    errno.ENODEV: "it is not a regular file",
 }
-"""Reasons by the error of a system that refuses to open a file."""
+"""Reasons by errno for files that the system refuses to open."""
 
 _NOUNS = {
     stat.S_IFREG: "a file",
@@ -73,14 +74,14 @@ _NOUNS = {
 
 
 class IrregularFileError(OSError, ValueError):
-    """The refusal of something else than a regular file within the bound; its text is the reason alone."""
+    """Something other than a regular file, or a file that is too large; str() is the reason alone."""
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
 def status(path: Path | str) -> os.stat_result | None:
-    """Return the status of a regular file; None for anything else, such as a link to one."""
+    """Return the status of a regular file, or None; links count as something else."""
     try:
         there = os.lstat(path)
     except OSError:
@@ -89,7 +90,7 @@ def status(path: Path | str) -> os.stat_result | None:
 
 
 def kind_at(path: Path | str, *, follow_links: bool = True) -> str:
-    """Return what lies at a path as a noun: a file, a folder, a pipe, a device … or nothing.
+    """Return a noun for the object at a path: a file, a folder, a pipe, a device … or nothing.
 
     >>> kind_at("/dev/null"), kind_at("/"), kind_at("/nowhere")
     ('a device', 'a folder', 'nothing')
@@ -97,14 +98,14 @@ def kind_at(path: Path | str, *, follow_links: bool = True) -> str:
     try:
         mode = Path(path).stat(follow_symlinks=follow_links).st_mode
     except PermissionError:
-        return "what we may not look at"
+        return "an inaccessible path"
     except OSError:
-        return "a link that leads nowhere" if Path(path).is_symlink() else "nothing"
-    return _NOUNS.get(stat.S_IFMT(mode), "no regular file")
+        return "a broken link" if Path(path).is_symlink() else "nothing"
+    return _NOUNS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def folder(path: Path | str, *, beside: int | None = None) -> int:
-    """Open a folder that isn't a link; a descriptor, relative to the folder `beside` where that is given."""
+    """Open a folder that isn't a link, optionally relative to the folder `beside`; return its descriptor."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(path, flags, dir_fd=beside)
 
@@ -116,11 +117,11 @@ def opened(
     beside: int | None = None,
     follow_links: bool = False,
 ) -> int:
-    """Open a regular file; a descriptor, relative to the folder `beside` where that is given.
+    """Open a regular file and return its descriptor; `path` is relative to the folder `beside`, if given.
 
     Raises:
-        IrregularFileError: for anything else in its place.
-        OSError: where the system refuses.
+        IrregularFileError: if the path isn't a regular file.
+        OSError: if the system refuses to open it.
     """
     links = 0 if follow_links else os.O_NOFOLLOW
     try:
@@ -138,11 +139,11 @@ def opened(
 
 
 def opened_below(root: Path, name: str) -> int:
-    """Open a regular file of a folder or of folders in it, over no link below `root`; a descriptor.
+    """Open a regular file below `root` without following links, and return its descriptor.
 
     Raises:
-        IrregularFileError: for anything else in its place.
-        OSError: for a link in place of a folder, and where the system refuses.
+        IrregularFileError: if the path isn't a regular file.
+        OSError: if a folder is a link, or the system refuses to open the file.
     """
     *folders, leaf = PurePath(name).parts
     passed = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -158,9 +159,9 @@ def opened_below(root: Path, name: str) -> int:
 
 
 def linked_folders(folder: Path) -> tuple[Path, ...]:
-    """Return where links of a folder from elsewhere may lead, as paths without links.
+    """Return the resolved folders into which links of a downloaded folder may point.
 
-    That is the folder itself, and the blobs of the cache of Hugging Face that it is a snapshot of.
+    These are the folder itself and, for a snapshot in the Hugging Face cache, the cache's blobs.
     """
     found = folder.resolve()
     for above in found.parents:
@@ -170,31 +171,31 @@ def linked_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def opened_inside(path: Path, folders: Iterable[Path]) -> int:
-    """Open a regular file behind links that stay inside of some folders; a descriptor.
+    """Open a regular file behind links that stay inside given folders, and return its descriptor.
 
-    A link that is put on the way meanwhile isn't followed.
+    A link created on the path in the meantime isn't followed.
 
     Args:
-        path: may lead over links.
-        folders: paths without links.
+        path: may contain links.
+        folders: resolved paths.
 
     Raises:
-        IrregularFileError: for anything else in its place, and for a link out of the folders.
-        OSError: for a link that is put there meanwhile, and where the system refuses.
+        IrregularFileError: if the path isn't a regular file, or a link leaves the folders.
+        OSError: if a link was created in the meantime, or the system refuses to open the file.
     """
     try:
         target = path.resolve(strict=True)
     except RuntimeError:
-        raise IrregularFileError(errno.ELOOP, "its links lead in a circle", str(path)) from None
+        raise IrregularFileError(errno.ELOOP, "its links form a cycle", str(path)) from None
     if not any(target.is_relative_to(folder) for folder in folders):
         raise IrregularFileError(
-            errno.ELOOP, f"it is a link to {target}, out of its folder", str(path)
+            errno.ELOOP, f"it is a link to {target}, outside of its folder", str(path)
         )
     return opened_below(Path("/"), str(target.relative_to("/")))
 
 
 def read_inside(path: Path, folders: Iterable[Path], *, most: int = MAX_BYTES) -> bytes:
-    """Read a file of at most `most` bytes whole, opened as `opened_inside` does; errors as `read`."""
+    """Return the bytes of a file opened by `opened_inside`; errors as for `read`."""
     content, _ = _whole(opened_inside(path, folders), path, most)
     return content
 
@@ -206,11 +207,11 @@ def read(
     beside: int | None = None,
     follow_links: bool = False,
 ) -> bytes:
-    """Read a regular file of at most `most` bytes whole.
+    """Return the bytes of a regular file with at most `most` bytes.
 
     Raises:
-        IrregularFileError: for anything else in its place, and for more bytes.
-        OSError: where the system refuses.
+        IrregularFileError: if the path isn't a regular file, or is too large.
+        OSError: if the system refuses to open it.
     """
     content, _ = read_with_status(path, most=most, beside=beside, follow_links=follow_links)
     return content
@@ -223,7 +224,7 @@ def read_with_status(
     beside: int | None = None,
     follow_links: bool = False,
 ) -> tuple[bytes, os.stat_result]:
-    """Read a file as `read` does, with its status when it was opened; it raises the same."""
+    """Return the bytes of a file, and its status when it was opened. Raises the same errors as `read`."""
     return _whole(opened(path, beside=beside, follow_links=follow_links), path, most)
 
 
@@ -237,9 +238,9 @@ def _whole(handle: int, path: Path | str, most: int) -> tuple[bytes, os.stat_res
 
 
 def _read(file: BinaryIO, size: int, most: int) -> bytes:
-    """Read a file of `size` bytes, in memory of that size, and at most a byte beyond `most`.
+    """Read a file of `size` bytes with that much memory, and at most one byte beyond `most`.
 
-    A file may grow meanwhile, and those of the system have no size.
+    A file may grow in the meantime, and files of the kernel report no size.
     """
     content = file.read(size + 1)
     parts = [content]

@@ -1,75 +1,75 @@
-"""The report of each stage: what its manifest carries under `report`, one model a stage.
+"""Report models of all stages, stored in each manifest under `report`.
 
-A stage fills in the fields that it counted and `dump`s those alone, in the order of the fields; every reader
-validates the same model, which ignores fields of a later version and has a default for each that is missing.
-Mixtures have theirs in schemas/mixture.py, training runs in schemas/job.py.
+A stage sets the fields that it counted and dumps only those, in field order. Readers validate with the same
+model: fields of a later version are ignored, and missing fields have defaults. Reports of mixtures are in
+schemas/mixture.py, those of training runs in schemas/job.py.
 """
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
 class StageReport(BaseModel):
-    """Counts of a stage; a field that was never filled in is no part of the JSON."""
+    """Counts of a stage; unset fields are omitted from the JSON."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, defer_build=True)
 
     def dump(self) -> dict[str, JsonValue]:
-        """Return the JSON of the fields that were filled in."""
+        """Return the JSON of all fields that were set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 class SkipsReport(StageReport):
-    """Input of documents: changes of a history, or lines of conversations."""
+    """Input of documents: changes of a history, or lines of conversation files."""
 
     read: int = 0
-    """Changes or lines."""
+    """Number of changes or lines."""
     lost: float = 0.0
-    """Share of the wanted input that can't be read, 0…1."""
+    """Share (0…1) of the selected input that can't be read."""
     renames: str = "similar"
-    """exact where renames with edits end a lineage; of a history."""
+    """Rename detection of a history: exact if renames with edits end a lineage."""
     skipped: dict[str, int] = {}
     """Changes or lines by reason."""
     examples: dict[str, tuple[str, ...]] = {}
-    """Places by reason, commit:path or file:line."""
+    """Places by reason, as commit:path or file:line."""
     decoded: dict[str, int] = {}
-    """Changes read from another encoding than UTF-8, by encoding."""
+    """Changes decoded from an encoding other than UTF-8, by encoding."""
     vendored: dict[str, int] = {}
-    """Files of the pinned tree that are vendored by their content, by evidence."""
+    """Files of the pinned tree that are vendored according to their content, by evidence."""
     ignored_keys: dict[str, int] = {}
-    """Lines by key that isn't read; of conversations."""
+    """Lines by unknown key; conversations only."""
     ignored_examples: dict[str, str] = {}
-    """The first of them by key, file:line."""
+    """First occurrence by key, as file:line."""
     trees: dict[str, int] = {}
-    """Versions of files that are in no graph, by reason; of a history."""
+    """File versions missing from all graphs, by reason; histories only."""
 
 
 class CoverageReport(StageReport):
-    """Functions of a tree, by what an index covers of them."""
+    """Functions of a tree by their coverage in an index."""
 
     functions: int = 0
     """Definitions with a body."""
     matched: int = 0
-    """Found in the index, with any body."""
+    """Functions found in the index, with any body."""
     covered: int = 0
-    """Matched and equal byte by byte: their edges are the frontend's."""
+    """Functions found with an identical body; they use the frontend's edges."""
     partial: int = 0
-    """Covered by units with errors alone."""
+    """Functions covered only by translation units with errors."""
     fallback: int = 0
-    """Not covered: their edges are the syntax tree's."""
+    """Functions without coverage; they use edges of the syntax tree."""
 
 
 class ChangedLinesReport(StageReport):
-    """Lines of C and C++ code that commits added or changed, by what the syntax trees know around them."""
+    """C and C++ lines that commits added or changed, by the symbols around them."""
 
     lines: int = 0
-    """Lines with a word outside of comments, literals, directives, using declarations, static
-    assertions and heads of namespaces."""
+    """Lines with a word outside of comments, literals, directives, using declarations, static assertions
+    and namespace heads."""
     outside_functions: int = 0
-    """Lines in no function with a body."""
+    """Lines outside of functions with a body."""
     outside_symbols: int = 0
-    """Lines in no function, type, variable and macro that is known."""
+    """Lines outside of all known functions, types, variables and macros."""
     examples: tuple[str, ...] = ()
-    """Starts of the longest runs of lines in no symbol, one a file, as commit:path:line and its text."""
+    """Starts of the longest runs of lines outside of symbols, one per file, as commit:path:line and text."""
 
 
 class DocumentsReport(StageReport):
@@ -77,11 +77,11 @@ class DocumentsReport(StageReport):
 
     documents: int = 0
     num_bytes: int = 0
-    """Bytes of their texts."""
+    """Total size of their texts in bytes."""
     left_out: dict[str, int] = {}
-    """Changes and targets that gave no document, by reason."""
+    """Changes and targets without a document, by reason."""
     edges: dict[str, int] = {}
-    """Edges by label; of graphs, as the next three."""
+    """Edges by label; like the next three fields, graph families only."""
     edge_kinds: dict[str, int] = {}
     """Edges by kind."""
     chunks: dict[str, int] = {}
@@ -89,21 +89,22 @@ class DocumentsReport(StageReport):
     hops: dict[str, int] = {}
     """Chunks by distance from the target, which is "0"."""
     licences: dict[str, int] = {}
-    """Documents by licence of their sources, or "unknown"; a document counts for each of its licences."""
+    """Documents by licence of their sources, or "unknown"; a document counts once per licence."""
     licence_evidence: dict[str, int] = {}
-    """Documents by evidence of these licences: header, file, corpus, unknown; likewise."""
+    """Documents by evidence of these licences: header, file, corpus, unknown; a document counts once per
+    evidence."""
     changes: SkipsReport = SkipsReport()
-    """The history that was read."""
+    """Changes of the history that were read."""
     lines: SkipsReport = SkipsReport()
-    """The lines of conversations that were read."""
+    """Lines of conversation files that were read."""
     changed_lines: ChangedLinesReport = ChangedLinesReport()
-    """The changes of C and C++ files; of graphs."""
+    """Changed lines in C and C++ files; graph families only."""
     without_syntax_tree: tuple[str, ...] = ()
-    """Paths of files that had no whole syntax tree at some commit."""
+    """Paths of files without a complete syntax tree at some commit."""
     crowded_names: dict[str, int] = {}
-    """Names by path, of files with more names than the graph looks up."""
+    """Number of names by path, for files with more names than the graph looks up."""
     lacks: str = ""
-    """Cause for which there is no document: the repository has no index, or is skipped; empty otherwise."""
+    """Why there are no documents: the repository has no index, or is skipped; otherwise empty."""
     coverage: CoverageReport = CoverageReport()
 
 
@@ -112,18 +113,18 @@ class DatabaseReport(StageReport):
 
     entries: int = 0
     matched: int = 0
-    """Files of the tree that have an entry: the units."""
+    """Files of the tree with an entry: the translation units."""
     duplicates: int = 0
-    """Further entries of a file; the entry that parses with the fewest errors counts."""
+    """Additional entries of a file; the entry that parses with the fewest errors is used."""
     missing: int = 0
-    """Entries of files that the tree doesn't have."""
+    """Entries of files that don't exist in the tree."""
     not_understood: int = 0
-    """Entries of compilers or languages that libclang doesn't parse."""
+    """Entries with compilers or languages that libclang doesn't support."""
     missing_response_files: int = 0
 
 
 class UnitProblem(StageReport):
-    """A unit that isn't indexed, or only in part."""
+    """A translation unit that isn't indexed, or only partially."""
 
     path: str = ""
     outcome: str = ""
@@ -140,16 +141,16 @@ class EdgeCount(StageReport):
 
 
 class CallsReport(StageReport):
-    """Places in a tree's functions that call, by what the frontend resolves."""
+    """Call sites in a tree's functions, by how the frontend resolves them."""
 
     inside: int = 0
     """Resolved to a function that is declared in the tree."""
     outside: int = 0
-    """Resolved to one of a library."""
+    """Resolved to a library function."""
     dependent: int = 0
-    """Decided only when a template is instantiated."""
+    """Undecided until a template is instantiated."""
     unknown: int = 0
-    """Through a pointer, or inside of damaged code."""
+    """Calls through a pointer, or in invalid code."""
 
 
 class IndexReport(StageReport):
@@ -157,9 +158,9 @@ class IndexReport(StageReport):
 
     database: DatabaseReport = DatabaseReport()
     replaced: tuple[str, ...] = ()
-    """Files that count by a further entry, since the first one has more errors; sorted."""
+    """Sorted paths of files indexed by an additional entry, because their first entry has more errors."""
     indexed: int = 0
-    """Units with no error."""
+    """Units without errors."""
     partial: int = 0
     failed: int = 0
     timed_out: int = 0
@@ -180,19 +181,19 @@ class DomainSize(StageReport):
 
     documents: int = 0
     val: int = 0
-    """Documents on the val side."""
+    """Documents in the validation set."""
     bytes: int = 0
     code_bytes: int = 0
     comment_bytes: int = 0
-    """Bytes of comments in the bytes of code."""
+    """Bytes of comments within code_bytes."""
     comment_share: float = 0.0
     """comment_bytes ÷ code_bytes, 0…1."""
     share: float = 0.0
-    """Share of the bytes of all domains, 0…1; not counted of one repository."""
+    """Share (0…1) of the bytes of all domains; not set for single repositories."""
 
 
 class RuleCount(StageReport):
-    """Documents for which a rule of domains holds, and those that it decides."""
+    """Number of documents that match a rule of domains, and of documents that it decides."""
 
     rule: str = ""
     domain: str = ""
@@ -201,11 +202,11 @@ class RuleCount(StageReport):
 
 
 class CopyClusterReport(StageReport):
-    """A large cluster of near copies, with the pair of files that made two large parts of it one."""
+    """A large cluster of near-duplicates, with the pair of files that connects its two largest parts."""
 
     lineages: int = 0
     share: float = 0.0
-    """Share of the bytes of all versions of files, 0…1."""
+    """Share (0…1) of the bytes of all file versions."""
     first: str = ""
     second: str = ""
     similarity: float = 0.0
@@ -213,66 +214,66 @@ class CopyClusterReport(StageReport):
 
 
 class SelectionReport(StageReport):
-    """Documents that are kept, by side and domain, and the causes for which others aren't."""
+    """Kept documents by split and domain, and rejected documents by reason."""
 
     documents: int = 0
     repeated: int = 0
-    """Rows whose id a document of the same repository has already."""
+    """Rows with the id of another document in the same repository."""
     kept: int = 0
     val: int = 0
-    """Kept documents on the val side."""
+    """Kept documents in the validation set."""
     unseen: int = 0
     """Kept documents of unseen repositories."""
     later: int = 0
-    """Kept documents of later commits, of files that are trained on before."""
+    """Kept documents of later commits, in files with earlier training data."""
     rejected: dict[str, int] = {}
     """Documents by reason."""
     joined_val: tuple[str, ...] = ()
-    """family: unit, of units that were moved to val to have some."""
+    """Units that were moved to the validation set because it was empty, as `family: unit`."""
     families_without_val: tuple[str, ...] = ()
     copy_clusters: tuple[CopyClusterReport, ...] = ()
-    """Clusters of near copies so large that a pair may join what doesn't belong together."""
+    """Clusters of near-duplicates so large that a single pair may join unrelated files."""
     domains: dict[str, DomainSize] = {}
     repositories: dict[str, dict[str, DomainSize]] = {}
     """Counts by repository and domain."""
     rules: tuple[RuleCount, ...] = ()
-    """Counts in the order of the rules."""
+    """Counts in rule order."""
     warnings: tuple[str, ...] = ()
-    """Rules that separate no documents."""
+    """Warnings about rules that don't separate documents."""
 
 
 class TokenizerReport(StageReport):
-    """A tokenizer: its ids and the engine that runs it."""
+    """A tokenizer: its special ids and the engine that runs it."""
 
     vocab_size: int = 0
     bos_id: int | None = None
     eos_id: int | None = None
     pad_id: int = 0
     document_tokens: str = ""
-    """Control tokens that frame a document: bos_eos, eos …"""
+    """Control tokens around a document: bos_eos, eos …"""
     engine: str = ""
     engine_reason: str = ""
-    """Reason why text isn't encoded at full speed; empty where it is."""
+    """Why text isn't encoded at full speed; empty if it is."""
 
 
 class TokensReport(StageReport):
-    """Ids of the documents of one family and repository."""
+    """Token ids of the documents of one family and repository."""
 
     documents: int = 0
     tokens: int = 0
     num_bytes: int = 0
-    """Bytes of the documents' texts."""
+    """Total size of the documents' texts in bytes."""
     vocab_size: int = 0
     bos_id: int | None = None
     eos_id: int | None = None
     pad_id: int = 0
     engine: str = ""
     engine_reason: str = ""
-    """Reason why text isn't encoded at full speed; empty where it is."""
+    """Why text isn't encoded at full speed; empty if it is."""
 
 
 class LengthBucket(StageReport):
-    """Documents before they are fitted and encodings after, of one range of lengths in tokens."""
+    """Documents before fitting and encodings after it, for one range of lengths in tokens."""
 
     documents: int = 0
     tokens: int = 0
@@ -289,26 +290,27 @@ class EncodeReport(StageReport):
     """Bytes of their texts by outcome."""
     encodings: int = 0
     tokens: int = 0
-    """Tokens of the encodings."""
+    """Tokens of all encodings."""
     elided_bytes: int = 0
     lengths: dict[str, LengthBucket] = {}
     """Counts by range of tokens."""
     context_chunks: dict[str, int] = {}
-    """Chunks of context: kept, elided, other_side, and refused for their licence; of graphs."""
+    """Context chunks by outcome: kept, elided, other_side, and refused for their licence; graph families
+    only."""
     other_side_bytes: int = 0
-    """Elided bytes of files on the other side of the split."""
+    """Elided bytes of files in another split."""
     objective: dict[str, int] = {}
-    """Counts of the objective, by name."""
+    """Counters of the objective by name."""
     structure: dict[str, int] = {}
-    """Chunks and edges of structure, by what became of them."""
+    """Structure chunks and edges by outcome."""
     refused: dict[str, int] = {}
-    """Conversations that the chat template can't mark, by cause."""
+    """Conversations whose turns the chat template can't mark, by cause."""
     refused_examples: dict[str, str] = {}
-    """The first of them by cause: the conversation and its turn."""
+    """First example by cause: the conversation and its turn."""
 
     @property
     def mean_tokens(self) -> float:
-        """Tokens of a document in rows, on average: of all its encodings; 0 where there is none."""
+        """Mean number of tokens per document in rows, over all its encodings; 0 without documents."""
         encoded = sum(self.documents.get(name, 0) for name in ("whole", "elided", "divided"))
         return self.tokens / encoded if encoded else 0.0
 
@@ -317,103 +319,103 @@ class DomainRows(StageReport):
     """Packed rows of one domain."""
 
     row_length: int = 0
-    """Positions of a row."""
+    """Positions per row."""
     rows: int = 0
     fewest_rows: int = 0
-    """⌈tokens ÷ row_length⌉."""
+    """Lower bound ⌈tokens ÷ row_length⌉."""
     documents: int = 0
     tokens: int = 0
-    """Positions that hold a token."""
+    """Positions with a token rather than padding."""
     attention_pairs: int = 0
     """Σ len·(len+1)/2 over documents."""
     unmasked_pairs: int = 0
     """rows · T·(T+1)/2."""
     context_histogram: tuple[int, ...] = ()
-    """Tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their own document before them."""
+    """Tokens with < 1k, 1–4k, 4–16k, > 16k tokens of the same document before them."""
     scored_tokens: int = 0
     """Positions whose target counts in the loss."""
     pack_yield: float = Field(0.0, validation_alias="yield", serialization_alias="yield")
     """tokens ÷ positions, 0…1."""
     padded_yield: float = 0.0
-    """The yield with one document a row."""
+    """Yield with one document per row."""
     first_fit_yield: float = 0.0
-    """The yield of first fit in the order of the documents, on the first 50,000; 0 where it wasn't tried."""
+    """Yield of first-fit packing in document order, on the first 50,000 documents; 0 if not computed."""
 
 
 class ContextReport(StageReport):
-    """Tokens of its own document before a scored token."""
+    """Number of tokens of the same document before a scored token."""
 
     mean: float = 0.0
-    """Tokens."""
+    """Mean in tokens."""
     past_4k: float = 0.0
-    """Share of the scored tokens with more than 4,096, 0…1."""
+    """Share (0…1) of scored tokens with a context of more than 4,096 tokens."""
     past_16k: float = 0.0
-    """Share of the scored tokens with more than 16,384, 0…1."""
+    """Share (0…1) of scored tokens with a context of more than 16,384 tokens."""
     past_64k: int = 0
-    """Scored tokens with 65,536 or more; counted where rows are longer than that."""
+    """Scored tokens with a context of at least 65,536 tokens; only counted for longer rows."""
     long_document: int = 0
-    """Tokens that nine in ten documents have at most, as rows show them."""
+    """90th percentile of document lengths in tokens, as shown in rows."""
 
 
 class ChopReport(StageReport):
-    """Rows of documents that were cut."""
+    """Rows filled by cutting documents."""
 
     begun_inside: int = 0
-    """Rows that begin inside a document."""
+    """Rows that start inside a document."""
     divided: int = 0
-    """Documents that are in several rows."""
+    """Documents that span several rows."""
     unscored_rows: int = 0
-    """Rows without a token to learn from, which are left out."""
+    """Rows without a scored token, which are left out."""
     unscored_row_tokens: int = 0
-    """Tokens in them."""
+    """Tokens in these rows."""
 
 
 class WindowsReport(StageReport):
-    """Windows of a rows artefact, as windows.pq has them."""
+    """Windows of a rows artefact, as stored in windows.pq."""
 
     scored: int = 0
-    """Scored positions, each of which has a window."""
+    """Scored positions; each has one window."""
     halvings: int = 0
-    """Times that the threshold of kept hashes was halved."""
+    """Number of times that the threshold of kept hashes was halved."""
     kept: int = 0
-    """Different windows whose hash is below the threshold."""
+    """Distinct windows with a hash below the threshold."""
 
     @property
     def distinct(self) -> int:
-        """Distinct tokens: exact where `halvings` is 0, else an estimate."""
+        """Number of distinct tokens: exact if `halvings` is 0, else an estimate."""
         return self.kept << self.halvings
 
 
 class RowsReport(StageReport):
-    """Packed rows of one data set and side of the split; imported ones have `domains` and `windows` alone."""
+    """Packed rows of one data set and split; imported rows only have `domains` and `windows`."""
 
     encode: EncodeReport = EncodeReport()
     unscored: int = 0
-    """Encodings without a token to learn from, which rows leave out."""
+    """Encodings without a scored token, which are left out of rows."""
     unscored_bytes: int = 0
-    """Bytes of text in them."""
+    """Bytes of text in these encodings."""
     domains: dict[str, DomainRows] = {}
     packer: str = "best_fit"
     chop: ChopReport = ChopReport()
-    """Counts of the packer that cuts."""
+    """Counts of the packer `chop`."""
     rows_if_mixed: int = 0
-    """Rows that the same documents take where domains share them."""
+    """Number of rows if documents of different domains shared rows."""
     context: ContextReport = ContextReport()
     windows: WindowsReport = WindowsReport()
 
     @property
     def rows(self) -> int:
-        """Rows of all domains."""
+        """Number of rows of all domains."""
         return sum(domain.rows for domain in self.domains.values())
 
     @property
     def documents(self) -> int:
-        """Documents of all domains, one again for each row that has a piece of it."""
+        """Number of documents of all domains, counted once per row that contains a piece."""
         return sum(domain.documents for domain in self.domains.values())
 
     @property
     def tokens(self) -> int:
-        """Positions of all domains that hold a token."""
+        """Number of non-padding positions of all domains."""
         return sum(domain.tokens for domain in self.domains.values())
 
 
@@ -423,83 +425,83 @@ class ImportedDomain(StageReport):
     rows: int = 0
     documents: int = 0
     tokens: int = 0
-    """Positions that hold a token."""
+    """Positions with a token rather than padding."""
     scored_tokens: int = 0
     """Positions whose target counts in the loss."""
     row_length: int = 0
-    """Positions of a row."""
+    """Positions per row."""
     pack_yield: float = Field(0.0, validation_alias="yield", serialization_alias="yield")
     """tokens ÷ positions, 0…1."""
 
 
 class ImportReport(StageReport):
-    """Rows that were made elsewhere: packed here from tokens, or taken as they are."""
+    """Imported rows: packed here from tokens, or used unchanged."""
 
     divided: int = 0
-    """Documents that lie in several pieces: those longer than a row, or whose id several pieces share."""
+    """Documents in several pieces: longer than a row, or with an id shared by several pieces."""
     further_pieces: int = 0
-    """Pieces beyond the first of each, which rows count as documents."""
+    """Pieces beyond the first of each document; rows count them as documents."""
     added_bos: int = 0
-    """Pieces that a BOS was added to; of tokens, as the next two."""
+    """Pieces to which a BOS was added; like the next two fields, token imports only."""
     empty: int = 0
-    """Documents without a token."""
+    """Documents without tokens."""
     unscored: int = 0
-    """Pieces of fewer than two tokens."""
+    """Pieces with fewer than two tokens."""
     boundaries_from_eos: int = 0
-    """Documents that begin behind an EOS, with --boundaries eos."""
+    """Documents that start after an EOS, with --boundaries eos."""
     without_eos: int = 0
-    """Documents that end without the EOS that others end with, such as those that were cut."""
+    """Documents without a final EOS although others have one, for example because they were cut."""
     cleared: int = 0
-    """Targets that a loss mask had across a boundary, with --boundaries eos."""
+    """Loss mask targets across a boundary that were removed, with --boundaries eos."""
     columns_left_behind: tuple[str, ...] = ()
-    """Columns that the contract doesn't have; of Parquet, as the next."""
+    """Columns outside of the schema; like the next field, Parquet imports only."""
     read_as: tuple[str, ...] = ()
-    """Columns of another type, with the type that they are read as."""
+    """Columns of another type, with the type that they are converted to."""
     fallbacks: tuple[str, ...] = ()
-    """Columns that aren't stored, with what is taken for them."""
+    """Columns that aren't stored, with the value that replaces them."""
     domains: dict[str, ImportedDomain] = {}
     windows: WindowsReport = WindowsReport()
 
 
 class EstimateReport(StageReport):
-    """The supply of one kind of rows, before anything is built."""
+    """Supply of one kind of rows, estimated before a build."""
 
     tokens: int = 0
-    """About so many valid tokens of rows to train on."""
+    """Approximate number of valid tokens in training rows."""
     units: int = 0
-    """Commits and conversations that were read for it."""
+    """Commits and conversations that were sampled."""
 
 
 class AblationReport(StageReport):
-    """The verdicts of an ablation."""
+    """Verdicts of an ablation."""
 
     is_sound: bool = False
-    """True if its own controls came out as they have to."""
+    """True if the ablation's control arms passed."""
     verdicts: dict[str, str] = {}
     """Verdict by claim."""
     why: str = ""
-    """The question that it answers."""
+    """Question that the ablation answers."""
     corpus: str = ""
     model: str = ""
     weights: int = 0
-    """Parameters of the model; 0 where they aren't known."""
+    """Number of model parameters; 0 if unknown."""
     row_lengths: tuple[int, ...] = ()
     """Row lengths of all arms, ascending."""
 
 
 class MeasurementReport(StageReport):
-    """A run's last checkpoint on the fixed sets in one format."""
+    """Measurements of a run's last checkpoint on the fixed sets in one format."""
 
     val_bpb: dict[str, float] = {}
     """Bits per byte by set."""
 
 
 class SurveyReport(StageReport):
-    """The history of a repository of which a sample is read."""
+    """Survey of a repository's history, of which a sample is read."""
 
     tree_bytes: int = 0
-    """Bytes of the files in a wanted language at the pinned commit."""
+    """Size in bytes of the files in selected languages at the pinned commit."""
     in_log: int = 0
-    """Commits that lead to the pinned one."""
+    """Number of ancestors of the pinned commit."""
     unread: dict[str, int] = {}
-    """Commits of which no change is read, by what leaves them out."""
+    """Commits without any change that is read, by the filter that excludes them."""

@@ -1,4 +1,4 @@
-"""Seeds of random numbers."""
+"""Random seeds."""
 
 from typing import Annotated
 
@@ -7,5 +7,5 @@ from pydantic import Field
 from schemas.text import Whole
 
 MAX_SEED = 2**62
-"""The largest seed: torch takes 63 bits, and an ablation adds to one."""
+"""Largest seed; torch accepts 63 bits, and an ablation adds to a seed."""
 Seed = Annotated[Whole, Field(ge=0, le=MAX_SEED)]

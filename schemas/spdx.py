@@ -1,4 +1,4 @@
-"""SPDX licence expressions: parsed, joined, judged by a policy and by what they ask of who redistributes."""
+"""SPDX licence expressions: parsing, joining, policies, and classification by redistribution terms."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -8,26 +8,26 @@ if TYPE_CHECKING:
     from license_expression import Licensing
 
 UNRECOGNISED = "LicenseRef-unrecognised"
-"""A text that states a licence in words that are not known."""
+"""Licence of a text whose licence statement isn't recognised."""
 MAX_JOINED = 1_000
-"""Characters of an expression that joins the licences of several texts; a longer one is unrecognised."""
+"""Maximum number of characters of a joined licence expression; longer ones become unrecognised."""
 _REFERENCE = ("LicenseRef-", "DocumentRef-")
-"""Beginnings of the names that SPDX leaves to whoever writes an expression."""
+"""Prefixes of user-defined licence names."""
 LicenceKind = Literal["permissive", "weak copyleft", "copyleft", "restricted", "unknown"]
-"""From what asks least to what asks most."""
+"""Licence kinds in ascending order of obligations."""
 _KINDS: dict[str, LicenceKind] = {
     "Permissive": "permissive",
     "Public Domain": "permissive",
     "Copyleft Limited": "weak copyleft",
     "Copyleft": "copyleft",
 }
-_HINT = "Write an id, or ids with AND, OR, WITH and parentheses: `MIT OR Apache-2.0`"
+_HINT = "Write an id, or ids with AND, OR, WITH and parentheses, for example `MIT OR Apache-2.0`"
 _ORDER: tuple[LicenceKind, ...] = get_args(LicenceKind)
 
 
 @lru_cache(maxsize=1)
 def _licensing() -> "Licensing":
-    """Load the SPDX list once, where an expression is met: 50 ms."""
+    """Load the SPDX list on first use, which takes 50 ms."""
     from license_expression import get_spdx_licensing
 
     return get_spdx_licensing()
@@ -45,7 +45,7 @@ def _kinds_by_id() -> dict[str, LicenceKind]:
 
 
 def is_spdx_id(name: str) -> bool:
-    """Return True for an id of the SPDX list, in its own spelling, or a LicenseRef.
+    """Return True for an id of the SPDX list in its own spelling, or a LicenseRef.
 
     >>> is_spdx_id("MIT"), is_spdx_id("LicenseRef-ours"), is_spdx_id("Frob-1.0")
     (True, True, False)
@@ -61,19 +61,19 @@ def spdx_ids() -> Iterable[str]:
 
 @lru_cache(maxsize=4096)
 def parse_expression(text: str) -> Any:
-    """Return the tree of an expression, with deprecated ids and cases in SPDX's present form.
+    """Return the parse tree of an expression, with ids in SPDX's current spelling.
 
     Raises:
-        ValueError: for what is no expression.
+        ValueError: if the text isn't an SPDX expression.
     """
     try:
         parsed = _licensing().parse(text)
     except (
         Exception
     ) as wrong:  # its parser raises IndexError and TypeError for some malformed texts
-        raise ValueError(f"{text!r} is no SPDX expression. {_HINT}") from wrong
+        raise ValueError(f"{text!r} isn't an SPDX expression. {_HINT}") from wrong
     if parsed is None:
-        raise ValueError(f"an SPDX expression has a licence. {_HINT}")
+        raise ValueError(f"an SPDX expression can't be empty. {_HINT}")
     return parsed
 
 
@@ -81,20 +81,20 @@ def unknown_ids(text: str) -> list[str]:
     """Return the ids of an expression that are neither on the SPDX list nor a LicenseRef.
 
     Raises:
-        ValueError: for what is no expression.
+        ValueError: if the text isn't an SPDX expression.
     """
     found: list[str] = _licensing().unknown_license_keys(parse_expression(text))
     return [name for name in found if not name.startswith(_REFERENCE)]
 
 
 def normalized(text: str) -> str:
-    """Return an expression in SPDX's present form.
+    """Return an expression with ids in SPDX's current spelling.
 
     >>> normalized("(gpl-2.0+ or mit)"), normalized("GPL-2.0 with Linux-syscall-note")
     ('GPL-2.0-or-later OR MIT', 'GPL-2.0-only WITH Linux-syscall-note')
 
     Raises:
-        ValueError: for what is no expression.
+        ValueError: if the text isn't an SPDX expression.
     """
     return str(parse_expression(text))
 
@@ -107,9 +107,9 @@ def _combined(names: tuple[str, ...], relation: str) -> str:
 
 
 def joined(licences: Iterable[str], relation: Literal["AND", "OR"] = "AND") -> str | None:
-    """Join the licences of several texts to one expression, each named once; None without any.
+    """Return one expression that joins the distinct licences of several texts; None without any.
 
-    The expression stands in every document: one longer than MAX_JOINED is unrecognised.
+    An expression longer than MAX_JOINED becomes unrecognised, since it is stored in every document.
 
     >>> joined(["MIT", "GPL-2.0-only OR MIT", "MIT"])
     '(GPL-2.0-only OR MIT) AND MIT'
@@ -124,12 +124,12 @@ def joined(licences: Iterable[str], relation: Literal["AND", "OR"] = "AND") -> s
 
 
 def is_satisfied(tree: Any, accepts: Callable[[str, str], bool]) -> bool:
-    """Judge an expression by its licences: one choice of OR suffices, AND needs all.
+    """Return True if an expression is accepted: one accepted choice of OR suffices, AND needs all.
 
     Args:
-        tree: A tree of parse_expression.
-        accepts: Judges one licence by its name, `GPL-2.0-only WITH Bison-exception-2.2`, and without
-            the exception.
+        tree: parse tree from `parse_expression`.
+        accepts: called with a licence name, for example `GPL-2.0-only WITH Bison-exception-2.2`, and the
+        name without its exception.
     """
     if tree.isliteral:
         return accepts(*_names(tree))
@@ -143,9 +143,9 @@ def _names(leaf: Any) -> tuple[str, str]:
 
 
 def licence_kind(licence: str | None) -> LicenceKind:
-    """Return what an expression asks of who redistributes: of OR the least, of AND the most.
+    """Return the kind of an expression by its terms: the mildest of OR, the strictest of AND.
 
-    Kinds are the categories of ScanCode's LicenseDB, which license-expression carries.
+    Kinds are the categories of ScanCode's LicenseDB, which ships with license-expression.
 
     >>> [licence_kind(name) for name in ("MIT", "MIT AND GPL-2.0-only", "MIT OR GPL-2.0-only", None)]
     ['permissive', 'copyleft', 'permissive', 'unknown']

@@ -1,6 +1,6 @@
-"""The registry of stages: the folders of artefacts in a workspace, and what is in each.
+"""The registry of stages: artefact folders of a workspace and their contents.
 
-The code that makes them is in curriculum.stages, curriculum.mixing and curriculum.train.
+The code that builds them is in curriculum.stages, curriculum.mixing and curriculum.train.
 """
 
 from dataclasses import dataclass
@@ -38,14 +38,14 @@ from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataTable:
-    """Parquet files of an artefact that views read: those whose names begin with `prefix`."""
+    """Parquet files of an artefact for SQL views: all files whose names start with `prefix`."""
 
     name: str
     prefix: str
     schema: pa.Schema
-    """Its columns; a file of an earlier minor version lacks some, and they are null there."""
+    """Columns; columns missing in files of an earlier minor version are null."""
     token_lists: tuple[str, ...] = ()
-    """Columns with a value a token: most of a file's bytes, which views read without verifying them."""
+    """Columns with one value per token: most of a file's bytes. Views read them without verification."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ class StageSpec:
 
     name: str
     holds: str
-    """Content of an artefact, in words."""
+    """Description of an artefact's content."""
     report: type[BaseModel]
     """Model of the counts in its manifest."""
     tables: tuple[DataTable, ...] = ()
@@ -157,11 +157,11 @@ DATA_TABLES: tuple[DataTable, ...] = tuple(
 
 
 def data_table_of(stage: str, file: str) -> DataTable | None:
-    """Return the table that a file of an artefact belongs to, if views read it.
+    """Return the table that a file of an artefact belongs to, or None.
 
     >>> data_table_of("rows", "data/part-00000.parquet").name, data_table_of("rows", "manifest.json")
     ('rows', None)
     """
     if stage not in STAGES or not file.endswith(PARQUET_ENDINGS):
         return None
-    return next((each for each in STAGES[stage].tables if file.startswith(each.prefix)), None)
+    return next((table for table in STAGES[stage].tables if file.startswith(table.prefix)), None)

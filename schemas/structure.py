@@ -1,7 +1,7 @@
-"""Structure: codes of what stands where in a document, and kinds of syntax nodes; all pinned for good.
+"""Code structure of documents: pinned codes of chunks and syntax nodes, and the schemas that store them.
 
-A v6_enriched document carries it over bytes (`Structure`), a packed row over tokens (the columns below).
-Without these columns both are the flat text and the flat rows of the base family.
+A v6_enriched document stores structure over bytes (`Structure`), a packed row over tokens (the columns
+below). Without these columns, both equal the flat text and flat rows of the base family.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from schemas.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, list_of, required
 from schemas.packed_row import Column
 
 NO_NODE = 0
-"""No node, an ERROR, or bytes that were blanked before parsing."""
+"""No node, an ERROR node, or bytes that were blanked before parsing."""
 OTHER = 1
-"""A kind that the table doesn't have."""
+"""A node kind that isn't in the table."""
 BUCKETS = 256
 
 
 class Bucket(NamedTuple):
-    """One line of the table: a node has a name in its grammar, a token is a literal one."""
+    """One row of the table of node types; `what` is node for named nodes, token for literals."""
 
     number: int
     what: str
@@ -37,23 +37,23 @@ def _read() -> tuple[Bucket, ...]:
 
 
 TABLE: tuple[Bucket, ...] = _read()
-"""Kinds by number; numbers from the last one's on are free."""
+"""Node types by number; numbers after the last one are free."""
 BUCKET_NAMES: Mapping[int, str] = {bucket.number: bucket.name for bucket in TABLE}
 NODE_TYPES: Mapping[str, int] = {
     kind: bucket.number for bucket in TABLE if bucket.what == "node" for kind in bucket.kinds
 }
-"""The bucket of each named node."""
+"""Bucket numbers of named nodes."""
 TOKEN_TYPES: Mapping[str, int] = {
     kind.replace(r"\n", "\n"): bucket.number
     for bucket in TABLE
     if bucket.what == "token"
     for kind in bucket.kinds
 }
-"""The bucket of each anonymous token."""
+"""Bucket numbers of anonymous tokens."""
 
 
 def node_type(kind: str, *, is_named: bool) -> int:
-    """The bucket of a kind of node; OTHER if the table doesn't have it.
+    """Return the bucket number of a node type; OTHER if it isn't in the table.
 
     >>> node_type("ERROR", is_named=True), node_type("{", is_named=False)
     (0, 2)
@@ -73,18 +73,18 @@ STRUCTURE_CODES = {
     "typedef": 8,
     "namespace": 9,
 }
-"""structure_ids; 0 everywhere says that a row has no structure."""
+"""Values of structure_ids; 0 everywhere means that a row has no structure."""
 
 MAX_LEVEL = 64
-"""ast_depth, sibling_index and dep_levels are stored as value + 1, clamped to 1…64."""
+"""Maximum of ast_depth, sibling_index and dep_levels, which are stored as value + 1, clamped to 1…64."""
 
 LABEL_CODES = {"resolved": 1, "overridden": 2, "dependent": 3, "syntactic": 4}
-"""The label of call_edges and type_edges: schemas.document.EDGE_LABELS as numbers."""
+"""Labels of call_edges and type_edges: numbers of schemas.document.EDGE_LABELS."""
 
 RUN_COLUMNS = ("structure_ids", "ast_depth", "sibling_index", "ast_node_type")
-"""Columns that a document stores as runs; dep_levels come from its chunks."""
+"""Columns that a document stores run-length encoded; dep_levels are derived from its chunks."""
 STRUCTURE_TOKENS = ("structure_ids", "dep_levels", "ast_depth", "sibling_index", "ast_node_type")
-"""Columns of T values in a row."""
+"""Columns with T values per row."""
 MAX_CODES = {
     "structure_ids": max(STRUCTURE_CODES.values()),
     "dep_levels": MAX_LEVEL,
@@ -92,7 +92,7 @@ MAX_CODES = {
     "sibling_index": MAX_LEVEL,
     "ast_node_type": 255,
 }
-"""Largest code of each column of T values, in their order."""
+"""Largest code of each column with T values, in column order."""
 assert tuple(MAX_CODES) == STRUCTURE_TOKENS
 
 RELATION_CODES = {
@@ -106,47 +106,46 @@ RELATION_CODES = {
     "adjacent_level": 7,
     "preamble": 8,
 }
-"""Relations of chunk q to chunk k, as a model with structure reads it; models are trained on these numbers.
+"""Relations of chunk q to chunk k, as read by a model with structure. Models are trained on these numbers.
 
-One code a pair, the first that holds of: same_chunk; calls (q calls k), called_by; names_type (a type
-edge goes from q to k), type_named_by; preamble (k is one); same_level, adjacent_level (dep_levels are
-equal, or differ by 1). Chunks of different documents are none to one another.
-"""
+A pair has one code, the first that applies: same_chunk; calls (q calls k), called_by; names_type (a type
+edge leads from q to k), type_named_by; preamble (k is a preamble); same_level, adjacent_level (dep_levels
+are equal, or differ by 1). Chunks of different documents have the relation none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureChunk:
-    """Bytes `[start, end)` of a document that are one thing; sorted and disjoint.
+    """Bytes `[start, end)` of a document that form one unit; chunks are sorted and disjoint.
 
-    A method belongs to the method, not to its class: the class keeps what lies between its methods.
+    The bytes of a method belong to the method's chunk. A class chunk has the bytes between its methods.
     """
 
     start: int
     end: int
     kind: int
-    """A STRUCTURE_CODE."""
+    """Value of STRUCTURE_CODES."""
     name: str
-    """Qualified; "" for what has none."""
+    """Qualified name; "" for chunks without a name."""
     dep_level: int
-    """Breadth-first depth from the leaves of the document's dependency graph, + 1, in 1…64."""
+    """1 + breadth-first depth from the leaves of the document's dependency graph, in 1…64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureEdge:
-    """Chunk `source` calls, or names the type, `target`; sorted by (source, target)."""
+    """Chunk `source` calls chunk `target`, or names its type; edges are sorted by (source, target)."""
 
     source: int
     target: int
     label: int
-    """A LABEL_CODE."""
+    """Value of LABEL_CODES."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Structure:
-    """The structure of one document, over bytes of its text.
+    """Structure of one document over the bytes of its text.
 
-    Run i covers the bytes from ends[i - 1] (0 for the first) to ends[i]; the last ends with the text.
-    Neighbouring runs differ. Bytes without a parsed node have node type 0, depth 0 and sibling 0.
+    Run i covers the bytes from ends[i - 1] (0 for the first run) to ends[i]; the last run ends with the
+    text. Neighbouring runs differ. Bytes without a parsed node have node type 0, depth 0 and sibling 0.
     """
 
     ends: tuple[int, ...]
@@ -181,19 +180,20 @@ STRUCTURE_FIELDS = (
 ENRICHED_SCHEMA = pa.schema(
     [*DOCUMENT_SCHEMA, *STRUCTURE_FIELDS], metadata={"schema_version": SCHEMA_VERSION}
 )
-"""documents/family-v6_enriched/…: row i is row i of the base family's artefact, and its structure."""
+"""documents/family-v6_enriched/…: row i is row i of the base family's artefact, with its structure."""
 
 ROW_CHUNK_TYPE = pa.struct(
     [required(name, pa.int32()) for name in ("start", "end", "kind", "dep_level", "doc")]
 )
-"""chunk_boundaries of a row: token offsets, half-open, sorted, disjoint, each inside document `doc`."""
+"""Type of chunk_boundaries: half-open token offsets in a row, sorted, disjoint, each inside document `doc`.
+"""
 STRUCTURE_COLUMNS = (
     *(required(name, list_of(pa.uint8())) for name in STRUCTURE_TOKENS),
     required("chunk_boundaries", list_of(ROW_CHUNK_TYPE)),
     required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
     required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
 )
-"""Columns of rows of v6_enriched beside PACKED_ROW_SCHEMA; edges index chunk_boundaries."""
+"""Additional columns of v6_enriched rows; edges are indices into chunk_boundaries."""
 
 STRUCTURE_MEANINGS: tuple[Column, ...] = (
     Column(
@@ -232,4 +232,4 @@ STRUCTURE_MEANINGS: tuple[Column, ...] = (
         meaning="chunk source names, inherits from or belongs to target; labels as for calls",
     ),
 )
-"""Meanings of the columns; README's table is made from these."""
+"""Meanings of the columns; source of README's table."""

@@ -1,4 +1,4 @@
-"""A study: settings of training and packing that only comparisons need, and that mark a run for good."""
+"""Studies: settings of training and packing for comparisons only, which mark a run permanently."""
 
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -11,10 +11,10 @@ from schemas.text import Documented, Number
 
 
 class MaskFrom(Documented):
-    """Document masks that are off in the first steps of each phase and on in the others."""
+    """Document masks that are off in the first steps of each phase and on afterwards."""
 
     on_from: Annotated[Number, Field(gt=0, lt=1)]
-    """Fraction of a phase's steps that have no masks: 0.5 for the first half."""
+    """Fraction of a phase's steps without masks, for example 0.5 for the first half."""
 
 
 def _kind(value: object) -> str:
@@ -41,7 +41,7 @@ def _is_best_fit(packer: object) -> bool:
 
 
 class Study(Documented):
-    """Settings for comparisons; held-out documents are measured as in any other run."""
+    """Settings for comparisons; validation documents are measured as in any other run."""
 
     OTHER_NAMES = MappingProxyType(
         dict.fromkeys(("mask", "masks", "document_masks"), "document_mask")
@@ -49,34 +49,35 @@ class Study(Documented):
     )
 
     document_mask: DocumentMask = "on"
-    """off: in every layer a token reads all that is before it in its row, of whatever document.
-    {on_from: 0.5}: off in the first half of each phase's steps, then on."""
+    """off: in every layer, a token reads all tokens before it in its row, across documents. {on_from: 0.5}:
+    off in the first half of each phase's steps, then on."""
     positions: Literal["reset", "continue"] = "reset"
-    """continue: positions count on over the documents of a row. Rotations follow, masks don't."""
+    """continue: positions count on across the documents of a row. This affects rotary positions, not masks.
+    """
     packer: Packer = Field(default="best_fit", exclude_if=_is_best_fit)
-    """chop: rows to train on are documents end to end, in a shuffled order, cut every T tokens; what a cut
-    leaves in a row is a document to masks and positions. Only for objective causal, and neither for
-    v6_enriched nor for imported rows."""
+    """chop: training rows are concatenated documents in shuffled order, cut every T tokens. Masks and
+    positions treat each piece as a document. Only for objective causal, not for v6_enriched or imported
+    rows."""
 
     order_seed: Seed | None = Field(default=None, exclude_if=_is_none)
-    """Seed of the order of rows where it isn't the diet's seed, which then is that of initial weights alone:
-    what it changes is chance."""
+    """Seed of the row order if it differs from the diet's seed, which then only sets the initial weights.
+    Differences between order seeds are chance."""
     budget: BudgetUnit = Field(default="tokens", exclude_if=_is_tokens)
-    """positions: token_budget counts row positions, with those that hold no token, so that diets whose rows
-    are filled otherwise train equally many steps."""
+    """positions: token_budget counts row positions including padding, so that diets with different packing
+    train for the same number of steps."""
 
     @model_validator(mode="after")
     def _differs(self) -> "Study":
         if not self.settings:
             raise ValueError(
-                "it sets nothing that a run without it has otherwise. Set document_mask: off, "
-                "positions: continue, packer: chop, an order_seed or budget: positions, or leave study out"
+                "the study has only default settings. Set document_mask: off, positions: continue, "
+                "packer: chop, an order_seed or budget: positions, or remove study"
             )
         return self
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings that a run without a study has otherwise, in words."""
+        """Non-default settings by name."""
         mask = self.document_mask
         said = {
             "document_mask": mask if isinstance(mask, str) else f"on from {mask.on_from:g}",
@@ -89,16 +90,16 @@ class Study(Documented):
 
     @property
     def acts_in_training(self) -> bool:
-        """True for masks or positions of its own; a packer makes other rows, which are trained on as any."""
+        """True if masks or positions differ from the defaults; a packer only changes rows."""
         return not self.is_always_masked or self.positions != USUAL["positions"]
 
     @property
     def is_always_masked(self) -> bool:
-        """True where documents are kept apart in every step."""
+        """True if documents are masked from each other in every step."""
         return self.document_mask == "on"
 
     def is_masked(self, step: int, steps: int) -> bool:
-        """Return True if a step, counted from 0, of so many keeps documents apart.
+        """Return True if documents are masked from each other in a 0-based step of `steps`.
 
         >>> study = Study(document_mask=MaskFrom(on_from=0.4))
         >>> [study.is_masked(step, 5) for step in range(5)]
@@ -115,11 +116,11 @@ USUAL = {
     "order_seed": "",
     "budget": "tokens",
 }
-"""The settings of a run without a study."""
+"""Settings of a run without a study."""
 
 
 def study_words(study: Study | None) -> str:
-    """The settings of a study in words; empty for none.
+    """Return the settings of a study as text; empty without a study.
 
     >>> study_words(Study(document_mask="off", positions="continue")), study_words(None)
     ('document_mask off, positions continue', '')
@@ -129,7 +130,7 @@ def study_words(study: Study | None) -> str:
 
 
 def study_mark(study: Study | None) -> str:
-    """The mark of a run wherever it is shown; empty for one without a study.
+    """Return the label of a study's run wherever the run is shown; empty without a study.
 
     >>> study_mark(Study(document_mask="off")), study_mark(None)
     ('study: document_mask off', '')
@@ -139,13 +140,13 @@ def study_mark(study: Study | None) -> str:
 
 
 def study_remark(study: Study) -> str:
-    """A sentence on what a study's runs are good for."""
+    """Return a sentence about the limits of a study's runs."""
     return (
-        f"{study_mark(study)}. Its runs are for comparison only: they can't be exported, nor continued by a "
-        "diet that isn't the same study"
+        f"{study_mark(study)}. Its runs are for comparison only: they can't be exported, and only a diet "
+        "with the same study can continue them"
     )
 
 
 def no_study(study: object) -> bool:
-    """Return True for None: files and keys of a run without a study don't mention it."""
+    """Return True for None: files and keys of a run without a study omit the field."""
     return study is None

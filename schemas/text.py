@@ -1,6 +1,6 @@
 """YAML files as frozen models: strict YAML, and errors that name file, line and field (mistakes.py).
 
-Read are the words of YAML 1.2 (`true`, `null`, `17`, `1e-3`); `no`, `010` and `12:30` stay text.
+Plain values follow YAML 1.2 (`true`, `null`, `17`, `1e-3`); `no`, `010` and `12:30` stay text.
 """
 
 import ast
@@ -31,25 +31,27 @@ from schemas.errors import CurriculumError
 from schemas.mistakes import Location, faults, locate, not_yaml
 
 MAX_TEXT = 1_000_000
-"""Characters; a corpus or diet file is a page or two, and more is an attack or a mix-up."""
+"""Maximum number of characters. Corpus and diet files have a page or two; larger files are attacks or
+mix-ups."""
 _HALF = re.compile("[\ud800-\udfff]")
-"""Half of a character, which an escape such as "\\ud800" gives and no file can be named by."""
+"""A lone surrogate, for example from the escape "\\ud800"; it can't occur in a file name."""
 DEEPEST = 20
-"""Nested lists and mappings; our deepest file needs five."""
+"""Maximum nesting of lists and mappings; the deepest shipped file needs five."""
 MAX_NODES = 50_000
-"""Names, values, lists and mappings: a corpus of 5,000 repositories. Reading takes 30 µs for each."""
+"""Maximum number of names, values, lists and mappings: a corpus of 5,000 repositories. Reading takes 30 µs
+per node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class YamlText:
-    """A mapping that was read: its nodes, which know their lines, and its plain values."""
+    """A parsed mapping: its nodes with line numbers, and its plain values."""
 
     node: yaml.MappingNode
     content: Any
 
 
 def named(shipped: Iterable[Path], own: Path | None) -> dict[str, Path]:
-    """YAML files by name, sorted; those of one's own folder stand before shipped ones of the same name."""
+    """Return YAML files by name, sorted; own files replace shipped ones of the same name."""
     files = {file.stem: file for file in shipped}
     if own is not None and own.is_dir():
         mine = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
@@ -66,14 +68,16 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
-            raise _refused(event, "aliases are not read", "Write the value out")
+            raise _refused(event, "YAML aliases are not supported", "Write the value out")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            raise _refused(event, f"the tag {tag} is not read", "Write the plain value")
+            raise _refused(event, f"the YAML tag {tag} is not supported", "Write the plain value")
         if isinstance(event, yaml.ScalarEvent) and _HALF.search(event.value):
-            raise _refused(event, "half a character is no text", "Write the whole character")
+            raise _refused(
+                event, "a lone surrogate is not a character", "Write the whole character"
+            )
         if self.depth == DEEPEST:
-            raise _refused(event, f"more than {DEEPEST} levels are nested", "Write it flatter")
+            raise _refused(event, f"more than {DEEPEST} levels of nesting", "Flatten the file")
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise _refused(event, f"more than {MAX_NODES:,} values", "Split the file")
@@ -86,11 +90,13 @@ class _Loader(yaml.SafeLoader):
         mapping: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _refused(key, "a field's name is one word", "Write `name: value`")
+                raise _refused(key, "a field name must be a single word", "Write `name: value`")
             if key.value in mapping:
-                first = next(each for each, _ in node.value if each.value == key.value)
+                first = next(
+                    first_key for first_key, _ in node.value if first_key.value == key.value
+                )
                 line = first.start_mark.line + 1
-                problem = f"the key {key.value!r} stands twice, first on line {line}"
+                problem = f"the key {key.value!r} occurs twice, first on line {line}"
                 raise _refused(key, problem, "Remove one of them")
             mapping[key.value] = self.construct_object(value, deep=deep)
         return mapping
@@ -113,37 +119,37 @@ for _tag, _pattern, _first in (
 
 
 def text_of(file: Path, *, error: type[CurriculumError]) -> str:
-    """The text of a YAML file, which may lie behind links.
+    """Return the text of a YAML file; links are followed.
 
     Raises:
-        CurriculumError: of the given kind, for what is no file, has too many bytes, can't be read or isn't
-            UTF-8.
+        CurriculumError: of the given type, if the path isn't a file, or the file is too large, unreadable
+        or not UTF-8.
     """
     try:
         content = regular_files.read(file, most=4 * MAX_TEXT, follow_links=True)
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as broken:
         line = broken.object.count(b"\n", 0, broken.start) + 1
-        cause, cure = "this is not UTF-8", "Save the file as UTF-8"
+        cause, cure = "the file is not UTF-8", "Save the file as UTF-8"
         raise error(f"{file}:{line}", cause=cause, cure=cure) from None
     except (OSError, ValueError) as unreadable:
-        cause = f"it can't be read ({unreadable})"
-        raise error(str(file), cause=cause, cure="Give the YAML file itself") from None
+        cause = f"the file can't be read: {unreadable}"
+        raise error(str(file), cause=cause, cure="Give the path of a YAML file") from None
 
 
 def read_yaml(text: str, *, file: str, error: type[CurriculumError]) -> YamlText:
-    """The mapping that `text` holds.
+    """Return the mapping in a YAML text.
 
     Raises:
-        CurriculumError: of the given kind, with file and line, for text that is too long, isn't YAML,
-            isn't a mapping, or uses aliases, tags, deep nesting or a key twice.
+        CurriculumError: of the given type, with file and line, if the text is too long, isn't YAML, isn't a
+        mapping, or uses aliases, tags, deep nesting or duplicate keys.
     """
     if len(text) > MAX_TEXT:
         raise error(
             file,
             f"{len(text)} characters",
-            cause=f"a configuration file has at most {MAX_TEXT}",
-            cure="Give the YAML file itself",
+            cause=f"a configuration file has at most {MAX_TEXT} characters",
+            cure="Give the path of a YAML file",
         )
     try:
         loader = _Loader(text)
@@ -152,10 +158,10 @@ def read_yaml(text: str, *, file: str, error: type[CurriculumError]) -> YamlText
             if isinstance(node, yaml.MappingNode):
                 return YamlText(node=node, content=loader.construct_document(node))
         except (ValueError, OverflowError):
-            # PyYAML passes the number of "\\UFFFFFFFF" to chr, and that of a %YAML directive to int.
+            # PyYAML passes the number of "\\UFFFFFFFF" to chr, and the number of a %YAML directive to int.
             mark = loader.get_mark()
             problem = "the number of an escape or of a %YAML directive is too large"
-            cure = "Write the character itself, and no directive"
+            cure = "Write the character itself, and remove the directive"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark, note=cure) from None
         finally:
             loader.dispose()
@@ -165,7 +171,7 @@ def read_yaml(text: str, *, file: str, error: type[CurriculumError]) -> YamlText
         f"{file}:{node.start_mark.line + 1 if node else 1}",
         text[:40].strip() or "nothing",
         cause="a configuration file is a mapping of fields",
-        cure="Start with a line such as `name: …`",
+        cure="Start with a line like `name: …`",
     )
 
 
@@ -178,13 +184,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 Whole = Annotated[int, Field(strict=True)]
-"""A whole number; "17" and true are none."""
+"""A whole number; "17" and true are refused."""
 Number = Annotated[float, Field(strict=True)]
-"""A number, whole or not; "0.5" and true are none."""
+"""A number, whole or not; "0.5" and true are refused."""
 
 
 class FieldsError(ValueError):
-    """A fault of several fields together, each named by its line beside the message."""
+    """A fault that several fields cause together; the message names the line of each."""
 
     def __init__(self, message: str, *, fields: Sequence[Location]) -> None:
         super().__init__(message)
@@ -192,40 +198,40 @@ class FieldsError(ValueError):
 
 
 class Strict(BaseModel):
-    """A value of the edge: frozen, and no field that isn't declared."""
+    """Base of validated models: frozen, without undeclared fields."""
 
     OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Names that other tools give to a field, and the field's own."""
+    """Names that other tools use for a field, mapped to the field's name."""
 
-    # A command validates few of the models that it imports: each is built when it is first used.
+    # Models are built on first use, because a command validates few of the models that it imports.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_nul_and_no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what no path or argument of a program can hold, and `share: true`, pydantic's 1."""
+        """Raise if a text has a NUL, or a boolean is given for a number; pydantic would read true as 1."""
         if isinstance(value, bool):
             if cls.model_fields[str(info.field_name)].annotation in (int, float):
-                raise ValueError("true and false are no numbers. Write a number")
+                raise ValueError("true and false are not numbers. Write a number")
             return value
-        for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, str) and "\0" in each:
-                raise ValueError("it holds a NUL character. Remove it")
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, str) and "\0" in item:
+                raise ValueError("the value contains a NUL character. Remove it")
         return value
 
 
 class Documented(Strict):
-    """A value whose JSON Schema describes the fields by their docstrings.
+    """A model whose JSON Schema uses field docstrings as descriptions.
 
-    They are read from the source when a schema is made: pydantic's `use_attribute_docstrings` reads it
-    whenever the class is imported, which takes longer than most of what a short command does.
+    They are read from the source only when a schema is made. pydantic's `use_attribute_docstrings` reads
+    the source on every import, which takes longer than most of a short command.
     """
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Add descriptions to the fields of pydantic's schema."""
+        """Add field docstrings as descriptions to pydantic's schema."""
         schema = handler(core_schema)
         documented = field_docstrings(cls)
         for name, field in handler.resolve_ref_schema(schema).get("properties", {}).items():
@@ -235,7 +241,7 @@ class Documented(Strict):
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings of a model's fields and of those that it inherits, as they stand in the source."""
+    """Return the docstrings of a model's fields, including inherited ones."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if (
@@ -258,11 +264,11 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumError]) -> Model:
-    """The model that `text` says, whose errors read `file:line: field = value; cause. cure`.
+    """Return the model in a YAML text; errors read `file:line: field = value; cause. cure`.
 
     Raises:
-        CurriculumError: of the given kind, for text that isn't YAML or doesn't fit the model; all
-            faults are in one message, a line each.
+        CurriculumError: of the given type, if the text isn't YAML or doesn't fit the model; the message has
+        one line per fault.
     """
     source = read_yaml(text, file=file, error=error)
     return validated(model, source.content, source.node, file=file, error=error)
@@ -271,12 +277,12 @@ def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumErr
 def validated(
     model: type[Model], content: object, node: yaml.Node, *, file: str, error: type[CurriculumError]
 ) -> Model:
-    """The model that `content` says; its faults are named by their lines in `node`.
+    """Return the model of parsed content; faults are reported with their lines in `node`.
 
-    What `node` doesn't hold, because the content was completed, is named by the line around it.
+    Fields missing in `node`, because the content was completed, get the line of their parent.
 
     Raises:
-        CurriculumError: of the given kind, with all faults in one message, a line each.
+        CurriculumError: of the given type; the message has one line per fault.
     """
     try:
         return model.model_validate(content)
@@ -285,7 +291,7 @@ def validated(
 
 
 def line_of(text: str, location: Location, *, file: str, error: type[CurriculumError]) -> int:
-    r"""The line on which a field stands, counted from 1; of what encloses it where it isn't there.
+    r"""Return the 1-based line of a field, or of its nearest existing parent.
 
     >>> line_of("a: 1\nb:\n  - c: 2", ("b", 0, "c"), file="x.yaml", error=CurriculumError)
     3

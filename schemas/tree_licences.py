@@ -1,4 +1,4 @@
-"""Licences that files of a tree state about others: licence files, REUSE.toml and .reuse/dep5."""
+"""Licences that files of a tree state about other files: licence files, REUSE.toml and .reuse/dep5."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,28 +7,29 @@ from typing import Literal
 from schemas.path_globs import PathGlob
 
 TOML_NAME, DEP5_PATH = "REUSE.toml", ".reuse/dep5"
-"""Files in which REUSE annotates others: in any folder, and at the root."""
+"""REUSE annotation files: in any folder, and at the root."""
 MAX_SIZE_ABOVE = 400_000
-"""Size of all annotations that a path is compared with: 10,000 globs, or some 50 ms."""
+"""Maximum size of all annotations that a path is compared with: 10,000 globs, or about 50 ms."""
 Precedence = Literal["closest", "aggregate", "override"]
-"""Rank of an annotation against what a file states itself: gives way, holds beside it, or replaces it."""
+"""Precedence of an annotation over a file's own statement: closest yields to it, aggregate applies in
+addition, override replaces it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderLicence:
-    """Licences that the licence files of one folder state."""
+    """Licences stated by the licence files of one folder."""
 
     path: str
-    """The first of these files."""
+    """Path of the first of these files."""
     licences: tuple[str, ...]
-    """SPDX expressions, at least one, which all hold."""
+    """SPDX expressions, at least one; all of them apply."""
     holder: str | None
     """Copyright holder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LicenceAnnotation:
-    """Licence and holder of the files that some globs match: a table of REUSE.toml, a paragraph of dep5."""
+    """Licence and holder of the files that match globs: a table of REUSE.toml, or a paragraph of dep5."""
 
     globs: tuple[PathGlob, ...]
     precedence: Precedence
@@ -38,14 +39,14 @@ class LicenceAnnotation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnnotationFile:
-    """A file of annotations; of those that match, the last one holds."""
+    """A file of annotations; the last matching annotation applies."""
 
     path: str
     folder: str
-    """The folder that it covers, to which its globs are relative; empty for the root."""
+    """Folder to which the globs are relative; empty for the root."""
     annotations: tuple[LicenceAnnotation, ...]
     size: int
-    """Characters and wildcards of the globs, and 20 for each glob."""
+    """Number of characters and wildcards in the globs, plus 20 per glob."""
 
     def annotation_of(self, path: str) -> LicenceAnnotation | None:
         """Return the annotation of a file, or None."""
@@ -64,12 +65,12 @@ class LicenceFiles:
     """Licence files and annotations of one tree."""
 
     folders: Mapping[str, FolderLicence] = field(default_factory=dict)
-    """Licences by the folder that they cover, empty for the root, or by the file."""
+    """Licences by folder (empty for the root) or by file."""
     annotations: Mapping[str, AnnotationFile] = field(default_factory=dict)
-    """Files of annotations by their paths."""
+    """Annotation files by path."""
 
     def nearest(self, path: str) -> FolderLicence | None:
-        """Return the licence files of a file itself, else of its folder, else of the nearest folder above it.
+        """Return the licence files of a file itself, else of the nearest folder above it.
 
         >>> root = FolderLicence(path="LICENSE", licences=("MIT",), holder=None)
         >>> LicenceFiles(folders={"": root}).nearest("src/a.cc").path
@@ -85,10 +86,10 @@ class LicenceFiles:
         return None
 
     def annotations_of(self, path: str) -> Iterator[tuple[str, LicenceAnnotation]]:
-        """Yield the annotations that hold for a file, with their files, from the root down.
+        """Yield the annotations of a file with the paths of their annotation files, from the root down.
 
-        An override is the last one: it replaces all that is nearer to the file. From the root down, no file
-        beyond MAX_SIZE_ABOVE is looked at.
+        Iteration ends with an override, which replaces everything nearer to the file. Annotation files
+        beyond MAX_SIZE_ABOVE, counted from the root, are ignored.
         """
         size = 0
         folders = [path[:at] for at, letter in enumerate(path) if letter == "/"]
@@ -109,11 +110,11 @@ NO_LICENCE_FILES = LicenceFiles()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileLicence:
-    """Licence of one version of a file."""
+    """Licence of one file version."""
 
     name: str | None
-    """An SPDX expression; None where none is known."""
+    """SPDX expression, or None."""
     evidence: str | None
-    """header, `file: LICENSE`, or corpus; None where there is none."""
+    """`header`, for example `file: LICENSE`, or `corpus`; None without a licence."""
     holder: str | None
-    """Copyright holder that the file's head names, else its licence file."""
+    """Copyright holder from the file's header, else from its licence file."""

@@ -1,14 +1,14 @@
-"""Whole numbers in text from elsewhere: names of folders, labels, metadata, git's output.
+"""Whole numbers in untrusted text: folder names, labels, metadata, git's output.
 
-`int` refuses texts of more than 4,300 digits with an error of its own, and some texts that `isdigit` accepts.
+`int` raises an unrelated error for more than 4,300 digits, and for some texts that `isdigit` accepts.
 """
 
 MAX_DIGITS = 18
-"""Digits of a number that an int64 has room for."""
+"""Number of digits that always fit into an int64."""
 
 
 def whole_number(text: str | bytes) -> int | None:
-    """Return the number that 1 to MAX_DIGITS ASCII digits write; None for any other text.
+    """Return the number of a text with 1 to MAX_DIGITS ASCII digits; None for any other text.
 
     >>> whole_number("045"), whole_number(b"7"), whole_number("-1"), whole_number("9" * 19)
     (45, 7, None, None)

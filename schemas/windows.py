@@ -1,9 +1,9 @@
 """Windows of tokens: the unit in which distinct training tokens are counted.
 
 The window of a scored position is its target token with the WINDOW_TOKENS - 1 tokens before it in its
-document. Near the start of a document the missing tokens count as one symbol that no tokenizer has. Two
-positions show the same token in the same way where their windows are equal, so the number of different
-windows of some rows is their number of distinct tokens.
+document. Near the start of a document, the missing tokens count as a symbol that no tokenizer has. Two
+positions show the same token in the same context if their windows are equal, so the number of distinct
+tokens of some rows is the number of their different windows.
 """
 
 import math
@@ -13,10 +13,10 @@ import pyarrow as pa
 from schemas.document import SCHEMA_VERSION, required
 
 WINDOW_TOKENS = 16
-"""Shorter windows are idiom: `for (size_t i = 0; i < n; i++) {` has as many tokens."""
+"""Shorter windows would only be idioms: `for (size_t i = 0; i < n; i++) {` has as many tokens."""
 WINDOW_SEED = 0x9E3779B97F4A7C15
 MAX_SAMPLED = 1_000_000
-"""Windows of an artefact that are kept; of more, a sample by hash is."""
+"""Maximum number of windows kept per artefact; if there are more, a sample by hash is kept."""
 WINDOWS_NAME = "windows.pq"
 WINDOWS_SCHEMA = pa.schema(
     [
@@ -28,15 +28,15 @@ WINDOWS_SCHEMA = pa.schema(
 )
 """windows.pq: the different windows of each row of a rows artefact, as 64-bit hashes.
 
-Lines are in the order of the rows, those of a row by hash. Only windows whose hash is below 2^(64 - halvings)
-are kept; `halvings` is the same in all lines of a file. Thresholds nest: to unite artefacts, keep the hashes
-below the lowest threshold."""
+File rows are sorted by packed row, then by hash. Only windows with a hash below 2^(64 - halvings) are kept;
+`halvings` is constant within a file. Thresholds nest: to merge artefacts, keep the hashes below the lowest
+threshold."""
 
 
 def standard_error(kept: int, halvings: int) -> float:
-    """Return the standard error of `kept << halvings` as a number of distinct tokens.
+    """Return the standard error of `kept << halvings` as an estimate of distinct tokens.
 
-    Each window is kept with a probability of p = 2^-halvings, so `kept` is binomial.
+    Each window is kept with probability p = 2^-halvings, so `kept` is binomial.
 
     >>> standard_error(1000, 0), standard_error(10_000, 2)
     (0.0, 346.41016151377545)

@@ -121,12 +121,12 @@ def test_a_conversation_and_its_row_show_who_speaks(
 @pytest.mark.parametrize(
     ("changed", "kind", "said"),
     [
-        (("family: chat", "family: chat, objective: causal"), DietError, "Leave objective out"),
+        (("family: chat", "family: chat, objective: causal"), DietError, "Remove objective"),
         (("v2_simple", "v2_simple, objective: chat"), DietError, "v2_simple has no turns"),
         (
             ("share: 0.75", "share: 0.75, repositories: [arena]"),
             DietError,
-            "There are: talks",
+            "Available: talks",
         ),
     ],
 )

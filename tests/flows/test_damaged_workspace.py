@@ -120,10 +120,10 @@ def flip(file: Path) -> None:
 
 def apply_cure(said: str, aside: Path) -> Path:
     """Do what an error tells to do by hand; the path that was renamed, made or moved."""
-    if renamed := re.search(r"Rename it to (\S+\.lost): the file alone is lost", said):
+    if renamed := re.search(r"Rename it to (\S+\.lost): only this file is then lost", said):
         lost = Path(renamed[1])
         return lost.with_name(lost.name.removesuffix(".lost")).rename(lost)
-    if empty := re.search(r"Make an empty file (\S+\.lost): the file alone is lost", said):
+    if empty := re.search(r"Create an empty file (\S+\.lost): only this file is then lost", said):
         Path(empty[1]).touch()
         return Path(empty[1])
     moved = re.search(r"[Mm]ove (\S+) out of the workspace", said)

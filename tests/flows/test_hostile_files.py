@@ -116,7 +116,7 @@ def test_a_name_twice_in_a_manifest_is_named(home: Path) -> None:
     assert content["stage"] != "x"
     code, said = given(home, "inspect", "rows")
     assert code == 2
-    assert "'stage' stands twice" in said.replace("\n", "")
+    assert "'stage' occurs twice" in said.replace("\n", "")
 
 
 def test_a_folder_outside_of_workspaces_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:

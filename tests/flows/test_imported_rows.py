@@ -274,7 +274,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
         ),
         (
             ALONE.replace("share: 1", "objective: fim, share: 1"),
-            "have objective causal. Leave objective out",
+            "have objective causal. Remove objective",
         ),
         (
             ALONE.replace("share: 1", "repositories: [arena], share: 1"),

@@ -96,14 +96,14 @@ def test_a_domain_that_no_name_is_near_lists_all_of_the_corpus(domain: str, tmp_
         DIET.replace("PORTION", "0.6").replace("{family: v2_simple, share: 1}", serving)
     )
     said = refused("run", str(file), "--dry-run", home=tmp_path / "home")
-    assert "There are: build_toolchain, testing, algorithms" in said
+    assert "Available: build_toolchain, testing, algorithms" in said
     assert "Did you mean" not in said
 
 
 def test_an_unknown_model_lists_all(home: Path) -> None:
     for name in ("tny", "llama"):
         said = refused("run", "templates.demo", "--model", name, "--dry-run", home=home)
-        assert "There are: tiny, 60m, 300m, 1b, attention-tiny" in said
+        assert "Available: tiny, 60m, 300m, 1b, attention-tiny" in said
 
 
 def test_a_tokenizer_of_a_hub_says_how_to_get_its_file(home: Path) -> None:

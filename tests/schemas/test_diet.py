@@ -22,23 +22,29 @@ def diet(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (serving(variants=2), "causal has no variants: only fim splits"),
+        (serving(variants=2), "causal has no variants: only fim can split"),
         (serving(objective="chat"), "v3_simple has no turns"),
-        (serving(family="chat", objective="code_to_doc"), "Leave objective out"),
-        (serving(family="chat", objective="fim"), "conversations are learnt with objective chat"),
-        (serving(family="v6_enriched", base="chat"), "conversations have no structure of code"),
+        (serving(family="chat", objective="code_to_doc"), "Remove objective"),
+        (
+            serving(family="chat", objective="fim"),
+            "conversations can only be trained with objective chat",
+        ),
+        (serving(family="v6_enriched", base="chat"), "conversations have no code structure"),
         (
             serving(family="edit", objective="fim"),
-            "blocks of edit are learnt with objective causal",
+            "family edit supports only objective causal",
         ),
-        (serving(family="v6_enriched", base="edit", objective="target"), "Leave objective out"),
+        (serving(family="v6_enriched", base="edit", objective="target"), "Remove objective"),
         (serving(base="v2_simple"), "v3_simple has no base"),
         (serving(domains={"*": 0}), "no domain has a factor above 0"),
-        (serving(domains={"a": 0, "*": 0}), "Raise one, or leave domains out"),
+        (serving(domains={"a": 0, "*": 0}), "Raise a factor, or remove domains"),
         (serving(domains={}), "no domain has a factor above 0"),
-        (serving(repositories=[]), "Leave it out, and all count"),
-        (serving(family="chat", score="new"), "conversations aren't versions of one another"),
-        ({"imported": "mine", "share": 1, "score": "all"}, "score says what is built of a corpus"),
+        (serving(repositories=[]), "Remove repositories to use all"),
+        (serving(family="chat", score="new"), "score compares versions of files"),
+        (
+            {"imported": "mine", "share": 1, "score": "all"},
+            "score applies only to rows built from a corpus",
+        ),
         (serving(score="old"), "new"),
     ],
 )
@@ -57,8 +63,8 @@ def test_a_factor_of_zero_beside_others_is_a_way_to_leave_a_domain_out() -> None
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (phase(advance_when={}), "advance_when of syntax has no rule"),
-        (phase(on_budget="hold"), "holds at the end of its budget for a gate, and it has none"),
+        (phase(advance_when={}), "advance_when of syntax has no condition"),
+        (phase(on_budget="hold"), "waits for a gate, but the phase has none"),
     ],
 )
 def test_a_phase_whose_gate_can_never_open_is_refused(content: dict[str, Any], said: str) -> None:
@@ -69,9 +75,7 @@ def test_a_phase_whose_gate_can_never_open_is_refused(content: dict[str, Any], s
 def test_a_gate_behind_the_end_of_its_budget_is_refused() -> None:
     gated = phase(portion=0.5, advance_when={"min_tokens": "6M"})
     rest = phase(phase="file_graph", portion=0.5)
-    with pytest.raises(
-        ValidationError, match=r"after 6,000,000 tokens, and its budget ends before"
-    ):
+    with pytest.raises(ValidationError, match=r"before 6,000,000 tokens, but its budget ends"):
         Diet.model_validate(diet(phases=[gated, rest]))
     gated["advance_when"] = {"min_tokens": "5M"}
     assert Diet.model_validate(diet(phases=[gated, rest])).phases[0].advance_when

@@ -27,17 +27,17 @@ class Held(Strict):
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[" * 100_000 + "]" * 100_000, "levels are nested"),
-        ('{"a":' * 100_000 + "1" + "}" * 100_000, "levels are nested"),
-        ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "levels are nested"),
-        ("[" * 100_000, "levels are nested"),
+        ("[" * 100_000 + "]" * 100_000, "levels of nesting"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "levels of nesting"),
+        ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "levels of nesting"),
+        ("[" * 100_000, "levels of nesting"),
         ("9" * 5_000, "5,000 digits"),
-        ("[NaN]", "NaN is no number"),
-        ("-Infinity", "-Infinity is no number"),
-        ("1e999", "beyond the largest number"),
-        ('{"a": 1, "b": {"c": 2, "c": 3}}', "'c' stands twice"),
-        ('{"a": "\\ud800"}', "half a surrogate pair"),
-        ('"\ud800"', "half a surrogate pair"),
+        ("[NaN]", "NaN is not a JSON number"),
+        ("-Infinity", "-Infinity is not a JSON number"),
+        ("1e999", "exceeds the largest number"),
+        ('{"a": 1, "b": {"c": 2, "c": 3}}', "'c' occurs twice"),
+        ('{"a": "\\ud800"}', "lone surrogate"),
+        ('"\ud800"', "lone surrogate"),
         ("\ufeff{}", "BOM"),
         ('{"a": "\x01"}', "control character"),
         ("01", "Extra data"),
@@ -77,7 +77,7 @@ def test_a_duplicate_name_does_not_pass_under_the_digest_of_its_last_value(tmp_p
     file.write_text(sealed)
     assert read_json(Note, file, error=StoreError, cause="a", cure="b").text == "b"
     file.write_text(sealed.replace("{", '{"text":"a",', 1))
-    with pytest.raises(StoreError, match="'text' stands twice"):
+    with pytest.raises(StoreError, match="'text' occurs twice"):
         read_json(Note, file, error=StoreError, cause="a", cure="b")
 
 
@@ -89,8 +89,8 @@ def test_neither_a_pipe_nor_a_device_nor_a_file_without_end_is_waited_for(tmp_pa
     with long.open("wb") as made:
         made.truncate(1 << 40)
     for file, fault in (
-        (pipe, "no regular file"),
-        (device, "no regular file"),
+        (pipe, "not a regular file"),
+        (device, "not a regular file"),
         (long, "more than"),
     ):
         with pytest.raises(ValueError, match=fault):

@@ -88,7 +88,7 @@ def test_a_number_in_digits_of_another_script_is_refused(now: str) -> None:
 
 @pytest.mark.parametrize("budget", ["１M", "١M", "１０_000_000", "1.５M"])
 def test_a_budget_in_digits_of_another_script_is_refused(budget: str) -> None:
-    assert "tokens" in refused("diet", "token_budget: 1M", f"token_budget: {budget}")
+    assert "token count" in refused("diet", "token_budget: 1M", f"token_budget: {budget}")
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_a_nul_is_refused_with_its_line(kind: str, before: str, now: str) -> Non
 
 
 def test_half_a_character_is_refused_with_its_line() -> None:
-    assert "half a character" in refused("corpus", "commit: HEAD", r'commit: "HE\ud800AD"')
+    assert "lone surrogate" in refused("corpus", "commit: HEAD", r'commit: "HE\ud800AD"')

@@ -219,7 +219,7 @@ def _edited(file: Path) -> None:
         (_garble, "no Parquet file"),
         (Path.unlink, "isn't there any more"),
         (_newer, "schema_version 2.0"),
-        (_edited, "it was changed since"),
+        (_edited, "the file was changed since it was written"),
     ],
     ids=["truncated", "garbled", "missing", "newer", "edited"],
 )

@@ -54,7 +54,7 @@ def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
     monkeypatch.setattr("curriculum.corpus.load.CORPORA", tmp_path)
     with pytest.raises(CorpusError, match="Did you mean 'sample'"):
         load_corpus("sampel")
-    with pytest.raises(CorpusError, match="There are: sample"):
+    with pytest.raises(CorpusError, match="Available: sample"):
         load_corpus("other")
     assert load_corpus("sample").name == "mine"
 
@@ -68,7 +68,7 @@ def test_a_fault_in_the_file_names_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("licence", "message"),
     [
-        ("Apachee-2.0", r"c\.yaml:4: .*'Apachee-2.0' is no SPDX licence.*'Apache-2.0'"),
+        ("Apachee-2.0", r"c\.yaml:4: .*'Apachee-2.0' isn't an SPDX licence.*'Apache-2.0'"),
         ("MIT/Zlib", r"c\.yaml:4: .*is no SPDX expression"),
         ("MIT OR Frob-1.0", r"c\.yaml:4: .*'Frob-1.0'.*LicenseRef-"),
     ],

@@ -83,7 +83,7 @@ def test_an_unknown_name_is_told_the_likely_one_or_all() -> None:
         DietError, match=r"templtes: there is no such diet\. Did you mean 'templates"
     ):
         load_diet("templtes")
-    with pytest.raises(DietError, match="There are: algorithms, build_toolchain"):
+    with pytest.raises(DietError, match="Available: algorithms, build_toolchain"):
         load_diet("zzz")
     with pytest.raises(DietError, match=r"\./x\.yaml: there is no such file"):
         load_diet("./x.yaml")
@@ -130,7 +130,7 @@ def test_a_file_of_ten_megabytes_and_one_of_other_bytes_are_refused(tmp_path: Pa
         load_diet(str(large))
     latin = tmp_path / "latin.yaml"
     latin.write_bytes(b"a: 1\nwhy: caf\xe9\n")
-    with pytest.raises(DietError, match=r"latin\.yaml:2: this is not UTF-8"):
+    with pytest.raises(DietError, match=r"latin\.yaml:2: the file is not UTF-8"):
         load_diet(str(latin))
     with pytest.raises(DietError, match="there is no such file"):
         load_diet("/dev/zero.yaml")
@@ -160,7 +160,7 @@ def test_overrides_change_the_diet_and_are_recorded() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (DietOverrides(token_budget="20Q"), "--token-budget: 20Q; this is no number of tokens"),
+        (DietOverrides(token_budget="20Q"), "--token-budget: 20Q; this is not a token count"),
         (DietOverrides(token_budget=-1), "--token-budget: -1; Input should be greater than 0"),
         (DietOverrides(max_repetition=0.5), "--max-repetition: 0.5"),
         (DietOverrides(branch="../x"), "--branch: ../x"),
@@ -192,7 +192,7 @@ def test_gates_wait_for_as_large_a_part_of_another_budget(tmp_path: Path) -> Non
     smaller = load_diet(str(file), DietOverrides(token_budget="20K")).phases[0].advance_when
     assert smaller
     assert smaller.min_tokens == 8000
-    with pytest.raises(DietError, match=r"--token-budget: x; this is no number of tokens"):
+    with pytest.raises(DietError, match=r"--token-budget: x; this is not a token count"):
         load_diet(str(file), DietOverrides(token_budget="x"))
 
 

@@ -49,14 +49,14 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
-        ("model: tiny", "model: tiny\nbackend: math", 5, "there is no such value"),
+        ("model: tiny", "model: tiny\nbackend: math", 5, "this value is not allowed"),
         ("model: tiny", "model: tiny\nsoftcap: 0", 5, "softcap"),
         ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: sdpa", 6, "Choose math, documents or"),
         ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: varlen", 6, "has no softcap"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: of}", 5, "Did you mean 'off'?"),
         ("model: tiny", "model: tiny\nstudy: {positions: contiue}", 5, "Did you mean 'continue'?"),
         ("model: tiny", "model: tiny\nstudy: {mask: off}", 5, "Did you mean 'document_mask'?"),
-        ("model: tiny", "model: tiny\nstudy: {document_mask: false}", 5, "There are: on, off"),
+        ("model: tiny", "model: tiny\nstudy: {document_mask: false}", 5, "Available: on, off"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: on}", 5, "Set document_mask: off"),
         ("model: tiny", "model: tiny\nstudy: {packer: chopp}", 5, "Did you mean 'chop'?"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: {on_from: 2}}", 5, "Lower it"),
@@ -75,13 +75,13 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("share: 0.6", "weight: 0.6", 10, "Did you mean 'share'?"),
         ("share: 0.6", "ratio: 0.6", 10, "Did you mean 'share'?"),
         ("share: 0.6", "Share: 0.6", 10, "Did you mean 'share'?"),
-        ("share: 0.6", "share: 0,6", 10, "Write a point: share: 0.6"),
+        ("share: 0.6", "share: 0,6", 10, "Write a decimal point: share: 0.6"),
         ("portion: 0.5", "portion: 0,5", 8, "Write 0.5"),
         ("share: 0.6", "share: 60%", 10, "Write 0.6"),
         ("share: 0.6", "share: '0.6'", 10, "Write 0.6"),
         ("share: 0.6", "share: most", 10, "Write a number"),
-        ("share: 0.6", "share: {most: 1}", 10, "share = {most: 1}; it is no number"),
-        ("share: 0.6", "share: true", 10, "true and false are no numbers"),
+        ("share: 0.6", "share: {most: 1}", 10, "share = {most: 1}; it is not a number"),
+        ("share: 0.6", "share: true", 10, "true and false are not numbers"),
         ("share: 0.4", "share: -0.4", 11, "Raise it"),
         ("share: 0.6", "share: 0.7", 10, "lines 10, 11; the shares of syntax sum to 1.1"),
         ("portion: 0.5", "portion: 0.6", 8, "lines 8, 13; the portions sum to 1.1"),
@@ -97,17 +97,17 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("share: 0.6}", "share: 0.6", 10, "a { isn't closed"),
         ("specialist: mine", "specialist: [mine", 1, "a [ isn't closed"),
         ("    portion: 0.5", "   portion: 0.5", 8, "its indent"),
-        ("- {family: v2", "-{family: v2", 10, "a dash needs a space behind it; the YAML is"),
+        ("- {family: v2", "-{family: v2", 10, "a dash needs a space after it; the file is"),
         ("- {family: v3", "-{family: v3", 11, "Write - {family: …"),
         ("- phase: syntax", "-phase: syntax", 7, "Write - phase: …"),
-        ("- phase: file_graph", "-phase: file_graph", 12, "a dash needs a space behind it"),
+        ("- phase: file_graph", "-phase: file_graph", 12, "a dash needs a space after it"),
         ("    portion: 0.5", "\tportion: 0.5", 8, "Indent with spaces, not tabs"),
-        ("model: tiny", "model tiny", 4, "a name has no colon"),
-        ("model: tiny", "model: tiny\nmodel: 60m", 5, "stands twice"),
+        ("model: tiny", "model tiny", 4, "a field name needs a colon"),
+        ("model: tiny", "model: tiny\nmodel: 60m", 5, "occurs twice"),
         ("model: tiny", "model: tiny\nrequire: leakcheck", 5, "a field of phases: move it there"),
         ("token_budget: 400k", "token_budget: lots", 5, "Write 10B, 500M"),
         ("    portion: 0.5\n", "", 7, "portion is missing"),
-        ("specialist: mine", "specialist: [mine]", 1, "it is no text"),
+        ("specialist: mine", "specialist: [mine]", 1, "it is not a text"),
         ("token_budget: 400k", "token_budget: 400k\nanneal: 0.5", 6, "Write {portion: 0.5}"),
         ("share: 0.6}", "share: 0.6, domains: {testng: 2.0}}", 10, "Did you mean 'testing'?"),
         ("v2_simple", "V2_SIMPLE", 10, "Did you mean 'v2_simple'?"),
@@ -121,7 +121,7 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("share: 0.6}", "share: 0.6, repositories: lattice}", 10, "Write a list: [lattice]"),
         ("{family: v2_simple", "{imported: rows", 10, "no imported rows have that name"),
         ("share: 0.6", "share:0.6", 10, "Write share: 0.6"),
-        ("share: 0.6}", "share: 0.6}}", 10, "a } closes nothing"),
+        ("share: 0.6}", "share: 0.6}}", 10, "a } has no matching"),
         ("v2_simple, share", "v2_simple share", 10, "a comma is missing"),
         ("{family: v2_simple", "family: v2_simple", 10, "a { is missing before family"),
         ("    portion: 0.5", "     portion: 0.5", 8, "it is indented deeper than line 7"),
@@ -133,8 +133,8 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("400k", "400 k", 5, "Write 400K"),
         ("400k", "'400,000'", 5, "Write 400_000"),
         ("400k", "1e6", 5, "Write 1000000"),
-        ("400k", "", 5, "this is no number of tokens"),
-        ("model: tiny", "model:", 4, "Write one behind its colon"),
+        ("400k", "", 5, "this is not a token count"),
+        ("model: tiny", "model:", 4, "Write a value after its colon"),
         ("mine", "my model", 1, "Write my-model"),
         ("mine", "%mine", 1, "Put the value in quotes"),
         (
@@ -159,8 +159,8 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
             "    portion: 0.5",
             "    portion: 0.5\n    advance_when: {min_tokens: 300K}",
             9,
-            "min_tokens on line 9; syntax advances after 300,000 tokens, and its budget ends before, "
-            "at 200,000. Raise token_budget to 600,000, or lower min_tokens to 200,000",
+            "min_tokens on line 9; syntax can't advance before 300,000 tokens, but its budget ends at "
+            "200,000. Raise token_budget to 600,000, or lower min_tokens to 200,000",
         ),
         (
             "v2_simple, share: 0.6",
@@ -205,8 +205,8 @@ def test_an_entry_indented_as_one_of_the_list_outside_is_the_one_fault(
     error = _error(tmp_path, text)
     names = "family, share" if "share" in entry else "family"
     assert error == (
-        f"diet.yaml:11: an entry with {names}; it is indented as an entry of phases and has the "
-        "fields of servings. Indent it as line 10"
+        f"diet.yaml:11: an entry with {names}; it is indented as an entry of phases, but has the "
+        "fields of servings. Indent it like line 10"
     )
 
 

@@ -82,7 +82,7 @@ def test_a_pipe_and_an_endless_device_are_refused_at_once(tmp_path: Path) -> Non
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")
     for file in (pipe, device):
-        with pytest.raises(TokenizerError, match="no regular file"):
+        with pytest.raises(TokenizerError, match="not a regular file"):
             Tokenizer.load(file)
 
 

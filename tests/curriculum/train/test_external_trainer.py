@@ -398,8 +398,8 @@ def test_workers_are_no_part_of_what_a_run_is(world: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("python my_train.py", r"doesn't say where \{job\} stands"),
-        ("{job}", r"doesn't say where \{job\} stands"),
+        ("python my_train.py", r"has no placeholder \{job\}"),
+        ("{job}", r"has no placeholder \{job\}"),
         ("python 'my_train.py {job}", r"can't be split into words: No closing quotation"),
     ],
 )
