@@ -1,4 +1,4 @@
-"""What all tests share: a quiet, repeatable setting, and one demo that many of them look at."""
+"""Fixtures of all tests: quiet, repeatable settings and one demo workspace for many tests."""
 
 import asyncio
 import atexit
@@ -197,7 +197,7 @@ def browser_page(browser: "Browser") -> Iterator["Page"]:
 
 @pytest.fixture(scope="session")
 def shots() -> Path:
-    """Where screenshots are kept."""
+    """Return the folder of screenshots."""
     folder = TESTS.parent / "test-output"
     folder.mkdir(exist_ok=True)
     return folder

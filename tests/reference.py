@@ -61,7 +61,7 @@ def _commands(prefix: str, group: TyperGroup) -> Iterator[str]:
         if shown:
             lines += ["", "| argument or option | meaning |", "|---|---|"]
             lines += [
-                f"| {_spelled(each)} | {_cell(getattr(each, 'help', ''))} |" for each in shown
+                f"| {_spelled(each)} | {_table_cell(getattr(each, 'help', ''))} |" for each in shown
             ]
         yield "\n".join(lines)
 
@@ -145,7 +145,9 @@ def _object(heading: str, schema: Mapping[str, Any]) -> str:
     lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
     for name, each in schema["properties"].items():
         default = "needed" if name in required else _default(each.get("default"))
-        lines.append(f"| {name} | {_type(each)} | {default} | {_cell(each.get('description'))} |")
+        lines.append(
+            f"| {name} | {_type(each)} | {default} | {_table_cell(each.get('description'))} |"
+        )
     return "\n".join(lines)
 
 
@@ -168,7 +170,7 @@ def _type(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _cell(text: str | None) -> str:
+def _table_cell(text: str | None) -> str:
     return " ".join((text or "").split()).replace("|", "\\|")
 
 

@@ -85,7 +85,7 @@ YAML: dict[str, type[BaseModel]] = {
     "rules": DomainsSpec,
     "phases": PhasesSpec,
 }
-"""What a block of YAML is, by the first of these keys that it has."""
+"""Kind of a YAML block, by the first of these keys in it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -75,7 +75,7 @@ class Demo:
 
     @cached_property
     def documents(self) -> dict[str, Row]:
-        """By id, with the repository that it lies under."""
+        """Documents by id, with their repository."""
         found = {}
         for artefact, file in self.files("documents"):
             for row in pl.read_parquet(file).iter_rows(named=True):
@@ -105,7 +105,7 @@ class Demo:
 
     @cached_property
     def runs(self) -> dict[str, Run]:
-        """By phase, in the order of the curriculum."""
+        """Runs by phase, in the order of the curriculum."""
         found = {}
         for each in self.live:
             if each.manifest.stage == "runs":
@@ -121,7 +121,7 @@ class Demo:
 
     @cached_property
     def visits(self) -> list[Visit]:
-        """What the loader of each run gives, step by step."""
+        """Reads of each run's loader, step by step."""
         there = {row["pack_id"]: row for row in self.rows}
         found = []
         for phase, run in self.runs.items():
@@ -179,7 +179,7 @@ def file_of(document: Row) -> tuple[str, str, str]:
 
 
 def half_up(value: float, digits: int) -> float:
-    """As SQL rounds: halves go away from zero."""
+    """Round as SQL does: halves away from zero."""
     scale = 10.0**digits
     return math.copysign(math.floor(abs(value) * scale + 0.5), value) / scale
 
@@ -215,7 +215,7 @@ def answers_by_specialist(check: Callable[[Demo], Lines]) -> Callable[[Demo], Li
 
 
 @answers_by_specialist
-def eaten_by_family(world: Demo) -> Lines:
+def read_by_family(world: Demo) -> Lines:
     rows: Counter[tuple[str, str]] = Counter()
     tokens: Counter[tuple[str, str]] = Counter()
     for each in world.visits:
@@ -229,7 +229,7 @@ def eaten_by_family(world: Demo) -> Lines:
 
 
 @answers_by_specialist
-def eaten_by_licence(world: Demo) -> Lines:
+def read_by_licence(world: Demo) -> Lines:
     documents, commits, tokens = defaultdict(set), defaultdict(set), Counter[str]()
     for visit in world.visits:
         for name, count in spans(visit.row):
@@ -249,7 +249,7 @@ def _by_repository(world: Demo) -> Counter[str]:
 
 
 @answers_by_specialist
-def eaten_by_repository(world: Demo) -> Lines:
+def read_by_repository(world: Demo) -> Lines:
     tokens, so_far, lines = _by_repository(world), 0, []
     for repository, count in tokens.most_common():
         so_far += count
@@ -593,7 +593,7 @@ def loss_curve(world: Demo) -> Lines:
 
 
 def _readers(world: Demo) -> dict[str, dict[tuple[str, int], list[tuple[str, int, int]]]]:
-    """By commit and step: the documents that were read of it, their positions and tokens."""
+    """Documents, positions and tokens read of each commit, by commit and step."""
     found: dict[str, dict[tuple[str, int], list[tuple[str, int, int]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -720,7 +720,7 @@ def age_of_code(world: Demo) -> Lines:
 
 
 EMPTY = {"what_is_stale", "val_in_train"}
-"""Whose answer is that there is nothing."""
+"""Recipes whose answer is empty."""
 
 
 def _order(line: tuple[Any, ...]) -> list[str]:

@@ -94,7 +94,7 @@ def test_home_folders_are_expanded_in_one_place_only() -> None:
 
 
 def test_connections_to_duckdb_are_made_in_one_place_only() -> None:
-    """By itself DuckDB spills into the current folder. What answers a page has a process of its own."""
+    """DuckDB spills into the current folder by default. Queries of pages have their own process."""
     connecting = {
         file.relative_to(ROOT).as_posix()
         for file in SOURCES

@@ -34,7 +34,7 @@ def names_of(text: str) -> set[str]:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """What a module calls each import, and its whole name."""
+    """Full name of each import by its local name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
             for alias in node.names:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("schemas", "curriculum", "flows", "dashboards", "benchmarks")
+PACKAGES = ("schemas", "curriculum", "flows", "dashboards", "benchmarks", "tests")
 SECTION = re.compile(r"^\[(.+)\]$")
 LAST_FREE_SUBJECT = "9f6ce83151e8"
 """The last commit that was made before subjects had rules."""
@@ -72,6 +72,11 @@ def test_no_text_has_a_private_word() -> None:
     pattern = re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE)
     found = [(place, match[0]) for place, text in _texts() for match in pattern.finditer(text)]
     assert found == []
+
+
+def test_no_name_of_a_test_has_a_private_word() -> None:
+    words = set(_sections()["words"])
+    assert [(place, name) for place, name in _names() if words.intersection(name.split("_"))] == []
 
 
 def test_every_docstring_opens_with_an_imperative_or_a_noun_phrase() -> None:

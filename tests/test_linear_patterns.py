@@ -106,7 +106,7 @@ def _patterns() -> dict[str, tuple[Pattern, str]]:
     return found
 
 
-def _chosen(pattern: Pattern) -> list[Attack]:
+def _shortest_attacks(pattern: Pattern) -> list[Attack]:
     """Choose the shortest attacks, and some of the others."""
     found = sorted(attacks(pattern), key=lambda attack: len(attack.begin + attack.unit))
     half = MAX_ATTACKS // 2
@@ -135,7 +135,7 @@ def _seconds(pattern: Pattern, how: str, text: Any) -> float:
 
 def slow_attack(pattern: Pattern, how: str, length: int) -> Attack | None:
     """Return a text on which an expression takes too long twice, or None."""
-    for attack in _chosen(pattern):
+    for attack in _shortest_attacks(pattern):
         text = attack.text(length)
         made = text if isinstance(pattern.pattern, str) else text.encode()
         if all(_seconds(pattern, how, made) > MAX_SECONDS for _ in range(2)):

@@ -1,4 +1,4 @@
-"""What the product offers is what the first version offered: commands, environment, deployments, YAML fields.
+"""The product's surface: commands, environment variables, deployments and YAML fields.
 
 tests/golden/surface.txt holds what tests/surface.py prints; the first line names the commit. After a change
 that is meant: `pytest tests/test_surface.py --rewrite`; the commit message lists what moved.

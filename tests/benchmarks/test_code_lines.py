@@ -1,4 +1,4 @@
-"""What counts as a line of code."""
+"""Rule that counts lines of code."""
 
 from pathlib import Path
 

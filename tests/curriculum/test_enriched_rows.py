@@ -44,7 +44,7 @@ OUTCOMES = {
     "v3_simple": {"whole", "elided", "divided"},
     "v4_context_graph": {"whole", "elided", "routed"},
 }
-"""What becomes of a family's documents in rows of 256 to 4,096 tokens."""
+"""Expected outcome of each family's documents in rows of 256 to 4,096 tokens."""
 LISTED = ("chunk_boundaries", "call_edges", "type_edges")
 LENGTHS = (256, 512, 1024, 4096)
 DOCUMENTS = 40
@@ -77,11 +77,11 @@ def documents_of(family: str, cache: Path) -> Iterator[Document]:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
-    """By base family."""
-    return {family: made(family, tmp_path_factory.mktemp(family)) for family in OUTCOMES}
+    """Return flat and enriched rows by base family."""
+    return {family: build_pair(family, tmp_path_factory.mktemp(family)) for family in OUTCOMES}
 
 
-def made(family: str, folder: Path) -> Pair:
+def build_pair(family: str, folder: Path) -> Pair:
     documents = list(islice(documents_of(family, folder / "cache"), DOCUMENTS))
     documents = list({document.document_id: document for document in documents}.values())
     assert len(documents) > DOCUMENTS // 2
@@ -167,7 +167,7 @@ def test_without_the_structure_columns_rows_are_the_flat_rows(
 
 
 def check_rows(flat: Path, enriched: Path) -> Counter[str]:
-    """How many chunks and edges the rows have."""
+    """Check the rows and return their numbers of chunks and edges."""
     files = sorted(flat.glob("data/part-*.parquet"))
     assert files
     assert [file.name for file in files] == [
@@ -241,7 +241,7 @@ def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterat
 def test_structure_goes_where_its_bytes_go(
     family: str, objective: str, variants: int, pairs: dict[str, Pair]
 ) -> None:
-    """What moves keeps its codes; what is cut is a chunk a stretch, and edges are only lost."""
+    """Moved tokens keep their codes, a cut chunk becomes one chunk per piece, and no edge appears."""
     pair, seen = pairs[family], Counter[str]()
     for variant in range(variants):
         plain = encoded(pair, 1024, "causal", 0)
@@ -257,7 +257,7 @@ def test_structure_goes_where_its_bytes_go(
 
 
 def same_codes(plain: Encoding, moved: Encoding, tokenizer: Tokenizer) -> Counter[str]:
-    """How many tokens of what moved stood there before, each with the codes that it has now."""
+    """Count moved tokens that have the same codes as before."""
     assert plain.structure is not None
     assert moved.structure is not None
     known = dict(zip(placed(plain, tokenizer), plain.structure.codes.tolist(), strict=True))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 MAX_BYTES = 64 << 20
 """Decoded, in these tests; bombs decode to MAX_ROOM and more."""
 MAX_ROOM = 384 << 20
-"""Of address space, beside what a process has after its imports."""
+"""Bytes of address space beyond those after the imports."""
 LINES = MAX_ROOM // 8
 
 

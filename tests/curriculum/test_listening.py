@@ -30,7 +30,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="root alone may become ano
 
 
 @contextlib.contextmanager
-def stranger_at(address: str) -> Iterator[int]:
+def other_process_at(address: str) -> Iterator[int]:
     """The port at which a process of another user listens."""
     with subprocess.Popen(
         [sys.executable, "-c", AS_STRANGER, address],
@@ -58,7 +58,7 @@ def test_the_users_of_a_port_are_those_that_listen_at_it() -> None:
 @as_root
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
 def test_another_user_is_seen_at_this_address_and_at_all(address: str) -> None:
-    with stranger_at(address) as port:
+    with other_process_at(address) as port:
         assert listening_users("127.0.0.1", port) == {STRANGER}
 
 
@@ -69,7 +69,7 @@ def test_no_cluster_of_another_user_on_this_machine_is_asked(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     words = "no Ray cluster answers there .a process of another user listens there"
-    with stranger_at("0.0.0.0") as port:
+    with other_process_at("0.0.0.0") as port:
         pool = RayPool(address=f"127.0.0.1:{port}", in_flight=1)
         with pytest.raises(WorkerError, match=words):
             [*pool.map(len, ["a"])]

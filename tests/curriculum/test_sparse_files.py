@@ -46,7 +46,7 @@ READERS: dict[str, Callable[[Path], bool]] = {
     f"{RUN}/heartbeat.json": lambda file: inside.read(Heartbeat, file) is None,
     f"rows/{GROUP}/{ORDER_NAME}": _refused(lambda file: read_order(file.parent)),
 }
-"""By the path of a file, whether it is refused as one that can't be read."""
+"""Files by path, with True if they are refused as unreadable."""
 
 
 @pytest.mark.parametrize("name", READERS)

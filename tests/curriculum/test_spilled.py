@@ -1,4 +1,4 @@
-"""What libraries spill lies in folders that no other user made: polars and DuckDB."""
+"""polars and DuckDB spill into folders that no other user made."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ SPILL = "SELECT count(*) FROM (SELECT i, repeat('x', 200) AS t FROM range(400000
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+def planted_link(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Plant a link to a folder where polars would look for the user of a name; the folder in it may go."""
     name = f"test-{uuid.uuid4().hex}"
     foreign = Path("/var/tmp") / f"polars-{name}"
@@ -38,9 +38,9 @@ def _run(code: str, home: Path, user: str) -> None:
 
 
 def test_polars_deletes_nothing_behind_a_link_that_another_user_made(
-    planted: tuple[str, Path], tmp_path: Path
+    planted_link: tuple[str, Path], tmp_path: Path
 ) -> None:
-    user, victim = planted
+    user, victim = planted_link
     own = tmp_path / "home" / ".cache" / "polars-spill" / NO_PROCESS
     own.mkdir(parents=True)
     _run(f"import curriculum.frames; {POLARS}", tmp_path / "home", user)

@@ -298,7 +298,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _standings() -> Iterator[PhaseStatus]:
-    """What a run would leave as the status of these courses, in their order."""
+    """Yield the statuses that a run would record, in order."""
     for way in sorted(COURSES, key=lambda way: way[0]):
         for name, after in COURSES[way]:
             kind, why, _ = CLOSED.get((way[0], name), ("", "10 steps", ""))
@@ -354,7 +354,7 @@ def dashboard_of(home: Path, said: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the dashboards of the workspace are shown."""
+    """Yield the address of the workspace's dashboards."""
     with dashboard_of(home, tmp_path_factory.mktemp("said") / "dashboard.txt") as shown:
         yield shown
 

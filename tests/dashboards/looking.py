@@ -1,4 +1,4 @@
-"""How tests look at a page of the dashboards."""
+"""Helpers of tests that read pages of the dashboards."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -40,7 +40,7 @@ def panels(page: Page) -> list[str]:
 
 
 def words(page: Page, selector: str) -> str:
-    """What a panel says, its blanks made one each."""
+    """Return a panel's text with single spaces."""
     return " ".join(page.locator(selector).inner_text().split())
 
 

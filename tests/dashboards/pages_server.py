@@ -36,7 +36,7 @@ class PagesServer:
 
     @property
     def origin(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://{settings.HOST}:{self.port}"
 
     @property

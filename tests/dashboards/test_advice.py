@@ -20,7 +20,7 @@ from dashboards.questions import WorkspaceView
 from flows import cli, settings
 from tests.dashboards.conftest import said
 from tests.factories import training
-from tests.flows.tiny_workspace import Larder, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
 CALM = "Nothing needs a hand."
 TRAINABLE = 2_000_000
@@ -52,7 +52,7 @@ def test_what_empty_pages_advise_passes_the_check_of_its_diet(shown: Path) -> No
 
 
 def listed(home: Path) -> str:
-    """What the panel says, without the question behind it."""
+    """Return the panel's text without its query."""
     return overview_panels.attention(WorkspaceView(home)).partition("<details")[0]
 
 
@@ -63,7 +63,7 @@ def listed(home: Path) -> str:
 def home(tmp_path: Path) -> Iterator[Path]:
     """Two phases are mixed; the first is in training, by this process."""
     home = tmp_path / "workspace"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     folder = run(home, job(larder.syntax, home, run_key="1"), [], closed=False)
     shutil.rmtree(folder / "metrics")
     with training(folder):
@@ -77,7 +77,7 @@ def test_a_phase_that_the_running_run_takes_next_needs_nobody(home: Path) -> Non
 
 
 def test_a_phase_that_no_run_will_take_is_listed(tmp_path: Path) -> None:
-    Larder(tmp_path / "workspace")
+    TinyWorkspace(tmp_path / "workspace")
     panel = listed(tmp_path / "workspace")
     assert "mixed, and not trained yet" in panel
 
@@ -114,7 +114,7 @@ class Api:
 def api(tmp_path: Path) -> Iterator[Api]:
     """A workspace with two mixed phases that is served."""
     home = tmp_path / "workspace"
-    Larder(home)
+    TinyWorkspace(home)
     told = Api(home)
 
     class Handler(BaseHTTPRequestHandler):

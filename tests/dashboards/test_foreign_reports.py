@@ -190,11 +190,11 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
     read: list[str] = []
     reading = files.read
 
-    def recorded(folder: Path, name: str) -> str:
+    def record_read(folder: Path, name: str) -> str:
         read.append(name)
         return reading(folder, name)
 
-    monkeypatch.setattr(files, "read", recorded)
+    monkeypatch.setattr(files, "read", record_read)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page()

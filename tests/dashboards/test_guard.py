@@ -47,7 +47,7 @@ def status(headers: Mapping[str, str], *, method: str = "GET") -> int:
 
 
 def is_open(headers: Mapping[str, str]) -> bool:
-    """Whether a WebSocket is accepted; else it is closed before that."""
+    """Return whether a WebSocket is accepted."""
     found = ask(headers, kind="websocket")
     assert found["type"] in {"websocket.accept", "websocket.close"}
     return bool(found["type"] == "websocket.accept")

@@ -14,7 +14,7 @@ HOSTILE = "<img src=x onerror=alert(1)>**b**'\""
 
 
 def _labels(text: str) -> list[ast.expr]:
-    """What is given as a label to an element, or as markdown."""
+    """Return expressions that are labels of elements or markdown."""
     found: list[ast.expr] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("mo.ui."):

@@ -1,4 +1,4 @@
-"""What pages of a workspace without a run recommend works there: each command is tried as it is printed."""
+"""Commands that pages of a workspace without runs recommend work there, as printed."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
 WITHOUT_A_RUN = {"demo": ["--help"], "init": ["--help"], "run": ["--dry-run"], "mix": ["--explain"]}
-"""What makes a command try all but its work."""
+"""Options that make a command do everything but its work."""
 
 
 def _commands(page: str) -> list[list[str]]:

@@ -20,22 +20,22 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: str, other: str) -> float:
+def contrast_ratio(one: str, other: str) -> float:
     """Contrast of two colours, from 1 to 21."""
     dark, light = sorted(map(_luminance, (one, other)))
     return (light + 0.05) / (dark + 0.05)
 
 
 def test_black_on_white_has_the_largest_contrast() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert contrast_ratio("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast_ratio("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_legible_on_every_ground(scheme: str) -> None:
     short = {
         (text, ground): round(
-            contrast(getattr(GROUND[text], scheme), getattr(GROUND[ground], scheme)), 2
+            contrast_ratio(getattr(GROUND[text], scheme), getattr(GROUND[ground], scheme)), 2
         )
         for text, ground in itertools.product(TEXT, GROUNDS)
     }

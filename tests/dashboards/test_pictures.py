@@ -19,7 +19,7 @@ PAGES = {
     "runs": (SPECIALIST, "#costs", 1050),
     "mixtures": (f"{SPECIALIST}&phase=syntax", "#what_if", 760),
 }
-"""Of each page its settings, a panel that comes late, and the height of its picture."""
+"""Settings, a slow panel and the picture height of each page."""
 WIDTH, HEIGHT = 1240, 800
 ROWS = 6
 """Rows of a page."""

@@ -56,7 +56,7 @@ def home_of_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_address(
     home_of_tiny: Path, chromium: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Where its dashboards are shown."""
+    """Yield the address of its dashboards."""
     with dashboard_of(home_of_tiny, tmp_path_factory.mktemp("said") / "said.txt") as shown:
         yield shown
 

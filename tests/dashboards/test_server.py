@@ -1,4 +1,4 @@
-"""Who gets the pages, and what a page may load: asked of the application itself, without a server."""
+"""Access to pages and their permitted resources, tested on the application without a server."""
 
 import contextlib
 import doctest
@@ -31,7 +31,7 @@ def test_examples_hold(module: ModuleType) -> None:
 
 @dataclass
 class Heard:
-    """What was answered."""
+    """A recorded response."""
 
     messages: list[Message] = field(default_factory=list)
 
@@ -49,7 +49,7 @@ class Heard:
 
 
 async def _page(scope: Scope, receive: Receive, send: Send) -> None:
-    """What stands in for marimo: a page that comes in two pieces."""
+    """Serve a page in two pieces in place of marimo."""
     headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", b"9")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": PAGE[:50].encode(), "more_body": True})

@@ -23,7 +23,7 @@ from tests.dashboards.conftest import Watched, dashboard_of
 from tests.dashboards.looking import PATIENCE_MS, open_page, words
 from tests.dashboards.test_pipeline import CONTRAST, SCHEMES, SIZES
 from tests.factories import figure, training
-from tests.flows.tiny_workspace import Larder, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
 STEPS = 400
 
@@ -60,7 +60,7 @@ def _part(folder: Path, first: int, last: int, *, loss: float | None = None) -> 
 @contextlib.contextmanager
 def _begin(home: Path) -> Iterator[Path]:
     """The directory of a run that this process owns, without a step."""
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     folder = run(home, job(larder.syntax, home, run_key="1", steps=STEPS), [], closed=False)
     for part in (folder / "metrics").iterdir():
         part.unlink()

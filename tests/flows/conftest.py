@@ -1,4 +1,4 @@
-"""What tests of flows share: a Prefect server (ten seconds to start), a trained workspace, a box."""
+"""Fixtures of flow tests: a Prefect server (ten seconds to start) and a trained workspace."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def trained_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
+def sent_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
     """The events that a command was given so far."""
     box = tmp_path / "box.jsonl"
     monkeypatch.setenv("CURRICULUM_NOTIFY", f"sh -c 'cat >> {box}'")

@@ -20,4 +20,4 @@ def _leaves(command: Any, *words: str) -> Iterator[tuple[str, Any]]:
 
 
 COMMANDS: dict[str, Any] = dict(_leaves(GROUP))
-"""By name, such as `diet check`."""
+"""Commands by name, such as `diet check`."""

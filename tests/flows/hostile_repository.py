@@ -32,7 +32,7 @@ PAYLOADS = (
     BIDI,
     "{{data}} {name} %s %(x)s ${HOME} `id` $(id)",
 )
-"""What lies in the code, and, where git lets it, in subjects."""
+"""Hostile texts in code and, if git allows them, in subjects."""
 PATHS = (
     "src/<script>alert(3)</script>.cpp",
     "src/<img src=x onerror=alert(4)>.cpp",
@@ -51,7 +51,7 @@ PATHS = (
     "src/{{data}}%s{0}.cpp",
     f"src/{'long' * 50}.cpp",
 )
-"""Which documents are made of."""
+"""Files that become documents."""
 SKIPPED = (
     b"src/esc\x1b[31m.cpp",
     b"src/line\nfeed.cpp",
@@ -59,7 +59,7 @@ SKIPPED = (
     b"src/cr\r.cpp",
     b"caf\xe9.cpp",
 )
-"""Which are counted, and named in reports."""
+"""Files that are counted as skipped and named in reports."""
 BRANCH = "<b>evil</b>\u202e$(id)"
 CODE = """\
 // {payload} a function that adds {number} to each number of a list, and returns their sum.

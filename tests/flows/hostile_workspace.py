@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curriculum.catalog import open_catalog
 from curriculum.catalog.cache import FOLDER, KeptIdentities
 from schemas.manifest import MANIFEST_NAME
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 FILES = ("README.md", "catalog.sql", "workspace.json")
 LINKABLE = (
@@ -48,12 +48,12 @@ LINKABLE = (
         "slots",
     ),
 )
-"""What a workspace has at its root."""
+"""Entries of a workspace's root."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sentinel:
-    """What lies outside: a tree with files of each kind that a workspace holds."""
+    """A tree outside the workspace with every kind of workspace file."""
 
     folder: Path
 
@@ -90,9 +90,9 @@ def _fill(there: Path) -> None:
     (there / ("0" * 64) / "theirs.parquet").write_text("theirs\n")
 
 
-def larder(home: Path) -> Larder:
+def tiny_workspace(home: Path) -> TinyWorkspace:
     """A workspace with documents, rows, mixtures, a finished run, and rows that nothing refers to."""
-    held = Larder(home)
+    held = TinyWorkspace(home)
     begun = job(held.syntax, home, run_key="0" * 64)
     run(home, begun, [figure(2.0, 0.1)])
     return held

@@ -1,4 +1,4 @@
-"""What a browser makes of a page, as far as tests ask."""
+"""Text of a page as a browser would show it."""
 
 from html.parser import HTMLParser
 

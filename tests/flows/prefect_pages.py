@@ -9,7 +9,7 @@ from playwright.sync_api import TimeoutError as PageTimeout
 from tests.flows.serving import Served
 
 SHOTS = Path(__file__).parents[2] / "test-output"
-"""Where screenshots are kept, to be looked at."""
+"""Folder of screenshots."""
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

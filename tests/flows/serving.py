@@ -79,7 +79,7 @@ class Served:
     process: "subprocess.Popen[bytes]"
     log: Path
     family: set[psutil.Process] = field(default_factory=set)
-    """What runs, or ran, beneath it."""
+    """Descendant processes, running or ended."""
     host: Path | None = None
     """The workspace whose server it joined."""
 
@@ -92,7 +92,7 @@ class Served:
 
     @property
     def places(self) -> settings.ServedAddresses:
-        """What it wrote for its owner's programs."""
+        """Return the addresses that it wrote for its owner's programs."""
         found = settings.served(self.home)
         assert found is not None
         return found
@@ -106,7 +106,7 @@ class Served:
 
     @property
     def secret(self) -> str:
-        """What programs log in by, at the server that was started for it."""
+        """Return the secret of the server."""
         return settings.served_secret(self.host or self.home)
 
     def request(self, path: str, body: object = None) -> urllib.request.Request:

@@ -18,7 +18,7 @@ from tests import factories
 
 
 def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
-    """What a run of three steps leaves."""
+    """Return the report of a run of three steps."""
     return factories.run_report(phase=phase, attempt=attempt, stopped=stopped, reason="why")
 
 
@@ -49,11 +49,11 @@ def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:
 
 
 def _show_nothing(step: object, made: object) -> None:
-    """Stand in for what shows rows and plans: those of the doors are names alone."""
+    """Replace the display of rows and plans, which are names alone here."""
 
 
 @dataclass
-class Doors:
+class FakeSteps:
     """Stands in for build, mix and train; notes in which order they were opened."""
 
     opened: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Doors:
     stops: dict[str, Stopped] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)
     attempts: dict[str, list[Artefact]] = field(default_factory=dict)
-    """Of each phase: one that is trained is found, unless it is trained anew."""
+    """Attempts by phase; a trained phase is found unless it is retrained."""
 
     def build(self, plan: RunPlan, phase: str, context: Context) -> object:
         self.opened.append(f"build {phase}")
@@ -101,7 +101,7 @@ class Doors:
         return next(reversed(self.attempts.get(phase, ())), None)
 
     def stand_in(self, patch: pytest.MonkeyPatch, home: Path) -> None:
-        """Take the doors' places, in a workspace."""
+        """Replace the pipeline's steps in a workspace."""
         patch.setenv("CURRICULUM_HOME", str(home))
         patch.setattr(steps, "build_phase", self.build)
         patch.setattr(steps, "mix_phase", self.mix)

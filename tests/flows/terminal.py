@@ -22,7 +22,7 @@ from tests.flows.every_command import GROUP
 
 PATIENCE_S = 480
 LIVE = re.compile(r"\r?\x1b\[(?:\?25[lh]|1A|2K)")
-"""What a live display sends: the cursor away and back, up by a line, and a line emptied."""
+"""Control sequences of a live display: hide and show the cursor, go up, clear the line."""
 PROGRAM = (sys.executable, "-m", "flows.cli")
 
 

@@ -1,6 +1,6 @@
-"""Ablations as flow runs: each arm and seed is a task and trains in the gpu pool; a retry finds what is done.
+"""Ablations as flow runs: each arm and seed is a task in the gpu pool, and a retry reuses finished runs.
 
-The doors are stood in for: their runs have no measurements, so the outcome is stood in for as well.
+Fake steps replace the pipeline's: their runs have no measurements, so the outcome is fake, too.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from flows.ablate import ablate
 from flows.settings import trust
 from flows.train import train
 from schemas.errors import CurriculumError, DietError, StoreError
-from tests.flows.stand_ins import Doors, finished, report
+from tests.flows.stand_ins import FakeSteps, finished, report
 from tests.flows.test_dispatch import Workers
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -64,8 +64,8 @@ ARMS = [f"{arm} seed {seed}" for seed in (1, 2) for arm in ("base", "null", "con
 
 
 @dataclass
-class ArmDoors(Doors):
-    """Doors whose runs are of an arm each."""
+class FakeArmSteps(FakeSteps):
+    """Fake steps with one run per arm."""
 
     runs: dict[tuple[str | None, str], Artefact] = field(default_factory=dict)
 
@@ -93,10 +93,10 @@ class ArmDoors(Doors):
 
 
 @pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ArmDoors:
-    """The flow with doors that do nothing, in a workspace of its own with an ablation."""
-    doors = ArmDoors()
-    doors.stand_in(monkeypatch, tmp_path)
+def fake_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeArmSteps:
+    """Return fake steps for the flow, in a workspace with an ablation."""
+    fake_steps = FakeArmSteps()
+    fake_steps.stand_in(monkeypatch, tmp_path)
     outcome = SimpleNamespace(spec=SimpleNamespace(name="masks"), arms=())
     monkeypatch.setattr(Trained, "of", lambda *_: None)
     monkeypatch.setattr(judging, "judge", lambda *_: outcome)
@@ -110,7 +110,7 @@ def doors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ArmDoors:
     folder.mkdir()
     (folder / "diet.yaml").write_text(yaml.safe_dump(DIET))
     (folder / "masks.yaml").write_text(yaml.safe_dump(ABLATION))
-    return doors
+    return fake_steps
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +121,14 @@ def deployed(prefect_server: None) -> None:
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch, deployed: None, doors: ArmDoors) -> Iterator[Workers]:
+def workers(
+    monkeypatch: pytest.MonkeyPatch, deployed: None, fake_steps: FakeArmSteps
+) -> Iterator[Workers]:
     """Whoever works in both pools."""
     monkeypatch.setattr(dispatch, "POLL_S", 0.2)
     monkeypatch.setattr(dispatch.dispatch_task, "retry_delay_seconds", 0)
     with get_client(sync_client=True) as client:
-        workers = Workers(client, doors)
+        workers = Workers(client, fake_steps)
         monkeypatch.setattr(dispatch, "run_deployment", workers.in_line)
         yield workers
 
@@ -186,27 +188,27 @@ def test_its_artifact_is_a_table_with_notes_and_a_link() -> None:
 
 
 def test_a_retry_trains_the_arms_that_are_missing_by_the_diets_it_began_with(
-    workers: Workers, doors: ArmDoors, tmp_path: Path
+    workers: Workers, fake_steps: FakeArmSteps, tmp_path: Path
 ) -> None:
-    doors.failures = [DietError("x", cause="the disk is full", cure="Free some")]
+    fake_steps.failures = [DietError("x", cause="the disk is full", cure="Free some")]
     asked = workers.ask(ablate, file="ablations/masks.yaml")
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(ablate, asked).state_name == "Failed"
-        assert doors.runs == {}
+        assert fake_steps.runs == {}
         diet = tmp_path / "ablations" / "diet.yaml"
         diet.write_text(yaml.safe_dump(DIET | {"model": "small"}))
         failed: State[Any] = Scheduled(name="AwaitingRetry")
         workers.client.set_flow_run_state(asked, failed, force=True)
         assert workers.work(ablate, asked).state_name == "Completed"
-    trained = [each for each in doors.opened if each.startswith("train")]
-    assert len(trained) == len(doors.runs) == len(ARMS)
+    trained = [each for each in fake_steps.opened if each.startswith("train")]
+    assert len(trained) == len(fake_steps.runs) == len(ARMS)
     snapshots = {file.name for file in (tmp_path / "configs").glob(f"{asked}-*.json")}
     assert snapshots == {f"{asked}-{arm.replace(' seed ', '-')}.json" for arm in ARMS}
     assert all('"model": "tiny"' in (tmp_path / "configs" / name).read_text() for name in snapshots)
 
 
 def test_who_cancels_an_ablation_cancels_its_training(
-    workers: Workers, doors: ArmDoors, monkeypatch: pytest.MonkeyPatch
+    workers: Workers, fake_steps: FakeArmSteps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = workers.ask(ablate, file="ablations/masks.yaml")
 
@@ -229,7 +231,7 @@ def test_who_cancels_an_ablation_cancels_its_training(
     [("name: [", DietError), ("name: a\nwhy: b\n", DietError), (None, DietError)],
 )
 def test_a_file_that_is_no_ablation_fails_the_run_before_anything_is_trained(
-    doors: ArmDoors, tmp_path: Path, content: str | None, fault: type[CurriculumError]
+    fake_steps: FakeArmSteps, tmp_path: Path, content: str | None, fault: type[CurriculumError]
 ) -> None:
     file = tmp_path / "ablations" / "odd.yaml"
     if content is not None:
@@ -238,11 +240,11 @@ def test_a_file_that_is_no_ablation_fails_the_run_before_anything_is_trained(
     assert state.is_failed()
     with pytest.raises(fault):
         state.result()
-    assert doors.opened == []
+    assert fake_steps.opened == []
 
 
 def test_an_ablation_of_a_workspace_that_is_not_trusted_is_refused(
-    doors: ArmDoors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_steps: FakeArmSteps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CURRICULUM_TRUST")
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
@@ -260,4 +262,4 @@ def test_an_ablation_of_a_workspace_that_is_not_trusted_is_refused(
         state: State[Any] = ablate(file=str(file), return_state=True)
         with pytest.raises(StoreError, match="curriculum trust"):
             state.result()
-    assert doors.opened == []
+    assert fake_steps.opened == []

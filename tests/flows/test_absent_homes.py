@@ -1,4 +1,4 @@
-"""What another user plants after a look found no workspace is neither used nor read as one's own."""
+"""A workspace that another user plants after a missing one was looked for isn't used."""
 
 import contextlib
 import os

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 IN_THE_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
-"""As `command &` in a script."""
+"""Prefix that runs a command like `command &` in a script."""
 TERMINATED = 128 + signal.SIGTERM
 GONE_S = 20.0
 

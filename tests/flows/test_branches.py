@@ -117,7 +117,7 @@ def test_a_branch_that_a_command_has_only_mixed_is_held_against_that_commands_di
 
 
 def _commands(home: Path) -> Iterator[str]:
-    """What status and the overview tell one to type."""
+    """Yield the commands that status and the overview recommend."""
     for each in phases(home):
         yield from COMMAND.findall(each["why"])
     shown = re.sub(

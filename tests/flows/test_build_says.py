@@ -1,4 +1,4 @@
-"""What `curriculum build` says of its rows, and of a corpus that leaves none."""
+"""Output of `curriculum build` about rows, and about a corpus without rows."""
 
 import subprocess
 from dataclasses import replace
@@ -120,7 +120,7 @@ def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
 
 
 def test_only_a_phase_that_renormalises_does_without_a_family(home: Path) -> None:
-    """Of the demo's phase one family of three is taken away."""
+    """The test removes one of three families of the demo's phase."""
     plan = resolve_plan(order(home), dry=True)
     built = build_phase(plan, "syntax", Context())
     wanted = [each[0] for each in wanted_of(plan.phase("syntax"))]

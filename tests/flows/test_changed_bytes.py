@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 STEP = "checkpoints/step=1"
 SHOWN: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -39,7 +39,7 @@ SHOWN: dict[tuple[str, ...], tuple[str, ...]] = {
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with two finished runs."""
     home = tmp_path_factory.mktemp("changed") / "home"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     for number, plan in enumerate((larder.syntax, larder.file_graph)):
         documents = {"a" * 32: (9.0 + number, 9), "b" * 32: (8.0, 9)}
         ordered = job(plan, home, run_key=str(number))

@@ -1,4 +1,4 @@
-"""What a change in a diet makes again, and what a kill in the middle leaves."""
+"""Steps that a changed diet repeats, and the workspace after a kill."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""A phase of conversations goes through the same doors; its figure counts the assistant's bytes."""
+"""A phase of conversations uses the same steps, and its figure counts the assistant's bytes."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def order(folder: Path, diet: str = DIET, **more: Any) -> RunConfig:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Artefact, Report]:
-    """What a phase of conversations leaves."""
+    """Return build, run and report of a phase of conversations."""
     plan = resolve_plan(order(tmp_path_factory.mktemp("talker")))
     built = build_phase(plan, "syntax", Context())
     mixture = mix_phase(plan, "syntax", built, Context())

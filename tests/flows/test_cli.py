@@ -15,7 +15,7 @@ import pytest
 from curriculum.pipeline.run_config import GROUPS, USED_GROUPS, option
 from curriculum.store import Store
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 COMMANDS = (
     "build",
@@ -88,7 +88,7 @@ def test_working_without_prefect_never_imports_it(tmp_path: Path) -> None:
 
 
 def _is_a_mistake(answer: subprocess.CompletedProcess[str], home: Path) -> str:
-    """What an answer says; it must be one that a mistake gets."""
+    """Return the message of an answer after asserting that it reports a mistake."""
     assert answer.returncode == 2, answer.stderr
     assert answer.stderr.startswith("error: ")
     assert "Traceback" not in answer.stderr
@@ -149,7 +149,7 @@ def test_checking_what_isnt_there_says_so(tmp_path: Path) -> None:
 
 def test_a_check_takes_names_and_keys_beside_paths(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     run(home, job(larder.syntax, home, run_key="1" * 64), [figure(2.0, 0.1)])
     ran = next(Store(home, dry=True).artefacts("runs"))
     both = curriculum("check", "fmt/syntax", home=home)

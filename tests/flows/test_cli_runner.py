@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.cli_runner import PROGRAM, curriculum
-from tests.flows.tiny_workspace import Larder
+from tests.flows.tiny_workspace import TinyWorkspace
 
 NAME = "CURRICULUM_HOME"
 
@@ -25,7 +25,7 @@ def test_a_command_ends_and_prints_here_as_in_a_process(
     tmp_path: Path, words: str, code: int
 ) -> None:
     home = tmp_path / "home"
-    Larder(home)
+    TinyWorkspace(home)
     done = subprocess.run(
         [PROGRAM, *words.split(" ")],
         capture_output=True,

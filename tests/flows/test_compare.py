@@ -1,4 +1,4 @@
-"""What `curriculum compare` says of runs: settings, figures with intervals, what they ate."""
+"""Output of `curriculum compare`: settings, figures with intervals, training data."""
 
 import json
 import math
@@ -23,14 +23,14 @@ from flows.cli import app, compare
 from flows.cli.compared_runs import ComparedRuns, groups, runs_by_phase
 from schemas.errors import JobError
 from tests.factories import equal_count
-from tests.flows.tiny_workspace import Larder, figure, job, mixture, run, starting
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, mixture, run, starting
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of three specialists: the second rate is another, the third is measured on other rows."""
     home = tmp_path_factory.mktemp("compared")
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     taken = [(larder.one, 0, 0, 7), (larder.two, 0, 0, 6)]
     low, high = figure(2.0, 0.1), figure(3.0, 0.2)
     run(home, job(larder.syntax, home, run_key="1" * 64), [high, _one_document(3.0)])
@@ -99,7 +99,7 @@ def test_figures_on_other_rows_are_never_judged(home: Path) -> None:
 def paired_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two specialists on other rows, that share 40 documents of 50 each; the second is a little better."""
     home = tmp_path_factory.mktemp("paired")
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     other = mixture(home, "syntax", [(larder.one, 0, 0, 7)], specialist="abseil")
     runs = (
         job(larder.syntax, home, run_key="1" * 64),

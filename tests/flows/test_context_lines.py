@@ -1,4 +1,4 @@
-"""What a build says of lengths and context, from what its rows' manifests count."""
+"""A build's lines about lengths and context equal the counts of its rows' manifests."""
 
 from pathlib import Path
 

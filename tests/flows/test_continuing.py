@@ -164,7 +164,7 @@ def test_a_step_that_is_no_number_and_a_phase_that_is_not_listed_are_refused(
 
 
 def outcomes(home: Path, diet: Path) -> dict[str, Counter[str]]:
-    """What a dry walk would make of the mixtures and runs of each phase."""
+    """Return the outcomes of a dry run for the mixtures and runs of each phase."""
     plan = resolve_plan(RunConfig.of(specialist=str(diet), workspace=home), dry=True)
     found: dict[str, Counter[str]] = {}
     for phase in plan.phases:

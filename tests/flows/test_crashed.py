@@ -66,7 +66,7 @@ class Server:
         )
 
     def answer(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """What a server of Prefect answers to these filters."""
+        """Return a Prefect server's response to these filters."""
         assert asked["flow_runs"]["state"] == {"type": {"any_": ["CRASHED"]}}
         assert asked["sort"] == "END_TIME_DESC"
         after = datetime.datetime.fromisoformat(asked["flow_runs"]["end_time"]["after_"])
@@ -115,7 +115,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "lab"
 
 
-def lookout(server: Server, home: Path, said: list[str] | None = None) -> CrashWatch:
+def crash_watcher(server: Server, home: Path, said: list[str] | None = None) -> CrashWatch:
     """One that begins: what it counted before is gone, as after a restart of serve."""
     return CrashWatch(
         workspace=home,
@@ -131,66 +131,66 @@ def look(watching: CrashWatch, times: int = LOOKS) -> None:
 
 
 def test_a_run_that_nobody_told_of_is_told_once_in_the_words_of_its_state(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server, home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
     server.crash("a", at(-1))
-    look(lookout(server, home), 3 * LOOKS)
-    (event,) = told()
+    look(crash_watcher(server, home), 3 * LOOKS)
+    (event,) = sent_events()
     assert event.event == "crashed"
     assert event.text == "run a broke down: No heartbeat for 90 s."
     assert (event.workspace, event.specialist, event.branch) == ("lab", "templates", "demo")
 
 
 def test_a_process_that_lives_has_time_to_tell_it_itself(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server, home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
     server.crash("a", at(-1), state="killed")
-    watching = lookout(server, home)
+    watching = crash_watcher(server, home)
     look(watching, LOOKS - 1)
-    assert told() == []
+    assert sent_events() == []
     whose = EventSource(home=home, specialist="templates")
     assert notifications.broken_down(
         whose, "run a", "its own words", mark="a-killed", context=context_of()
     )
     look(watching, LOOKS)
-    assert [each.text for each in told()] == ["run a broke down: its own words"]
+    assert [each.text for each in sent_events()] == ["run a broke down: its own words"]
 
 
 def test_a_restart_neither_repeats_nor_loses_one(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server, home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
     server.crash("a", at(-5))
-    look(lookout(server, home))
+    look(crash_watcher(server, home))
     server.crash("b", at(-4))
-    look(lookout(server, home), LOOKS - 1)
+    look(crash_watcher(server, home), LOOKS - 1)
     server.crash("c", at(-4))
-    look(lookout(server, home), 2 * LOOKS)
-    assert sorted(each.text[:5] for each in told()) == ["run a", "run b", "run c"]
+    look(crash_watcher(server, home), 2 * LOOKS)
+    assert sorted(each.text[:5] for each in sent_events()) == ["run a", "run b", "run c"]
 
 
 def test_what_crashed_while_nothing_was_served_is_told_at_the_start(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server, home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
     server.crash("a", at(-3 * 24 * 60))
-    look(lookout(server, home))
-    assert told() == [], "before anybody ever looked"
+    look(crash_watcher(server, home))
+    assert sent_events() == [], "before anybody ever looked"
     (settings.prefect_folder(home) / "crashes-told.txt").write_text(at(-4 * 24 * 60).isoformat())
-    look(lookout(server, home))
-    assert len(told()) == 1
+    look(crash_watcher(server, home))
+    assert len(sent_events()) == 1
 
 
 def test_a_first_look_that_finds_nothing_is_remembered_too(
     server: Server,
     home: Path,
-    told: Callable[[], list[Event]],
+    sent_events: Callable[[], list[Event]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as yesterday:
         yesterday.setattr(crash_detection, "START", datetime.timedelta(days=1))
-        look(lookout(server, home), 1)
+        look(crash_watcher(server, home), 1)
     server.crash("a", at(-60))
-    look(lookout(server, home))
-    assert len(told()) == 1
+    look(crash_watcher(server, home))
+    assert len(sent_events()) == 1
 
 
 def test_what_is_no_news_any_more_isnt_told(home: Path) -> None:
@@ -201,50 +201,50 @@ def test_what_is_no_news_any_more_isnt_told(home: Path) -> None:
 
 
 def test_a_run_that_is_retried_and_crashes_again_is_told_again(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server, home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
-    watching = lookout(server, home)
+    watching = crash_watcher(server, home)
     server.crash("a", at(-5), state="first")
     look(watching)
     server.runs.clear()
     look(watching)
     server.crash("a", at(-1), state="second")
     look(watching, 2 * LOOKS)
-    assert len(told()) == 2
+    assert len(sent_events()) == 2
 
 
 def test_runs_of_other_workspaces_of_a_teams_server_arent_ours(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server, home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
     server.crash("theirs", at(-1), pool="cpu-other")
     server.crash("ours", at(-1), pool="gpu-lab")
-    look(lookout(server, home))
-    assert [each.text[:8] for each in told()] == ["run ours"]
+    look(crash_watcher(server, home))
+    assert [each.text[:8] for each in sent_events()] == ["run ours"]
 
 
 def test_what_doesnt_arrive_is_sent_later_and_the_rest_waits_behind_it(
     server: Server,
     home: Path,
-    told: Callable[[], list[Event]],
+    sent_events: Callable[[], list[Event]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server.crash("a", at(-3))
     server.crash("b", at(-2))
     said: list[str] = []
-    watching = lookout(server, home, said)
+    watching = crash_watcher(server, home, said)
     with monkeypatch.context() as away:
         away.setenv("CURRICULUM_NOTIFY", "false")
         look(watching)
     assert len(said) == 1, "each would hold the others up as long as a target may hang"
     assert since(home) == at(-3)
-    look(lookout(server, home))
-    assert [each.text[:5] for each in told()] == ["run a", "run b"]
+    look(crash_watcher(server, home))
+    assert [each.text[:5] for each in sent_events()] == ["run a", "run b"]
 
 
 def test_a_disk_without_room_for_a_mark_doesnt_make_it_tell_again_and_again(
     server: Server,
     home: Path,
-    told: Callable[[], list[Event]],
+    sent_events: Callable[[], list[Event]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -253,8 +253,8 @@ def test_a_disk_without_room_for_a_mark_doesnt_make_it_tell_again_and_again(
     monkeypatch.setattr(Path, "touch", full)
     server.crash("a", at(-1))
     said: list[str] = []
-    look(lookout(server, home, said), 3 * LOOKS)
-    assert len(told()) == 1
+    look(crash_watcher(server, home, said), 3 * LOOKS)
+    assert len(sent_events()) == 1
     assert len(said) == 1
     assert "can't be kept" in said[0]
 
@@ -269,7 +269,7 @@ def test_all_of_many_are_found(server: Server) -> None:
 def test_it_keeps_looking_where_the_server_is_away_and_says_so_once(
     server: Server,
     home: Path,
-    told: Callable[[], list[Event]],
+    sent_events: Callable[[], list[Event]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server.crash("a", at(-1))
@@ -289,7 +289,7 @@ def test_it_keeps_looking_where_the_server_is_away_and_says_so_once(
         crash_detection.watch(server.api, home, POOLS, said.append)
     assert len(said) == 1
     assert "503" in said[0]
-    assert len(told()) == 1
+    assert len(sent_events()) == 1
 
 
 def test_it_says_who_asks_where_a_server_wants_to_know(
@@ -307,8 +307,8 @@ def test_it_says_who_asks_where_a_server_wants_to_know(
 
 
 def test_a_run_without_a_word_or_a_specialist_is_told_all_the_same(
-    home: Path, told: Callable[[], list[Event]]
+    home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
     crash = Crash(mark="x", title="nap", specialist="", why="it doesn't say why", when=NOW)
     assert sender(home, lambda words: None)(crash)
-    assert told()[0].text == "nap broke down: it doesn't say why"
+    assert sent_events()[0].text == "nap broke down: it doesn't say why"

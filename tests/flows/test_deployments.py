@@ -1,4 +1,4 @@
-"""What is deployed: the same by `serve` and by hand, and what people gave a deployment stays."""
+"""Deployments are the same by `serve` and by hand, and users' changes persist."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ SAME = (
 )
 
 
-def _made(client: SyncPrefectClient) -> list[dict[str, Any]]:
+def _read_deployments(client: SyncPrefectClient) -> list[dict[str, Any]]:
     found = [client.read_deployment_by_name(f"{name}/{name}") for name in NAMES]
     return [each.model_dump(include={*SAME, "job_variables"}) for each in found]
 
@@ -41,7 +41,7 @@ def test_prefect_deploys_by_hand_what_serve_deploys(
     monkeypatch.delenv("CURRICULUM_SUFFIX", raising=False)
     deploy(shared=False)
     with get_client(sync_client=True) as client:
-        ours = _made(client)
+        ours = _read_deployments(client)
         for name in NAMES:
             client.delete_deployment(client.read_deployment_by_name(f"{name}/{name}").id)
         done = subprocess.run(
@@ -56,7 +56,7 @@ def test_prefect_deploys_by_hand_what_serve_deploys(
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        theirs = _made(client)
+        theirs = _read_deployments(client)
     for our, their in zip(ours, theirs, strict=True):
         assert {name: our[name] for name in SAME} == {name: their[name] for name in SAME}
         assert our["job_variables"] == {}, "the template of our pools fixes them"
@@ -110,7 +110,7 @@ def test_what_a_dead_worker_left_behind_is_brought_to_an_end(
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name("build/build").id
 
-        def left(*states: State[Any]) -> FlowRun:
+        def run_with_states(*states: State[Any]) -> FlowRun:
             run = client.create_flow_run_from_deployment(
                 deployment, parameters={"specialist": "templates.demo"}
             )
@@ -118,7 +118,12 @@ def test_what_a_dead_worker_left_behind_is_brought_to_an_end(
                 client.set_flow_run_state(run.id, state, force=True)
             return run
 
-        runs = [left(), left(Pending()), left(Running()), left(Running(), Cancelling())]
+        runs = [
+            run_with_states(),
+            run_with_states(Pending()),
+            run_with_states(Running()),
+            run_with_states(Running(), Cancelling()),
+        ]
         runs.append(client.create_flow_run(build, parameters={"specialist": "templates.demo"}))
         client.set_flow_run_state(runs[-1].id, Running(), force=True)
         deployments.end_abandoned_runs(client, ["gpu"])

@@ -1,4 +1,4 @@
-"""What `curriculum diff` says of two mixtures or two sets of rows, counted by hand."""
+"""Output of `curriculum diff` for two mixtures or two data sets, counted by hand."""
 
 import json
 from pathlib import Path
@@ -16,51 +16,60 @@ from flows.cli import diff
 from flows.cli.diff import tokens_of
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import IDS, Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import IDS, TinyWorkspace, figure, job, mixture, run
 
 AMOUNTS = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 1000))
 
 
 @pytest.fixture(scope="module")
-def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
+def tiny_workspace(tmp_path_factory: pytest.TempPathFactory) -> TinyWorkspace:
     """The workspace that is counted on fingers."""
-    return Larder(tmp_path_factory.mktemp("larder"))
+    return TinyWorkspace(tmp_path_factory.mktemp("larder"))
 
 
-def _said(larder: Larder, before: str, after: str, capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-arg]
-    diff.diff(larder.home, before, after, as_json=True)
+def _said(
+    tiny_workspace: TinyWorkspace, before: str, after: str, capsys: pytest.CaptureFixture[str]
+) -> dict:  # type: ignore[type-arg]
+    diff.diff(tiny_workspace.home, before, after, as_json=True)
     said: dict[str, object] = json.loads(capsys.readouterr().out)
     return said
 
 
-def test_a_row_that_a_plan_takes_twice_counts_twice(larder: Larder) -> None:
-    found = tokens_of(larder.home, "fmt/syntax")
+def test_a_row_that_a_plan_takes_twice_counts_twice(tiny_workspace: TinyWorkspace) -> None:
+    found = tokens_of(tiny_workspace.home, "fmt/syntax")
     assert found.by("document_id") == {IDS["a"]: 6, IDS["c"]: 8, IDS["b"]: 8}
     assert (found.tokens, found.rows, found.positions) == (22, 3, 24)
-    assert found.tokens == report_of(larder.syntax).tokens
+    assert found.tokens == report_of(tiny_workspace.syntax).tokens
 
 
-def test_rows_are_all_counted_once_whatever_shard_they_lie_in(larder: Larder) -> None:
-    found = tokens_of(larder.home, larder.one.key[:12])
+def test_rows_are_all_counted_once_whatever_shard_they_lie_in(
+    tiny_workspace: TinyWorkspace,
+) -> None:
+    found = tokens_of(tiny_workspace.home, tiny_workspace.one.key[:12])
     assert found.by("document_id") == {IDS["a"]: 3, IDS["c"]: 4, IDS["b"]: 13}
     assert found.by("repository") == {"alpha": 16, "beta": 4}
     assert found.by("licence") == {"MIT": 16, "none": 4}
     assert found.by("domain") == {"general": 7, "templates": 13}
 
 
-def test_a_folder_of_several_row_sets_is_all_of_them(larder: Larder) -> None:
-    assert tokens_of(larder.home, str(larder.home / "rows")).tokens == 20 + 6
-    assert tokens_of(larder.home, "rows").tokens == 20 + 6
+def test_a_folder_of_several_row_sets_is_all_of_them(tiny_workspace: TinyWorkspace) -> None:
+    assert tokens_of(tiny_workspace.home, str(tiny_workspace.home / "rows")).tokens == 20 + 6
+    assert tokens_of(tiny_workspace.home, "rows").tokens == 20 + 6
 
 
-def test_a_specialist_is_all_its_phases(larder: Larder) -> None:
-    found = tokens_of(larder.home, "fmt")
+def test_a_specialist_is_all_its_phases(tiny_workspace: TinyWorkspace) -> None:
+    found = tokens_of(tiny_workspace.home, "fmt")
     assert found.by("phase") == {"syntax": 22, "file_graph": 11}
-    assert {each.key for each in found.artefacts} == {larder.syntax.key, larder.file_graph.key}
+    assert {each.key for each in found.artefacts} == {
+        tiny_workspace.syntax.key,
+        tiny_workspace.file_graph.key,
+    }
 
 
-def test_documents_come_go_and_stay(larder: Larder, capsys: pytest.CaptureFixture[str]) -> None:
-    said = _said(larder, "fmt/syntax", "fmt/file_graph", capsys)
+def test_documents_come_go_and_stay(
+    tiny_workspace: TinyWorkspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = _said(tiny_workspace, "fmt/syntax", "fmt/file_graph", capsys)
     documents = {
         (each["path"], each["licence"], each["tokens_before"], each["tokens_after"])
         for each in said["documents"]
@@ -80,11 +89,11 @@ def test_documents_come_go_and_stay(larder: Larder, capsys: pytest.CaptureFixtur
 
 
 def test_the_terminal_names_what_changed_and_hostile_names_stay_text(
-    larder: Larder, monkeypatch: pytest.MonkeyPatch
+    tiny_workspace: TinyWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=140, color_system=None)
     monkeypatch.setattr(diff, "out", console)
-    diff.diff(larder.home, "fmt/syntax", "fmt/file_graph")
+    diff.diff(tiny_workspace.home, "fmt/syntax", "fmt/file_graph")
     said = console.export_text()
     assert "lib/[d].c" in said, "a path in brackets is no markup"
     lines = [line.split() for line in said.splitlines()]
@@ -106,16 +115,18 @@ def test_the_terminal_names_what_changed_and_hostile_names_stay_text(
     ] in lines
 
 
-def test_the_same_twice_is_no_change(larder: Larder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_twice_is_no_change(
+    tiny_workspace: TinyWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     console = Console(record=True, width=140, color_system=None)
     monkeypatch.setattr(diff, "out", console)
-    diff.diff(larder.home, "fmt", "fmt")
+    diff.diff(tiny_workspace.home, "fmt", "fmt")
     assert "the same documents, as often" in console.export_text()
 
 
 def test_the_kind_of_both_sides_decides_what_is_compared(tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
-    for plan, key in ((larder.syntax, "1" * 64), (larder.file_graph, "2" * 64)):
+    tiny_workspace = TinyWorkspace(tmp_path)
+    for plan, key in ((tiny_workspace.syntax, "1" * 64), (tiny_workspace.file_graph, "2" * 64)):
         run(tmp_path, job(plan, tmp_path, run_key=key), [figure(2.0, 0.1)])
     keys = [each.key[:12] for each in Store(tmp_path, dry=True).artefacts("runs")]
     runs = curriculum("diff", *keys, "--json", home=tmp_path)
@@ -127,14 +138,14 @@ def test_the_kind_of_both_sides_decides_what_is_compared(tmp_path: Path) -> None
 
 
 def test_a_diet_and_rows_are_refused_and_a_diet_with_a_mixture_means_that(tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
-    key = larder.one.key[:12]
+    tiny_workspace = TinyWorkspace(tmp_path)
+    key = tiny_workspace.one.key[:12]
     for sides in (("templates", key), (key, "templates")):
         refused = curriculum("diff", *sides, home=tmp_path)
         assert refused.returncode == 2
         assert "it is a diet without a mixture here" in refused.stderr
         assert "curriculum mix templates" in refused.stderr
-    mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist="templates")
+    mixture(tmp_path, "syntax", [(tiny_workspace.one, 0, 0, 7)], specialist="templates")
     done = curriculum("diff", "templates", key, "--json", home=tmp_path)
     assert json.loads(done.stdout)["totals"][0]["before"] == 7, done.stderr
 
@@ -151,26 +162,26 @@ def test_changes_add_up_and_turn_around(before: dict[str, int], after: dict[str,
 
 
 @pytest.mark.parametrize("what", ["nowhere", "fmt/anneal", "documents", ""])
-def test_what_holds_no_rows_says_what_would(larder: Larder, what: str) -> None:
+def test_what_holds_no_rows_says_what_would(tiny_workspace: TinyWorkspace, what: str) -> None:
     with pytest.raises(
         StoreError, match=r"neither rows nor a mixture|several keys start with these digits"
     ):
-        tokens_of(larder.home, what)
+        tokens_of(tiny_workspace.home, what)
 
 
 def test_rows_that_are_gone_are_named(tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
-    (larder.two.path / "manifest.json").unlink()
-    with pytest.raises(StoreError, match=larder.two.key[:12]):
+    tiny_workspace = TinyWorkspace(tmp_path)
+    (tiny_workspace.two.path / "manifest.json").unlink()
+    with pytest.raises(StoreError, match=tiny_workspace.two.key[:12]):
         tokens_of(tmp_path, "fmt/file_graph")
 
 
 def test_documents_that_are_gone_are_counted_as_unknown(tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
+    tiny_workspace = TinyWorkspace(tmp_path)
     for each in Store(tmp_path, dry=True).artefacts("documents"):
         if each.manifest.labels["repository"] == "beta":
             (each.path / "manifest.json").unlink()
-    assert tokens_of(tmp_path, larder.one.key).by("repository") == {"alpha": 16, "?": 4}
+    assert tokens_of(tmp_path, tiny_workspace.one.key).by("repository") == {"alpha": 16, "?": 4}
 
 
 def test_the_demos_mixtures_hold_what_their_reports_say(demo_home: Path) -> None:

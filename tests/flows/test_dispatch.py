@@ -1,6 +1,6 @@
-"""Runs of deployments: training in flow runs of their own, what a restart finds, approval, cancelling.
+"""Runs of deployments: separate training runs, restarts, approval, cancelling.
 
-The doors are stood in for, and this process is the worker of both pools.
+Fake steps replace the pipeline's, and this process is the worker of both pools.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from curriculum.store import Store
 from flows import approval, dispatch, tasks
 from flows.run import run
 from flows.train import train
-from tests.flows.stand_ins import Doors
+from tests.flows.stand_ins import FakeSteps
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 DIET, ASKING = "short", "asking"
@@ -52,12 +52,12 @@ class Workers:
     """Flow runs of deployments on the tests' server, run when the test says so."""
 
     client: SyncPrefectClient
-    doors: Doors
+    doors: FakeSteps
     line: "Queue[UUID | None]" = field(default_factory=Queue)
     begun: set[UUID] = field(default_factory=set)
 
     def ask(self, flow: Flow[..., Any], **parameters: Any) -> UUID:
-        """What pressing Run does."""
+        """Create a flow run, as the button Run does."""
         there = self.client.read_deployment_by_name(f"{flow.name}/{flow.name}")
         return self.client.create_flow_run_from_deployment(there.id, parameters=parameters).id
 
@@ -80,7 +80,7 @@ class Workers:
     def gpu(self, train: Callable[[UUID], object]) -> Iterator[None]:
         """A worker of the gpu pool while the block lasts: it takes what is asked for, in that order.
 
-        It hears of it here: who asks the server again and again keeps it from what the test is about.
+        The worker is notified here instead of polling, which would keep the server busy.
         """
 
         def take() -> None:
@@ -98,7 +98,7 @@ class Workers:
         taking.result()
 
     def in_line(self, *words: Any, **parameters: Any) -> FlowRun:
-        """Ask for a training as flows do; the worker hears of it."""
+        """Request a training run as flows do, and notify the worker."""
         child = run_deployment(*words, **parameters)
         assert isinstance(child, FlowRun)
         self.line.put(child.id)
@@ -127,7 +127,7 @@ def diets(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, diets: Path, tmp_path: Path) -> Iterator[Workers]:
     """A workspace with both diets, and who works there."""
-    stand_ins = Doors()
+    stand_ins = FakeSteps()
     stand_ins.stand_in(monkeypatch, tmp_path)
     monkeypatch.setattr(dispatch, "POLL_S", 0.2)
     monkeypatch.setattr(dispatch.dispatch_task, "retry_delay_seconds", 0)

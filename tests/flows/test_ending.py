@@ -1,4 +1,4 @@
-"""How `curriculum serve` goes on and ends, whatever dies, answers or presses Ctrl-C meanwhile."""
+"""`curriculum serve` continues and ends properly after crashes, answers and Ctrl-C."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ class Server:
     answers: list[int | None] = field(default_factory=list)
     """Codes, the next first; None: it hangs up. All is well when they are used up."""
     late: bool = False
-    """Whether it answers only once everybody has gone."""
+    """True if it answers only after all others have ended."""
     over: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def said() -> list[str]:
-    """What is told to who ends it."""
+    """Return the messages to the user who ends it."""
     return []
 
 
@@ -84,7 +84,7 @@ def sleeper(tmp_path: Path, code: str = "import time; time.sleep(900)") -> Child
 def served(
     tmp_path: Path, server: Server, child: ChildProcess, said: list[str]
 ) -> supervisor.Supervisor:
-    """What is served, where workers were never started."""
+    """Return a supervisor whose workers were never started."""
     found = supervisor.Supervisor(
         workspace=tmp_path, port=server.port, team=None, shared=False, print_line=said.append
     )

@@ -221,7 +221,7 @@ def test_temporary_folders_that_others_could_replace_are_refused(
 def test_a_group_of_its_owner_alone_may_write(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where each user has a group of its own, the umask is 002."""
+    """On systems with a group per user, the umask is 002."""
     shared.chmod(0o775)
     owner = pwd.getpwuid(os.getuid()).pw_name
 
@@ -241,7 +241,7 @@ def test_a_group_of_its_owner_alone_may_write(
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Path:
+def planted_link(tmp_path: Path) -> Path:
     """A link to a trusted workspace, in a folder such as /tmp."""
     sticky, mine = tmp_path / "sticky", tmp_path / "mine"
     sticky.mkdir()
@@ -256,15 +256,15 @@ def planted(tmp_path: Path) -> Path:
 @as_root
 @pytest.mark.parametrize("links", [1, 2])
 def test_a_workspace_behind_a_link_of_another_user_is_refused(
-    planted: Path, tmp_path: Path, links: int, monkeypatch: pytest.MonkeyPatch
+    planted_link: Path, tmp_path: Path, links: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner could lead the link elsewhere after it was looked at."""
-    mine, home = tmp_path / "mine", planted
+    mine, home = tmp_path / "mine", planted_link
     if links == 2:
         home = tmp_path / "own"
-        home.symlink_to(planted)
+        home.symlink_to(planted_link)
     assert settings.home(home) == mine
-    os.lchown(planted, NOBODY, NOBODY)
+    os.lchown(planted_link, NOBODY, NOBODY)
     with pytest.raises(SettingError) as refused:
         settings.home(home)
     assert (refused.value.name, str(mine) in refused.value.cure) == (str(home), True)
@@ -277,26 +277,28 @@ def test_a_workspace_behind_a_link_of_another_user_is_refused(
 @pytest.mark.parametrize(
     "words", ["init a --home {link}", "status --home {link}", "trust {link}", "merge {link}"]
 )
-def test_commands_follow_no_link_of_another_user(planted: Path, tmp_path: Path, words: str) -> None:
+def test_commands_follow_no_link_of_another_user(
+    planted_link: Path, tmp_path: Path, words: str
+) -> None:
     def command(link: Path) -> tuple[int, bool]:
         done = curriculum(*words.format(link=link).split(), home=tmp_path / "new")
         return done.returncode, f"{link} belongs to another user" in done.stderr
 
-    assert command(planted) == (0, False)
-    os.lchown(planted, NOBODY, NOBODY)
-    assert command(planted) == (WRONG, True)
+    assert command(planted_link) == (0, False)
+    os.lchown(planted_link, NOBODY, NOBODY)
+    assert command(planted_link) == (WRONG, True)
 
 
-def test_a_link_in_a_folder_that_others_may_write_is_refused(planted: Path) -> None:
-    assert settings.home(planted)
-    _open_to_all(planted.parent)
+def test_a_link_in_a_folder_that_others_may_write_is_refused(planted_link: Path) -> None:
+    assert settings.home(planted_link)
+    _open_to_all(planted_link.parent)
     with pytest.raises(SettingError):
-        settings.home(planted)
+        settings.home(planted_link)
 
 
 @pytest.mark.parametrize("new", [False, True])
 def test_a_link_that_leads_elsewhere_after_the_look_changes_nothing(
-    planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool
+    planted_link: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool
 ) -> None:
     looked, elsewhere = trust.require_trusted, tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -304,11 +306,11 @@ def test_a_link_that_leads_elsewhere_after_the_look_changes_nothing(
 
     def switch(home: Path, *named: str | Path | None) -> None:
         looked(home, *named)
-        planted.unlink()
-        planted.symlink_to(elsewhere)
+        planted_link.unlink()
+        planted_link.symlink_to(elsewhere)
 
     monkeypatch.setattr(trust, "require_trusted", switch)
-    words = ("init", "specialist", "--home", str(planted.joinpath(*below)))
+    words = ("init", "specialist", "--home", str(planted_link.joinpath(*below)))
     assert curriculum(*words).returncode == 0
     diet = Path(*below, "diets", "specialist.yaml")
     assert ((tmp_path / "mine" / diet).is_file(), [*elsewhere.iterdir()]) == (True, [])
@@ -317,9 +319,9 @@ def test_a_link_that_leads_elsewhere_after_the_look_changes_nothing(
 
 
 def test_the_server_of_a_workspace_behind_a_link_names_the_real_one(
-    planted: Path, tmp_path: Path
+    planted_link: Path, tmp_path: Path
 ) -> None:
-    home = settings.home(planted)
+    home = settings.home(planted_link)
     named = {
         *settings.deployed(home, "").values(),
         prefect_variables.quiet(home)["CURRICULUM_HOME"],
@@ -342,13 +344,13 @@ def test_a_folder_with_what_another_user_planted_is_not_new(
     shared: Path, plant: Callable[[Path], None]
 ) -> None:
     """Locks are written through what lies there."""
-    planted = shared / ".locks"
-    planted.mkdir()
+    planted_link = shared / ".locks"
+    planted_link.mkdir()
     assert trust.is_new(shared)
-    plant(planted)
+    plant(planted_link)
     refused = curriculum("init", "mine", "--home", str(shared))
     assert refused.returncode == WRONG
-    assert [*shared.iterdir()] == [planted]
+    assert [*shared.iterdir()] == [planted_link]
 
 
 @pytest.mark.parametrize("name", ["diets", "diets/theirs.yaml"])

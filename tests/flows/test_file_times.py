@@ -20,7 +20,7 @@ from curriculum.train.run import freeze
 from curriculum.train.run_directory import run_recipe
 from flows import cli
 from schemas.job import CheckpointRef, Job, Report, RunState
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 from tests.sealing import edit
 
 ROOT = Path(__file__).parents[2]
@@ -127,11 +127,11 @@ def test_the_model_that_a_copy_with_shuffled_file_times_exports_is_the_same(
 # Which run a specialist's name means
 
 
-class Line:
+class TwoPhases:
     """A curriculum of two trained phases, the second from the end of the first."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.larder = home, Larder(home)
+        self.home, self.larder = home, TinyWorkspace(home)
         self.syntax = run(home, self.job("syntax"), [figure(2.0, 0.1)])
         self.graph = run(home, self.job("file_graph", previous=self.syntax), [figure(1.5, 0.1)])
 
@@ -157,11 +157,11 @@ class Line:
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Line:
-    return Line(tmp_path / "workspace")
+def line(tmp_path: Path) -> TwoPhases:
+    return TwoPhases(tmp_path / "workspace")
 
 
-def test_a_name_means_the_last_phase_whichever_files_are_newest(line: Line) -> None:
+def test_a_name_means_the_last_phase_whichever_files_are_newest(line: TwoPhases) -> None:
     for each in (line.graph, line.syntax):
         line.newest(each)
         assert run_of(Store(line.home, dry=True), "fmt", name="it").path == line.graph
@@ -169,7 +169,7 @@ def test_a_name_means_the_last_phase_whichever_files_are_newest(line: Line) -> N
 
 
 def test_behind_a_phase_with_other_weights_what_went_on_from_the_former_is_not_meant(
-    line: Line,
+    line: TwoPhases,
 ) -> None:
     anew = run(line.home, line.job("syntax", name="anew"), [figure(1.9, 0.1)])
     assert Store(line.home).load(anew).content != Store(line.home).load(line.syntax).content
@@ -179,7 +179,7 @@ def test_behind_a_phase_with_other_weights_what_went_on_from_the_former_is_not_m
     assert run_of(Store(line.home, dry=True), "fmt/file_graph", name="it").path == line.graph
 
 
-def test_an_export_names_the_run_that_it_takes(line: Line, tmp_path: Path) -> None:
+def test_an_export_names_the_run_that_it_takes(line: TwoPhases, tmp_path: Path) -> None:
     done = CliRunner().invoke(
         cli.app, ["export", "fmt", "--to", str(tmp_path / "model"), "--home", str(line.home)]
     )
@@ -190,7 +190,7 @@ def test_an_export_names_the_run_that_it_takes(line: Line, tmp_path: Path) -> No
 # When something happened
 
 
-def test_a_job_holds_when_it_began_and_its_key_does_not(line: Line) -> None:
+def test_a_job_holds_when_it_began_and_its_key_does_not(line: TwoPhases) -> None:
     ordered = line.job("syntax")
     folder = line.home / "runs" / "specialist-fmt" / "phase-syntax" / ("e" * 12) / "attempt=1"
     frozen = freeze(folder, ordered)
@@ -200,7 +200,7 @@ def test_a_job_holds_when_it_began_and_its_key_does_not(line: Line) -> None:
 
 
 def _open_elsewhere(home: Path, ordered: Job, *, seconds_ago: float) -> Path:
-    """An open run of another machine, whose heart beat so long ago by its own clock."""
+    """Write an open run of another machine whose last heartbeat is `seconds_ago` old by its own clock."""
     import datetime
 
     from curriculum.train.checkpoint import CheckpointState
@@ -224,7 +224,7 @@ def _open_elsewhere(home: Path, ordered: Job, *, seconds_ago: float) -> Path:
     ids=["old file, new beat", "new file, old beat"],
 )
 def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
-    line: Line, seconds_ago: float, file_time: int | None, state: str
+    line: TwoPhases, seconds_ago: float, file_time: int | None, state: str
 ) -> None:
     ordered = line.job("syntax", name="away")
     folder = _open_elsewhere(line.home, ordered, seconds_ago=seconds_ago)
@@ -250,7 +250,7 @@ def test_a_report_holds_when_its_run_ended() -> None:
     assert "ended" in Report.model_fields
 
 
-def test_a_manifest_changed_with_its_time_and_size_kept_is_seen(line: Line) -> None:
+def test_a_manifest_changed_with_its_time_and_size_kept_is_seen(line: TwoPhases) -> None:
     assert query(line.home, "SELECT count(*) FROM problems").rows == [(0,)]
     manifest = line.larder.syntax.path / "manifest.json"
     before, text = manifest.stat(), manifest.read_text()

@@ -1,4 +1,4 @@
-"""The flows: order, gate, skipping and what they show; the doors are stood in for, but for one build."""
+"""Flows: order, gates, skipping and displays. Fake steps replace the pipeline's, except one build."""
 
 import json
 import logging
@@ -29,15 +29,15 @@ from schemas.errors import DietError
 from schemas.progress import Progress
 from tests.flows.cli_runner import curriculum
 from tests.flows.serving import wait_until
-from tests.flows.stand_ins import Doors, finished, gates_judged, report
+from tests.flows.stand_ins import FakeSteps, finished, gates_judged, report
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 @pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doors:
-    """The flows with doors that do nothing, in a workspace of their own."""
-    stand_ins = Doors()
+def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSteps:
+    """Return fake steps for the flows, in a new workspace."""
+    stand_ins = FakeSteps()
     stand_ins.stand_in(monkeypatch, tmp_path)
     return stand_ins
 
@@ -46,7 +46,7 @@ def _plan(tmp_path: Path, specialist: str = "templates.demo") -> RunPlan:
     return resolve_plan(RunConfig.of(specialist=specialist, workspace=tmp_path), dry=True)
 
 
-def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
+def test_a_run_goes_through_the_phases_in_order(stand_ins: FakeSteps) -> None:
     runs = run(specialist="templates.demo")
     assert stand_ins.opened == [
         *("build syntax", "mix syntax", "train syntax"),
@@ -61,7 +61,7 @@ def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
 
 @pytest.mark.parametrize("flow", [train, run])
 def test_an_open_gate_is_judged_once_a_phase(
-    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch, flow: Any
+    stand_ins: FakeSteps, monkeypatch: pytest.MonkeyPatch, flow: Any
 ) -> None:
     judged = gates_judged(monkeypatch)
     ended = flow(specialist="templates.demo")
@@ -69,38 +69,40 @@ def test_an_open_gate_is_judged_once_a_phase(
     assert [event.gate.kind for event in ended] == ["open"] * 5
 
 
-def test_one_phase_is_trained_anew_and_nothing_else(stand_ins: Doors) -> None:
+def test_one_phase_is_trained_anew_and_nothing_else(stand_ins: FakeSteps) -> None:
     run(specialist="templates.demo", phase="file_graph")
     assert stand_ins.opened == ["build file_graph", "mix file_graph", "train file_graph"]
     assert stand_ins.anew == [True]
 
 
-def test_the_train_flow_never_begins_a_finished_phase_anew(stand_ins: Doors) -> None:
+def test_the_train_flow_never_begins_a_finished_phase_anew(stand_ins: FakeSteps) -> None:
     train(specialist="templates.demo", phase="file_graph")
     assert stand_ins.anew == [False]
 
 
-def test_a_cancelled_phase_ends_the_walk(stand_ins: Doors) -> None:
+def test_a_cancelled_phase_ends_the_walk(stand_ins: FakeSteps) -> None:
     stand_ins.stops["syntax"] = "cancelled"
     assert len(run(specialist="templates.demo")) == 1
     assert stand_ins.opened[-1] == "train syntax"
 
 
-def test_a_failed_phase_fails_the_run(stand_ins: Doors) -> None:
+def test_a_failed_phase_fails_the_run(stand_ins: FakeSteps) -> None:
     stand_ins.stops["syntax"] = "failed"
     state: State[Any] = run(specialist="templates.demo", return_state=True)
     assert state.is_failed()
     assert str(state.message).startswith("phase syntax: why; training failed. Its run is ")
 
 
-def test_what_may_pass_is_tried_again(stand_ins: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_pass_is_tried_again(
+    stand_ins: FakeSteps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_ins.failures = [OSError("the disk hiccuped")]
     monkeypatch.setattr(tasks.TASKS["build"], "retry_delay_seconds", 0)
     build(specialist="templates.demo", phase="syntax")
     assert stand_ins.opened == ["build syntax", "build syntax"]
 
 
-def test_a_mistake_is_not_tried_again(stand_ins: Doors) -> None:
+def test_a_mistake_is_not_tried_again(stand_ins: FakeSteps) -> None:
     stand_ins.failures = [DietError("here", cause="so", cure="otherwise")]
     with pytest.raises(DietError):
         build(specialist="templates.demo", phase="syntax")
@@ -109,7 +111,7 @@ def test_a_mistake_is_not_tried_again(stand_ins: Doors) -> None:
 
 @pytest.mark.parametrize("moment", ["begin_run", "handle_success"])
 def test_an_interrupt_while_prefect_starts_or_ends_a_run_is_no_crash(
-    stand_ins: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    stand_ins: FakeSteps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     during = getattr(FlowRunEngine, moment)
 
@@ -131,7 +133,7 @@ def test_an_interrupt_while_prefect_starts_or_ends_a_run_is_no_crash(
 
 @pytest.mark.parametrize("flow", [build, mix, train, run], ids=lambda flow: flow.name)
 def test_a_wrong_diet_fails_the_run_with_its_message_and_no_traceback(
-    flow: Any, stand_ins: Doors, caplog: pytest.LogCaptureFixture
+    flow: Any, stand_ins: FakeSteps, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="prefect"):
         state: State[Any] = flow(specialist="templtes", return_state=True)
@@ -147,7 +149,7 @@ def test_a_wrong_diet_fails_the_run_with_its_message_and_no_traceback(
 
 
 def test_a_mistake_within_a_step_has_no_traceback_either(
-    stand_ins: Doors, caplog: pytest.LogCaptureFixture
+    stand_ins: FakeSteps, caplog: pytest.LogCaptureFixture
 ) -> None:
     mistake = DietError("here", cause="so", cure="otherwise")
     stand_ins.failures = [mistake]
@@ -161,7 +163,7 @@ def test_a_mistake_within_a_step_has_no_traceback_either(
 
 
 def test_what_is_no_mistake_of_a_user_keeps_its_traceback(
-    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    stand_ins: FakeSteps, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stand_ins.failures = [ZeroDivisionError("ours")] * 3
     monkeypatch.setattr(tasks.TASKS["build"], "retry_delay_seconds", 0)
@@ -176,7 +178,7 @@ class TerminatedError(KeyboardInterrupt):
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, TerminatedError])
 def test_an_interrupt_in_the_terminal_cancels_the_run_and_is_raised_as_it_was(
-    kind: type[KeyboardInterrupt], stand_ins: Doors, tmp_path: Path
+    kind: type[KeyboardInterrupt], stand_ins: FakeSteps, tmp_path: Path
 ) -> None:
     stand_ins.failures = [kind()]
     config = RunConfig.of(specialist="templates.demo", workspace=tmp_path)
@@ -206,7 +208,7 @@ def test_an_interrupt_in_the_terminal_cancels_the_run_and_is_raised_as_it_was(
     ],
 )
 def test_a_run_is_tagged_with_specialist_branch_and_phase(
-    phase: str, changes: Changes, tags: set[str], stand_ins: Doors
+    phase: str, changes: Changes, tags: set[str], stand_ins: FakeSteps
 ) -> None:
     state: State[Any] = run(
         specialist="templates.demo", phase=phase, changes=changes, return_state=True
@@ -239,7 +241,7 @@ def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(
 
 
 def test_a_report_is_linked_by_http_though_nothing_serves_it_now(
-    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch
+    stand_ins: FakeSteps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flows.flow_runs.rewritten", lambda *_: Path("/w/reports/templates.html"))
     state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
@@ -261,7 +263,7 @@ def _artifact(state: State[Any], key: str) -> Any:
     return json.loads(data) if data.startswith("[{") else data
 
 
-def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
+def test_progress_reaches_the_onlooker_and_the_page(stand_ins: FakeSteps) -> None:
     seen: list[Progress] = []
     token = artifacts.onlooker.set(seen.append)
     try:
@@ -279,7 +281,7 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
 
 
 class TestOutcome:
-    """What a walk says at its end."""
+    """Messages at the end of a run."""
 
     def _runs(self, tmp_path: Path, *, phase: str = "syntax") -> list[Artefact]:
         return [finished(Store(tmp_path / "runs"), report(phase=phase))]

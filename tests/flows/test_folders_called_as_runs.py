@@ -7,14 +7,14 @@ import pytest
 from curriculum.pipeline.references import checkpoint_of, find, folders_of, run_of, store_of
 from curriculum.store import Store
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 
 @pytest.fixture(params=["beside", "within", "itself"])
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with a run of `fmt`, where a folder `fmt` lies beside it, in it, or is it."""
     home = tmp_path / ("fmt" if request.param == "itself" else "workspace")
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     run(home, job(larder.syntax, home, run_key="1" * 64), [figure(2.0, 0.1)])
     here = home if request.param == "within" else tmp_path
     (here / "fmt" / "notes").mkdir(parents=True, exist_ok=True)

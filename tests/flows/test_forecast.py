@@ -1,4 +1,4 @@
-"""What a dry run says of tokens, time and price, and how a run's cost is recorded."""
+"""A dry run's tokens, time and price, and the recorded cost of a run."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ from flows import settings
 from flows.cli import forecasts
 from schemas.diet import AdvanceWhen
 from tests import factories
-from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, mixture, run
 
 
 def speed(
@@ -54,7 +54,7 @@ def work(tokens: int, evaluations: int = 0, runs: int = 0) -> Workload:
     return Workload(tokens=tokens, evaluations=evaluations, runs=runs)
 
 
-def ahead(tokens: int, phase: str = "syntax") -> PhaseForecast:
+def phase_forecast(tokens: int, phase: str = "syntax") -> PhaseForecast:
     return PhaseForecast(
         phase=phase,
         to_make={"runs": 1} if tokens else {},
@@ -65,7 +65,7 @@ def ahead(tokens: int, phase: str = "syntax") -> PhaseForecast:
 
 
 def foreseen(*tokens: int, speed: Speed | None, price: float | None) -> Forecast:
-    phases = tuple(ahead(each, f"phase{at}") for at, each in enumerate(tokens))
+    phases = tuple(phase_forecast(each, f"phase{at}") for at, each in enumerate(tokens))
     return Forecast(phases=phases, model="tiny", speed=speed, price=price)
 
 
@@ -161,7 +161,7 @@ def test_a_gate_on_val_bpb_has_a_phase_evaluated_meanwhile() -> None:
 
 
 def test_a_speed_is_that_of_the_newest_runs_together(tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
+    larder = TinyWorkspace(tmp_path)
     for name, seconds, lasted in (("old", 90.0, 110), ("new", 10.0, 3600), ("last", 30.0, 50)):
         mixed = mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist=name)
         begun = datetime(2026, 11, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""What a person fills in: dropdowns of what there is, help texts, fields that the flow heeds; run names."""
+"""Forms: dropdowns, help texts, and fields that the flow uses. Names of runs."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a build says of indexes, from what their manifests count."""
+"""A build's lines about indexes equal the counts of their manifests."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -52,7 +52,7 @@ class Made:
         return [*Store(self.home, dry=True).artefacts(stage)]
 
 
-def _made(folder: Path, *, hostile: bool) -> Made:
+def _build(folder: Path, *, hostile: bool) -> Made:
     source = repository(folder / "source", hostile=hostile)
     diet, corpus = folder / "tiny.yaml", folder / "mine.yaml"
     diet.write_text(DIET)
@@ -68,13 +68,13 @@ def _made(folder: Path, *, hostile: bool) -> Made:
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The workspace of the hostile repository, trained for a step a phase."""
-    return _made(tmp_path_factory.mktemp("evil"), hostile=True)
+    return _build(tmp_path_factory.mktemp("evil"), hostile=True)
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The workspace of its innocent twin."""
-    return _made(tmp_path_factory.mktemp("good"), hostile=False)
+    return _build(tmp_path_factory.mktemp("good"), hostile=False)
 
 
 NO_TEXT = {
@@ -93,7 +93,7 @@ TRIED = (
     "train", "trust",
 )  # fmt: skip
 ON_TERMINAL = ("demo", "query", "run", "sample")
-"""What is shown on a terminal as it is made; a model's words and answers as CSV also go to pipes, raw."""
+"""Commands that show foreign text on a terminal; model output and CSV go to pipes unchanged."""
 SERVED = ("serve",)
 
 

@@ -100,7 +100,7 @@ def taken_in(home: Path, path: Path, *words: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def exported_rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Rows of a workspace as they left it: to train on, and held out."""
     folder = tmp_path_factory.mktemp("made")
     plan = little(diet(folder, "maker", MAKER), folder / "ws")
@@ -110,13 +110,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def trained(made: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def trained(
+    exported_rows: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """Another workspace that trained on them, alone and then beside its own; and its diet."""
     folder = tmp_path_factory.mktemp("eater")
     home = folder / "ws"
-    told = taken_in(home, made[0], "--name", "my-rows").stdout
-    assert "{imported: my-rows, share: …}" in told
-    taken_in(home, made[1], "--name", "my-rows")
+    sent_events = taken_in(home, exported_rows[0], "--name", "my-rows").stdout
+    assert "{imported: my-rows, share: …}" in sent_events
+    taken_in(home, exported_rows[1], "--name", "my-rows")
     file = diet(folder, "eater", BOTH)
     done = curriculum("train", str(file), "--home", str(home), *LITTLE)
     assert done.exit_code == 0, done.output
@@ -173,7 +175,7 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
     page = (home / "reports" / "eater.html").read_text()
     assert "my-rows" in page
     assert f"rows/{imported(home).key[:12]}.html" in page
-    for words, told in (
+    for words, sent_events in (
         (("inspect", str(imported(home).path)), "document"),
         (("inspect", "eater/file_graph"), "v2_simple"),
         (("lineage", "eater/file_graph", "--step", "1"), ""),
@@ -190,7 +192,7 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
         more = () if words[0] == "check" else place
         done = curriculum(*words, *more)
         assert done.exit_code == 0, (words, done.output)
-        assert told in done.stdout, (words, done.output)
+        assert sent_events in done.stdout, (words, done.output)
     for name in ("rows", "mixture_rows", "documents", "strata", "lineage", "figures"):
         query(home, f"SELECT * FROM {name} LIMIT 5")
     sql = "SELECT DISTINCT family FROM rows JOIN mixture_rows USING (rows_key, pack_id)"
@@ -218,8 +220,8 @@ def test_the_key_of_a_mixture_changes_with_the_rows_of_a_name(
     other = diet(tmp_path, "maker", MAKER.replace("v3_simple", "v2_simple"))
     (rows,) = build_phase(little(other, tmp_path / "other"), "syntax", Context()).rows
     before = imported(again).key[:12]
-    told = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
-    assert f"in place of {before}" in told
+    sent_events = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
+    assert f"in place of {before}" in sent_events
     plan = little(file, again, dry=True)
     assert plan.phases[0].servings[0].family == "v2_simple"
     built = build_phase(plan, "syntax", Context())
@@ -241,10 +243,10 @@ def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
 
 
 def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
-    made: tuple[Path, Path], tmp_path: Path
+    exported_rows: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home = tmp_path / "ws"
-    taken_in(home, made[0])
+    taken_in(home, exported_rows[0])
     key = imported(home).key[:8]
     file = diet(tmp_path, "blind", ALONE.replace("my-rows", f'"{key}"'))
     done = curriculum("train", str(file), "--home", str(home), *LITTLE)
@@ -302,12 +304,12 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     ],
 )
 def test_what_a_diet_says_of_them_and_is_not_so_is_told(
-    trained: tuple[Path, Path], tmp_path: Path, phases: str, told: str
+    trained: tuple[Path, Path], tmp_path: Path, phases: str, sent_events: str
 ) -> None:
     home, _ = trained
     with pytest.raises(DietError) as caught:
         little(diet(tmp_path, "wrong", phases), home, dry=True)
-    assert told in str(caught.value)
+    assert sent_events in str(caught.value)
 
 
 def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
@@ -337,12 +339,19 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
     ],
 )
 def test_a_name_that_could_be_something_else_is_refused(
-    made: tuple[Path, Path], tmp_path: Path, name: str, told: str
+    exported_rows: tuple[Path, Path], tmp_path: Path, name: str, sent_events: str
 ) -> None:
-    words = ["import", str(made[0]), "--format", "megatron", "--home", str(tmp_path / "ws")]
+    words = [
+        "import",
+        str(exported_rows[0]),
+        "--format",
+        "megatron",
+        "--home",
+        str(tmp_path / "ws"),
+    ]
     done = curriculum(*words, "--name", name)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert sent_events in done.stderr
     assert not (tmp_path / "ws").exists()
 
 

@@ -42,7 +42,7 @@ def trainings(served: Served) -> list[FlowRun]:
 
 
 def moments(run: FlowRun) -> tuple[datetime, datetime, datetime]:
-    """When it was asked for, began and ended."""
+    """Return the times at which a run was requested, started and ended."""
     assert run.created
     assert run.start_time
     assert run.end_time

@@ -14,7 +14,7 @@ from flows import cli
 from schemas.job import Figure
 from tests.factories import equal_count
 from tests.flows.stand_ins import report
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 TOO_FEW = "too few to tell"
 
@@ -26,7 +26,7 @@ def _one_document() -> Figure:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     home = tmp_path / "workspace"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     for plan, name in ((larder.syntax, "1"), (larder.file_graph, "2")):
         run(home, job(plan, home, run_key=name), [_one_document()])
     return home
@@ -42,7 +42,7 @@ def test_inspect_names_what_documents_of_little_weight_are_worth(tmp_path: Path)
     home = tmp_path / "workspace"
     count = {"documents": 21, "lineages": 12, "effective_documents": 4.0, "effective_lineages": 2.1}
     weighed = figure(1.704, 0.05).model_copy(update=count)
-    run(home, job(Larder(home).syntax, home, run_key="1"), [weighed])
+    run(home, job(TinyWorkspace(home).syntax, home, run_key="1"), [weighed])
     for words in (("inspect", "fmt/syntax"), ("compare", "fmt/syntax", "fmt/syntax")):
         done = CliRunner().invoke(cli.app, [*words, "--home", str(home)], terminal_width=200)
         said = " ".join(done.output.split())

@@ -1,4 +1,4 @@
-"""What a library refuses at the edge ends in one line, and its traceback is kept in a file."""
+"""A library's error ends in one line, and its traceback is saved to a file."""
 
 from collections.abc import Callable
 from pathlib import Path

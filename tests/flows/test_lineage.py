@@ -27,7 +27,7 @@ from flows.cli.lineage import spans
 from flows.cli.lineage_reads import LineageError, LineageQuestions, Readers
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 SYNTAX = "templates/demo/syntax"
 DIET = """\
@@ -48,7 +48,7 @@ def curriculum(home: Path, *words: str) -> Result:
     return CliRunner().invoke(app, ["lineage", *words, "--home", str(home)])
 
 
-def told(home: Path, *words: str) -> dict[str, Any]:
+def run_lineage(home: Path, *words: str) -> dict[str, Any]:
     done = curriculum(home, *words, "--json")
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
@@ -57,8 +57,8 @@ def told(home: Path, *words: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def step(demo_home: Path) -> dict[str, Any]:
-    """What the command says of a step in the middle of a phase whose rows have two lengths."""
-    return told(demo_home, "templates/demo/structure", "--step", "4")
+    """Return the command's output for a middle step of a phase with two row lengths."""
+    return run_lineage(demo_home, "templates/demo/structure", "--step", "4")
 
 
 def test_one_command_prints_rows_documents_commits_and_licences_of_a_step(
@@ -99,7 +99,7 @@ def test_each_commit_of_a_step_leads_back_to_it_and_to_later_checkpoints(
         for commit in document["commits"]
     }
     commit = min(commits)
-    found = told(demo_home, commit[:10])
+    found = run_lineage(demo_home, commit[:10])
     assert (found["kind"], found["name"]) == ("commit", commit)
     assert (step["run_key"], 4) in {(each["run_key"], each["step"]) for each in found["visits"]}
     assert any("phase-anneal" in each for each in found["checkpoints"])
@@ -120,7 +120,7 @@ def test_a_document_a_row_and_a_file_lead_back_to_their_step(
         "row": row["pack_id"],
         "file": "{repository}:{path}".format_map(document["commits"][0]),
     }
-    found = told(demo_home, names[kind])
+    found = run_lineage(demo_home, names[kind])
     assert found["kind"] == kind
     assert (step["run_key"], 4) in {(each["run_key"], each["step"]) for each in found["visits"]}
 
@@ -144,7 +144,7 @@ def test_a_file_is_read_by_steps_that_hold_a_piece_of_it_as_context_too(demo_hom
 def test_a_checkpoint_tells_all_that_its_model_has_read(demo_home: Path) -> None:
     run = run_of(Store(demo_home, dry=True), "templates/demo/file_graph", name="it")
     low, path = min(checkpoints(run.path))
-    found = told(demo_home, str(path))
+    found = run_lineage(demo_home, str(path))
     assert [each["names"] for each in found["phases"]] == [["syntax"], ["file_graph"]]
     assert found["phases"][1]["steps"] == low
     tokens = [sum(each["tokens"] for each in found[name]) for name in ("phases", "repositories")]
@@ -197,7 +197,7 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
 ) -> None:
     shutil.copytree(demo_home / "repositories", home / "repositories")
     for step in map(str, range(1, 10)):
-        run = told(home, SYNTAX, "--step", step)
+        run = run_lineage(home, SYNTAX, "--step", step)
         rows = [each for each in run["rows"] if each["family"] == "v3_simple"]
         if rows:
             break
@@ -273,7 +273,7 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
 
 @pytest.mark.parametrize("words", [("--step", "1"), ()], ids=["step", "all"])
 def test_a_mixture_that_was_deleted_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
-    larder = Larder(tmp_path)
+    larder = TinyWorkspace(tmp_path)
     (tmp_path / "diets").mkdir()
     (tmp_path / "diets" / "fmt.yaml").write_text(DIET)
     run(tmp_path, job(larder.syntax, tmp_path, run_key="1" * 64), [figure(1.0, 0.1)])

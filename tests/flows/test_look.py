@@ -45,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
-    """What is printed, without colours, 140 columns wide."""
+    """Return a console that records output without colours, 140 columns wide."""
     console = Console(record=True, width=140, color_system=None)
     for module in (command, workspace, status, phases):
         monkeypatch.setattr(module, "out", console)

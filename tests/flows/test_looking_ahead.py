@@ -1,4 +1,4 @@
-"""What is asked before anything is spent: supply, diet check, diff of diets, init."""
+"""Commands for planning: supply, diet check, diff of diets, init."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
 FEW = ("--max-commits", "4", "--versions-per-path", "1")
-"""What makes the commands that take it quick."""
+"""Options that make commands fast."""
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from curriculum.mixing.diet_files import load_diet
 from schemas.errors import DietError
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 DIET = """\
 specialist: mine
@@ -25,7 +25,7 @@ anneal: {portion: 0.4}
 def home(tmp_path: Path) -> Path:
     """A workspace with a run of `fmt`, and mixtures of two of its phases."""
     home = tmp_path / "home"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     run(home, job(larder.syntax, home, run_key="1" * 64), [figure(2.0, 0.1)])
     return home
 

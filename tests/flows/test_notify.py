@@ -101,7 +101,7 @@ def whose(tmp_path: Path) -> EventSource:
     return EventSource(home=tmp_path, specialist="templates", branch="wide")
 
 
-def _told(whose: EventSource, kind: str = "done") -> list[str]:
+def _warnings_of(whose: EventSource, kind: str = "done") -> list[str]:
     """The warnings of one event."""
     said: list[str] = []
     run = whose.home / "runs" / "specialist-templates" / "attempt=1"
@@ -118,7 +118,7 @@ def _told(whose: EventSource, kind: str = "done") -> list[str]:
 
 
 def test_a_url_gets_the_event_as_json_by_post(server: Server, whose: EventSource) -> None:
-    assert _told(whose, "gate_waiting") == []
+    assert _warnings_of(whose, "gate_waiting") == []
     event = Event.model_validate_json(server.bodies[0])
     assert event.model_dump(exclude={"when"}) == {
         "event": "gate_waiting",
@@ -138,7 +138,7 @@ def test_without_a_target_nothing_is_sent(
     whose: EventSource, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     monkeypatch.delenv(VARIABLE)
-    assert _told(whose) == []
+    assert _warnings_of(whose) == []
     assert server.bodies == []
 
 
@@ -146,7 +146,7 @@ def test_a_server_that_fails_twice_gets_it_at_the_third_try(
     server: Server, whose: EventSource
 ) -> None:
     server.answers = [500, 503]
-    assert _told(whose) == []
+    assert _warnings_of(whose) == []
     assert len(server.bodies) == 3
     assert len(set(server.bodies)) == 1
 
@@ -155,7 +155,7 @@ def test_a_server_that_keeps_failing_is_named_without_its_secret(
     server: Server, whose: EventSource
 ) -> None:
     server.answers = [500] * 9
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     host = server.url.removesuffix("/hook/secret")
     assert said == (
         f"done wasn't sent to {host}: it answers 500 Internal Server Error. See $CURRICULUM_NOTIFY."
@@ -168,7 +168,7 @@ def test_what_no_other_try_would_change_is_tried_once(
     server: Server, whose: EventSource, code: int
 ) -> None:
     server.answers = [code]
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     assert str(code) in said
     assert len(server.bodies) == 1, "a redirected POST would arrive without its body"
 
@@ -181,7 +181,7 @@ def test_a_server_that_hangs_or_drips_holds_nobody_up_for_longer_than_its_limit(
     server.drips = drips
     if not drips:
         server.hangs.clear()
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     assert "no answer within 0.2 s" in said or "timed out" in said
     # A server that is slow to hear hears of the last one later.
     _wait_until(lambda: len(server.bodies) == 3)
@@ -194,7 +194,7 @@ def test_nobody_listening_is_a_warning(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{free.getsockname()[1]}/x")
-        (said,) = _told(whose)
+        (said,) = _warnings_of(whose)
     assert "refused" in said
 
 
@@ -205,7 +205,7 @@ def test_what_is_no_url_is_a_warning_that_keeps_passwords(
     whose: EventSource, monkeypatch: pytest.MonkeyPatch, server: Server, url: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     assert "wasn't sent" in said
     assert "hunter2" not in said
 
@@ -225,7 +225,7 @@ def test_a_command_gets_the_event_on_its_stdin(
     got = tmp_path / "got.json"
     script = f"import sys; open({str(got)!r}, 'wb').write(sys.stdin.buffer.read()); print('loud')"
     monkeypatch.setenv(VARIABLE, _script(tmp_path, script))
-    assert _told(whose, "not_finite") == []
+    assert _warnings_of(whose, "not_finite") == []
     assert Event.model_validate_json(got.read_bytes()).event == "not_finite"
     assert json.loads(got.read_bytes())["text"] == "Größe: ¼ – “fertig”"
     assert capfd.readouterr() == ("", ""), "a command's words would spoil --json"
@@ -235,7 +235,7 @@ def test_a_command_that_fails_is_named_with_its_last_words_and_without_its_argum
     whose: EventSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, _script(tmp_path, "print('a'); raise SystemExit('no such chat')"))
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     name = Path(sys.executable).name
     assert said == (
         f"done wasn't sent to {name}: it ended with 1: no such chat. See $CURRICULUM_NOTIFY."
@@ -249,7 +249,7 @@ def test_a_command_that_hangs_is_killed_with_its_children(
     monkeypatch.setenv(VARIABLE, f"sh -c 'sleep 600 & echo $! > {child}; sleep 600'")
     for seconds in (0.4, 4.0, 40.0):
         monkeypatch.setattr(notifying, "COMMAND_S", seconds)
-        (said,) = _told(whose)
+        (said,) = _warnings_of(whose)
         assert f"didn't end within {seconds:g} s and was killed" in said
         if child.is_file() and child.read_text().endswith("\n"):
             break  # On a busy machine it may be killed before it has a child.
@@ -276,7 +276,7 @@ def test_what_is_no_command_is_a_warning(
     whose: EventSource, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, command)
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     assert said.startswith("done wasn't sent to ")
 
 
@@ -284,14 +284,14 @@ def test_a_command_that_reads_nothing_is_none_the_worse(
     whose: EventSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "true")
-    assert _told(whose) == []
+    assert _warnings_of(whose) == []
 
 
 def test_a_workspace_that_cant_be_read_is_named_after_its_folder(
     server: Server, tmp_path: Path
 ) -> None:
     home = tmp_path / "gone"
-    assert _told(EventSource(home=home, specialist="x")) == []
+    assert _warnings_of(EventSource(home=home, specialist="x")) == []
     assert json.loads(server.bodies[0])["workspace"] == "gone"
 
 
@@ -317,7 +317,7 @@ def test_a_service_of_apprise_gets_the_event_as_text(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     _service(server, monkeypatch)
-    assert _told(whose, "gate_not_met") == []
+    assert _warnings_of(whose, "gate_not_met") == []
     (body,) = server.bodies
     sent = json.loads(body)
     assert sent["title"] == "templates: gate not met"
@@ -340,7 +340,7 @@ def test_a_service_that_fails_twice_gets_it_at_the_third_try(
 ) -> None:
     _service(server, monkeypatch)
     server.answers = [500, 503]
-    assert _told(whose) == []
+    assert _warnings_of(whose) == []
     assert len(server.bodies) == 3
 
 
@@ -356,7 +356,7 @@ def test_a_service_that_keeps_failing_or_leads_elsewhere_is_a_warning_without_it
 ) -> None:
     _service(server, monkeypatch, options)
     server.answers = [code] * 9
-    assert _told(whose) == [
+    assert _warnings_of(whose) == [
         "done wasn't sent to json://…: it wasn't delivered; `apprise -v -b test URL` says why. "
         "See $CURRICULUM_NOTIFY."
     ]
@@ -371,7 +371,7 @@ def test_a_service_that_hangs_holds_nobody_up_for_longer_than_its_limit(
     _service(server, monkeypatch)
     monkeypatch.setattr(notifying, "SERVICE_S", 0.2)
     server.hangs.clear()
-    (said,) = _told(whose)
+    (said,) = _warnings_of(whose)
     assert "no answer within 0.2 s" in said
 
 
@@ -397,7 +397,7 @@ def test_a_url_of_a_service_is_sent_to_or_refused_with_a_warning_that_keeps_pass
 
     monkeypatch.setattr(apprise.Apprise, "notify", notify)
     monkeypatch.setenv(VARIABLE, url)
-    warnings = _told(whose)
+    warnings = _warnings_of(whose)
     assert len(bodies) == is_known
     if is_known:
         assert warnings == []

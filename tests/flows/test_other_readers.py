@@ -1,4 +1,4 @@
-"""What reads Parquet reads the rows, documents and metrics of a workspace as they lie."""
+"""Other Parquet readers read rows, documents and metrics of a workspace directly."""
 
 import json
 import tempfile
@@ -15,7 +15,7 @@ import pytest
 
 from curriculum.store import Store
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import IDS, Larder, figure, job, run
+from tests.flows.tiny_workspace import IDS, TinyWorkspace, figure, job, run
 
 Found = tuple[int, set[str]]
 """Rows, and the names of columns."""
@@ -84,7 +84,7 @@ READERS: dict[str, Callable[[Path], Found]] = {
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with documents, rows and a run, all of them in use."""
     home = tmp_path_factory.mktemp("others") / "workspace"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     after = [figure(2.4, 0.1)]
     run(
         home,

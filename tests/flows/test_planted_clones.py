@@ -70,7 +70,7 @@ PLANTS = [linked_clone, other_clone, linked_bundle]
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Path:
+def clones_folder(tmp_path: Path) -> Path:
     """The folder of clones in a folder that was sent."""
     clones = tmp_path / "sent" / "repositories"
     clones.mkdir(parents=True)
@@ -87,9 +87,9 @@ def _refuses(words: tuple[str, ...], home: Path) -> bool:
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_clone_is_not_read_for_a_repository_of_the_corpus(
-    planted: Path, private: Path, tmp_path: Path, plant: Plant
+    clones_folder: Path, private: Path, tmp_path: Path, plant: Plant
 ) -> None:
-    spec, home = plant(planted, private), planted.parent
+    spec, home = plant(clones_folder, private), clones_folder.parent
     head = subprocess.check_output(["git", "-C", private, "rev-parse", "HEAD"], text=True).strip()
     assert Sources.of(home).resolve(spec).commit == head, "the planted one is there to be taken"
     assert not trust.is_new(home)
@@ -103,24 +103,24 @@ def test_a_planted_clone_is_not_read_for_a_repository_of_the_corpus(
         assert _refuses(words, home)
 
 
-def test_no_answer_is_kept_through_a_planted_link(planted: Path, tmp_path: Path) -> None:
+def test_no_answer_is_kept_through_a_planted_link(clones_folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (planted / "answers").symlink_to(outside)
-    assert _refuses(("build", "templates.demo"), planted.parent)
+    (clones_folder / "answers").symlink_to(outside)
+    assert _refuses(("build", "templates.demo"), clones_folder.parent)
     assert [*outside.iterdir()] == []
-    KeptAnswers.of(planted.parent).keep(QUESTION, KeptAnswer(state="s", answer=("a",)))
+    KeptAnswers.of(clones_folder.parent).keep(QUESTION, KeptAnswer(state="s", answer=("a",)))
     assert [*outside.iterdir()] != [], "the link leads outside"
 
 
 def test_what_was_sent_without_workspace_json_may_be_trusted_but_for_links(
-    planted: Path, private: Path
+    clones_folder: Path, private: Path
 ) -> None:
-    home = planted.parent
-    linked_clone(planted, private)
+    home = clones_folder.parent
+    linked_clone(clones_folder, private)
     assert curriculum("trust", str(home)).returncode == WRONG
-    (planted / _url_name()).unlink()
-    other_clone(planted, private)
+    (clones_folder / _url_name()).unlink()
+    other_clone(clones_folder, private)
     assert curriculum("trust", str(home)).returncode == 0
     trust.require_trusted(home)
 

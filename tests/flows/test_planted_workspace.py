@@ -23,8 +23,8 @@ from tests.flows.hostile_workspace import (
     Canary,
     Sentinel,
     forge_catalog,
-    larder,
     plant,
+    tiny_workspace,
 )
 from tests.flows.serving import free_port, furnish
 from tests.flows.test_in_line import DIET
@@ -134,7 +134,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("honest")
     home = folder / "home"
     home.mkdir()
-    larder(home)
+    tiny_workspace(home)
     furnish(home, folder / "samples", plain=diet("templates"))
     done = curriculum("train", "plain", home=home, cwd=home)
     assert done.returncode == OK, done.stdout + done.stderr
@@ -231,7 +231,7 @@ def test_each_payload_fires_where_something_reads_it(received: Received, tmp_pat
 
 
 def test_a_forged_table_leads_outside_where_its_paths_are_opened(tmp_path: Path) -> None:
-    larder(tmp_path / "home")
+    tiny_workspace(tmp_path / "home")
     secret = tmp_path / "secret.parquet"
     pq.write_table(pa.table({"text": [SECRET]}), secret)
     forge_catalog(tmp_path / "home", secret)

@@ -61,7 +61,7 @@ class Twins:
     pools: set[str]
     runs: list[UUID]
     homes: set[str]
-    """Where their runs were."""
+    """Workspaces of the runs."""
 
 
 @pytest.fixture(scope="module")

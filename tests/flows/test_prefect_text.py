@@ -1,4 +1,4 @@
-"""What a flow run shows on Prefect's pages and writes to its log: text from elsewhere stays text."""
+"""Foreign text stays text on Prefect's pages and in logs."""
 
 import logging
 
@@ -14,7 +14,7 @@ EVIL = (
     "# head", "> quote", "| a | b |", "- item", "$x$",
 )  # fmt: skip
 ACTIVE = "\\`*[]<>!#&|~@$"
-"""What begins an element in markdown, wherever it stands."""
+"""Characters that can start a markdown element."""
 
 
 def test_examples_of_escaped_markdown_hold() -> None:

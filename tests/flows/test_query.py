@@ -40,7 +40,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
-    """What is printed, without colours, 140 columns wide."""
+    """Return a console that records output without colours, 140 columns wide."""
     console = Console(record=True, width=140, color_system=None)
     monkeypatch.setattr(asking, "out", console)
     monkeypatch.setattr(asking, "err", console)

@@ -1,4 +1,4 @@
-"""What a terminal is sent of an answer can't drive it; a pipe and a file get the bytes as they are."""
+"""Answers can't control a terminal; pipes and files get the bytes unchanged."""
 
 import io
 import os
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def _on_a_terminal(home: Path, form: AnswerFormat, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a terminal is sent."""
+    """Return an answer as a terminal receives it."""
     ours, theirs = os.openpty()
     sent = bytearray()
 

@@ -34,9 +34,9 @@ from tests.flows.hostile_workspace import (
     Canary,
     Sentinel,
     forge_catalog,
-    larder,
     link,
     published,
+    tiny_workspace,
 )
 from tests.flows.tiny_workspace import published as publish
 
@@ -97,7 +97,7 @@ def _nothing_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace as its sender had it, to be copied."""
     home = tmp_path_factory.mktemp("sender") / "home"
-    larder(home)
+    tiny_workspace(home)
     return home
 
 

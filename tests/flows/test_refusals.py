@@ -1,4 +1,4 @@
-"""What the operating system refuses ends a command in a line that names it as what it is."""
+"""An error of the operating system ends a command with one line that names the cause."""
 
 from pathlib import Path
 

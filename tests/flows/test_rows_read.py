@@ -1,4 +1,4 @@
-"""What a phase reads next depends on the rows that the phases before it read, not on what they planned."""
+"""The next rows of a phase depend on the rows that earlier phases read, not on their plans."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is told of a run, in which words, and that nothing is told twice."""
+"""Notifications of a run and their wording; none is sent twice."""
 
 import errno
 import os
@@ -54,36 +54,36 @@ def _run(plan: RunPlan, phase: str, stopped: Stopped = "budget", seed: int = 0) 
 
 
 def test_a_gate_that_waits_is_told_once_for_each_run(
-    plan: RunPlan, told: Callable[[], list[Event]]
+    plan: RunPlan, sent_events: Callable[[], list[Event]]
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
     for _ in range(3):
         notifications.at_gate(plan, run, gate, context_of())
-    (event,) = told()
+    (event,) = sent_events()
     assert (event.event, event.text, event.phase) == ("gate_waiting", "approve it", "syntax")
     assert (event.specialist, event.branch, event.workspace) == ("templates", "demo", "lab")
     assert event.run == run.path.relative_to(plan.store.root).as_posix()
     notifications.at_gate(plan, _run(plan, "syntax", seed=1), gate, context_of())
-    assert len(told()) == 2, "other weights wait for an approval of their own"
+    assert len(sent_events()) == 2, "other weights wait for an approval of their own"
 
 
 def test_a_gate_that_wasnt_met_is_told_and_an_open_one_isnt(
-    plan: RunPlan, told: Callable[[], list[Event]]
+    plan: RunPlan, sent_events: Callable[[], list[Event]]
 ) -> None:
     run = _run(plan, "syntax")
     notifications.at_gate(plan, run, Verdict(kind="open", phase="syntax"), context_of())
     notifications.at_gate(
         plan, run, Verdict(kind="cancelled", phase="syntax", why="stopped"), context_of()
     )
-    assert told() == []
+    assert sent_events() == []
     notifications.at_gate(
         plan, run, Verdict(kind="holds", phase="syntax", why="raise the budget"), context_of()
     )
-    assert [each.event for each in told()] == ["gate_not_met"]
+    assert [each.event for each in sent_events()] == ["gate_not_met"]
 
 
 def test_what_couldnt_be_sent_is_told_the_next_time(
-    plan: RunPlan, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
+    plan: RunPlan, sent_events: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
     with monkeypatch.context() as broken:
@@ -95,24 +95,24 @@ def test_what_couldnt_be_sent_is_told_the_next_time(
         silent.delenv("CURRICULUM_NOTIFY")
         notifications.at_gate(plan, run, gate, context_of())
     notifications.at_gate(plan, run, gate, context_of())
-    assert len(told()) == 1
+    assert len(sent_events()) == 1
 
 
 def test_a_curriculum_is_done_when_its_last_phase_is(
-    plan: RunPlan, told: Callable[[], list[Event]]
+    plan: RunPlan, sent_events: Callable[[], list[Event]]
 ) -> None:
     runs = [_run(plan, each.name) for each in plan.phases]
     notifications.at_end(plan, runs[0], context_of())
-    assert told() == []
+    assert sent_events() == []
     for _ in range(2):
         notifications.at_end(plan, runs[-1], context_of())
-    (event,) = told()
+    (event,) = sent_events()
     assert (event.event, event.phase) == ("done", "anneal")
     assert event.text == "templates/demo is done: after 9 tokens (end of its budget)."
 
 
 def test_a_last_phase_whose_gate_is_closed_isnt_done(
-    plan: RunPlan, told: Callable[[], list[Event]]
+    plan: RunPlan, sent_events: Callable[[], list[Event]]
 ) -> None:
     phases = (*plan.phases[:-1], replace(plan.phases[-1], require=("approval",)))
     run = _run(plan, "anneal")
@@ -122,9 +122,9 @@ def test_a_last_phase_whose_gate_is_closed_isnt_done(
 
     scope = Scope(phase="anneal")
     assert [*execute(replace(plan, phases=phases), perform, scope, context_of())]
-    assert [event.event for event in told()] == ["gate_waiting"]
+    assert [event.event for event in sent_events()] == ["gate_waiting"]
     assert [*execute(plan, perform, scope, context_of())]
-    assert [event.event for event in told()] == ["gate_waiting", "done"]
+    assert [event.event for event in sent_events()] == ["gate_waiting", "done"]
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_a_last_phase_whose_gate_is_closed_isnt_done(
     ],
 )
 def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
-    plan: RunPlan, told: Callable[[], list[Event]], kind: type[JobError], event: str
+    plan: RunPlan, sent_events: Callable[[], list[Event]], kind: type[JobError], event: str
 ) -> None:
     run = plan.store.root / "runs" / "attempt=1"
     lines = ("step 3", "something broke")
     failed = kind(str(run), "exit code 1", cause="training ended", cure="Try again", lines=lines)
     with pytest.raises(kind), notifications.training(plan, "syntax", context_of()):
         raise failed
-    (sent,) = told()
+    (sent,) = sent_events()
     assert (sent.event, sent.phase, sent.run) == (event, "syntax", "runs/attempt=1")
     assert sent.text == (
         "syntax of templates/demo ended with exit code 1. Its log ends: something broke. Try again."
@@ -151,25 +151,25 @@ def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
 
 
 def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
-    plan: RunPlan, told: Callable[[], list[Event]]
+    plan: RunPlan, sent_events: Callable[[], list[Event]]
 ) -> None:
     run = plan.store.root / "runs" / "attempt=1"
     run.mkdir(parents=True)
     refused = JobError(str(run), "process 7 on x", cause="it trains this run now", cure="Wait")
     with pytest.raises(JobError), notifications.training(plan, "syntax", context_of()):
         raise refused
-    assert told() == [], "who asked sees it"
+    assert sent_events() == [], "who asked sees it"
     (run / "report.json").write_text(_report("syntax", "failed").model_dump_json())
     with pytest.raises(JobError), notifications.training(plan, "syntax", context_of()):
         raise JobError(str(run), "exit code 1", cause="training ended", cure="Mend it")
-    assert [each.event for each in told()] == ["crashed"]
+    assert [each.event for each in sent_events()] == ["crashed"]
 
 
-def test_a_stall_is_told_and_said(plan: RunPlan, told: Callable[[], list[Event]]) -> None:
+def test_a_stall_is_told_and_said(plan: RunPlan, sent_events: Callable[[], list[Event]]) -> None:
     said: list[str] = []
     notifications.stalled(plan, "syntax", context_of(warn=said.append))("no step for 12 min")
     assert said == ["no step for 12 min"]
-    (event,) = told()
+    (event,) = sent_events()
     assert (event.event, event.text) == (
         "stalled",
         "syntax of templates/demo: no step for 12 min",
@@ -177,23 +177,23 @@ def test_a_stall_is_told_and_said(plan: RunPlan, told: Callable[[], list[Event]]
 
 
 def test_a_flow_run_that_broke_down_is_told_once(
-    told: Callable[[], list[Event]], tmp_path: Path
+    sent_events: Callable[[], list[Event]], tmp_path: Path
 ) -> None:
     whose, words = EventSource(home=tmp_path, specialist="x"), "its process was killed"
     for _ in range(2):
         assert notifications.broken_down(
             whose, "run x all", words, mark="run-state", context=context_of()
         )
-    (event,) = told()
+    (event,) = sent_events()
     assert (event.event, event.text) == ("crashed", "run x all broke down: its process was killed")
     assert notifications.broken_down(
         whose, "run x all", words, mark="run-its next state", context=context_of()
     )
-    assert len(told()) == 2
+    assert len(sent_events()) == 2
 
 
 def test_what_keeps_no_mark_stops_no_run(
-    plan: RunPlan, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
+    plan: RunPlan, sent_events: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
 
@@ -203,5 +203,5 @@ def test_what_keeps_no_mark_stops_no_run(
     monkeypatch.setattr(Path, "touch", full)
     said: list[str] = []
     notifications.at_gate(plan, run, gate, context_of(warn=said.append))
-    assert len(told()) == 1
+    assert len(sent_events()) == 1
     assert "may be told again" in said[0]

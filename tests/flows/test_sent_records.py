@@ -1,4 +1,4 @@
-"""What the records of a received workspace choose: names of its own, never files or code that runs."""
+"""Records of a received workspace choose only names in it, never files or code."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from flows.settings import trust
 from flows.settings.contexts import trainer_command
 from schemas.errors import DietError
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
 COMMAND = "touch fired {job}"
 SHIPPED = PACKAGE / "diets" / "templates.demo.yaml"
@@ -37,7 +37,7 @@ def diet(file: Path, specialist: str = "mine") -> Path:
 
 def received(home: Path, overrides: Mapping[str, str]) -> Path:
     """A workspace with an open run of mine.big, which recorded these overrides; it is trusted."""
-    held = Larder(home)
+    held = TinyWorkspace(home)
     begun = job(held.syntax, home, specialist="mine", branch="big", run_key="0" * 64)
     run(home, begun.model_copy(update={"overrides": dict(overrides)}), [], closed=False)
     trust.trust(home)
@@ -99,7 +99,7 @@ def test_a_record_chooses_names_figures_and_runs_of_its_workspace(tmp_path: Path
 
 def test_a_snapshot_chooses_no_diet_elsewhere(tmp_path: Path) -> None:
     home = tmp_path / "received"
-    Larder(home)
+    TinyWorkspace(home)
     evil = diet(tmp_path / "evil.yaml", "fmt")
     evil.write_text(evil.read_text().replace("branch: demo\n", ""))
     write_snapshot(resolve_plan(RunConfig.of(specialist=str(evil), workspace=home)), "any")
@@ -120,13 +120,13 @@ def beside(home: Path) -> Path:
     return diet(home / "notes" / "evil.yml")
 
 
-def parent(home: Path) -> Path:
+def write_parent_diet(home: Path) -> Path:
     (home / "diets").mkdir()
     (home / "diets" / "child.yaml").write_text("extends: ./evil.txt\nbranch: wide\n")
     return diet(home / "diets" / "evil.txt")
 
 
-@pytest.mark.parametrize("made", [unserved, beside, parent])
+@pytest.mark.parametrize("made", [unserved, beside, write_parent_diet])
 def test_trust_prints_the_command_of_whatever_could_become_a_diet(
     tmp_path: Path, made: Callable[[Path], Path]
 ) -> None:

@@ -146,7 +146,7 @@ def _is_said(served: Served, words: str) -> bool:
 
 
 def _status(url: str) -> int:
-    """What a browser is answered; 0 where nobody answers."""
+    """Return the HTTP status of an address, or 0 without an answer."""
     place, _, path = url.removeprefix("http://").partition("/")
     connection = http.client.HTTPConnection(place, timeout=60)
     try:

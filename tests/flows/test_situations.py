@@ -1,4 +1,4 @@
-"""What status, --dry-run and --explain answer, in a table of situations that a workspace can be in."""
+"""Answers of status, --dry-run and --explain in a table of workspace situations."""
 
 import io
 import os
@@ -55,7 +55,7 @@ class Place:
     home: Path
     stack: ExitStack
     seed: int | None = None
-    """What the commands say instead of the diet."""
+    """Seed of the command line, in place of the diet's."""
 
     @property
     def order(self) -> RunConfig:
@@ -171,7 +171,7 @@ def place(demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def nothing(place: Place) -> None:
-    """As the demo left it."""
+    """Leave the demo unchanged."""
 
 
 def never_begun(place: Place) -> None:
@@ -328,11 +328,11 @@ def ordered_with_another_seed(place: Place) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What happened, and what is said of it."""
+    """An event and the expected answers."""
 
     arrange: Callable[[Place], None]
     states: str
-    """Of the five phases, in order."""
+    """States of the five phases, in order."""
     phase: str = ""
     why: str = ""
     """A part of what is said of that phase."""
@@ -530,7 +530,7 @@ def test_what_is_said_of_a_situation_is_so(
     situation.arrange(place)
     found = [*StatusInputs.read(Store(place.home, dry=True), Resources()).phase_statuses()]
     assert [each.phase for each in found] == [*PHASES]
-    assert " ".join(each.state for each in found) == situation.states, _told(found)
+    assert " ".join(each.state for each in found) == situation.states, _states_text(found)
     assert situation.why in {each.phase: each for each in found}[situation.phase or "syntax"].why
     if situation.trains == "broken":
         with pytest.raises(DietError, match="much"):
@@ -545,5 +545,5 @@ def test_what_is_said_of_a_situation_is_so(
     assert situation.explained in said.export_text()
 
 
-def _told(found: list[PhaseStatus]) -> str:
+def _states_text(found: list[PhaseStatus]) -> str:
     return "\n".join(f"{each.phase} {each.state}: {each.why}" for each in found)

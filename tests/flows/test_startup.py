@@ -1,4 +1,4 @@
-"""What makes a short command slow isn't imported: the seconds themselves are benchmarks/startup.py's."""
+"""Short commands don't import slow modules; benchmarks/startup.py measures seconds."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import read_mark
 from flows.cli import phases
 from tests.flows.stand_ins import gates_judged
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 ASKED = """
 import sys
@@ -36,7 +36,7 @@ SLOW = {"pandas", "pyarrow.dataset", "torch", "prefect", "marimo", "sqlalchemy"}
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with plans and a run."""
     made = tmp_path_factory.mktemp("startup")
-    larder = Larder(made)
+    larder = TinyWorkspace(made)
     run(made, job(larder.syntax, made, run_key="1" * 64), [figure(2.0, 0.1)])
     return made
 

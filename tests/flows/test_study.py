@@ -22,7 +22,7 @@ from schemas.errors import DietError, JobError
 from schemas.study import Study
 from tests import factories
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, mixture, run
 
 OFF = Study(document_mask="off")
 MARK, WORDS = "study: document_mask off", "document_mask off"
@@ -44,7 +44,7 @@ phases:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run without masks on a branch beside the run with them, on the same plan."""
     home = tmp_path_factory.mktemp("studied")
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     held_out = {"d" * 32: (30.0, 40), "e" * 32: (32.0, 40), "f" * 32: (29.0, 40)}
     worse = {name: (nats * 1.2, size) for name, (nats, size) in held_out.items()}
     before = [figure(4.0, 0.1, step=0)]
@@ -101,7 +101,7 @@ def test_ls_compare_inspect_and_lineage_mark_the_run(home: Path) -> None:
 
 
 def test_no_column_is_added_where_there_is_no_study(home: Path, tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
+    larder = TinyWorkspace(tmp_path)
     run(tmp_path, job(larder.syntax, tmp_path, run_key="1" * 64), [figure(2.0, 0.1)])
     assert "study" not in shown(tmp_path, "ls", "runs")
     assert "study" not in run_lines([factories.run_report()])[0]

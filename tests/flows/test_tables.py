@@ -11,7 +11,7 @@ from rich.console import Console
 
 from flows.cli.console import print_json, table
 from tests.flows.cli_runner import curriculum
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 COMMIT = "c" * 40
 
@@ -49,7 +49,7 @@ LINES = [
 ]
 
 
-def _drawn(*names: str, limit: int | None = None) -> list[str]:
+def _printed(*names: str, limit: int | None = None) -> list[str]:
     console = Console(file=io.StringIO(), width=160, force_terminal=False)
     drawn = table(LINES, names, heads={"values": ("a/x", "b/x")}, limit=limit, things="runs")
     console.print(drawn)
@@ -58,7 +58,7 @@ def _drawn(*names: str, limit: int | None = None) -> list[str]:
 
 
 def test_cells_have_the_unit_of_their_names_and_empty_columns_are_left_out() -> None:
-    head, first, second, _ = (line.split() for line in _drawn())
+    head, first, second, _ = (line.split() for line in _printed())
     names = "name commit valid_tokens share share_change seconds row_length is_short a/x b/x"
     assert head == names.split()
     assert first == ["n0", "c" * 12, "12.3k", "33.3%", "1", "min", "15", "s", "4,096", "0.5", "–"]
@@ -67,12 +67,12 @@ def test_cells_have_the_unit_of_their_names_and_empty_columns_are_left_out() -> 
 
 
 def test_lines_beyond_the_limit_are_counted_and_columns_may_be_chosen() -> None:
-    assert _drawn("name", "share", limit=1) == [
+    assert _printed("name", "share", limit=1) == [
         "name  share",
         "n0    33.3%",
         "… 2 more runs (--full)",
     ]
-    assert _drawn("name", "share", limit=3)[-1] == "n2    33.3%"
+    assert _printed("name", "share", limit=3)[-1] == "n2    33.3%"
 
 
 def test_json_has_the_same_names_and_unrounded_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_json_has_the_same_names_and_unrounded_figures(capsys: pytest.CaptureFix
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with two runs of one specialist."""
     home = tmp_path_factory.mktemp("tables")
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     for plan, key, bpb in ((larder.syntax, "1" * 64, 3.0), (larder.file_graph, "2" * 64, 2.0)):
         run(home, job(plan, home, run_key=key), [figure(bpb, 0.1)])
     return home

@@ -1,4 +1,4 @@
-"""What a build and `curriculum inspect` say of a foreign tokenizer that encodes slowly."""
+"""Lines of a build and `curriculum inspect` about a slow foreign tokenizer."""
 
 import json
 from pathlib import Path

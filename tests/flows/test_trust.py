@@ -229,7 +229,7 @@ def test_a_record_that_others_may_have_written_is_refused(received: Path, change
 
 
 def test_a_record_of_this_user_is_believed_whatever_it_says(received: Path, tmp_path: Path) -> None:
-    """What others gain who could write the record."""
+    """A user who could write the record would gain its trust."""
     other = tmp_path / "other"
     Store(other).open()
     trust.trust(received)

@@ -85,7 +85,7 @@ def home(demo_home: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def answers(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each reader says of the finished specialist."""
+    """Return each reader's answer about the finished specialist."""
     return read(copy_of(demo_home, tmp_path_factory.mktemp("finished") / "workspace"))
 
 
@@ -142,7 +142,7 @@ def of_compare(home: Path) -> object:
 
 
 def of_references(home: Path) -> object:
-    """What export, sample, inspect, lineage and --continue are given."""
+    """Resolve the references of export, sample, inspect, lineage and --continue."""
     store = Store(home, dry=True)
     key = run_of(store, RUN, name="it").job.run_key[:12]
     names = ("templates/demo", "templates", RUN, f"templates.demo/{PHASE}", key)

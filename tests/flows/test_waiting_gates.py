@@ -1,4 +1,4 @@
-"""What a walk finds at a gate is there for who looks later, until the gate opens."""
+"""A run's result at a gate stays visible until the gate opens."""
 
 from dataclasses import replace
 from pathlib import Path

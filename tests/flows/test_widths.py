@@ -38,7 +38,7 @@ LINE = {
 ORDER = ("anchor", "attempt", "cost")
 
 
-def _drawn(lines: list[dict[str, str]], width: int) -> list[str]:
+def _printed(lines: list[dict[str, str]], width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
     console.print(table(lines, dropped_first=ORDER))
     assert isinstance(console.file, io.StringIO)
@@ -47,13 +47,13 @@ def _drawn(lines: list[dict[str, str]], width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_a_name_of_40_characters_and_a_key_stand_whole_on_one_line(width: int) -> None:
-    drawn = _drawn([LINE], width)
+    drawn = _printed([LINE], width)
     assert any(all(each in line for each in (SPECIALIST, "fine_tune", KEY)) for line in drawn)
     assert all(len(line) <= width for line in drawn)
 
 
 def test_what_is_left_out_is_named_and_nothing_else_is() -> None:
-    drawn = _drawn([LINE], 100)
+    drawn = _printed([LINE], 100)
     (named,) = (line for line in drawn if line.startswith("not shown"))
     missing = set(named.partition(": ")[2].split(", "))
     assert "anchor" in missing, "it is the first to go"
@@ -64,7 +64,7 @@ def test_what_is_left_out_is_named_and_nothing_else_is() -> None:
 
 
 def test_a_wide_terminal_is_shown_every_column_with_a_value() -> None:
-    drawn = _drawn([LINE], 200)
+    drawn = _printed([LINE], 200)
     assert drawn[0].split() == [name for name, value in LINE.items() if value]
     assert not any("not shown" in line for line in drawn)
 
@@ -76,7 +76,7 @@ def test_a_wide_terminal_is_shown_every_column_with_a_value() -> None:
 )
 def test_no_name_is_ever_broken(names: list[str], others: list[str], width: int) -> None:
     cells = {f"column{index}": text for index, text in enumerate(others)}
-    drawn = _drawn([{**cells, "name": name, "key": KEY} for name in names], width)
+    drawn = _printed([{**cells, "name": name, "key": KEY} for name in names], width)
     for name in names:
         assert any(name in line and KEY in line for line in drawn)
     assert all(len(line) <= width for line in drawn)
@@ -106,7 +106,7 @@ class Workspace:
 
     home: Path
     keys: tuple[str, str]
-    """Of the runs of syntax and repository_graph."""
+    """Keys of the runs of syntax and repository_graph."""
     mixture: str
     document: str
 
@@ -119,7 +119,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     home = folder / ("w" * max(1, 60 - len(f"{folder}/")))
     home.mkdir()
     furnish(home, folder / "samples", **{PLANNED: DIET})
-    larder = tiny.Larder(home)
+    larder = tiny.TinyWorkspace(home)
     source = factories.provenance(
         repository="gamma", commit="d" * 40, path=PATH, blob="0" * 40, end=7
     )

@@ -372,7 +372,7 @@ def starting(run_key: str) -> CheckpointRef:
     return CheckpointRef(run_key=run_key, run_content="", path="runs/x")
 
 
-class Larder:
+class TinyWorkspace:
     """The workspace, and what is in it."""
 
     def __init__(self, home: Path) -> None:

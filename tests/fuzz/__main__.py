@@ -29,7 +29,7 @@ AT_ONCE = 25
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What became of the cases so far."""
+    """Outcomes of the cases so far."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -46,16 +46,20 @@ class Tally:
             kind = kind_of(found)
             self.kinds[kind] += 1
             if self.kinds[kind] == 1:
-                _say(f"{found.case.name}  {kind}")
+                _print_line(f"{found.case.name}  {kind}")
 
     def report(self, minutes: float, seed: int, folder: Path) -> None:
         """Say all counts."""
         for name in dict.fromkeys(name for name, _ in self.counts):
             kinds = ("taken", "refused", "finding")
-            _say(f"{name:10}  {'  '.join(f'{self.counts[name, kind]:,} {kind}' for kind in kinds)}")
-        _say(f"{self.counts.total():,} cases in {minutes:.1f} minutes, seed {seed}; {folder}")
+            _print_line(
+                f"{name:10}  {'  '.join(f'{self.counts[name, kind]:,} {kind}' for kind in kinds)}"
+            )
+        _print_line(
+            f"{self.counts.total():,} cases in {minutes:.1f} minutes, seed {seed}; {folder}"
+        )
         for kind, number in self.kinds.most_common():
-            _say(f"{number:6} × {kind}")
+            _print_line(f"{number:6} × {kind}")
 
 
 def kind_of(found: Outcome) -> str:
@@ -66,7 +70,7 @@ def kind_of(found: Outcome) -> str:
     return ascii(f"{lines[-1][:110] if lines else '?'} {place}")
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

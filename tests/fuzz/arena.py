@@ -25,16 +25,16 @@ import psutil
 from curriculum.workers.pool import spawned
 
 WALL_SECONDS = 300.0
-"""Of waiting: on a busy machine a quiet process takes minutes for seconds of CPU."""
+"""Timeout: on a busy machine a process may take minutes for seconds of CPU."""
 ADDRESS_BYTES = 24 << 30
-"""Of address space, so that one huge request fails at once."""
+"""Limit of address space, so that one huge request fails at once."""
 STARTING_SECONDS = 300.0
 WATCH_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """What is tried."""
+    """A fuzz case."""
 
     seed: int
     target: str
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What became of a case: taken, refused, or a finding in words."""
+    """Outcome of a case: accepted, refused, or a finding."""
 
     case: Case
     said: str
@@ -56,7 +56,7 @@ class Outcome:
 
     @property
     def is_finding(self) -> bool:
-        """Whether neither a result nor a refusal came."""
+        """True if the case was neither accepted nor refused."""
         return self.said not in ("taken", "refused")
 
 
@@ -69,10 +69,10 @@ class Ring:
     """A folder for the input of each finding."""
     cpu_seconds: float = 10.0
     memory_bytes: int = 1 << 30
-    """By which a case may grow."""
+    """Bytes by which a case's memory may grow."""
 
 
-def made(case: Case, ring: Ring) -> Path:
+def write_case(case: Case, ring: Ring) -> Path:
     """The folder of a case, written anew."""
     from tests.fuzz.targets import KNOWN
 
@@ -124,7 +124,7 @@ def _serve(ring: Ring, pipe: Connection) -> None:
     pipe.send("ready")
     while True:
         case = pipe.recv()
-        place = made(case, ring)
+        place = write_case(case, ring)
         pipe.send("made")
         pipe.send(outcome_of(case, place, ring))
 
@@ -204,8 +204,8 @@ def _cpu(process: psutil.Process) -> float:
 @contextlib.contextmanager
 def arena(ring: Ring) -> Iterator[Arena]:
     """An arena that is closed at the end."""
-    made = Arena(ring)
+    write_case = Arena(ring)
     try:
-        yield made
+        yield write_case
     finally:
-        made.close()
+        write_case.close()

@@ -20,11 +20,11 @@ from schemas.job import METRICS_SCHEMA, Heartbeat
 from schemas.manifest import Lease
 from schemas.phase_status import Approval, ClosedGate
 from tests.curriculum.interop.conftest import rows_of
-from tests.flows.tiny_workspace import Larder, figure, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
 
 READY = "ready"
 ROWS = 6
-"""Of an import: few, so that a case is quick."""
+"""Rows of an import; few, so that a case is fast."""
 CODES = ("int main() { return 0; }\n", "// a comment\nstruct A { int b; };\n")
 WHEN = "2026-01-01T00:00:00Z"
 
@@ -63,7 +63,7 @@ def _imports(folder: Path) -> None:
 
 def workspace(home: Path) -> None:
     """Write documents, rows, plans, two closed runs and an open one, and what stands beside them."""
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     for plan, bits in ((larder.syntax, 1.0), (larder.file_graph, 2.0)):
         run(home, job(plan, home, run_key=""), [figure(bits, 0.1)])
     open_ = job(larder.syntax, home, run_key="", specialist="open")

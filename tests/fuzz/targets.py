@@ -1,4 +1,4 @@
-"""What is attacked: how a case is made of valid material, and what must read or refuse it."""
+"""Targets of fuzzing: how a case is made, and the reader that must accept or refuse it."""
 
 import contextlib
 import json
@@ -131,18 +131,18 @@ def _columns(file: Path) -> list[str]:
 @contextlib.contextmanager
 def _store(material: Path) -> Any:
     """A workspace of its own, with the tokenizer of the material in it."""
-    made = Store(material / "store")
-    (tokenizer,) = made.artefacts("tokenizers")
+    write_case = Store(material / "store")
+    (tokenizer,) = write_case.artefacts("tokenizers")
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         store.open()
-        shutil.copytree(tokenizer.path, store.root / tokenizer.path.relative_to(made.root))
+        shutil.copytree(tokenizer.path, store.root / tokenizer.path.relative_to(write_case.root))
         yield store, tokenizer, load_tokenizer(tokenizer)
 
 
 def _published(store: Store, tokenizer: Any, imported: Imported) -> None:
-    made = publish(store, imported, tokenizer)
-    found = check(made.path)
+    write_case = publish(store, imported, tokenizer)
+    found = check(write_case.path)
     if found.num_faults or not found.rows:
         raise WrongError(f"{found.rows} rows, {found.num_faults} faults: {found.faults[:1]}")
 
@@ -305,8 +305,8 @@ def _spoil_record(material: Path, case: Path, dice: Dice) -> None:
 
 def _read_record(case: Path, material: Path) -> None:
     (file,) = case.iterdir()
-    made = read_json(_RECORDS[file.stem], file, error=StoreError, cause="a", cure="b")
-    made.model_dump_json()
+    write_case = read_json(_RECORDS[file.stem], file, error=StoreError, cause="a", cure="b")
+    write_case.model_dump_json()
 
 
 def _spoil_yaml(material: Path, case: Path, dice: Dice) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fuzz import material
 from tests.fuzz.__main__ import NAMES
-from tests.fuzz.arena import Arena, Case, Ring, arena, made, outcome_of
+from tests.fuzz.arena import Arena, Case, Ring, arena, outcome_of, write_case
 from tests.fuzz.targets import TARGETS
 
 SEED = 7
@@ -29,8 +29,8 @@ def ours(ring: Ring) -> Iterator[Arena]:
     strict = Ring(
         material=ring.material, findings=ring.findings, cpu_seconds=2.0, memory_bytes=1 << 29
     )
-    with arena(strict) as made:
-        yield made
+    with arena(strict) as write_case:
+        yield write_case
 
 
 def test_the_command_knows_every_target() -> None:
@@ -42,7 +42,7 @@ def test_broken_files_are_taken_or_refused(ring: Ring, name: str) -> None:
     said: dict[int, str] = {}
     for number in range(QUICK[name]):
         case = Case(seed=SEED, target=name, number=number)
-        said[number] = outcome_of(case, made(case, ring), ring)
+        said[number] = outcome_of(case, write_case(case, ring), ring)
     assert {number: each for number, each in said.items() if each not in ("taken", "refused")} == {}
     assert {"refused", "taken"} & set(said.values())
 
@@ -51,7 +51,8 @@ def test_a_case_is_the_same_when_it_is_made_again(ring: Ring, tmp_path: Path) ->
     for name in ("record", "yaml", "tokenizer"):
         case = Case(seed=SEED, target=name, number=5)
         places = [
-            made(case, Ring(material=ring.material, findings=tmp_path / each)) for each in "ab"
+            write_case(case, Ring(material=ring.material, findings=tmp_path / each))
+            for each in "ab"
         ]
         one, other = (
             {file.name: file.read_bytes() for file in place.iterdir()} for place in places

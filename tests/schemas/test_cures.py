@@ -23,7 +23,7 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages that were installed from elsewhere than a checkout."""
     monkeypatch.setattr(cures, "CHECKOUT", tmp_path)
 
@@ -46,7 +46,7 @@ def test_a_python_without_pip_is_installed_into_by_uv(without_pip: None) -> None
     assert words[-1] == "duckdb-cli"
 
 
-def test_without_a_checkout_the_package_is_named(elsewhere: None) -> None:
+def test_without_a_checkout_the_package_is_named(installed_packages: None) -> None:
     assert shlex.split(install_command("curriculum[ray]"))[-1] == "curriculum[ray]"
 
 

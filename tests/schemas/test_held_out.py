@@ -50,7 +50,7 @@ def test_families_of_the_same_files_are_worth_no_more_than_one() -> None:
 
 
 def test_strata_of_one_lineage_may_hold_a_third_of_the_weight() -> None:
-    """How much such a stratum varies can't be known, however many there are."""
+    """The variance of such a stratum is unknown, however many there are."""
     rest = stratum("rest", 1.0, 40, 40)
     for alone, is_sure in ((0.3, True), (0.4, False)):
         several = [stratum(f"{at}", alone / (1 - alone) / 10, 3, 1) for at in range(10)]

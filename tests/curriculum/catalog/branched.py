@@ -10,14 +10,14 @@ from pathlib import Path
 
 from curriculum.store import Artefact
 from schemas.job import CheckpointRef
-from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, mixture, run
 
 Taken = list[tuple[Artefact, int, int, int]]
 
 
-def write_branched(home: Path, branches: Sequence[str | None] = (None, "wide")) -> Larder:
+def write_branched(home: Path, branches: Sequence[str | None] = (None, "wide")) -> TinyWorkspace:
     """Write the workspace into `home`, with some of the branches only if so asked."""
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     one, two = larder.one, larder.two
     if None in branches:
         _train(home, None, [(one, 0, 0, 7), (one, 0, 1, 8)], [(one, 0, 0, 7)])

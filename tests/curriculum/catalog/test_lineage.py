@@ -1,4 +1,4 @@
-"""What SQL says that a step read is what training's loader reads; costs are counted right."""
+"""SQL's rows of a step equal those of the training loader, and costs are correct."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Demo:
 
     @cached_property
     def every(self) -> dict[tuple[int, int], list[Read]]:
-        """What each step of each run is given by the loader, in the plan's order; steps count from 1."""
+        """Reads of each (run, step) by the loader, in plan order; steps are 1-based."""
         shards: dict[Path, pl.DataFrame] = {}
         found: dict[tuple[int, int], list[Read]] = {}
         for run, job in enumerate(self.jobs):
@@ -90,7 +90,7 @@ class Demo:
 
     @cached_property
     def commits(self) -> dict[str, set[str]]:
-        """Of each document, read from its file."""
+        """Commits by document id, read from the document's file."""
         files = sorted((self.home / "documents").rglob("part-*.parquet"))
         assert files
         found: dict[str, set[str]] = {}

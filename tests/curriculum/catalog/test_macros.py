@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from curriculum.catalog import macros, open_catalog
 from curriculum.catalog.views import Statement, statements
 from tests.curriculum.catalog.branched import write_branched
-from tests.flows.tiny_workspace import IDS, Larder
+from tests.flows.tiny_workspace import IDS, TinyWorkspace
 
 RESERVED = "__"
-"""What each name begins with that a macro gives to something inside it."""
+"""Prefix of all names inside a macro."""
 PHASES = {
     "templates": ("syntax", "anneal", "file_graph"),
     "templates/wide": ("syntax", "anneal"),
     "fmt": ("syntax", "file_graph"),
 }
-"""What is mixed of each specialist."""
+"""Mixed phases by specialist."""
 NAMES = ("templates/syntax", "templates/anneal", "templates/wide/syntax", "templates/wide/anneal")
 OF_A_PHASE = [(name, phase) for name, phases in PHASES.items() for phase in phases]
 OF_A_STEP = [(name, step) for name in NAMES for step in (1, 2)]
@@ -45,7 +45,7 @@ CALLS: dict[str, Sequence[tuple[Any, ...]]] = {
     ],
     "provenance": [("one-0",), ("two-0",)],
 }
-"""What each macro is called with; together they have answers that differ."""
+"""Arguments of each macro, with different answers."""
 WORDS = sorted(
     {
         word
@@ -79,7 +79,7 @@ Answers = dict[tuple[Any, ...], list[str]]
 
 
 def _one_by_one(catalog: duckdb.DuckDBPyConnection, name: str) -> Answers:
-    """What a macro answers, called with one of its arguments after the other."""
+    """Return a macro's answers to each of its arguments."""
     found = {}
     for values in CALLS[name]:
         listed = ", ".join(map(_literal, values))
@@ -222,7 +222,7 @@ def test_every_inner_name_of_a_macro_has_the_reserved_prefix() -> None:
 
 
 def _leftmost(table: dict[str, Any]) -> dict[str, Any]:
-    """What FROM names first: it sees no column of what follows."""
+    """Return the first table of FROM, which sees no columns of later tables."""
     return _leftmost(table["left"]) if table["type"] == "JOIN" else table
 
 
@@ -301,7 +301,7 @@ def test_a_specialist_has_the_name_in_an_answer_by_which_it_is_asked_for(
 
 
 def test_the_name_of_each_view_is_one_that_macros_take(catalog: duckdb.DuckDBPyConnection) -> None:
-    """As in FROM mixtures m, planned_vs_realised(m.specialist, m.phase)."""
+    """Example: FROM mixtures m, planned_vs_realised(m.specialist, m.phase)."""
     columns = catalog.execute("""
         SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main'
         GROUP BY ALL
@@ -386,7 +386,7 @@ def test_a_macro_that_is_asked_for_what_is_not_there_is_an_error(
 
 
 def test_what_is_there_and_no_step_has_read_is_no_error(tmp_path: Path) -> None:
-    Larder(tmp_path)
+    TinyWorkspace(tmp_path)
     catalog = open_catalog(tmp_path)
     for call in CALLS["consumers"]:
         assert catalog.execute("FROM consumers(?)", list(call)).fetchall() == []

@@ -16,7 +16,7 @@ from curriculum.store import Store
 from dashboards import sql_panels
 from flows.cli import app
 from tests.curriculum.catalog.branched import write_branched
-from tests.flows.tiny_workspace import Larder, mixture
+from tests.flows.tiny_workspace import TinyWorkspace, mixture
 
 SYNTAX = "specialist-templates/branch-wide/phase-syntax"
 
@@ -207,7 +207,7 @@ def test_data_of_a_build_that_did_not_end_is_said_by_questions_that_read_it(home
 
 @pytest.mark.parametrize("asked", ["templates", "templates_wide"])
 def test_the_name_that_a_branch_begins_with_is_none_of_its_own(tmp_path: Path, asked: str) -> None:
-    larder = Larder(tmp_path)
+    larder = TinyWorkspace(tmp_path)
     plan = mixture(
         tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist="templates", branch="wide"
     )

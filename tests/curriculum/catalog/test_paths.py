@@ -12,7 +12,7 @@ from curriculum.catalog import CatalogError, open_catalog, query
 from curriculum.catalog.answer import matching
 from curriculum.catalog.page_query import ask
 from tests.curriculum.catalog.branched import write_branched
-from tests.flows.tiny_workspace import Larder
+from tests.flows.tiny_workspace import TinyWorkspace
 
 CLIENT = Path(sys.executable).with_name("duckdb")
 PATTERNS = [
@@ -34,7 +34,7 @@ COUNTS = """
 OWN = (4, 4, 6, 15)
 
 
-def _beside(folder: Path, name: str, neighbour: str | None) -> Larder:
+def _beside(folder: Path, name: str, neighbour: str | None) -> TinyWorkspace:
     """The workspace of a name, beside another one of the same."""
     if neighbour:
         write_branched(folder / neighbour)

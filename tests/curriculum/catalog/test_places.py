@@ -4,7 +4,7 @@ from pathlib import Path
 
 from curriculum.catalog import open_catalog
 from dashboards.report.facts import report_name
-from tests.flows.tiny_workspace import Larder, mixture
+from tests.flows.tiny_workspace import TinyWorkspace, mixture
 
 NAMES = [
     ("a", "b", "c"),
@@ -16,7 +16,7 @@ NAMES = [
 
 
 def test_each_specialist_has_a_plan_of_its_own_whatever_its_name(tmp_path: Path) -> None:
-    larder = Larder(tmp_path)
+    larder = TinyWorkspace(tmp_path)
     keys = {
         ("/".join(filter(None, (specialist, branch))), phase): mixture(
             tmp_path, phase, [(larder.one, 0, 0, at + 1)], specialist=specialist, branch=branch

@@ -373,7 +373,7 @@ def test_a_run_whose_process_ended_is_interrupted(home: Path) -> None:
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
 
 
-def test_a_run_of_another_machine_goes_on_while_its_heart_beats(home: Path) -> None:
+def test_a_run_of_another_machine_is_alive_while_its_heartbeats_are_recent(home: Path) -> None:
     run = _begin(home)
     _owner(run, host="elsewhere")
     assert query(home, "SELECT state FROM runs").rows == [("running",)]

@@ -1,4 +1,4 @@
-"""What has one key and lies in several places is told apart: attempts, and specialists that are alike."""
+"""Artefacts with the same key in several folders stay distinct: attempts, and equal specialists."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Patterns and YAML files of strangers: none is tried for longer than a path deserves, none is waited for."""
+"""Foreign patterns and YAML files: matching time is bounded, and reading never blocks."""
 
 import os
 import time

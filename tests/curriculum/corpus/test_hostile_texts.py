@@ -1,4 +1,4 @@
-"""Texts of strangers are judged in time linear in their length, and include chains round by round."""
+"""Foreign texts are judged in linear time, and include chains level by level."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""What git said of a repository is kept for whoever only looks, as long as the repository stays as it is."""
+"""Cached answers of git serve read-only commands while the repository is unchanged."""
 
 import subprocess
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What git is asked."""
+    """Return the recorded questions to git."""
     verbs: list[str] = []
     run = git.run
 

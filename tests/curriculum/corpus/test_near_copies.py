@@ -46,7 +46,7 @@ def test_signatures_have_their_schema_and_texts_without_shingles_have_none(tmp_p
     assert table["lineage"].to_pylist() == ["r:1.cc"]
 
 
-def test_pairs_at_seven_tenths_are_nearly_all_candidates_and_strangers_are_not(tmp_path):
+def test_pairs_at_seven_tenths_are_nearly_all_candidates_and_unrelated_pairs_are_not(tmp_path):
     originals = [words(400, seed) for seed in range(100)]
     copies = [changed(text, 40) for text in originals]
     texts = [" ".join(text) for text in (*originals, *copies)]
@@ -64,7 +64,7 @@ def test_pairs_at_seven_tenths_are_nearly_all_candidates_and_strangers_are_not(t
     seed=st.integers(0, 1 << 32),
 )
 @settings(max_examples=25, deadline=None)
-def test_large_files_that_are_alike_are_candidates_and_strangers_are_not(
+def test_large_similar_files_are_candidates_and_unrelated_files_are_not(
     tmp_path_factory, sizes, shared, seed
 ):
     random = np.random.default_rng(seed)

@@ -62,7 +62,7 @@ def corpus_of(*names: str, val_fraction: float = 0.3) -> CorpusSpec:
     return CorpusSpec(name="c", repositories=pins, val_fraction=val_fraction)
 
 
-def chosen(
+def select_from(
     folder: Path,
     corpus: CorpusSpec,
     *documents: Document,
@@ -86,7 +86,7 @@ def chosen(
     return pl.read_parquet(target / KEPT_NAME), summary
 
 
-def sides(frame: pl.DataFrame) -> dict[str, str]:
+def splits_by_lineage(frame: pl.DataFrame) -> dict[str, str]:
     return dict(frame.select("lineage", "split").iter_rows())
 
 
@@ -94,7 +94,7 @@ FILES = [document("r", f"f{i}.cc", f"text {i}") for i in range(40)]
 
 
 def test_a_selection_has_its_schema_and_order(tmp_path):
-    frame, summary = chosen(tmp_path, corpus_of("r"), *reversed(FILES))
+    frame, summary = select_from(tmp_path, corpus_of("r"), *reversed(FILES))
     written = pq.read_schema(tmp_path / "s" / KEPT_NAME)
     assert written.equals(KEPT_SCHEMA, check_metadata=True)
     assert frame.equals(frame.sort("family", "repository", "document_id"))
@@ -104,8 +104,8 @@ def test_a_selection_has_its_schema_and_order(tmp_path):
 
 
 def test_a_selection_is_the_same_whatever_the_order_of_its_input(tmp_path):
-    chosen(tmp_path, corpus_of("r"), *FILES, name="a")
-    chosen(tmp_path, corpus_of("r"), *reversed(FILES), name="b")
+    select_from(tmp_path, corpus_of("r"), *FILES, name="a")
+    select_from(tmp_path, corpus_of("r"), *reversed(FILES), name="b")
     assert (tmp_path / "a" / KEPT_NAME).read_bytes() == (tmp_path / "b" / KEPT_NAME).read_bytes()
 
 
@@ -121,7 +121,7 @@ def expected_sides(count: int) -> dict[str, str]:
 
 def test_the_side_of_a_file_is_the_same_in_every_family(tmp_path):
     more = [document("r", f"f{i}.cc", f"diff {i}", family="v3_simple") for i in range(40)]
-    frame, _ = chosen(tmp_path, corpus_of("r"), *FILES, *more)
+    frame, _ = select_from(tmp_path, corpus_of("r"), *FILES, *more)
     assert frame.height == 80
     expected = expected_sides(40)
     for lineage, split in frame.select("lineage", "split").iter_rows():
@@ -129,20 +129,22 @@ def test_the_side_of_a_file_is_the_same_in_every_family(tmp_path):
 
 
 def test_no_file_changes_side_when_the_corpus_grows(tmp_path):
-    small, _ = chosen(tmp_path, corpus_of("r"), *FILES, name="small")
+    small, _ = select_from(tmp_path, corpus_of("r"), *FILES, name="small")
     newer = [document("r", f"n{i}.cc", f"new {i}", time=9) for i in range(30)]
     copies = [document("s", f"c{i}.cc", f"text {i}", time=-9) for i in range(40)]
     edits = [document("r", f"f{i}.cc", f"later {i}", time=9) for i in range(40)]
-    large, _ = chosen(tmp_path, corpus_of("r", "s"), *FILES, *newer, *copies, *edits, name="large")
-    before, after = sides(small), sides(large)
+    large, _ = select_from(
+        tmp_path, corpus_of("r", "s"), *FILES, *newer, *copies, *edits, name="large"
+    )
+    before, after = splits_by_lineage(small), splits_by_lineage(large)
     assert before == {lineage: after[lineage] for lineage in before}
     assert set(before.values()) == {"train", "val"}
 
 
 def test_byte_equal_files_are_on_one_side(tmp_path):
     copies = [document("r", f"z{i}.cc", f"copy {i}", blob=f"blob of text {i}") for i in range(40)]
-    frame, _ = chosen(tmp_path, corpus_of("r"), *FILES, *copies)
-    side = sides(frame)
+    frame, _ = select_from(tmp_path, corpus_of("r"), *FILES, *copies)
+    side = splits_by_lineage(frame)
     assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
     assert {hash_fraction(f"r:z{i}.cc") < 0.3 for i in range(40)} == {True, False}
 
@@ -167,7 +169,7 @@ def test_the_same_source_text_is_kept_once_whatever_header_stands_above_it(tmp_p
             ("second", "oldest.cc", "b", 1),
         )
     ]
-    frame, summary = chosen(tmp_path, corpus_of("first", "second"), *ours)
+    frame, summary = select_from(tmp_path, corpus_of("first", "second"), *ours)
     (kept,) = frame.filter("keep").iter_rows(named=True)
     assert (kept["repository"], kept["lineage"]) == ("first", "first:a.cc")
     assert kept["document_id"] == ours[1].document_id
@@ -178,7 +180,7 @@ def test_the_same_source_text_is_kept_once_whatever_header_stands_above_it(tmp_p
 
 def test_documents_of_two_families_are_never_duplicates(tmp_path):
     ours = [document("r", "a.cc", "same", family=family) for family in ("v2_simple", "v2_doxygen")]
-    frame, _ = chosen(tmp_path, corpus_of("r"), *ours)
+    frame, _ = select_from(tmp_path, corpus_of("r"), *ours)
     assert frame["keep"].to_list() == [True, True]
 
 
@@ -193,8 +195,8 @@ def test_copies_with_a_changed_line_are_on_one_side(tmp_path):
     files = [document("r", f"f{i}.cc", source_text(i, 5)) for i in range(40)]
     edited = [source_text(i, 5).replace("return 2;", "return 7;") for i in range(40)]
     copies = [document("s", f"z{i}.cc", text) for i, text in enumerate(edited)]
-    frame, _ = chosen(tmp_path, corpus_of("r", "s"), *files, *copies)
-    side = sides(frame)
+    frame, _ = select_from(tmp_path, corpus_of("r", "s"), *files, *copies)
+    side = splits_by_lineage(frame)
     assert all(side[f"r:f{i}.cc"] == side[f"s:z{i}.cc"] for i in range(40))
     assert set(side.values()) == {"train", "val"}
 
@@ -205,8 +207,8 @@ def test_a_file_that_was_merged_into_another_is_on_its_side(tmp_path):
         document("r", f"f{i}.cc", source_text(f"own{i}", 60) + source_text(i, 9), time=1)
         for i in range(40)
     ]
-    frame, _ = chosen(tmp_path, corpus_of("r"), *small, *large)
-    side = sides(frame)
+    frame, _ = select_from(tmp_path, corpus_of("r"), *small, *large)
+    side = splits_by_lineage(frame)
     assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
     assert set(side.values()) == {"train", "val"}
 
@@ -215,19 +217,19 @@ def test_a_version_that_is_no_longer_there_joins_too(tmp_path):
     files = [document("r", f"f{i}.cc", source_text(i, 5)) for i in range(40)]
     later = [document("r", f"f{i}.cc", source_text(f"new{i}", 5), time=2) for i in range(40)]
     moved = [document("r", f"z{i}.cc", source_text(i, 4), time=3) for i in range(40)]
-    side = sides(chosen(tmp_path, corpus_of("r"), *files, *later, *moved)[0])
+    side = splits_by_lineage(select_from(tmp_path, corpus_of("r"), *files, *later, *moved)[0])
     assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
 
 
 def test_a_licence_and_includes_in_common_join_no_files(tmp_path):
     files = [document("r", f"f{i}.cc", source_text(i, 5)) for i in range(40)]
-    frame, _ = chosen(tmp_path, corpus_of("r"), *files)
-    assert sides(frame) == expected_sides(40)
+    frame, _ = select_from(tmp_path, corpus_of("r"), *files)
+    assert splits_by_lineage(frame) == expected_sides(40)
 
 
 def test_the_same_text_is_kept_once_in_the_first_repository(tmp_path):
     ours = [document(name, "a.cc", "same") for name in ("second", "first", "third")]
-    frame, summary = chosen(tmp_path, corpus_of("first", "second", "third"), *ours)
+    frame, summary = select_from(tmp_path, corpus_of("first", "second", "third"), *ours)
     assert frame.filter("keep")["repository"].to_list() == ["first"]
     rejected = frame.filter(~pl.col("keep"))
     assert set(rejected.select("reason", "evidence").iter_rows()) == {("duplicate", "first:a.cc")}
@@ -237,7 +239,7 @@ def test_the_same_text_is_kept_once_in_the_first_repository(tmp_path):
 
 def test_one_text_twice_in_a_repository_is_one_row_with_its_first_lineage(tmp_path):
     twice = [document("r", "b.cc", "same", time=5), document("r", "c.cc", "same", time=1)]
-    frame, summary = chosen(tmp_path, corpus_of("r"), *twice)
+    frame, summary = select_from(tmp_path, corpus_of("r"), *twice)
     assert frame["lineage"].to_list() == ["r:c.cc"]
     assert summary.repeated == 1
 
@@ -246,7 +248,7 @@ def test_no_text_of_val_stands_in_train(tmp_path):
     copies = [document("s", f"f{i}.cc", f"text {i}") for i in range(0, 40, 2)]
     forks = [document("s", f"g{i}.cc", f"x {i}", blob=f"blob of text {i}") for i in range(1, 40, 2)]
     everything = [*FILES, *copies, *forks]
-    frame, _ = chosen(tmp_path, corpus_of("r", "s"), *everything)
+    frame, _ = select_from(tmp_path, corpus_of("r", "s"), *everything)
     kept = frame.filter("keep")
     blobs: dict[str, set[str]] = {"train": set(), "val": set()}
     by_key = {(each.lineage.split(":")[0], each.document_id): each for each in everything}
@@ -264,7 +266,7 @@ def test_every_repository_of_a_large_corpus_is_on_both_sides(tmp_path):
     names = [f"r{i:02}" for i in range(24)]
     own = [document(name, f"{i}.cc", f"{name} {i}") for name in names for i in range(4)]
     shared = [document(name, "shared.cc", f"shared in {name}", blob="shared") for name in names]
-    frame, summary = chosen(tmp_path, corpus_of(*names), *own, *shared)
+    frame, summary = select_from(tmp_path, corpus_of(*names), *own, *shared)
     alone = frame.filter(~pl.col("lineage").str.ends_with("shared.cc"))
     by_repository = alone.group_by("repository").agg(pl.col("split").n_unique())
     assert by_repository["split"].to_list() == [2] * len(names)
@@ -276,16 +278,16 @@ def test_every_repository_of_a_large_corpus_is_on_both_sides(tmp_path):
 def test_a_small_corpus_gives_each_family_its_lowest_hash(tmp_path):
     few = [document("r", f"f{i}.cc", f"text {i}") for i in range(3)]
     diffs = [document("r", f"f{i}.cc", f"d {i}", family="v3_simple") for i in range(2)]
-    frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=1e-9), *few, *diffs)
+    frame, summary = select_from(tmp_path, corpus_of("r", val_fraction=1e-9), *few, *diffs)
     assert {family for family, _ in summary.joined} <= {"v2_simple", "v3_simple"}
     for family in ("v2_simple", "v3_simple"):
         assert set(frame.filter(family=family)["split"]) == {"train", "val"}
-    assert len({frozenset(each) for each in sides(frame).items()}) == 3
+    assert len({frozenset(each) for each in splits_by_lineage(frame).items()}) == 3
     assert summary.families_without_val == ()
 
 
 def test_a_family_of_one_file_has_no_val_and_says_so(tmp_path):
-    frame, summary = chosen(tmp_path, corpus_of("r"), document("r", "f0.cc", "text"))
+    frame, summary = select_from(tmp_path, corpus_of("r"), document("r", "f0.cc", "text"))
     assert frame["split"].to_list() == ["train"]
     assert summary.families_without_val == ("v2_simple",)
 
@@ -296,7 +298,7 @@ def test_only_what_decides_a_selection_is_an_ingredient():
 
 def test_documents_of_a_repository_outside_the_corpus_are_a_mistake_of_the_caller(tmp_path):
     with pytest.raises(AssertionError, match="not in the corpus"):
-        chosen(tmp_path, corpus_of("other"), FILES[0])
+        select_from(tmp_path, corpus_of("other"), FILES[0])
 
 
 def context(path: str, text: str, *around: str) -> Document:
@@ -309,36 +311,38 @@ def context(path: str, text: str, *around: str) -> Document:
 
 
 def known_sides(folder: Path) -> dict[str, str]:
-    return sides(pl.read_parquet(folder / SIDES_NAME))
+    return splits_by_lineage(pl.read_parquet(folder / SIDES_NAME))
 
 
 def known_files(folder: Path) -> KnownFiles:
-    """What the selection `files` of a folder decided."""
+    """Return the decisions of the selection `files` in a folder."""
     versions = DocumentsOf(repository="r", path=folder / "documents-files-r-v2_simple")
     decided = folder / "files"
     return KnownFiles(
-        sides=decided / SIDES_NAME, left_out=decided / LEFT_OUT_FILES_NAME, versions=[versions]
+        sides=decided / SIDES_NAME,
+        left_out=decided / LEFT_OUT_FILES_NAME,
+        versions=[versions],
     )
 
 
 def test_documents_of_graphs_are_selected_on_the_sides_that_are_known(tmp_path):
     corpus = corpus_of("r")
-    chosen(tmp_path, corpus, *FILES, name="files")
+    select_from(tmp_path, corpus, *FILES, name="files")
     before = known_sides(tmp_path / "files")
     graphs = [context(f"f{i}.cc", f"graph {i}", f"f{39 - i}.cc") for i in range(40)]
     known = known_files(tmp_path)
-    frame, summary = chosen(tmp_path, corpus, *graphs, name="graphs", known=known)
-    assert sides(frame) == before == known_sides(tmp_path / "graphs")
+    frame, summary = select_from(tmp_path, corpus, *graphs, name="graphs", known=known)
+    assert splits_by_lineage(frame) == before == known_sides(tmp_path / "graphs")
     assert summary.joined == ()
     assert set(before.values()) == {"train", "val"}
 
 
 def test_files_that_stand_only_in_a_context_get_a_side_of_their_own(tmp_path):
     corpus = corpus_of("r")
-    chosen(tmp_path, corpus, *FILES, name="files")
+    select_from(tmp_path, corpus, *FILES, name="files")
     known = known_files(tmp_path)
     around = [f"only{i}.h" for i in range(40)]
-    chosen(tmp_path, corpus, context("f0.cc", "graph", *around), name="graphs", known=known)
+    select_from(tmp_path, corpus, context("f0.cc", "graph", *around), name="graphs", known=known)
     found = known_sides(tmp_path / "graphs")
     assert len(found) == 80
     assert all(
@@ -349,7 +353,7 @@ def test_files_that_stand_only_in_a_context_get_a_side_of_their_own(tmp_path):
 
 def test_a_copy_that_stands_only_in_a_context_is_on_the_side_of_the_file_that_it_equals(tmp_path):
     corpus = corpus_of("r")
-    chosen(tmp_path, corpus, *FILES, name="files")
+    select_from(tmp_path, corpus, *FILES, name="files")
     before = known_sides(tmp_path / "files")
     graphs = []
     for number, (name, _) in enumerate(before.items()):
@@ -358,7 +362,7 @@ def test_a_copy_that_stands_only_in_a_context_is_on_the_side_of_the_file_that_it
         own, copy = graph.provenance
         graphs.append(replace(graph, provenance=(own, replace(copy, blob=own.blob))))
     known = known_files(tmp_path)
-    chosen(tmp_path, corpus, *graphs, name="graphs", known=known)
+    select_from(tmp_path, corpus, *graphs, name="graphs", known=known)
     found = known_sides(tmp_path / "graphs")
     assert all(found[f"r:copy{at}.cc"] == side for at, side in enumerate(before.values()))
 
@@ -372,7 +376,7 @@ def test_val_holds_its_share_of_the_commits_whole(tmp_path):
     together = [with_function("both", document("r", f"t{i}.cc", f"text {i}")) for i in range(30)]
     alone = [with_function(f"own {i}", document("r", f"z{i}.cc", f"alone {i}")) for i in range(9)]
     assert all(hash_fraction(each.lineage) > 0.05 for each in alone)
-    frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=0.1), *together, *alone)
+    frame, summary = select_from(tmp_path, corpus_of("r", val_fraction=0.1), *together, *alone)
     held = frame.filter(split="val")["lineage"].unique()
     assert len([name for name in held if name.startswith("r:t")]) >= 3
     lowest = min((each.lineage for each in alone), key=hash_fraction)
@@ -385,7 +389,7 @@ def test_files_without_functions_are_not_held_out_for_graphs(tmp_path):
     bare = [
         replace(each, provenance=(replace(each.provenance[0], commit=each.text),)) for each in plain
     ]
-    _, summary = chosen(tmp_path, corpus_of("r", val_fraction=1e-9), *bare)
+    _, summary = select_from(tmp_path, corpus_of("r", val_fraction=1e-9), *bare)
     assert GRAPHS not in {family for family, _ in summary.joined}
 
 
@@ -413,7 +417,7 @@ def licensed(path: str, licence: str | None, *, text: str = "", time: int = 0) -
 def test_a_document_whose_licence_is_refused_is_left_out(tmp_path, licences, rejected):
     own = [licensed(path, licence) for path, licence in LICENSED.items()]
     corpus = corpus_of("one").model_copy(update={"licences": licences})
-    kept, summary = chosen(tmp_path, corpus, *own)
+    kept, summary = select_from(tmp_path, corpus, *own)
     assert dict(summary.rejected) == ({"licence": len(rejected)} if rejected else {})
     dropped = kept.filter(~pl.col("keep"))
     assert dict(dropped.select("lineage", "evidence").iter_rows()) == rejected
@@ -425,7 +429,7 @@ def test_of_one_text_the_oldest_whose_licence_is_taken_is_kept(tmp_path):
     new = licensed("new.cc", "MIT", text="int a;\n", time=1)
     new = replace(new, text="// new\nint a;\n", parts=(replace(new.parts[0], start=7, end=14),))
     corpus = corpus_of("one").model_copy(update={"licences": LicencesSpec(refuse=("GPL-3.0-*",))})
-    kept = chosen(tmp_path, corpus, old, new)[0].filter("keep")
+    kept = select_from(tmp_path, corpus, old, new)[0].filter("keep")
     assert kept["lineage"].to_list() == ["one:new.cc"]
 
 
@@ -440,5 +444,5 @@ def test_context_under_a_refused_licence_leaves_its_target_in(tmp_path):
         )
         target = replace(made, parts=parts, provenance=context)
         corpus = corpus_of("one").model_copy(update={"licences": LicencesSpec(refuse=("GPL-*",))})
-        frame, _ = chosen(tmp_path, corpus, target, name=str(kept))
+        frame, _ = select_from(tmp_path, corpus, target, name=str(kept))
         assert frame["keep"].to_list() == [kept]

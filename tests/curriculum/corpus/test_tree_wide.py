@@ -1,4 +1,4 @@
-"""What a change is told of its commit, and versions among which tree-wide commits don't count."""
+"""Commit facts of a change, and version distances that ignore tree-wide commits."""
 
 from collections.abc import Sequence
 from typing import Any

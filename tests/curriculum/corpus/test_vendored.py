@@ -203,7 +203,7 @@ def test_a_repository_of_one_file_or_one_holder_has_nothing_vendored():
 
 
 def test_many_packages_are_judged_in_time_linear_in_their_number():
-    """By a look at every file for each package, this takes 17 s."""
+    """A scan of all files for each package would take 17 s."""
     number = 8_000
     origin = FileOrigin(num_bytes=100, licence="MIT", nearest="MIT", holder="Ann")
     origins = {f"p{each % 77}/q{each}/a.h": origin for each in range(number)}

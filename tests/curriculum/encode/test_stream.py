@@ -25,7 +25,7 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.parse(train_tokenizer(texts, vocab_size=300).decode())
 
 
-def made(number: int, lines: int, language: str = "cpp") -> Document:
+def elidable_document(number: int, lines: int, language: str = "cpp") -> Document:
     """A header, `lines` lines that may go, a line that may not, with its last line repeated."""
     parts = ["// File: x\n", *(LINE.format(number, line) for line in range(lines)), "end();\n"]
     borders = np.cumsum([0, *(len(part.encode()) for part in parts)]).tolist()
@@ -81,12 +81,12 @@ def write(path: Path, documents: Sequence[Document]) -> Path:
 @pytest.fixture
 def documents() -> list[Document]:
     return [
-        made(number, lines=number % 7, language=("cpp", "cmake")[number % 2])
+        elidable_document(number, lines=number % 7, language=("cpp", "cmake")[number % 2])
         for number in range(200)
     ]
 
 
-def test_documents_come_in_order_with_their_bytes_and_what_is_taught_knows_their_spans(
+def test_documents_keep_their_order_and_bytes_and_objectives_know_their_spans(
     tokenizer: Tokenizer, documents: list[Document], tmp_path: Path
 ) -> None:
     files = [

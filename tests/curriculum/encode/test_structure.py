@@ -48,7 +48,7 @@ def test_examples_in_docstrings_hold() -> None:
     assert not done.failed
 
 
-def made(lines: list[str], elidable: list[bool]) -> Document:
+def document_of_lines(lines: list[str], elidable: list[bool]) -> Document:
     """A part a line."""
     borders = np.cumsum([0, *(len(line.encode()) for line in lines)]).tolist()
     return factories.document(
@@ -101,7 +101,7 @@ def both(
     row_length: int,
     apply: ApplyObjective | None = None,
 ) -> tuple[list[FitResult], list[FitResult]]:
-    """What became of the documents, flat and with structure."""
+    """Return the encoded documents, flat and with structure."""
     base, enriched = folder / "base", folder / "enriched"
     for each in (base, enriched):
         each.mkdir(exist_ok=True)
@@ -138,7 +138,7 @@ def test_tokens_have_what_their_first_byte_that_is_no_space_has(
     @settings(max_examples=150)
     @given(TEXTS, st.integers(4, 60), st.integers(0, 1000))
     def holds(drawn: list[tuple[str, bool]], row_length: int, seed: int) -> None:
-        document = made([line for line, _ in drawn], [may for _, may in drawn])
+        document = document_of_lines([line for line, _ in drawn], [may for _, may in drawn])
         found = painted(len(document.text.encode()), np.random.default_rng(seed))
         (flat,), (done,) = both([(document, found)], tokenizer, tmp_path, row_length)
         seen.add(done.outcome)
@@ -159,7 +159,7 @@ def test_tokens_that_an_objective_moved_keep_what_their_bytes_have(
     def holds(
         drawn: list[tuple[str, bool]], row_length: int, seed: int, data: st.DataObject
     ) -> None:
-        document = made([line for line, _ in drawn], [may for _, may in drawn])
+        document = document_of_lines([line for line, _ in drawn], [may for _, may in drawn])
         found = painted(len(document.text.encode()), np.random.default_rng(seed))
         letters = accumulate((len(each.encode()) for each in document.text), initial=0)
         cuts = data.draw(st.lists(st.sampled_from(list(letters)), min_size=1, max_size=4))
@@ -284,7 +284,7 @@ def check_edges(coded: EncodedStructure, found: Structure, place: dict[int, int]
 
 
 def test_a_document_without_structure_has_zeros(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    document = made(["set(x 1)\n"], [False])
+    document = document_of_lines(["set(x 1)\n"], [False])
     zeros = dict.fromkeys(RUN_COLUMNS, (0,))
     plain: dict[str, Any] = {**zeros, "chunks": (), "call_edges": (), "type_edges": ()}
     found = Structure(ends=(len(document.text),), **plain)
@@ -299,7 +299,7 @@ def test_a_document_without_structure_has_zeros(tokenizer: Tokenizer, tmp_path: 
 
 def test_edges_that_no_encoding_holds_are_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:
     lines = [f"void f{number}();\n" for number in range(8)]
-    document = made(lines, [0 < number < 7 for number in range(8)])
+    document = document_of_lines(lines, [0 < number < 7 for number in range(8)])
     chunks = tuple(
         StructureChunk(start=part.start, end=part.end, kind=4, name="", dep_level=1)
         for part in document.parts

@@ -1,4 +1,4 @@
-"""What every structure keeps, checked against its document."""
+"""Invariants of structures, checked against their documents."""
 
 from collections.abc import Sequence
 from itertools import pairwise

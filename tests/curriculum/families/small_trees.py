@@ -20,7 +20,7 @@ def rendered(
     after: Mapping[str, str],
     settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
-    """What the commit between two trees gives."""
+    """Return the rendered documents of the commit between two trees."""
     changes = tuple(
         make_change(before.get(path), text, path=path)
         for path, text in sorted(after.items())

@@ -63,7 +63,7 @@ def rendered(
     path: str = LISTS,
     settings: ContextSettings = FILLED,
 ) -> RenderResult:
-    """What a commit gives that changed these lines, `(first, number)`, of a file."""
+    """Return the rendered documents of a commit that changes lines `(first, number)` of a file."""
     change = FileChange(
         kind="modified",
         repository="sample",

@@ -74,7 +74,7 @@ def excerpt(path: str, text: str, ranges: list[tuple[int, int]], **fields: Any) 
     )
 
 
-def made(subject: str = "Add it") -> Document:
+def context_document(subject: str = "Add it") -> Document:
     far = excerpt(
         "far.h",
         FAR,
@@ -104,7 +104,7 @@ def made(subject: str = "Add it") -> Document:
 
 
 def test_a_document_reads_from_far_to_near_and_ends_with_the_target():
-    assert made().text == (
+    assert context_document().text == (
         "// Repository: sample\n"
         "// Commit: 0123456789ab\n"
         "// Date: 2020-09-13\n"
@@ -126,11 +126,11 @@ def test_a_document_reads_from_far_to_near_and_ends_with_the_target():
         "  return add();\n"
         "}\n"
     )
-    check_document(made())
+    check_document(context_document())
 
 
 def test_chunks_edges_and_ranks_say_how_near_each_is():
-    found = made()
+    found = context_document()
     assert [(each.name, each.hop, each.form) for each in found.chunks] == [
         ("far.h", 2, "skeleton"),
         ("near.cc", 1, "whole"),
@@ -144,7 +144,7 @@ def test_chunks_edges_and_ranks_say_how_near_each_is():
 
 
 def test_spans_are_the_bytes_that_were_marked_and_are_shown():
-    found = made()
+    found = context_document()
     data = found.text.encode()
     assert [(span.kind, data[span.start : span.end].decode()) for span in found.spans] == [
         ("documentation", "// Adds."),
@@ -166,7 +166,7 @@ def test_each_source_has_the_licence_of_its_file_and_the_document_those_of_all()
 
 
 def test_parts_with_a_source_are_its_bytes():
-    found = made()
+    found = context_document()
     texts = {"far.h": FAR, "near.cc": NEAR, "main.cc": TARGET}
     data = found.text.encode()
     cited = [part for part in found.parts if part.source >= 0]
@@ -178,7 +178,7 @@ def test_parts_with_a_source_are_its_bytes():
 
 
 def test_costs_are_what_a_document_takes():
-    found = made()
+    found = context_document()
     shown = sum(part.end - part.start for part in found.parts if part.source >= 0)
     taken = frame_bytes(commit(), "cpp") + shown + len(gap_line("cpp").encode())
     leads = sum(chunk_bytes(path, "cpp") for path in ("far.h", "near.cc", "main.cc"))
@@ -186,9 +186,9 @@ def test_costs_are_what_a_document_takes():
 
 
 def test_a_subject_cannot_leave_its_comment():
-    found = made("end */ it\nint x; \\")
+    found = context_document("end */ it\nint x; \\")
     assert "\n// === TARGET: end * / it int x; \\ ===\n" in found.text
-    assert "=== TARGET ===" in made("").text
+    assert "=== TARGET ===" in context_document("").text
 
 
 def with_field(values: tuple[Any, ...], at: int, **fields: Any) -> tuple[Any, ...]:
@@ -239,7 +239,7 @@ BREAKS: list[tuple[str, Callable[[Document], dict[str, Any]]]] = [
 @pytest.mark.parametrize(("cause", "change"), BREAKS, ids=[cause for cause, _ in BREAKS])
 def test_a_broken_context_document_is_named(cause, change):
     with pytest.raises(SchemaError) as caught:
-        check_document(dataclasses.replace(made(), **change(made())))
+        check_document(dataclasses.replace(context_document(), **change(context_document())))
     assert cause in str(caught.value)
 
 
@@ -291,7 +291,7 @@ def document_of(
 
 
 def target_text(document: Document) -> str:
-    """What stands below the line that opens the target."""
+    """Return the text after the line that opens the target."""
     return document.text.split(" ===\n", 1)[1]
 
 
@@ -367,7 +367,7 @@ def test_the_structure_of_a_wholly_added_file_is_that_of_the_file(make_change: M
 
 
 def fitted(document: Document, room: int) -> list[bool]:
-    """Whether each part is left out where a text has room for so many bytes."""
+    """Return, for each part, whether it is skipped when a text has at most `room` bytes."""
     borders = np.array([0, *(part.end for part in document.parts)], dtype=np.int32)
     none, nothing = np.zeros(0, dtype=np.int32), np.zeros(len(document.parts), dtype=np.bool_)
     chunks = [(each.first_part, each.last_part) for each in document.chunks if each.hop]

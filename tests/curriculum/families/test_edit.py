@@ -25,7 +25,7 @@ def edit(change: FileChange) -> Document:
     return document
 
 
-def reasons(change: FileChange) -> list[tuple[str, int]]:
+def skip_reasons(change: FileChange) -> list[tuple[str, int]]:
     rendered = render(change, ["edit"])
     assert not rendered.documents
     return [(count.reason, count.number) for count in rendered.counts]
@@ -136,7 +136,7 @@ def test_blocks_cite_the_version_before_and_the_one_after(make_change: MakeChang
 def test_a_file_with_a_marker_gives_nothing(make_change: MakeChange, marker: str) -> None:
     text = f"a;\nb;\n{marker}c;\n"
     for before, after in ((text, text.replace("a", "x")), ("a;\nb;\n", text)):
-        assert reasons(make_change(before, after)) == [("marker_lines", 1)]
+        assert skip_reasons(make_change(before, after)) == [("marker_lines", 1)]
 
 
 def test_a_rewrite_gives_nothing(make_change: MakeChange) -> None:
@@ -146,34 +146,34 @@ def test_a_rewrite_gives_nothing(make_change: MakeChange) -> None:
         new = [line.replace("old", "new") for line in lines[:number]]
         change = make_change("".join(lines), "".join(new + lines[number:]))
         if is_rewrite:
-            assert reasons(change) == [("whole_rewrite", 1)]
+            assert skip_reasons(change) == [("whole_rewrite", 1)]
         else:
             edit(change)
 
 
 def test_edits_past_the_limit_give_nothing(make_change: MakeChange) -> None:
     change = make_change("a;\n", "a;\n" + "x" * MAX_EDIT_BYTES + "\n")
-    assert reasons(change) == [("edits_too_large", 1)]
+    assert skip_reasons(change) == [("edits_too_large", 1)]
 
 
 def test_lines_that_repeat_too_much_give_nothing(make_change: MakeChange) -> None:
     hunk = Hunk(before_start=500, before_lines=0, after_start=500, after_lines=1)
     change = make_change("a;\n" * 1000, "a;\n" * 500 + "b;\n" + "a;\n" * 500, hunks=(hunk,))
-    assert reasons(change) == [("no_unique_lines", 1)]
+    assert skip_reasons(change) == [("no_unique_lines", 1)]
 
 
 def test_hunks_that_are_not_of_the_texts_give_nothing(make_change: MakeChange) -> None:
     change = make_change("a;\nb;\n", "a;\nc;\n")
     (hunk,) = change.hunks
     wrong = dataclasses.replace(hunk, before_start=0)
-    assert reasons(dataclasses.replace(change, hunks=(wrong,))) == [("blocks_fail", 1)]
+    assert skip_reasons(dataclasses.replace(change, hunks=(wrong,))) == [("blocks_fail", 1)]
 
 
 def test_only_a_changed_file_with_both_sides_gives_a_document(make_change: MakeChange) -> None:
-    assert reasons(make_change(None, "a;\n")) == [("new_file", 1)]
-    assert reasons(make_change("a;\n", None)) == [("deleted", 1)]
-    assert reasons(make_change("a;\n", "a;\n", old_path="b.cc")) == [("unchanged", 1)]
-    assert reasons(make_change("a;\nb ;\n", "a;\n b;\n")) == [("blank_change", 1)]
+    assert skip_reasons(make_change(None, "a;\n")) == [("new_file", 1)]
+    assert skip_reasons(make_change("a;\n", None)) == [("deleted", 1)]
+    assert skip_reasons(make_change("a;\n", "a;\n", old_path="b.cc")) == [("unchanged", 1)]
+    assert skip_reasons(make_change("a;\nb ;\n", "a;\n b;\n")) == [("blank_change", 1)]
 
 
 def test_structure_is_that_of_the_file_and_blocks_are_not_parsed(make_change: MakeChange) -> None:

@@ -54,7 +54,7 @@ def texts_of(blocks: tuple[EditBlock, ...], before: str, after: str) -> list[str
 
 
 def places(lines: list[str], run: LineRange) -> int:
-    """How often a run of lines stands among them."""
+    """Return the number of occurrences of a run of lines."""
     size = run[1] - run[0]
     return sum(lines[at : at + size] == lines[slice(*run)] for at in range(len(lines) - size + 1))
 

@@ -14,7 +14,7 @@ def texts(change: FileChange, family: str = "v2_simple") -> list[str]:
     return [document.text for document in render(change, [family]).documents]
 
 
-def reasons(change: FileChange) -> list[Reason]:
+def skip_reasons(change: FileChange) -> list[Reason]:
     return [count.reason for count in render(change, ["v2_simple"]).counts]
 
 
@@ -29,7 +29,7 @@ def test_before_and_after_are_two_documents(make_change: MakeChange) -> None:
 def test_a_version_that_was_an_after_is_not_given_again(make_change: MakeChange) -> None:
     change = make_change("int a;\n", "int b;\n", before_is_new=False)
     assert len(texts(change)) == 1
-    assert reasons(change) == ["before_known"]
+    assert skip_reasons(change) == ["before_known"]
 
 
 def test_a_new_file_has_one_version(make_change: MakeChange) -> None:
@@ -44,19 +44,19 @@ def test_a_snapshot_has_one_version(make_change: MakeChange) -> None:
 def test_a_deleted_file_has_only_its_version_before(make_change: MakeChange) -> None:
     change = make_change("int a;\n", None)
     assert len(texts(change)) == 1
-    assert reasons(change) == ["deleted"]
+    assert skip_reasons(change) == ["deleted"]
 
 
 def test_a_pure_rename_gives_no_version_twice(make_change: MakeChange) -> None:
     change = make_change("a;\n", "a;\n", kind="renamed", old_path="b.cc", before_is_new=False)
     assert texts(change) == []
-    assert reasons(change) == ["before_known", "unchanged"]
+    assert skip_reasons(change) == ["before_known", "unchanged"]
 
 
 def test_an_empty_file_gives_no_document(make_change: MakeChange) -> None:
     change = make_change(None, "")
     assert texts(change) == []
-    assert reasons(change) == ["empty"]
+    assert skip_reasons(change) == ["empty"]
 
 
 def test_the_version_before_stands_under_its_old_path(make_change: MakeChange) -> None:

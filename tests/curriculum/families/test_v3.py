@@ -20,7 +20,7 @@ def simple(change: FileChange) -> Document:
     return document
 
 
-def reasons(change: FileChange) -> list[tuple[str, int]]:
+def skip_reasons(change: FileChange) -> list[tuple[str, int]]:
     rendered = render(change, ["v3_simple"])
     return [(count.reason, count.number) for count in rendered.counts]
 
@@ -115,18 +115,18 @@ def test_ranks_count_lines_from_the_nearest_hunk() -> None:
 
 
 def test_a_new_file_and_a_snapshot_give_nothing(make_change: MakeChange) -> None:
-    assert reasons(make_change(None, "int a;\n")) == [("new_file", 1)]
-    assert reasons(make_change(None, "int a;\n", kind="snapshot")) == [("new_file", 1)]
+    assert skip_reasons(make_change(None, "int a;\n")) == [("new_file", 1)]
+    assert skip_reasons(make_change(None, "int a;\n", kind="snapshot")) == [("new_file", 1)]
 
 
 def test_a_pure_rename_gives_nothing(make_change: MakeChange) -> None:
     change = make_change("a;\n", "a;\n", kind="renamed", old_path="b.cc")
-    assert reasons(change) == [("unchanged", 1)]
+    assert skip_reasons(change) == [("unchanged", 1)]
 
 
 def test_white_space_alone_gives_nothing(make_change: MakeChange) -> None:
-    assert reasons(make_change("int  a;\nb;\n", "int a ;\n\nb;\n")) == [("blank_change", 1)]
-    assert reasons(make_change("a;", "a;\n")) == [("blank_change", 1)]
+    assert skip_reasons(make_change("int  a;\nb;\n", "int a ;\n\nb;\n")) == [("blank_change", 1)]
+    assert skip_reasons(make_change("a;", "a;\n")) == [("blank_change", 1)]
 
 
 def test_a_moved_line_is_a_change(make_change: MakeChange) -> None:
@@ -160,7 +160,7 @@ def test_a_huge_hunk_is_capped_and_counted_and_only_what_is_shown_is_repeated(
     change = make_change("int a;\n", "int a;\n" + added)
     document = simple(change)
     shown = kind_text(document, "changes")
-    (reason,) = reasons(change)
+    (reason,) = skip_reasons(change)
     assert reason == ("lines_left_out", 3_000 - shown.count("int value_"))
     assert reason[1] > 2_000
     assert len(shown) < SIDE_BYTES + 200
@@ -180,7 +180,7 @@ def test_many_hunks_are_capped_and_counted(make_change: MakeChange) -> None:
     change = make_change(before, after, hunks=hunks)
     document = simple(change)
     shown = kind_text(document, "changes")
-    (reason,) = reasons(change)
+    (reason,) = skip_reasons(change)
     assert reason == ("hunks_left_out", 4_000 - shown.count("@@"))
     assert CHANGES_BYTES < len(shown) < CHANGES_BYTES + 2 * SIDE_BYTES
     assert shown.endswith(f"// … {reason[1]} more hunks\n")

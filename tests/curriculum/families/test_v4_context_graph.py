@@ -40,7 +40,7 @@ class Made(NamedTuple):
     result: RenderResult
 
 
-def made(path: Path, settings: ContextSettings = USUAL_CONTEXT) -> Iterator[Made]:
+def rendered_commits(path: Path, settings: ContextSettings = USUAL_CONTEXT) -> Iterator[Made]:
     spec = RepositorySpec(name=path.name, path=str(path))
     history = HistorySpec(versions_per_path=1000)
     corpus = CorpusSpec(name="sample", repositories=(spec,), history=history)
@@ -54,7 +54,7 @@ def made(path: Path, settings: ContextSettings = USUAL_CONTEXT) -> Iterator[Made
 def samples(tmp_path_factory) -> dict[str, list[Made]]:
     """Every commit of the sample corpus with its documents."""
     paths = unpack_samples(tmp_path_factory.mktemp("samples"))
-    return {path.name: list(made(path)) for path in paths}
+    return {path.name: list(rendered_commits(path)) for path in paths}
 
 
 def all_documents(samples: dict[str, list[Made]]) -> list[tuple[CommitChange, Document]]:
@@ -143,7 +143,7 @@ def test_text_and_lineage_are_those_of_the_commits_tree(samples):
 
 def test_two_builds_give_the_same_documents(samples, tmp_path):
     (path,) = (each for each in unpack_samples(tmp_path) if each.name == "ringlog")
-    assert list(made(path)) == samples["ringlog"]
+    assert list(rendered_commits(path)) == samples["ringlog"]
 
 
 def test_nearer_chunks_stand_nearer_to_the_target(samples):
@@ -390,7 +390,7 @@ def test_a_corpus_may_give_documents_another_budget(tmp_path: Path) -> None:
         settings = replace(FILLED, context_bytes=budget)
         found = [
             document
-            for each in made(paths["arena"], settings)
+            for each in rendered_commits(paths["arena"], settings)
             for document in each.result.documents
         ]
         for document in found:

@@ -76,7 +76,7 @@ AFTER = BEFORE.replace("2 * x", "x + x")
 
 
 def at(document: Document, structure: Structure, text: str) -> dict[str, int | str]:
-    """What is known of the first byte of a text that the document has once."""
+    """Return the structure codes at the first byte of a text that occurs once in the document."""
     data = document.text.encode()
     assert data.count(text.encode()) == 1, text
     place = data.index(text.encode())
@@ -460,7 +460,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def slow_levels(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """By closure: nodes that reach each other are one; then breadth first from the leaves."""
+    """Compute levels by transitive closure: merge cycles, then search breadth first from the leaves."""
     reach = [[a == b or (a, b) in edges for b in range(count)] for a in range(count)]
     for middle in range(count):
         for a in range(count):

@@ -12,7 +12,7 @@ from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language
 
 Tree = Mapping[str, tuple[str, ...]]
-"""By path the lines of a file, each a whole definition or directive."""
+"""Lines by path; each line is a whole definition or directive."""
 
 DECLARED = (
     "struct {C} {{ void {F}(); virtual void {G}(int x); }};",
@@ -97,7 +97,7 @@ class Change(NamedTuple):
     text: str = ""
     """The new line, the new name, or the path to move to."""
     name: int = 0
-    """Which name of the line is renamed, counted round."""
+    """Index of the renamed name in its line, modulo the number of names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ def text_of(tree: Tree) -> dict[str, str]:
 
 
 def delta_of(before: Mapping[str, str], after: Mapping[str, str]) -> TreeDelta:
-    """What turns one tree into another."""
+    """Return the difference between two trees."""
     return TreeDelta(
         removed=tuple(sorted(before.keys() - after.keys())),
         files=tuple(

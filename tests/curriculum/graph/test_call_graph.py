@@ -42,7 +42,7 @@ def nodes_of(graph: CallGraph) -> list[NodeId]:
     ]
 
 
-def told(graph: CallGraph, node: NodeId) -> str:
+def describe(graph: CallGraph, node: NodeId) -> str:
     found = symbol(graph, node)
     listed = f"({', '.join(found.parameters)})" if found.kind == "function" else ""
     return f"{found.qualified}{listed}"
@@ -51,7 +51,7 @@ def told(graph: CallGraph, node: NodeId) -> str:
 def edges(graph: CallGraph, kind: EdgeKind = "calls") -> set[tuple[str, str]]:
     """The edges of a kind by what they join."""
     return {
-        (told(graph, node), told(graph, near.node))
+        (describe(graph, node), describe(graph, near.node))
         for node in nodes_of(graph)
         for near in graph.neighbours(node)
         if near.kind == kind and near.outward
@@ -131,9 +131,9 @@ def test_overloads_of_one_arity_share_their_confidence() -> None:
     graph = graph_of(
         "struct A {};\nstruct B {};\nvoid f(A a) {}\nvoid f(B b) {}\nvoid g() { f(1); }\n"
     )
-    caller = next(node for node in nodes_of(graph) if told(graph, node) == "g()")
+    caller = next(node for node in nodes_of(graph) if describe(graph, node) == "g()")
     shares = {
-        told(graph, near.node): near.confidence
+        describe(graph, near.node): near.confidence
         for near in graph.neighbours(caller)
         if near.kind == "calls"
     }
@@ -232,9 +232,9 @@ def test_methods_are_found_by_the_type_of_their_object(body: str, expected: set[
 
 def test_what_overrides_the_named_method_weighs_half_as_much() -> None:
     graph = graph_of(CLASSES.replace("BODY", "Base* b; b->v();"))
-    caller = next(node for node in nodes_of(graph) if told(graph, node) == "Derived::caller()")
+    caller = next(node for node in nodes_of(graph) if describe(graph, node) == "Derived::caller()")
     shares = {
-        told(graph, near.node): near.confidence
+        describe(graph, near.node): near.confidence
         for near in graph.neighbours(caller)
         if near.kind == "calls" and near.outward
     }

@@ -186,7 +186,7 @@ def test_names_of_the_library_lead_nowhere(samples: Graphs) -> None:
 
 
 def test_specialisations_stand_for_their_template(samples: Graphs) -> None:
-    """Which of them an object has, its arguments tell; a syntax tree leaves it open."""
+    """The arguments decide the specialisation of an object; a syntax tree can't."""
     graph = samples("lattice")
     found = {node.number for node in nodes(graph, "lattice::NamedAxes")}
     assert len(found) == 3

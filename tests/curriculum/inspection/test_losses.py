@@ -1,4 +1,4 @@
-"""What builds read and left out is counted once, for the terminal, the pages and the report alike."""
+"""Counts of read and skipped documents are the same in the terminal, on pages and in the report."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -192,7 +192,7 @@ def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Path:
+def world_home(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Path:
     """The workspace of `world`; each test has a copy."""
     store = Store(tmp_path_factory.mktemp("interop") / "ws")
     store.open()
@@ -206,8 +206,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Path
 
 
 @pytest.fixture
-def world(made: Path, tmp_path: Path) -> World:
-    shutil.copytree(made, tmp_path / "ws")
+def world(world_home: Path, tmp_path: Path) -> World:
+    shutil.copytree(world_home, tmp_path / "ws")
     store = Store(tmp_path / "ws")
     (tokenizer,) = store.artefacts("tokenizers")
     flat, structured = store.artefacts("rows")
@@ -224,7 +224,7 @@ def world(made: Path, tmp_path: Path) -> World:
 
 @pytest.fixture
 def said() -> Callable[..., RowFacts]:
-    """What is said of rows, where something is."""
+    """Return a function that makes row facts."""
 
     def facts(**values: Any) -> RowFacts:
         return RowFacts(

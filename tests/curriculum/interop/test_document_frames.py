@@ -1,4 +1,4 @@
-"""What --document-tokens claims is compared with BOS and EOS in the data, and refused with counts."""
+"""--document-tokens is compared with BOS and EOS in the data; a mismatch is refused with counts."""
 
 from pathlib import Path
 from typing import Any

@@ -170,7 +170,7 @@ def test_eos_is_refused_where_boundaries_are_stored_or_there_is_none(
 
 
 def test_tokens_without_offsets_are_cut_behind_each_eos(with_pad: Given, tmp_path: Path) -> None:
-    """As nanoGPT writes them: ids end to end in uint16."""
+    """The file is as nanoGPT writes it: concatenated uint16 ids."""
     lengths = (50, 300, 1, 20)
     ids = [token for length in lengths for token in [*[40] * (length - 1), with_pad.eos]]
     file = tmp_path / "train.bin"

@@ -1,4 +1,4 @@
-"""Files of strangers that are bombs, lie about themselves or overflow: each is refused by name."""
+"""Foreign files that are bombs, have false metadata or overflow are refused by name."""
 
 import json
 import os

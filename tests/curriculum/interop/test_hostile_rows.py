@@ -1,4 +1,4 @@
-"""Rows of strangers that are wrong at the edge: each is refused by file and row, none ends in a traceback."""
+"""Invalid foreign rows are refused by file and row, without a traceback."""
 
 import json
 from pathlib import Path
@@ -163,7 +163,7 @@ def damaged(table: pa.Table, kind: str, number: int, text: str) -> pa.Table:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(damages(), min_size=1, max_size=2))
-def test_rows_of_strangers_are_published_whole_or_refused_in_words(
+def test_foreign_rows_are_published_whole_or_refused_with_a_message(
     world: Any, tmp_path_factory: pytest.TempPathFactory, said: Any, changes: list[Any]
 ) -> None:
     table = stored(world).slice(0, 6)

@@ -81,7 +81,7 @@ def test_ends_of_documents_alone_do_not_make_a_width_certain(tmp_path: Path) -> 
 
 
 def test_a_vocabulary_that_two_bytes_do_not_hold_has_wider_ids(tmp_path: Path) -> None:
-    """Of 70,000 ids none but the first 65,536 fit two bytes, so that nothing was written with two."""
+    """Only the first 65,536 of 70,000 ids fit into two bytes, so all ids are wider."""
     ids = [256, *TEXT[:6], 256, *TEXT[:6]]
     file = bare(tmp_path / "data", ids, "uint32", ("<s>", "<pad>"))
     tokenizer = file.with_name("tokenizer.json")

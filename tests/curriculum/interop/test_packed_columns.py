@@ -33,7 +33,7 @@ class Packed:
 
     documents: tuple[tuple[int, ...], ...]
     scored: tuple[tuple[bool, ...], ...]
-    """Whether each token has a label."""
+    """True for each token with a label."""
     padding: int
 
     @property
@@ -96,7 +96,7 @@ def written(folder: Path, rows: list[Row]) -> Path:
     return folder
 
 
-def taken(path: Path, tokenizer: Tokenizer, facts: Any) -> list[Row]:
+def decoded_rows(path: Path, tokenizer: Tokenizer, facts: Any) -> list[Row]:
     """The rows as an import would publish them, but for what it adds."""
     imported = parquet_rows(path, facts, tokenizer)
     return [
@@ -118,7 +118,7 @@ def test_boundaries_and_scored_positions_are_those_of_the_reference(
     counts = counts_padding or column == "document_starts"
     given_rows = [row.row(column, unframed.pad_id, counts_padding=counts) for row in rows]
     path = written(tmp_path / "rows", given_rows)
-    for row, found in zip(rows, taken(path, unframed, said(family="mine")), strict=True):
+    for row, found in zip(rows, decoded_rows(path, unframed, said(family="mine")), strict=True):
         assert found["input_ids"] == row.ids + [unframed.pad_id] * (T - len(row.ids))
         assert found["doc_starts"] == row.starts
         assert found["valid_token_count"] == len(row.ids)
@@ -221,7 +221,7 @@ def test_columns_that_determine_nothing_are_refused_for_the_true_reason(
     right = {**ROW, **{name: RIGHT[name] for name in changes if name in RIGHT}}
     path = written(tmp_path / "rows", [right, {**ROW, **changes}])
     with pytest.raises(SchemaError) as refused:
-        taken(path, unframed, said(family="mine"))
+        decoded_rows(path, unframed, said(family="mine"))
     assert refused.value.name == "row 1 of train.parquet"
     assert str(refused.value.value).startswith(found)
     assert cause in refused.value.cause
@@ -231,7 +231,7 @@ def test_a_label_of_a_documents_first_token_is_of_no_use(
     tmp_path: Path, unframed: Tokenizer, said: Callable[..., Any]
 ) -> None:
     path = written(tmp_path / "rows", [{**ROW, "labels": ROW["input_ids"]}])
-    (row,) = taken(path, unframed, said(family="mine"))
+    (row,) = decoded_rows(path, unframed, said(family="mine"))
     assert [at for at, counts in enumerate(row["loss_mask"]) if not counts] == [2, 127]
 
 

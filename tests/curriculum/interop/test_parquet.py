@@ -37,7 +37,7 @@ def take(world: Any, path: Path, facts: Any) -> Artefact:
 
 
 def written(world: Any, folder: Path, *, only: tuple[str, ...] = (), kind: str = "flat") -> Path:
-    """The world's rows as a stranger might store them: without metadata, some of their columns."""
+    """Write the world's rows as a foreign tool would: without metadata, with some of the columns."""
     folder.mkdir()
     for file in getattr(world, kind).shards():
         rows = pq.read_table(file, partitioning=None).replace_schema_metadata(None)

@@ -157,7 +157,7 @@ def test_documents_longer_than_a_row_are_cut_and_each_piece_is_led(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_pieces_of_a_document_have_its_id(world: Any, tmp_path: Path, said: Any, form: str) -> None:
-    """Of four documents the first and the last are equal, and so are their ids, as ids of texts are."""
+    """The first and last of four documents are equal, and ids of texts depend on the text alone."""
     bos, eos = world.codec.bos_id, world.codec.eos_id
     texts = [[bos, *range(10, 10 + length), eos] for length in (268, 40, 200, 268)]
     edges = np.cumsum([0, *map(len, texts)])

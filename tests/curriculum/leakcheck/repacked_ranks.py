@@ -105,7 +105,7 @@ LEAKS = {
     "the model": (means_of_ranks, scored_stand_ins),
     "each row": (joined_at_the_border, own_queries_alone),
 }
-"""What two ranks share, and leaks that appear then."""
+"""Settings of two ranks, and the leaks that appear with them."""
 
 
 Compared = tuple[str, str]

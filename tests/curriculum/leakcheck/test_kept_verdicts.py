@@ -43,7 +43,7 @@ def found(*, passed: bool = True) -> tuple[Finding, ...]:
 
 
 def proofs(workspace: Path, *settings: ProofSetting, passed: bool = True) -> int:
-    """How many of these settings, one after the other, were proven and not remembered."""
+    """Return how many of the settings were proven instead of read from the cache."""
     made: list[ProofSetting] = []
     for setting in settings:
 

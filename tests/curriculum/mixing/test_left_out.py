@@ -52,54 +52,56 @@ def plan(store: Store, asked: Asked, without: list[str], **more: Any) -> Artefac
 
 
 @pytest.fixture
-def gone(store: Store, asked: Asked) -> list[str]:
+def excluded_ids(store: Store, asked: Asked) -> list[str]:
     """Nine rows of all strata."""
     whole = packs_of(plan(store, asked, []))
     return whole["pack_id"].unique().sort().gather_every(15).to_list()
 
 
 def test_no_row_that_is_left_out_is_in_the_plan_and_all_others_are(
-    store: Store, asked: Asked, gone: list[str]
+    store: Store, asked: Asked, excluded_ids: list[str]
 ) -> None:
-    before, after = plan(store, asked, []), plan(store, asked, gone)
-    assert len(gone) == 9
+    before, after = plan(store, asked, []), plan(store, asked, excluded_ids)
+    assert len(excluded_ids) == 9
     file, whole = after.path / "plan.parquet", before.path / "plan.parquet"
     with duckdb.connect() as sql:
         held = sql.execute(
-            f"SELECT count(*) FROM '{file}' WHERE pack_id IN (SELECT unnest(?))", [gone]
+            f"SELECT count(*) FROM '{file}' WHERE pack_id IN (SELECT unnest(?))", [excluded_ids]
         ).fetchall()
         lost = sql.execute(
             f"SELECT DISTINCT pack_id FROM '{whole}' EXCEPT SELECT DISTINCT pack_id FROM '{file}'"
         ).fetchall()
     assert held == [(0,)]
-    assert sorted(name for (name,) in lost) == gone
+    assert sorted(name for (name,) in lost) == excluded_ids
 
 
 def test_the_others_come_in_the_order_in_which_they_would_have_come(
-    store: Store, asked: Asked, gone: list[str]
+    store: Store, asked: Asked, excluded_ids: list[str]
 ) -> None:
-    before, after = packs_of(plan(store, asked, [])), packs_of(plan(store, asked, gone))
+    before, after = packs_of(plan(store, asked, [])), packs_of(plan(store, asked, excluded_ids))
     for stratum in (0, 1, 2):
         was, now = (
             each.filter(pl.col("stratum") == stratum)["pack_id"].to_list()
             for each in (before, after)
         )
-        kept = [each for each in was if each not in gone]
+        kept = [each for each in was if each not in excluded_ids]
         shared = min(len(kept), len(now))
         assert shared >= 40
         assert now[:shared] == kept[:shared] != was[:shared]
 
 
 def test_the_plan_says_what_it_leaves_out_and_where_it_would_have_stood(
-    store: Store, asked: Asked, gone: list[str]
+    store: Store, asked: Asked, excluded_ids: list[str]
 ) -> None:
-    mixture = plan(store, asked, gone)
+    mixture = plan(store, asked, excluded_ids)
     told, rows = report_of(mixture).left_out, packs_of(plan(store, asked, []))
     assert told
-    assert (told.rows, list(told.first)) == (9, gone)
-    valid = rows.unique("pack_id").filter(pl.col("pack_id").is_in(gone))["valid_tokens"].sum()
+    assert (told.rows, list(told.first)) == (9, excluded_ids)
+    valid = (
+        rows.unique("pack_id").filter(pl.col("pack_id").is_in(excluded_ids))["valid_tokens"].sum()
+    )
     assert told.tokens == valid
-    assert list(read_left_out(mixture.path)) == gone
+    assert list(read_left_out(mixture.path)) == excluded_ids
     listed = pl.read_parquet(mixture.path / LEFT_OUT_NAME)
     came = listed.filter(pl.col("slot").is_not_null())
     passed = sum(each.passed for s in report_of(mixture).strata for each in s.variants)
@@ -108,19 +110,23 @@ def test_the_plan_says_what_it_leaves_out_and_where_it_would_have_stood(
 
 
 def test_what_is_left_out_is_in_the_key_and_rows_of_others_are_not(
-    store: Store, asked: Asked, gone: list[str]
+    store: Store, asked: Asked, excluded_ids: list[str]
 ) -> None:
     plain = plan(store, asked, [])
-    assert plan(store, asked, gone).key != plan(store, asked, gone[1:]).key != plain.key
+    assert (
+        plan(store, asked, excluded_ids).key
+        != plan(store, asked, excluded_ids[1:]).key
+        != plain.key
+    )
     assert plan(store, asked, ["0" * 12 + "-0000000001"]).key == plain.key
-    assert plan(store, asked, gone[::-1]).key == plan(store, asked, gone).key
+    assert plan(store, asked, excluded_ids[::-1]).key == plan(store, asked, excluded_ids).key
     assert not (plain.path / LEFT_OUT_NAME).exists()
 
 
 def test_budget_and_shares_are_kept_with_the_rows_that_are_left(
-    store: Store, asked: Asked, gone: list[str]
+    store: Store, asked: Asked, excluded_ids: list[str]
 ) -> None:
-    before, after = (report_of(plan(store, asked, each)) for each in ([], gone))
+    before, after = (report_of(plan(store, asked, each)) for each in ([], excluded_ids))
     assert after.budget == before.budget
     assert 0.95 * after.budget < after.tokens <= after.budget
     for was, now in zip(before.strata, after.strata, strict=True):
@@ -129,7 +135,7 @@ def test_budget_and_shares_are_kept_with_the_rows_that_are_left(
 
 
 def test_what_was_seen_stays_seen_over_two_changes(
-    store: Store, asked: Asked, gone: list[str]
+    store: Store, asked: Asked, excluded_ids: list[str]
 ) -> None:
     """Whole, then from step 6 without some, then from step 4 of that without more: one order."""
     whole = packs_of(plan(store, asked, []))
@@ -137,7 +143,7 @@ def test_what_was_seen_stays_seen_over_two_changes(
     first = plan(store, asked, [])
     before: tuple[RowsTaken, ...] = ()
     parts, tokens, done = [], 0, first
-    for step, without in ((6, gone[:4]), (4, gone)):
+    for step, without in ((6, excluded_ids[:4]), (4, excluded_ids)):
         seen, used = seen_until(done, slots=step * 4)
         parts.append(packs_of(done).filter(pl.col("slot") < step * 4))
         before, tokens = (*before, *seen), tokens + used
@@ -149,8 +155,8 @@ def test_what_was_seen_stays_seen_over_two_changes(
         walked = [[*part.filter(pl.col("stratum") == stratum)["pack_id"]] for part in parts]
         line = whole.filter(pl.col("stratum") == stratum)["pack_id"].to_list()
         cut = [len(walked[0]), len(walked[1])]
-        rest = [each for each in line[cut[0] :] if each not in gone[:4]]
-        last = [each for each in rest[cut[1] :] if each not in gone]
+        rest = [each for each in line[cut[0] :] if each not in excluded_ids[:4]]
+        last = [each for each in rest[cut[1] :] if each not in excluded_ids]
         assert walked[0] == line[: cut[0]]
         assert walked[1] == rest[: cut[1]]
         shared = min(len(last), len(walked[2]))

@@ -20,7 +20,7 @@ from schemas.mixture import BLOCK_SLOTS
 
 
 def order_of(rows: int, *, seed: int, name: str, start: int = 0) -> RowOrder:
-    """Of one variant."""
+    """Return the row order of a single variant."""
     return RowOrder([rows], seed=seed, names=[name], seen=[start])
 
 
@@ -131,7 +131,7 @@ def test_a_repetition_reads_the_variant_that_comes_next(sizes: list[int], count:
 def test_a_plan_goes_on_where_one_of_fewer_variants_ended(
     sizes: list[int], before: int, count: int
 ) -> None:
-    """What the earlier one never read comes first: no row comes again before all were seen."""
+    """Rows that the earlier plan didn't read come first: no row repeats before all rows were read."""
     names = [f"variant {at}" for at in range(len(sizes))]
     first = RowOrder(sizes[:1], seed=5, names=names[:1], seen=[0])
     seen = [0] * len(sizes)

@@ -146,7 +146,7 @@ def test_both_directions_between_comments_and_code_have_as_many_tokens(name: str
 
 @pytest.mark.parametrize("name", SPECIALISTS)
 def test_fine_tuning_sees_the_specialists_domain_four_times_as_often(name: str) -> None:
-    """By the seven or eight tenths of its tokens that aren't about comments, at least."""
+    """The factor holds for at least the 70–80 % of tokens that aren't about comments."""
     fine_tune = jobs(name)["fine_tune"].servings
     skewed = [each for each in fine_tune if dict(each.domains) == {name: 4, "*": 1}]
     assert sum(each.share for each in skewed) >= 0.7

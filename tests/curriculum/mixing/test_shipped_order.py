@@ -1,4 +1,4 @@
-"""When the shipped diets go from one phase to the next."""
+"""Phase transitions of the shipped diets."""
 
 from pathlib import Path
 

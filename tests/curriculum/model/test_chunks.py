@@ -98,7 +98,7 @@ def test_both_scans_together_walk_each_document_in_order(
 
 
 def _continued(owners: Tensor, numbers: Tensor, sizes: tuple[int, ...]) -> None:
-    """What stands at rank r of a step follows, in the same sequence, what stood there a step before."""
+    """Assert that the chunk at rank r of a step follows the chunk at rank r of the step before."""
     assert list(sizes) == sorted(sizes, reverse=True)
     steps = list(
         zip(torch.split(owners, list(sizes)), torch.split(numbers, list(sizes)), strict=True)

@@ -43,7 +43,7 @@ def test_rotation_of_position_zero_changes_nothing_and_keeps_lengths() -> None:
 
 
 def test_positions_that_do_not_restart_are_another_model() -> None:
-    """Where positions differ within a document, the rotary base must show in the logits."""
+    """If positions differ within a document, the logits must depend on the rotary base."""
     model = initialise(Decoder(SPEC, "math"), 0).double()
     stretched = dataclasses.replace(CUT, position_ids=CUT.position_ids * 2)
     assert not torch.equal(model(IDS, CUT), model(IDS, stretched))

@@ -1,4 +1,4 @@
-"""How the adapter compiles; that it agrees with the reference stands in test_backends and test_relations."""
+"""Compilation of the adapter; test_backends and test_relations compare it with the reference."""
 
 import getpass
 import os
@@ -62,7 +62,7 @@ torch.optim.AdamW(torch.nn.Linear(2, 2).parameters())
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 print(cache_dir())
 """
-"""What `new_train_state` does: with the first optimizer torch names the folder of its kernels."""
+"""Code that makes an optimizer, as `new_train_state` does: torch then names its kernel folder."""
 
 
 @pytest.mark.parametrize("theirs", [None, "elsewhere"], ids=["ours", "the user's own"])
@@ -71,7 +71,7 @@ def test_kernels_are_kept_in_a_folder_that_no_other_user_made(
 ) -> None:
     found = kernels(tmp_path, home="home", theirs=theirs)
     assert found == tmp_path / (theirs or "home/.cache/torchinductor")
-    assert [file.name for file in (tmp_path / "shared").iterdir()] == [planted()]
+    assert [file.name for file in (tmp_path / "shared").iterdir()] == [link_to_kernels()]
 
 
 def test_without_a_home_nobody_guesses_the_folder_of_the_kernels(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_without_a_home_nobody_guesses_the_folder_of_the_kernels(tmp_path: Path)
         assert len(folder.parent.name) == 32
 
 
-def planted() -> str:
+def link_to_kernels() -> str:
     """Name torch's own folder, where another user of the machine may put a file or a folder."""
     return f"torchinductor_{getpass.getuser()}"
 
@@ -91,7 +91,7 @@ def kernels(place: Path, *, home: str, theirs: str | None = None) -> Path:
     """Make an optimizer in a fresh process, where another user planted a file; the folder of its kernels."""
     (place / "home").mkdir(exist_ok=True)
     (place / "shared").mkdir(exist_ok=True)
-    (place / "shared" / planted()).touch()
+    (place / "shared" / link_to_kernels()).touch()
     environment = {
         **{name: word for name, word in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"},
         "HOME": str(place / home),

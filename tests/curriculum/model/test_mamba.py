@@ -202,7 +202,7 @@ def _inputs(boundaries: Boundaries, *, chunks: Chunks | None = None) -> LayerInp
 
 
 def _leaks(dtype: torch.dtype, inputs: LayerInputs) -> set[str]:
-    """What of a document of each row changes as all outside is changed and made 50 times louder."""
+    """Return which results of a document change when all other inputs change and grow 50-fold."""
     layer, found = _layer(dtype), set()
     doc_ids_BT = inputs.boundaries.doc_ids
     x_BTD, other_BTD, weights_BTD = torch.randn(3, *doc_ids_BT.shape, SPEC.width).to(dtype)

@@ -15,7 +15,7 @@ CUT = Boundaries.of(torch.tensor([[0] * 5 + [1] * 11, [0] * 16]))
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, cuts: Tensor, longest: int) -> Tensor:
-    """What the kernel is documented to compute, segment by segment."""
+    """Compute attention segment by segment, as the kernel's documentation says."""
     assert q.shape == k.shape == v.shape, "keys and values are repeated for each head"
     assert cuts.dtype == torch.int32
     assert longest == int(cuts.diff().max())

@@ -44,7 +44,7 @@ def tokenizer_of(*, sentinels: bool = True) -> Tokenizer:
 
 
 def known(document: flat.Document, *, room: int = 1 << 20) -> DocumentFacts:
-    """What an objective may read of it."""
+    """Return the facts about a document that an objective may read."""
     spans = document.spans
     return DocumentFacts(
         flat_id=document.document_id,
@@ -62,7 +62,7 @@ def known(document: flat.Document, *, room: int = 1 << 20) -> DocumentFacts:
 
 
 def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> list[Encoding]:
-    """As fitting gives it."""
+    """Return the document's encodings after fitting."""
     data, count = document.text.encode(), len(document.parts)
     found = [tokenizer.encode(data[part.start : part.end].decode()) for part in document.parts]
     frame = [np.array([token]) for token in (tokenizer.bos_id, tokenizer.eos_id)]
@@ -107,7 +107,7 @@ def _struck(ids: Sequence[int], scored: Sequence[int], tokenizer: Tokenizer) -> 
 
 
 def change(before: str, after: str) -> FileChange:
-    """Of one file, line by line."""
+    """Return the change of one file, line by line."""
     lines = zip(before.split("\n"), after.split("\n"), strict=True)
     hunks = [
         Hunk(before_start=at, before_lines=1, after_start=at, after_lines=1)
@@ -135,7 +135,7 @@ def change(before: str, after: str) -> FileChange:
 def document_of(
     code: str, family: str = "v2_simple", *, before: str | None = None
 ) -> flat.Document:
-    """Of a file that was another one before: its last line was, unless it is given."""
+    """Return a document of a file whose earlier text is `before`, by default without the last line."""
     old = "\n".join([*code.split("\n")[:-1], "//"]) if before is None else before
     options = EditSettings(full_file="all")
     (document,) = render(change(old, code), [family], options).documents

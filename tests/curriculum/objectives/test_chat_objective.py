@@ -69,7 +69,7 @@ def objective_counts(
     row_length: int,
     overlong: Overlong = "skip",
 ) -> FitResult:
-    """Fitted and taught as rows are."""
+    """Return the counts of a conversation after fitting and its objective, as for rows."""
     tokenized = tokenized_as(talk, tokenizer, kit)
     fitter = fitter_of(tokenizer, row_length=row_length, family="chat", overlong=overlong)
     objective = objective_of("chat", tokenizer, variant=0)

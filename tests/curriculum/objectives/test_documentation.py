@@ -64,7 +64,7 @@ def objective_counts(
 
 
 def texts(one: Result, tokenizer: Tokenizer) -> tuple[str, str]:
-    """What it reads, BOS and EOS left out, and of that what is scored."""
+    """Return the text without BOS and EOS, and the scored part of the text."""
     ids, mask = one.encoding.ids, one.encoding.loss_mask
     scored = np.concatenate(([0], mask[:-1])) == 1
     read, learnt = (tokenizer.decode_bytes(each.tolist()) for each in (ids, ids[scored]))

@@ -40,7 +40,7 @@ def words(text: str) -> list[str]:
 
 
 def shares_a_run(line: str, text: str) -> bool:
-    """Whether a line of a comment has eight words and marks in a row of a text."""
+    """Return whether a comment line shares eight consecutive words and marks with a text."""
     found, whole = words(line), words(text)
     runs = {tuple(whole[at : at + SHARED]) for at in range(len(whole) - SHARED + 1)}
     return any(tuple(found[at : at + SHARED]) in runs for at in range(len(found) - SHARED + 1))

@@ -69,7 +69,7 @@ def text_of(encoding: Encoding, tokenizer: Tokenizer, data: bytes) -> list[tuple
 
 
 def characters(text: str) -> list[int]:
-    """Where each character begins, and the number of bytes."""
+    """Return the byte offset of each character, then the number of bytes."""
     return list(accumulate((len(each.encode()) for each in text), initial=0))
 
 
@@ -90,7 +90,9 @@ def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @st.composite
-def orders(draw: st.DrawFn, size: int) -> tuple[list[int], list[int], list[bool], list[bool]]:
+def segment_orders(
+    draw: st.DrawFn, size: int
+) -> tuple[list[int], list[int], list[bool], list[bool]]:
     """Cuts (indices of characters), an order of the segments between, which go, which count."""
     cuts = sorted(draw(st.lists(st.integers(0, size), max_size=5)))
     count = len(cuts) + 1
@@ -110,7 +112,7 @@ def test_text_goes_where_its_segment_goes_and_nothing_else_happens(tokenizer: To
         document = tokenized(lines, tokenizer)
         fitted = Fitter.of(tokenizer, row_length=row_length, policy="divide").fit(document)
         seen.add(fitted.outcome)
-        cuts, order, stays, counts = data.draw(orders(len(text)))
+        cuts, order, stays, counts = data.draw(segment_orders(len(text)))
         edges = [0, *(borders[cut] for cut in cuts), len(raw)]
         segments = [
             Segment(start=start, end=end, scored=scored)

@@ -269,7 +269,7 @@ def test_the_table_has_a_rule_for_each_invariant_of_rows_and_shows_columns_of_th
     assert {name for rule in RULES for name in rule.needs} <= {*KNOWN}
 
 
-def test_a_byte_taught_twice_is_found_across_shards(written: Written) -> None:
+def test_a_byte_scored_twice_is_found_across_shards(written: Written) -> None:
     first = pq.read_table(written.folder / "data/part-00000.parquet").to_pylist()[1]
 
     def copy_first(row: Row) -> None:

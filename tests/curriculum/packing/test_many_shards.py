@@ -42,7 +42,7 @@ def linked(written: Written, folder: Path, number: int) -> list[Path]:
 
 
 def read_at_random(files: list[Path], folder: Path, limit: int) -> dict[str, int]:
-    """What a process of its own, with so many descriptors, takes to read a row of each file, twice."""
+    """Return what a new process with `limit` descriptors needs to read a row of each file twice."""
     listed = folder / "files.json"
     listed.write_text(json.dumps([str(file) for file in files]))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What fim learns was not read before in the same document; the checker says so of stored rows."""
+"""The scored middle of a fim row doesn't occur earlier in its document, and the checker proves it."""
 
 from pathlib import Path
 from typing import Any

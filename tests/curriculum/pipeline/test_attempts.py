@@ -11,7 +11,7 @@ from curriculum.store import Store
 from curriculum.store.attempt_state import state_of_attempt
 from curriculum.train.checkpoint import newest_step
 from curriculum.train.run_directory import attempt_number, attempts, last_number, read_job
-from tests.flows.tiny_workspace import Larder, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
 
 def _checkpoint(attempt: Path, step: int) -> None:
@@ -34,7 +34,7 @@ def test_progress_begins_at_the_checkpoint_that_is_resumed(tmp_path: Path) -> No
 
 
 STRANGE = ("x", "", "²", "01", "-1", "1_0", "٣", "9" * 19)
-"""What no number of a folder is written as."""
+"""Names that aren't attempt numbers."""
 
 
 @pytest.mark.parametrize("number", STRANGE)
@@ -43,7 +43,7 @@ def test_a_folder_whose_name_has_no_number_is_neither_attempt_nor_checkpoint(
 ) -> None:
     store = Store(tmp_path)
     folder = run(
-        tmp_path, job(Larder(tmp_path).syntax, tmp_path, run_key="0" * 64), [], closed=False
+        tmp_path, job(TinyWorkspace(tmp_path).syntax, tmp_path, run_key="0" * 64), [], closed=False
     )
     shutil.copytree(folder, folder.with_name(f"attempt={number}"))
     _checkpoint(folder, 7)
@@ -60,7 +60,7 @@ def test_a_folder_whose_name_has_no_number_is_neither_attempt_nor_checkpoint(
 
 def test_a_folder_whose_name_has_a_number_is_one(tmp_path: Path) -> None:
     folder = run(
-        tmp_path, job(Larder(tmp_path).syntax, tmp_path, run_key="0" * 64), [], closed=False
+        tmp_path, job(TinyWorkspace(tmp_path).syntax, tmp_path, run_key="0" * 64), [], closed=False
     )
     shutil.copytree(folder, folder.with_name("attempt=20"))
     _checkpoint(folder, 70)

@@ -25,7 +25,7 @@ def _write(drafts: Sequence[StagingDirectory]) -> None:
             draft.record(EMPTY_MIXTURE)
 
 
-def _made(store: Store, stage: str, *inputs: Input, **labels: str) -> Artefact:
+def _publish(store: Store, stage: str, *inputs: Input, **labels: str) -> Artefact:
     recipe = Recipe(
         stage=stage,
         labels=tuple(labels.items()),
@@ -42,12 +42,12 @@ def store(tmp_path: Path) -> Store:
     """A workspace with rows of two corpora in the same folders; those of `mine` were built last."""
     store = Store(tmp_path)
     for corpus in ("sample", "mine"):
-        selection = _made(store, "selections", corpus=corpus)
+        selection = _publish(store, "selections", corpus=corpus)
         rows = [
-            _made(store, "rows", selection.as_input("selection"), family=family)
+            _publish(store, "rows", selection.as_input("selection"), family=family)
             for family in ("v2_simple", "v3_simple")
         ]
-        _made(
+        _publish(
             store, "mixtures", rows[1].as_input("rows"), specialist=f"{corpus}-model", phase="one"
         )
         store.mark(f"build+{corpus}+one+{corpus}", [selection, *rows])
@@ -71,7 +71,7 @@ def test_rows_of_the_corpus_that_was_built_last_come_first(store: Store) -> None
     ordered = last_built_first(store, find(store, "rows").artefacts)
     assert _corpora(store, ordered) == ["mine", "mine", "sample", "sample"]
     assert _families(ordered) == ["v2_simple", "v3_simple"] * 2, "else in the order of paths"
-    more = _made(
+    more = _publish(
         store, "rows", find(store, "selections").artefacts[1].as_input("selection"), family="v4"
     )
     store.mark("build+sample+one+sample", [*find(store, "selections").artefacts[1:], more])

@@ -14,7 +14,7 @@ from curriculum.store import Store
 from curriculum.store.owners import this_process
 from tests.curriculum.store.test_leases import NAMESPACE, UNKNOWN_PID, has_namespaces
 from tests.factories import training
-from tests.flows.tiny_workspace import Larder, job, run
+from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
 TRAIN = """
 import sys
@@ -30,7 +30,7 @@ with training(Path(sys.argv[1])):
 def begun(tmp_path: Path) -> Path:
     """The directory of a run that is open."""
     home = tmp_path / "workspace"
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     folder = run(home, job(larder.syntax, home, run_key="1"), [], closed=False)
     for part in (folder / "metrics").iterdir():
         part.unlink()

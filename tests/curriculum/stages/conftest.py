@@ -35,13 +35,13 @@ class Git:
     folder: Path
 
     @staticmethod
-    def made(folder: Path) -> "Git":
+    def in_folder(folder: Path) -> "Git":
         """A git in a folder, that does what the other does."""
-        program, made = folder / "git", Git(folder=folder)
+        program, in_folder = folder / "git", Git(folder=folder)
         program.write_text(GIT.format(folder=folder, git=shutil.which("git")))
         program.chmod(0o755)
-        made.first("")
-        return made
+        in_folder.first("")
+        return in_folder
 
     def first(self, lines: str) -> None:
         """Lines of shell that it goes through first; $PPID is who called it."""
@@ -58,7 +58,7 @@ class Git:
         )
 
     def has_killed(self) -> bool:
-        """Whether it has; it does so once."""
+        """True once the process was killed."""
         self.first("")
         return (self.folder / "killed").is_dir()
 
@@ -128,7 +128,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Built:
 @pytest.fixture(scope="session")
 def make_git() -> Callable[[Path], Git]:
     """A git for the PATH of those that build, in a folder."""
-    return Git.made
+    return Git.in_folder
 
 
 @pytest.fixture(scope="session")

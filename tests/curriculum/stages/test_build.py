@@ -38,7 +38,7 @@ def table(artefact: Artefact, columns: list[str]) -> list[dict[str, Any]]:
     return listed
 
 
-def sides(built: Built) -> tuple[list[str], list[str]]:
+def texts_by_split(built: Built) -> tuple[list[str], list[str]]:
     """The texts of kept documents, (train, val)."""
     chosen = {
         (row["family"], row["repository"], row["document_id"]): row["split"]
@@ -56,12 +56,12 @@ def sides(built: Built) -> tuple[list[str], list[str]]:
 
 
 def bodies(texts: Sequence[str]) -> list[str]:
-    """What stands below the generated header of a v2 document: the file as it was."""
+    """Return the original file below the generated header of each v2 document."""
     return [text.split("\n\n", 1)[1] for text in texts if "=== CHANGES ===" not in text]
 
 
 def assert_no_validation_file_stands_in_train(built: Built) -> int:
-    train, val = sides(built)
+    train, val = texts_by_split(built)
     held_out = [body for body in bodies(val) if len(body) > 200]
     everything = "\0".join(train)
     leaked = [body[:60] for body in held_out if body in everything]

@@ -46,7 +46,9 @@ def corpus(**changes: Any) -> CorpusSpec:
     )
 
 
-def made(root: Path, wanted: tuple[RowsSpec, ...], *, dry: bool = False, **changes: Any) -> Built:
+def build_conversations(
+    root: Path, wanted: tuple[RowsSpec, ...], *, dry: bool = False, **changes: Any
+) -> Built:
     return build(
         Store(root, dry=dry),
         corpus(**changes),
@@ -58,16 +60,18 @@ def made(root: Path, wanted: tuple[RowsSpec, ...], *, dry: bool = False, **chang
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    return made(tmp_path_factory.mktemp("talks"), (*CHAT, *CODE))
+    return build_conversations(tmp_path_factory.mktemp("talks"), (*CHAT, *CODE))
 
 
-def talks(built: Built) -> list[Artefact]:
+def chat_artefacts(built: Built) -> list[Artefact]:
     return [each for each in built.documents if each.manifest.labels["family"] == CHAT_FAMILY]
 
 
 def documents(built: Built) -> Mapping[str, Document]:
     return {
-        each.document_id: each for artefact in talks(built) for each in documents_in(artefact.path)
+        each.document_id: each
+        for artefact in chat_artefacts(built)
+        for each in documents_in(artefact.path)
     }
 
 
@@ -76,7 +80,7 @@ def rows(artefact: Artefact) -> Iterator[dict[str, Any]]:
 
 
 def said(document: Document, start: int, end: int) -> bytes:
-    """What the assistant says in some bytes of a conversation."""
+    """Return the assistant's text between two byte offsets."""
     data = document.text.encode()
     own = [part for part in document.parts if part.kind == "assistant"]
     cut = [(max(part.start, start), min(part.end, end)) for part in own]
@@ -89,7 +93,7 @@ def test_every_conversation_is_a_sound_document_of_its_source(built: Built) -> N
     for each in found.values():
         check_document(each)
         assert re.fullmatch(r"conversations\.jsonl:\d+", each.provenance[0].path)
-    (artefact,) = talks(built)
+    (artefact,) = chat_artefacts(built)
     assert artefact.manifest.report["lines"] == {
         "read": 30,
         "lost": 0.0,
@@ -108,7 +112,7 @@ def test_the_rows_keep_the_contract_and_their_side(built: Built) -> None:
             report = check(side.path)
             assert report.faults == []
             assert report.rows > 0
-            assert check_sides(side, talks(built), held_out, token_bytes) > 0
+            assert check_sides(side, chat_artefacts(built), held_out, token_bytes) > 0
 
 
 def test_the_bytes_that_are_scored_are_the_assistant_s(built: Built) -> None:
@@ -194,7 +198,7 @@ def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> No
 
 def test_conversations_move_no_other_artefact(tmp_path: Path, built: Built) -> None:
     root = built.selection.path.parents[2]
-    alone = made(root, CODE, conversations=())
+    alone = build_conversations(root, CODE, conversations=())
     assert [each for each in alone.artefacts() if each.made] == []
     others = [each.key for each in alone.artefacts()]
     assert set(others) <= {each.key for each in built.artefacts()}
@@ -210,10 +214,10 @@ def test_other_bytes_or_another_name_of_the_source_make_its_documents_anew(
     copied = tmp_path / "conversations.jsonl"
     copied.write_bytes(Path(spec.path).read_bytes())
     moved = spec.model_copy(update={"path": str(copied)})
-    again = made(root, CHAT, dry=True, conversations=(moved,))
+    again = build_conversations(root, CHAT, dry=True, conversations=(moved,))
     assert not any(each.planned for each in again.artefacts())
     copied.write_bytes(Path(spec.path).read_bytes() + b"\n")
-    changed = made(root, CHAT, dry=True, conversations=(moved,))
+    changed = build_conversations(root, CHAT, dry=True, conversations=(moved,))
     planned = {each.manifest.stage for each in changed.artefacts() if each.planned}
     assert planned == {"documents", "selections", "tokens", "rows"}
     assert not changed.tokenizer.planned
@@ -232,8 +236,8 @@ def test_a_serving_of_one_source_reads_no_other(tmp_path: Path) -> None:
     other.write_text("\n".join(lines) + "\n")
     both = (spec, ConversationsSpec(name="mine", path=str(other)))
     wanted = RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=128, repositories=("mine",))
-    found = made(tmp_path / "home", (wanted,), conversations=both)
-    names = {each.manifest.labels["repository"] for each in talks(found)}
+    found = build_conversations(tmp_path / "home", (wanted,), conversations=both)
+    names = {each.manifest.labels["repository"] for each in chat_artefacts(found)}
     assert names == {"talks", "mine"}
     own = {name for name, each in documents(found).items() if each.lineage.startswith("mine:")}
     listed = [name for row in rows(found.rows_of(wanted).train) for name in row["document_ids"]]
@@ -246,7 +250,7 @@ def test_too_many_lost_lines_publish_nothing(tmp_path: Path) -> None:
     file.write_text('{"messages": []}\n')
     spec = ConversationsSpec(name="t", path=str(file))
     with pytest.raises(CorpusError, match=r"shape 1, such as t\.jsonl:1"):
-        made(tmp_path / "home", CHAT, conversations=(spec,))
+        build_conversations(tmp_path / "home", CHAT, conversations=(spec,))
     published = [each.manifest.labels for each in Store(tmp_path / "home").artefacts("documents")]
     assert CHAT_FAMILY not in {labels["family"] for labels in published}
 
@@ -297,7 +301,7 @@ def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
 
 def test_a_corpus_without_conversations_says_so_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="conversations: none; the family chat is made of them"):
-        made(tmp_path / "home", CHAT, conversations=())
+        build_conversations(tmp_path / "home", CHAT, conversations=())
     with pytest.raises(CorpusError, match="conversations: none"):
         sample(Store(tmp_path / "home"), corpus(conversations=()), CHAT, number=2)
     assert [*Store(tmp_path / "home").artefacts()] == []

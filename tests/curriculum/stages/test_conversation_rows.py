@@ -129,7 +129,7 @@ def outcomes(built: Built) -> Counter[str]:
 
 
 def assert_supply_is_what_is_built(built: Built, overlong: Overlong) -> None:
-    """Of one source whose conversations are all sampled, tokens and what is too long are no estimate."""
+    """If all conversations are sampled, tokens and overlong conversations are exact."""
     documents, tokens = (
         next(artefact for artefact in made if artefact.manifest.labels["family"] == CHAT_FAMILY)
         for made in (built.documents, built.tokens)

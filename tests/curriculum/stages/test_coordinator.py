@@ -49,7 +49,7 @@ class InCoordinator(Letters):
     placement = "coordinator"
 
 
-def letters(made: Sequence[Artefact]) -> str:
+def joined_letters(made: Sequence[Artefact]) -> str:
     return "".join((each.path / "letter.txt").read_text() for each in made)
 
 
@@ -58,9 +58,9 @@ def test_artefacts_come_in_the_order_of_tasks_and_only_missing_ones_are_made(
 ) -> None:
     first, second = Letters(), Letters()
     coordinator = Coordinator(store=Store(tmp_path))
-    assert letters(coordinator.make(first, "ca")) == "cCaA"
+    assert joined_letters(coordinator.make(first, "ca")) == "cCaA"
     again = coordinator.by_task(second, "abc")
-    assert [letters(each) for each in again] == ["aA", "bB", "cC"]
+    assert [joined_letters(each) for each in again] == ["aA", "bB", "cC"]
     assert [each.made for made in again for each in made] == [
         False,
         False,
@@ -76,7 +76,7 @@ def test_artefacts_come_in_the_order_of_tasks_and_only_missing_ones_are_made(
 def test_a_task_runs_for_those_of_its_artefacts_that_are_missing(tmp_path: Path) -> None:
     store, stage = Store(tmp_path), Letters()
     store.produce(stage.recipes("a")[:1], lambda drafts: stage.run("a", drafts))
-    assert letters(Coordinator(store=store).make(stage, "a")) == "aA"
+    assert joined_letters(Coordinator(store=store).make(stage, "a")) == "aA"
     assert stage.ran == ["a1", "a1"]
 
 

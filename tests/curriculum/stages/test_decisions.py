@@ -18,7 +18,7 @@ def name(number: int) -> str:
     return f"{number:032x}"
 
 
-def made(store: Store, stage: str, file: str, columns: dict[str, list[object]]) -> Artefact:
+def published(store: Store, stage: str, file: str, columns: dict[str, list[object]]) -> Artefact:
     def make(drafts: Sequence[StagingDirectory]) -> None:
         (drafts[0].path / file).parent.mkdir(exist_ok=True)
         pq.write_table(pa.table(columns), drafts[0].path / file)
@@ -40,8 +40,8 @@ def pair(folder: Path, chosen: Sequence[int], written: Sequence[int]) -> tuple[A
     }
     documents: dict[str, list[object]] = {"document_id": [name(each) for each in written]}
     return (
-        made(store, "selections", "selection.parquet", columns),
-        made(store, "documents", "data/part-00000.parquet", documents),
+        published(store, "selections", "selection.parquet", columns),
+        published(store, "documents", "data/part-00000.parquet", documents),
     )
 
 

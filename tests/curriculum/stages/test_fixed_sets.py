@@ -16,7 +16,13 @@ from curriculum.train.evaluation_sets import order_of
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.objectives import FIXED_SETS
 from schemas.reports import RowsReport, SelectionReport
-from tests.curriculum.stages.test_held_out_text import commit, function, git, marks, sides
+from tests.curriculum.stages.test_held_out_text import (
+    commit,
+    function,
+    git,
+    marks,
+    split_by_lineage,
+)
 
 V4 = "v4_context_graph"
 LATER = datetime.date(2026, 6, 1)
@@ -123,7 +129,7 @@ def test_nothing_of_an_unseen_repository_is_trained_on(built: Built) -> None:
 
 
 def test_a_file_that_an_unseen_repository_has_too_is_held_out(built: Built) -> None:
-    found = sides(built)
+    found = split_by_lineage(built)
     assert (found["own:copied.cpp"], found["strange:original.cpp"]) == ("val", "unseen")
     assert numbers_of_train(built).isdisjoint(range(COPIED, COPIED + 4))
 
@@ -146,7 +152,9 @@ def test_later_commits_are_measured_on_lines_that_they_added_alone(built: Built)
 def test_the_first_versions_after_the_date_are_read(built: Built) -> None:
     later = [line for line in decided(built) if line["split"] == "later"]
     changed = [line for line in later if line["lineage"] != "own:fresh.cpp"]
-    trained = {name for name, side in sides(built).items() if side == "train"} - {"own:fresh.cpp"}
+    trained = {name for name, side in split_by_lineage(built).items() if side == "train"} - {
+        "own:fresh.cpp"
+    }
     assert len(changed) == 2 * len(trained)
     shown = marks(built, built.fixed["later"])
     assert {number % 3 for number in shown if LATE <= number < LATE + 36} == {1, 2}

@@ -54,7 +54,7 @@ def built_of(home: Path, *repositories: RepositorySpec, val_fraction: float) -> 
     )
 
 
-def sides(built: Built) -> dict[str, str]:
+def split_by_lineage(built: Built) -> dict[str, str]:
     """The side of each file by the selection of files, by its lineage."""
     table = pq.read_table(built.selection.path / SIDES_NAME, partitioning=None)
     return {side["lineage"]: side["split"] for side in table.to_pylist()}
@@ -81,7 +81,7 @@ def test_no_copy_of_a_held_out_file_is_trained_on_as_context(tmp_path: Path) -> 
     own = RepositorySpec(name="own", path=str(repository), max_commits=12)
     built = built_of(tmp_path / "home", own, val_fraction=0.3)
 
-    side = sides(built)
+    side = split_by_lineage(built)
     assert {*side} == {f"own:new{at}.cpp" for at in numbers}
     held_out = {at for at in numbers if side[f"own:new{at}.cpp"] == "val"}
     assert 0 < len(held_out) < 12
@@ -107,7 +107,7 @@ def test_a_file_that_every_repository_copies_is_on_one_side(tmp_path: Path) -> N
         repositories.append(RepositorySpec(name=f"own{at}", path=str(repository)))
     built = built_of(tmp_path / "home", *repositories, val_fraction=0.2)
 
-    side = sides(built)
+    side = split_by_lineage(built)
     (split,) = {side[f"own{at}:copied.cpp"] for at in range(8)}
     held_out = {at for at in range(8) if side[f"own{at}:own.cpp"] == "val"}
     assert held_out

@@ -34,7 +34,7 @@ NEW = (
 ALL = tuple(replace(each, score="all") for each in NEW)
 ALONE = tuple(replace(each, repositories=("lattice",)) for each in NEW[:3])
 Scored = dict[tuple[str, int, int], bool]
-"""Whether a token is scored, by document and bytes; EOS has the document's size twice."""
+"""True for scored tokens, by document and byte range; EOS has the document's size as both ends."""
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def test_sources_that_fail_are_named_together_once_the_others_are_built(
 def test_documents_of_a_corpus_that_allows_more_are_refused_by_one_that_allows_less(
     tmp_path: Path,
 ) -> None:
-    """What a build accepts doesn't depend on what another corpus left in the workspace."""
+    """Another corpus of the workspace doesn't change what a build accepts."""
     home, asked = tmp_path / "home", corpus((folder(tmp_path / "latin", broken=3),))
     built(home, asked.model_copy(update={"max_skipped": 0.5}))
     for place in (home, tmp_path / "fresh"):

@@ -88,7 +88,7 @@ def cluster(git: Any) -> Iterator[str]:
 
 
 def contents(built: Built) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Of each artefact in order key, content and the digest of every file."""
+    """Return key, content and file digests of each artefact, in order."""
     return [
         (one.key, one.content, tuple(record.sha256 for record in one.manifest.files))
         for one in built.artefacts()
@@ -96,7 +96,7 @@ def contents(built: Built) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 @pytest.fixture
-def standing(cluster: str) -> Iterator[str]:
+def connected_cluster(cluster: str) -> Iterator[str]:
     """The cluster's address, while a connection stands: its workers serve all stages of a build."""
     import ray
 
@@ -120,10 +120,10 @@ def test_a_build_over_two_workers_leaves_the_same_bytes(
 
 @pytest.mark.system
 def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
-    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, standing: str, git: Any
+    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, connected_cluster: str, git: Any
 ) -> None:
     git.kill_one(tmp_path)
-    built = make_tiny(Store(tmp_path), workers=Workers(ray=standing))
+    built = make_tiny(Store(tmp_path), workers=Workers(ray=connected_cluster))
     assert git.has_killed()
     assert contents(built) == contents(tiny)
     assert not any((tmp_path / ".drafts").iterdir())
@@ -131,11 +131,13 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
 
 @pytest.mark.system
 def test_shards_over_ray_leave_the_same_bytes(
-    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, standing: str
+    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, connected_cluster: str
 ) -> None:
-    first = make_tiny(Store(tmp_path), workers=Workers(ray=standing, shard=Shard.parse("1/2")))
+    first = make_tiny(
+        Store(tmp_path), workers=Workers(ray=connected_cluster, shard=Shard.parse("1/2"))
+    )
     assert first.missing
-    built = make_tiny(Store(tmp_path), workers=Workers(ray=standing, in_flight=1))
+    built = make_tiny(Store(tmp_path), workers=Workers(ray=connected_cluster, in_flight=1))
     assert contents(built) == contents(tiny)
 
 

@@ -30,12 +30,12 @@ def walk(workspace: Path, make: Make, file: Path, rules: str) -> tuple[set[str],
     return {step.recipe.stage for step in store.steps} - planned, planned
 
 
-def chosen(selection: Artefact) -> pl.DataFrame:
+def selection_frame(selection: Artefact) -> pl.DataFrame:
     return pl.read_parquet(selection.path / "selection.parquet")
 
 
 def test_the_sample_has_several_domains_and_each_row_has_one(built: Built) -> None:
-    kept = chosen(built.selection).filter("keep")
+    kept = selection_frame(built.selection).filter("keep")
     assert len(set(kept["domain"])) >= 5
     assert set(kept["repository"]) == {"lattice", "arena", "ringlog"}
     for rows in built.rows:
@@ -52,7 +52,9 @@ def test_the_sample_has_several_domains_and_each_row_has_one(built: Built) -> No
 
 
 def test_the_rule_that_decided_stands_in_the_selection(built: Built) -> None:
-    rules = dict(chosen(built.selection).select("domain_rule", "domain").unique().iter_rows())
+    rules = dict(
+        selection_frame(built.selection).select("domain_rule", "domain").unique().iter_rows()
+    )
     assert rules["build language"] == "build_toolchain"
     assert rules["path of tests"] == "testing"
     report: Any = built.selection.manifest.report
@@ -94,7 +96,7 @@ def test_what_is_kept_and_its_side_do_not_depend_on_the_rules(
     shutil.copytree(workspace, home)
     file.write_text("rules: [{domain: one, rule: all, when: num_bytes >= 0}]\n")
     other = make(Store(home), domains=str(file))
-    mine, theirs = chosen(built.selection), chosen(other.selection)
+    mine, theirs = selection_frame(built.selection), selection_frame(other.selection)
     assert set(theirs["domain"]) == {"one"}
     assert mine.drop("domain", "domain_rule").equals(theirs.drop("domain", "domain_rule"))
     assert [each.content for each in other.kept] == [each.content for each in built.kept]

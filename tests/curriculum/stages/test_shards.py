@@ -32,7 +32,7 @@ ROUNDS = 3
 
 
 def contents(built: Built) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """By key, the content and the digest of every file."""
+    """Return content and file digests by key."""
     return {
         each.key: (each.content, tuple(record.sha256 for record in each.manifest.files))
         for each in built.artefacts()
@@ -210,7 +210,7 @@ def test_another_users_workspace_is_copied_and_each_parquet_file_decoded_once(
 def test_a_link_that_is_swapped_into_another_users_workspace_after_the_check_is_not_followed(
     tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch, above: int
 ) -> None:
-    """What the link leads to has the digest of the manifest: nothing else would refuse it."""
+    """The link's target has the digest of the manifest, so no other check refuses it."""
     theirs = tmp_path / "theirs"
     shutil.copytree(small, theirs)
     file = next(each for artefact in Store(theirs).artefacts() for each in artefact.shards())

@@ -1,4 +1,4 @@
-"""Where the kernel can't confine libclang, it parses what the package ships and what the user vouches for."""
+"""Without Landlock, libclang parses only the shipped sample and what --unsandboxed allows."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 
-def foreign(folder: Path) -> RepositorySpec:
+def foreign_repository(folder: Path) -> RepositorySpec:
     folder.mkdir()
     (folder / "a.cpp").write_text("int a() { return 1; }\n")
     entry = {"directory": str(folder), "file": "a.cpp", "command": "c++ -c a.cpp"}
@@ -45,7 +45,7 @@ def test_a_repository_from_elsewhere_is_indexed_only_where_the_user_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexes, "landlock", lambda: 0)
-    spec = foreign(tmp_path / "foreign")
+    spec = foreign_repository(tmp_path / "foreign")
     with pytest.raises(CorpusError) as refused:
         indexed(tmp_path / "home", spec)
     assert "foreign" in refused.value.name
@@ -70,7 +70,7 @@ def test_a_database_behind_a_link_out_of_its_repository_is_used_where_it_is_name
     tmp_path: Path,
 ) -> None:
     """Headers beside it would come in: the link may lead into a private folder."""
-    spec, private = foreign(tmp_path / "foreign"), tmp_path / "private"
+    spec, private = foreign_repository(tmp_path / "foreign"), tmp_path / "private"
     private.mkdir()
     link = tmp_path / "foreign" / "compile_commands.json"
     file = link.rename(private / link.name)

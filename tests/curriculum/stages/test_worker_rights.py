@@ -100,7 +100,7 @@ class Hostile(Stage[Sequence[str], str]):
 
 
 def ends(folder: Path, attacks: Sequence[str], *, confined: bool) -> dict[str, str]:
-    """What became of each attack, in workers of a workspace beside a secret and a repository."""
+    """Return the outcome of each attack in workers of a workspace beside a secret and a repository."""
     home = folder / "home"
     (home / "diets").mkdir(parents=True)
     (folder / "repository").mkdir()

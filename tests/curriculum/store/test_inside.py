@@ -27,7 +27,7 @@ def write(drafts: Any) -> None:
         (draft.path / "part-00000.parquet").write_text(draft.recipe.key)
 
 
-def made(home: Path, stage: str = "documents") -> Artefact:
+def published(home: Path, stage: str = "documents") -> Artefact:
     """A published artefact."""
     recipe = Recipe(stage=stage, labels=(("family", "v2_simple"),), revision=1)
     (artefact,) = Store(home).produce([recipe], write)
@@ -71,7 +71,7 @@ def test_a_path_in_a_file_of_ours_leads_down(path: str) -> None:
     [{"labels": {"family": "../../x"}}, {"labels": {"../x": "x"}}, {"stage": "../x"}],
 )
 def test_a_manifest_names_no_other_place(home: Path, forged: dict[str, Any]) -> None:
-    artefact = made(home)
+    artefact = published(home)
     edit(artefact.path / "manifest.json", **forged)
     with pytest.raises(SchemaError, match="should match pattern"):
         Store(home).load(artefact.path)
@@ -83,7 +83,7 @@ def test_a_manifest_names_no_other_place(home: Path, forged: dict[str, Any]) -> 
 def test_a_manifest_that_names_a_file_outside_is_refused_before_that_is_read(
     home: Path, outside: Path
 ) -> None:
-    artefact = made(home)
+    artefact = published(home)
     record = artefact.manifest.files[0].model_dump()
     for name in (str(outside), "../../../../outside/theirs.txt"):
         edit(artefact.path / "manifest.json", files=[{**record, "name": name}])
@@ -93,7 +93,7 @@ def test_a_manifest_that_names_a_file_outside_is_refused_before_that_is_read(
 
 
 def test_locks_of_a_workspace_whose_copy_shares_its_files_still_hold(home: Path) -> None:
-    artefact = made(home)
+    artefact = published(home)
     lock = home / ".locks" / f"{artefact.key}.lock"
     (home / "copy.lock").hardlink_to(lock)
     with Store(home).lock(artefact.key), pytest.raises(filelock.Timeout):
@@ -176,7 +176,7 @@ def _folders(place: Path, number: int) -> Path:
 def test_what_is_no_plain_file_or_folder_is_found_wherever_it_lies(
     home: Path, outside: Path, folder: str, make: Callable[[Path], None]
 ) -> None:
-    made(home)
+    published(home)
     (home / folder).mkdir(exist_ok=True)
     inside.require_plain(home)
     make(home / folder / "odd")
@@ -194,7 +194,7 @@ def test_a_clone_may_hold_links_as_git_allows(home: Path, outside: Path) -> None
 
 @pytest.mark.parametrize("folder", ["rows", "repositories", "any"])
 def test_folders_that_are_nested_too_deep_are_refused(home: Path, folder: str) -> None:
-    made(home)
+    published(home)
     deepest = _folders(home / folder, inside.MAX_DEPTH - 1)
     (deepest / "file").touch()
     inside.require_plain(home)

@@ -1,4 +1,4 @@
-"""What a live process named in its lease stays, and nothing else does."""
+"""Leases keep the artefacts that live processes name, and no others."""
 
 import datetime
 import json
@@ -135,7 +135,7 @@ def test_the_lease_of_a_process_that_is_gone_keeps_nothing_and_is_removed(tmp_pa
 def test_a_lease_counts_while_its_file_is_locked_whatever_pid_and_host_it_names(
     tmp_path: Path, host: str | None
 ) -> None:
-    """As of a build in a container that has a PID namespace of its own, with the same host name or not."""
+    """The build runs in a container with its own PID namespace, with the same host name or another one."""
     store = Store(tmp_path)
     (made,) = store.produce([recipe(1)], write)
     (folder := tmp_path / "leases").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whether the owner of a record lives is told by its lock, in whatever namespace it runs."""
+"""A lock tells whether the owner of a record lives, in any PID namespace."""
 
 import os
 import signal
@@ -62,7 +62,9 @@ def test_a_file_that_is_replaced_time_and_again_is_never_seen_free_or_in_part(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_an_owner_of_another_machine_is_alive_while_its_heart_beats(tmp_path: Path) -> None:
+def test_an_owner_on_another_machine_is_alive_while_its_heartbeats_are_recent(
+    tmp_path: Path,
+) -> None:
     lock = tmp_path / "lock"
     here = this_process()
     assert here.pid == os.getpid()

@@ -166,7 +166,7 @@ def _produce_slowly(root: str, together: Barrier, queue: "multiprocessing.Queue[
 def _answers(
     number: int, answer: Callable[[str, Barrier, "multiprocessing.Queue[Any]"], None], root: Path
 ) -> list[Any]:
-    """What so many processes answer that begin at the same moment."""
+    """Return the answers of `number` processes that start at the same moment."""
     context = multiprocessing.get_context("spawn")
     queue, together = context.Queue(), context.Barrier(number)
     processes = [
@@ -395,7 +395,7 @@ def test_gc_keeps_what_is_marked_and_all_its_inputs(tmp_path: Path) -> None:
     assert {artefact.key for artefact in store.artefacts()} == {base.key, top.key}
 
 
-def test_what_is_of_one_key_is_found_on_another_shelf(tmp_path: Path) -> None:
+def test_an_artefact_is_found_in_another_folder_by_its_key(tmp_path: Path) -> None:
     store = Store(tmp_path)
     made = Recipe(stage="mixtures", labels=(("specialist", "a"), ("phase", "p")), revision=1)
     shelves = ("mixtures/specialist-*/phase-p", "mixtures/specialist-*/branch-*/phase-p")

@@ -30,7 +30,7 @@ FILES = tuple(
 CONTEXT = DocumentKind(family="v4_context_graph", row_length=2048, score="all")
 TALKS = DocumentKind(family="chat", row_length=512)
 BOUND = 0.25
-"""Of scored and distinct tokens, as a share of those of a build."""
+"""Maximum error of scored and distinct tokens, as a share of a build's."""
 
 
 def one_repository(**changes: object) -> CorpusSpec:
@@ -58,7 +58,7 @@ def built_rows(
 def truth(
     corpus: CorpusSpec, kinds: tuple[DocumentKind, ...], folder: Path
 ) -> dict[DocumentKind, dict[str, int]]:
-    """What a build of everything leaves to train on, by kind and domain."""
+    """Return the training tokens of a complete build, by kind and domain."""
     found = {}
     for kind, rows in built_rows(corpus, kinds, folder).items():
         supply = read_supply(rows.train.shards(), key=rows.train.key)

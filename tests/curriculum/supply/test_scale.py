@@ -29,7 +29,7 @@ def test_units_without_a_size_give_nothing() -> None:
 
 @given(st.integers(0, 2**31), st.integers(10, 60))
 def test_the_error_is_as_large_as_estimates_differ(seed: int, sampled: int) -> None:
-    """Of many samples of one population, most lie within two standard errors."""
+    """Most of many samples of one population lie within two standard errors."""
     random = np.random.default_rng(seed)
     sizes = random.lognormal(0, 1, 400)
     amounts = sizes * random.uniform(0.5, 1.5, 400)

@@ -34,14 +34,14 @@ def foreign_json(*added: tuple[str, int, bool], **changes: Any) -> str:
 
 
 @pytest.fixture(scope="session")
-def foreign() -> Foreign:
+def foreign_tokenizer() -> Foreign:
     """256 bytes as ids 0..255, no merges, and the added tokens and changes asked for."""
     return foreign_json
 
 
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
-    """What the tokenizer of our own is trained on."""
+    """Return the training texts of the trained tokenizer."""
     return [
         "#include <vector>\n\nint main() {\n    return 0;\n}\n",
         "template <typename T>\nstruct Map {\n\tT* begin();\n\tT* end();\n};\n// a comment\n" * 3,
@@ -56,10 +56,10 @@ def trained(texts: list[str]) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def without_bos(foreign: Foreign) -> Tokenizer:
+def without_bos(foreign_tokenizer: Foreign) -> Tokenizer:
     """Like Qwen's: no BOS, PAD is EOS, sentinels that are not flagged special."""
     return Tokenizer.parse(
-        foreign(
+        foreign_tokenizer(
             ("<|endoftext|>", 256, True),
             ("<|im_start|>", 257, True),
             ("<|fim_prefix|>", 258, False),

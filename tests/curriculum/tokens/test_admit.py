@@ -60,11 +60,11 @@ def replaced(count: int) -> dict[str, Any]:
     ],
 )
 def test_what_an_engine_would_misread_is_refused_by_its_place(
-    foreign: Any, changes: dict[str, Any], said: str
+    foreign_tokenizer: Any, changes: dict[str, Any], said: str
 ) -> None:
-    Tokenizer.parse(foreign())
+    Tokenizer.parse(foreign_tokenizer())
     with pytest.raises(TokenizerError, match=said):
-        Tokenizer.parse(json.dumps(json.loads(foreign()) | changes))
+        Tokenizer.parse(json.dumps(json.loads(foreign_tokenizer()) | changes))
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,11 @@ def test_a_pipe_and_an_endless_device_are_refused_at_once(tmp_path: Path) -> Non
             Tokenizer.load(file)
 
 
-def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(foreign: Any, capfd: Any) -> None:
+def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(
+    foreign_tokenizer: Any, capfd: Any
+) -> None:
     """Whatever is admitted: an engine's own limits end a text, not the command."""
-    content = json.loads(foreign(**in_order(split("(a+)+$"), BYTES)))
+    content = json.loads(foreign_tokenizer(**in_order(split("(a+)+$"), BYTES)))
     encode = codec._reference_engine(json.dumps(content))
     with pytest.raises(BaseException, match="retry-limit"):
         tokenizers.Tokenizer.from_str(json.dumps(content)).encode("a" * 40 + "b")
@@ -96,16 +98,16 @@ def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(foreign: Any, capfd: 
         encode(["a" * 40 + "b"])
 
 
-def test_an_added_token_that_is_a_byte_of_text_is_refused(foreign: Any) -> None:
+def test_an_added_token_that_is_a_byte_of_text_is_refused(foreign_tokenizer: Any) -> None:
     """No text yields a control token, so the byte would have none."""
     with pytest.raises(TokenizerError, match="gives up at a text"):
-        Tokenizer.parse(foreign(("1", 49, True)))
+        Tokenizer.parse(foreign_tokenizer(("1", 49, True)))
 
 
 def test_a_panic_while_a_file_is_loaded_is_an_error_of_the_tokenizer(
-    foreign: Any, capfd: Any
+    foreign_tokenizer: Any, capfd: Any
 ) -> None:
-    content = json.loads(foreign())
+    content = json.loads(foreign_tokenizer())
     content["model"]["continuing_subword_prefix"] = "longer than a token"
     content["model"]["merges"] = [["a", "b"]]
     with pytest.raises(TokenizerError, match="can't load it"):
@@ -121,10 +123,10 @@ def test_an_engine_that_gives_an_id_outside_of_its_vocabulary_is_refused() -> No
         codec._check_round_trip(encode, (b"a", b"b"), ["ab"], {}, name="tokenizer.json")
 
 
-def test_the_command_ends_with_2_in_little_memory(foreign: Any, tmp_path: Path) -> None:
+def test_the_command_ends_with_2_in_little_memory(foreign_tokenizer: Any, tmp_path: Path) -> None:
     """Each part makes text longer: without a limit an engine asks for terabytes."""
     file, rows = tmp_path / "tokenizer.json", tmp_path / "tokens.bin"
-    file.write_text(foreign(**in_order(*[BYTES] * 40)))
+    file.write_text(foreign_tokenizer(**in_order(*[BYTES] * 40)))
     rows.write_bytes(b"\0\0")
     words = ("import", str(rows), "--format", "flat", "--tokenizer", str(file), "--family", "mine")
     done = subprocess.run(

@@ -63,15 +63,15 @@ def test_foreign_added_tokens_never_come_from_text_flagged_special_or_not(
     assert without_bos.decode_bytes(ids.tolist()) == text.encode()
 
 
-def test_added_runs_of_spaces_stay_text(foreign: Any) -> None:
-    tokenizer = Tokenizer.parse(foreign(("    ", 256, False), ("<|eos|>", 257, True)))
+def test_added_runs_of_spaces_stay_text(foreign_tokenizer: Any) -> None:
+    tokenizer = Tokenizer.parse(foreign_tokenizer(("    ", 256, False), ("<|eos|>", 257, True)))
     assert tokenizer.encode("a    b").tolist() == [97, 256, 98]
     assert tokenizer.token_bytes[[256, 257]].tolist() == [4, 0]
     assert tokenizer.decode_bytes([97, 256, 98]) == b"a    b"
 
 
-def test_runs_of_spaces_behind_control_tokens_keep_their_ids(foreign: Any) -> None:
-    tokenizer = Tokenizer.parse(foreign(("<|eos|>", 256, True), ("    ", 257, False)))
+def test_runs_of_spaces_behind_control_tokens_keep_their_ids(foreign_tokenizer: Any) -> None:
+    tokenizer = Tokenizer.parse(foreign_tokenizer(("<|eos|>", 256, True), ("    ", 257, False)))
     assert tokenizer.encode("a    b").tolist() == [97, 257, 98]
     assert tokenizer.decode_bytes([97, 257, 98]) == b"a    b"
 
@@ -86,9 +86,9 @@ def test_runs_of_spaces_behind_control_tokens_keep_their_ids(foreign: Any) -> No
     ],
 )
 def test_an_added_token_with_another_id_than_tokenizers_gives_it_is_refused_for_that(
-    foreign: Any, added: tuple[tuple[str, int, bool], ...], wrong: int, given: int
+    foreign_tokenizer: Any, added: tuple[tuple[str, int, bool], ...], wrong: int, given: int
 ) -> None:
-    text = foreign(*added)
+    text = foreign_tokenizer(*added)
     engine = tokenizers.Tokenizer.from_str(text)
     assert given in [engine.token_to_id(content) for content, _, _ in added]
     with pytest.raises(TokenizerError) as refused:
@@ -104,27 +104,29 @@ def test_a_tokenizer_without_bos_pads_with_eos(without_bos: Tokenizer) -> None:
     assert without_bos.ids_of["fim_prefix"] == 258
 
 
-def test_a_tokenizer_without_control_tokens_pads_with_0(foreign: Any) -> None:
-    tokenizer = Tokenizer.parse(foreign())
+def test_a_tokenizer_without_control_tokens_pads_with_0(foreign_tokenizer: Any) -> None:
+    tokenizer = Tokenizer.parse(foreign_tokenizer())
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (None, None, 0)
     assert tokenizer.document_tokens == "none"
 
 
-def test_explicit_roles_win(foreign: Any) -> None:
-    text = foreign(("<|endoftext|>", 256, True), ("<|begin|>", 257, True), ("<|fill|>", 258, True))
+def test_explicit_roles_win(foreign_tokenizer: Any) -> None:
+    text = foreign_tokenizer(
+        ("<|endoftext|>", 256, True), ("<|begin|>", 257, True), ("<|fill|>", 258, True)
+    )
     tokenizer = Tokenizer.parse(text, Roles(bos="<|begin|>", pad="<|fill|>"))
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (257, 256, 258)
     only_eos = Tokenizer.parse(text, Roles(bos="<|begin|>", document_tokens="eos"))
     assert (only_eos.bos_id, only_eos.eos_id) == (None, 256)
 
 
-def test_a_role_that_is_no_added_token_is_an_error_that_lists_them(foreign: Any) -> None:
+def test_a_role_that_is_no_added_token_is_an_error_that_lists_them(foreign_tokenizer: Any) -> None:
     with pytest.raises(TokenizerError, match=r"bos = '<s>'.*no such added token.*<\|eos\|>"):
-        Tokenizer.parse(foreign(("<|eos|>", 256, True)), Roles(bos="<s>"))
+        Tokenizer.parse(foreign_tokenizer(("<|eos|>", 256, True)), Roles(bos="<s>"))
 
 
-def test_bos_that_is_eos_must_be_pad_or_is_refused(foreign: Any) -> None:
-    one = foreign(("<s>", 256, True), ("<pad>", 257, True))
+def test_bos_that_is_eos_must_be_pad_or_is_refused(foreign_tokenizer: Any) -> None:
+    one = foreign_tokenizer(("<s>", 256, True), ("<pad>", 257, True))
     with pytest.raises(TokenizerError, match="one token"):
         Tokenizer.parse(one, Roles(eos="<s>"))
     assert Tokenizer.parse(one, Roles(eos="<s>", document_tokens="bos")).eos_id is None
@@ -147,14 +149,14 @@ SPLIT = {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "in
     ],
 )  # fmt: skip
 def test_a_tokenizer_that_loses_bytes_is_refused_by_what_it_lost(
-    foreign: Any, changes: dict[str, Any], said: str
+    foreign_tokenizer: Any, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):
-        Tokenizer.parse(foreign(**changes))
+        Tokenizer.parse(foreign_tokenizer(**changes))
 
 
-def test_a_vocabulary_without_every_byte_is_refused(foreign: Any) -> None:
-    content = json.loads(foreign())
+def test_a_vocabulary_without_every_byte_is_refused(foreign_tokenizer: Any) -> None:
+    content = json.loads(foreign_tokenizer())
     del content["model"]["vocab"]["a"]
     with pytest.raises(TokenizerError, match="every byte"):
         Tokenizer.parse(json.dumps(content))
@@ -166,8 +168,8 @@ def test_what_is_no_byte_pair_tokenizer_is_refused(text: str) -> None:
         Tokenizer.parse(text)
 
 
-def test_dropout_is_refused(foreign: Any) -> None:
-    content = json.loads(foreign())
+def test_dropout_is_refused(foreign_tokenizer: Any) -> None:
+    content = json.loads(foreign_tokenizer())
     content["model"]["dropout"] = 0.1
     with pytest.raises(TokenizerError, match=r"dropout 0\.1"):
         Tokenizer.parse(json.dumps(content))

@@ -70,10 +70,10 @@ def test_pieces_of_sentencepiece_have_the_bytes_that_they_stand_for(
 
 
 def test_a_tokenizer_that_keeps_bytes_is_loaded_with_its_engine(
-    foreign: Any, tmp_path: Path
+    foreign_tokenizer: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "tokenizer.json"
-    file.write_text(foreign(("<|eos|>", 256, True)))
+    file.write_text(foreign_tokenizer(("<|eos|>", 256, True)))
     assert (
         load_finished(TokenizerTexts.read(file), Roles()).engine
         == Tokenizer.load(file).engine

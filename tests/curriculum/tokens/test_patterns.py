@@ -48,20 +48,20 @@ BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "
     ],
 )
 def test_a_tokenizer_whose_pattern_is_not_compiled_says_that_it_is_slow(
-    steps: list[dict[str, Any]], is_compiled: bool, foreign: Any
+    steps: list[dict[str, Any]], is_compiled: bool, foreign_tokenizer: Any
 ) -> None:
     chain = {"type": "Sequence", "pretokenizers": steps}
-    tokenizer = Tokenizer.parse(foreign(pre_tokenizer=chain))
+    tokenizer = Tokenizer.parse(foreign_tokenizer(pre_tokenizer=chain))
     assert tokenizer.engine == "fastokens"
     assert tokenizer.engine_reason == ("" if is_compiled else NOT_COMPILED)
 
 
 @pytest.mark.parametrize("pattern", [GPT_2, LLAMA_3])
 def test_a_character_that_was_a_space_in_old_unicode_is_encoded_as_tokenizers_does(
-    pattern: str, foreign: Any
+    pattern: str, foreign_tokenizer: Any
 ) -> None:
     chain = {"type": "Sequence", "pretokenizers": [split(pattern), BYTES]}
-    content = json.loads(foreign(pre_tokenizer=chain))
+    content = json.loads(foreign_tokenizer(pre_tokenizer=chain))
     content["added_tokens"] = []
     content["model"]["vocab"] |= {"_t": 256, "ĠĠ": 257}
     content["model"]["merges"] = [["_", "t"], ["Ġ", "Ġ"]]

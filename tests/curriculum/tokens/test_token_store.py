@@ -93,11 +93,11 @@ def test_documents_keep_their_row_numbers_over_files_and_batches(
     assert parts.column("part").to_pylist() == [0, 1] * 300
 
 
-def test_ids_take_four_bytes_from_65536_ids_on(foreign: object, tmp_path: Path) -> None:
-    assert callable(foreign)
+def test_ids_take_four_bytes_from_65536_ids_on(foreign_tokenizer: object, tmp_path: Path) -> None:
+    assert callable(foreign_tokenizer)
     for last, name in ((65_534, "uint16"), (65_535, "uint32")):
         model = {"type": "BPE", "vocab": {**BYTE_OF, "<|eos|>": last}, "merges": []}
-        tokenizer = Tokenizer.parse(foreign(("<|eos|>", last, True), model=model))
+        tokenizer = Tokenizer.parse(foreign_tokenizer(("<|eos|>", last, True), model=model))
         folder = tmp_path / name
         folder.mkdir()
         tokenize_documents([write(folder / "d.parquet", [["ab"], ["c"]])], tokenizer, folder)

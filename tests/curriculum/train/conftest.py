@@ -237,7 +237,7 @@ def structure_values(values: dict[str, Any]) -> dict[str, object]:
 
 
 def domain_rows(values: Sequence[dict[str, Any]]) -> DomainRows:
-    """What a report says of the rows of one domain."""
+    """Return a report's figures for the rows of one domain."""
     return DomainRows(
         rows=len(values),
         documents=sum(row["num_docs"] for row in values),

@@ -97,7 +97,7 @@ def test_a_run_whose_attempts_are_all_gone_does_not_hide_the_same_one_elsewhere(
 ) -> None:
     mine = world.job(steps=1)
     theirs = mine.model_copy(update={"specialist": "other"})
-    first = closed(world.store, mine)
+    first = finished_attempt(world.store, mine)
     shutil.copytree(first.parent, second := world.store.root / run_recipe(theirs).directory)
     world.store.mark("runs+tester+syntax", [world.store.load(first)])
     collect_garbage(world.store, garbage(world.store))
@@ -105,7 +105,7 @@ def test_a_run_whose_attempts_are_all_gone_does_not_hide_the_same_one_elsewhere(
     assert world.store.path_of(run_recipe(theirs)) == first.parent
 
 
-def closed(store: Store, job: Job) -> Path:
+def finished_attempt(store: Store, job: Job) -> Path:
     """A finished attempt that nobody had to train."""
     directory = store.root / run_recipe(job).directory / "attempt=1"
     directory.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a batch holds by the names of others, and how it comes to a device."""
+"""Batches under the names of other trainers, and their move to a device."""
 
 from dataclasses import replace
 from typing import Any

@@ -332,7 +332,7 @@ class Mortal(PlannedRows):
 DEATH = r"1 workers that load rows: .*; one of them died; often"
 
 
-def zombies() -> set[int]:
+def zombie_children() -> set[int]:
     children = psutil.Process().children()
     return {each.pid for each in children if each.status() == psutil.STATUS_ZOMBIE}
 
@@ -346,14 +346,14 @@ def test_a_worker_that_dies_is_said_to_have(world: Any) -> None:
 
 def test_a_death_beside_a_step_is_an_error_of_the_next_one_alone(world: Any) -> None:
     """Torch's handler of SIGCHLD would raise in the midst of whatever the trainer does."""
-    job, before = world.job(), zombies()
+    job, before = world.job(), zombie_children()
     whole = PlannedRows.of(job, world.store.root)
     batches = MicroBatches.of(job, whole)
     # It is asked for when the first step is there: a worker is three micro-batches ahead.
     end = list(batches)[len(batches.of_step(0)) + 2][0]
     steps = steps_of(job, Mortal(whole.path, whole.folders, end), first_step=0, workers=1)
     next(steps)
-    while not (dead := zombies() - before):
+    while not (dead := zombie_children() - before):
         time.sleep(0.01)
     # Its threads may end after its first one; only then is its parent signalled.
     os.waitid(os.P_PID, dead.pop(), os.WEXITED | os.WNOWAIT)

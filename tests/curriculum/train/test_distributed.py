@@ -64,7 +64,7 @@ def step_of(world: Any, job: Any) -> list[Batch]:
 
 
 def stepped(world: Any, ranks: Ranks = ALONE, **changes: Any) -> TrainState:
-    """A learner after one step."""
+    """Return the train state after one step."""
     job = world.job(**changes)
     train_state = new_train_state(job, CPU, ranks)
     gradients(train_state, step_of(world, job), job, step=1)
@@ -376,7 +376,7 @@ def test_exit_codes_of_ranks_become_one(
 
 
 def stopped_once_begun(folder: Path, code: str) -> int:
-    """How two ranks end that are asked to stop once each has touched its file."""
+    """Return the exit code of two ranks that are stopped after each has touched its file."""
     touch = (
         f"import pathlib, signal, sys, time\nbegun = pathlib.Path({str(folder)!r}, sys.argv[2])\n"
     )
@@ -406,7 +406,7 @@ def test_a_stop_that_comes_while_ranks_start_is_heard_when_they_listen(tmp_path:
     assert stopped_once_begun(tmp_path, code) == 75
 
 
-def test_who_listens_hears_what_was_held_back() -> None:
+def test_a_listener_receives_deferred_messages() -> None:
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {each: signal.getsignal(each) for each in numbers}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)

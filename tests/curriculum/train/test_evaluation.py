@@ -229,9 +229,10 @@ def test_an_interval_covers_the_truth_nine_times_in_ten(
     covered = 0
     for _ in range(DRAWS):
         strata = [
-            _drawn(generator, *each, versions=3) for each in zip(lineages, middles, strict=False)
+            _random_documents(generator, *each, versions=3)
+            for each in zip(lineages, middles, strict=False)
         ]
-        strata.append(_drawn(generator, few, middles[-1], versions=1))
+        strata.append(_random_documents(generator, few, middles[-1], versions=1))
         low, high = interval(strata, [*shares, share])
         covered += low <= float(np.dot([*shares, share], middles)) <= high
     assert covered >= 0.88 * DRAWS, "nominal is 0.95, with a standard error of 0.013"
@@ -240,7 +241,7 @@ def test_an_interval_covers_the_truth_nine_times_in_ten(
 DRAWS = 300
 
 
-def _drawn(
+def _random_documents(
     generator: np.random.Generator, lineages: int, middle: float, *, versions: int
 ) -> DocumentSums:
     """Documents of some lineages: a lineage's bits per byte vary around `middle`, its versions around it."""

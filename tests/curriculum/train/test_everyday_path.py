@@ -1,4 +1,4 @@
-"""Reading a row and answering a question enter few lines: guards stand at doors, and not on the way."""
+"""Reading a row and running a query execute few lines: checks happen once, where data enters."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -75,7 +75,7 @@ def python_in(card: Path) -> str:
 
 
 def in_a_fresh_process(folder: Path, use: str) -> torch.Tensor:
-    """What the card's lines and then `use` leave as logits."""
+    """Return the logits after the card's lines and `use`."""
     code = f"import torch\ntorch.set_num_threads(1)\n{python_in(folder / 'README.md')}\n{use}"
     code += "\nfrom safetensors.torch import save_file\nsave_file({'logits': logits}, '../out')"
     done = subprocess.run(

@@ -36,7 +36,7 @@ def spec(blocks: str, **changes: object) -> ModelSpec:
 
 
 def counted(model: ModelSpec, backend: Backend, scored: int) -> tuple[int, int]:
-    """What torch counts over forward, and over forward and backward, of one row of three documents.
+    """Return torch's counts for forward, and for forward and backward, of a row of three documents.
 
     The head's gradient is taken with its loss, so forward alone is counted without one.
     """

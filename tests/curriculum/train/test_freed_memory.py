@@ -16,7 +16,7 @@ KEEP = "from curriculum.train.device import keep_freed_memory; keep_freed_memory
 
 
 def faults(before: str) -> tuple[int, int]:
-    """Of touching 64 MiB for the first time, and again after they were freed."""
+    """Return page faults of touching 64 MiB first, and again after they were freed."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(before=before)],
         capture_output=True,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(900)
 
 MARK = "KILLED_AT_RANDOM"
 WITHIN_S = 400.0
-"""Of a run that takes a few seconds, on a machine where ten others work."""
+"""Timeout of a run of a few seconds on a machine with ten busy processes."""
 LAUNCH = """
 import sys
 from pathlib import Path
@@ -33,7 +33,7 @@ slots = Slots(store.root / "slots", 1)
 launched(store, job, Launch(slots=slots, tell=lambda line: print(line, flush=True)))
 """
 SHAPES: tuple[dict[str, int], ...] = ({}, {"processes": 2}, {"workers": 2})
-"""Of jobs: one process, two ranks, one with processes that load rows."""
+"""Settings of jobs: one process, two ranks, loader workers."""
 
 
 class Runs:
@@ -88,7 +88,7 @@ class Runs:
 
 
 def waits(pid: int) -> str:
-    """What a process is, and in what of the system it waits."""
+    """Return a process's command and the system call that it waits in."""
     with contextlib.suppress(OSError):
         command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[-90:]
         return f"{command}: {Path(f'/proc/{pid}/wchan').read_text()}"

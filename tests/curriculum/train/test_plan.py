@@ -1,4 +1,4 @@
-"""What a step reads of a long plan: its own row groups, once."""
+"""A step of a long plan reads only its own row groups, once."""
 
 import collections
 from pathlib import Path

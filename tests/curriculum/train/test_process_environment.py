@@ -1,4 +1,4 @@
-"""What a process that computes sees of its machine."""
+"""Environment of training processes."""
 
 import os
 from typing import Any

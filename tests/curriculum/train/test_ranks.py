@@ -75,11 +75,11 @@ def kill(process: "subprocess.Popen[bytes]", directory: Path) -> None:
     """End all ranks and who started them, at once."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    while list(directory.glob("state.json")) and not gone(process.pid):
+    while list(directory.glob("state.json")) and not has_ended(process.pid):
         time.sleep(0.01)
 
 
-def gone(group: int) -> bool:
+def has_ended(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -150,7 +150,7 @@ def test_one_rank_goes_on_where_two_were_stopped(
     begin_held: BeginHeld,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is read is exactly what two would have read; the weights are theirs but for rounding."""
+    """The rows are exactly those of two ranks; the weights are equal up to rounding."""
     world, alone = make_world(tmp_path / "two"), make_world(tmp_path / "one")
     directory = world.open_run(world.job(**CHANGES))
     process = begin_held(3, directory)

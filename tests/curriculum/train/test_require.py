@@ -1,4 +1,4 @@
-"""What doesn't fit is named before the first step."""
+"""Mismatches are named before the first step."""
 
 import shutil
 from collections.abc import Callable

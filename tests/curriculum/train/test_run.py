@@ -179,19 +179,19 @@ def test_a_failed_run_is_cured_by_what_it_left(world: Any) -> None:
     directory = world.open_run(job)
     (directory / "train.log").write_text("the last line\n")
 
-    def cure() -> str:
+    def refusal_cure() -> str:
         with pytest.raises(JobError) as failed:
             outcome(job, directory, 70)
         assert failed.value.lines == ("the last line",)
         return failed.value.cure
 
-    assert "it begins at step 0" in cure()
+    assert "it begins at step 0" in refusal_cure()
     (directory / "checkpoints" / "step=2").mkdir(parents=True)
-    assert "it resumes from the last checkpoint" in cure()
+    assert "it resumes from the last checkpoint" in refusal_cure()
     (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=True)))
-    assert "it resumes from the last checkpoint" in cure()
+    assert "it resumes from the last checkpoint" in refusal_cure()
     (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=False)))
-    assert "curriculum leakcheck --model" in cure()
+    assert "curriculum leakcheck --model" in refusal_cure()
 
 
 def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any, hold: Hold) -> None:

@@ -109,7 +109,7 @@ def test_a_worker_process_is_asked_for_structure_too(mixed: Any) -> None:
 
 
 def begun(outcome: TrainingEnd, world: Any) -> CheckpointRef:
-    """How a job names the end of a run that it starts from."""
+    """Return a job's reference to the checkpoint that it starts from."""
     assert outcome.checkpoint is not None
     path = outcome.checkpoint.relative_to(world.store.root).as_posix()
     return CheckpointRef(run_key="k" * 64, run_content="c" * 64, path=path)

@@ -1,4 +1,4 @@
-"""What a training makes is written by its user alone, but in a workspace that $CURRICULUM_TRUST shares."""
+"""Only the user can write training output, except in a workspace that $CURRICULUM_TRUST shares."""
 
 import os
 import sys

@@ -76,12 +76,12 @@ class Opened:
     name: str
 
 
-def _files(made: Any, facts: Any, wide: Document, folder: Path) -> dict[str, str]:
+def _files(rows_home: Any, facts: Any, wide: Document, folder: Path) -> dict[str, str]:
     articles = [*document_page.articles([view_of(wide)])]
     return {
         "report": report_page.page(facts),
         "ablation": write_ablation(folder, judged(folder)).read_text(encoding="utf-8"),
-        "rows": rows_page.page("rows", "of <arena>", made.shown(), made.loaded()),
+        "rows": rows_page.page("rows", "of <arena>", rows_home.shown(), rows_home.loaded()),
         "document": document_page.page("title", "subtitle" * 20, articles),
         "sentence": html.sentence("Open it from the terminal"),
     }
@@ -95,7 +95,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def empty_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the pages of an empty workspace are shown."""
+    """Yield the address of the pages of an empty workspace."""
     folder = tmp_path_factory.mktemp("empty")
     (folder / "lab").mkdir()
     with dashboard_of(folder / "lab", folder / "said.txt") as shown:
@@ -110,7 +110,7 @@ def opened(
     address: str,
     empty_address: str,
     home: Path,
-    made: Any,
+    rows_home: Any,
     facts: Any,
     wide: Document,
     tmp_path_factory: pytest.TempPathFactory,
@@ -132,7 +132,7 @@ def opened(
         else:
             kind, _, place = name.partition("#")
             file = tmp_path_factory.mktemp("page") / f"{kind}.html"
-            pages = _files(made, facts, wide, file.parent / "ws")
+            pages = _files(rows_home, facts, wide, file.parent / "ws")
             file.write_text(pages[kind], encoding="utf-8")
             page.goto(f"{file.as_uri()}#{place}")
             if "q=" in place:

@@ -55,7 +55,7 @@ def figure(
 
 
 def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
-    """What the number-th phase left, `worse` bits worse."""
+    """Return the report of phase `number`, with val_bpb raised by `worse`."""
     steps = 40_000
     ends = {name: bits + worse for name, bits in ENDS[number].items()}
     begins = dict(ENDS[number - 1]) if number else {"anchor": 3.2, "unseen": 3.3}
@@ -158,7 +158,7 @@ def stratum(number: int, serving_: ResolvedServing, domain: str, share: float) -
 
 
 def mixture(each: ResolvedPhase) -> MixtureReport:
-    """What was mixed for a phase."""
+    """Return the mixture report of a phase."""
     domains = {"templates": 0.5, "testing": 0.3, "general": 0.2}
     strata = [
         stratum(number, serving_, domain, share)
@@ -249,7 +249,7 @@ WHYS: dict[State, str] = {
 
 
 def changes_of(phase: str) -> dict[Place, PairedChange]:
-    """What the documents of a phase changed by, of all that it serves and of an objective apart."""
+    """Return the paired changes of a phase, overall and by objective."""
     change = PairedChange(change=-0.25, low=-0.3, high=-0.2, count=factories.equal_count(9, 9))
     return {(name, phase, "*", "*"): change for name in ("phase", "fim")}
 

@@ -178,7 +178,7 @@ def _published(
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def rows_home(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The workspace."""
     home = tmp_path_factory.mktemp("rows") / "workspace"
     store = Store(home)

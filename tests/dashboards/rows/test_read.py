@@ -61,8 +61,10 @@ def test_rows_are_taken_once_each_in_order_from_all_over_an_artefact(
     assert not gaps or max(gaps) - min(gaps) <= 1
 
 
-def test_each_document_of_a_row_has_its_tokens_its_bytes_and_where_it_came_from(made: Any) -> None:
-    one, three, _ = made.shown()
+def test_each_document_of_a_row_has_its_tokens_its_bytes_and_where_it_came_from(
+    rows_home: Any,
+) -> None:
+    one, three, _ = rows_home.shown()
     assert [len(each.documents) for each in (one, three)] == [1, 3]
     assert three.spans[0][0] == 0
     assert three.spans[-1][1] == three.valid_token_count
@@ -77,14 +79,14 @@ def test_each_document_of_a_row_has_its_tokens_its_bytes_and_where_it_came_from(
     assert 0 < three.density < one.density * 9
 
 
-def test_a_document_whose_artefact_is_gone_is_unknown_and_the_rest_is_there(made: Any) -> None:
-    alone = inspected_rows.row_views(spread(made.rows, 1), [])[0]
+def test_a_document_whose_artefact_is_gone_is_unknown_and_the_rest_is_there(rows_home: Any) -> None:
+    alone = inspected_rows.row_views(spread(rows_home.rows, 1), [])[0]
     document = alone.documents[0]
     assert (document.repository, document.commit, document.files) == ("?", "", ())
     assert document.document_id == alone.document_ids[0]
 
 
-def test_only_what_is_asked_for_is_found(made: Any) -> None:
-    artefact: Artefact = made.documents[0]
-    wanted = made.shown()[1].document_ids[1]
+def test_only_what_is_asked_for_is_found(rows_home: Any) -> None:
+    artefact: Artefact = rows_home.documents[0]
+    wanted = rows_home.shown()[1].document_ids[1]
     assert [*sources_of([artefact], {wanted, "0" * 32})] == [wanted]

@@ -24,8 +24,8 @@ from tests.flows.html_text import Read
 PATIENCE_MS = 120_000
 
 
-def _page(made: Any, *, max_bytes: int = 0) -> str:
-    return page("rows", "of <arena>", made.shown(), made.loaded(), max_bytes=max_bytes)
+def _page(rows_home: Any, *, max_bytes: int = 0) -> str:
+    return page("rows", "of <arena>", rows_home.shown(), rows_home.loaded(), max_bytes=max_bytes)
 
 
 def _data(text: str) -> Any:
@@ -34,39 +34,39 @@ def _data(text: str) -> Any:
     return json.loads(found[1])
 
 
-def test_every_text_is_there_as_it_is_trained_on(made: Any) -> None:
-    read = Read(_page(made))
-    tokenizer = made.loaded()
+def test_every_text_is_there_as_it_is_trained_on(rows_home: Any) -> None:
+    read = Read(_page(rows_home))
+    tokenizer = rows_home.loaded()
     said = [
         tokenizer.decode(each.input_ids[part.start : part.end])
-        for each in made.shown()
+        for each in rows_home.shown()
         for part in each.documents
     ]
     assert read.texts == said
     assert any("</script><img src=x onerror=alert(1)>{{data}}" in text for text in read.texts)
 
 
-def test_the_page_is_served_as_it_is_written(made: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text(_page(made))
-    assert files.page(tmp_path, "a.html") == _page(made)
+def test_the_page_is_served_as_it_is_written(rows_home: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(_page(rows_home))
+    assert files.page(tmp_path, "a.html") == _page(rows_home)
 
 
-def test_each_document_is_told_down_to_the_commit(made: Any) -> None:
-    said = Read(_page(made)).said
+def test_each_document_is_told_down_to_the_commit(rows_home: Any) -> None:
+    said = Read(_page(rows_home)).said
     for at in range(3):
         assert f"arena at {at}c{'0' * 38}" in said
         assert f"src/</script>{at}.cpp" in said, "what else it was made of"
-    for each in made.shown():
+    for each in rows_home.shown():
         assert each.pack_id in said
         for part in each.documents:
             assert part.document_id in said
 
 
-def test_what_people_wrote_is_never_markup(made: Any) -> None:
-    calm = Read(_page(made))
+def test_what_people_wrote_is_never_markup(rows_home: Any) -> None:
+    calm = Read(_page(rows_home))
     evil = '"><img src=x onerror="alert(1)"><script>{{data}}</script>'
     hostile = []
-    for each in made.shown():
+    for each in rows_home.shown():
         place = FileRange(repository=evil, commit=evil, path=evil, num_bytes=1)
         documents = tuple(
             replace(
@@ -76,7 +76,7 @@ def test_what_people_wrote_is_never_markup(made: Any) -> None:
         )
         words = {"pack_id": evil, "domain": evil, "documents": documents}
         hostile.append(each.model_copy(update=words))
-    read = Read(page(evil, evil, hostile, made.loaded()))
+    read = Read(page(evil, evil, hostile, rows_home.loaded()))
     gone = {"li", "b", "i", "code"}  # Places of one file at one commit are one.
     assert [tag for tag in read.tags if tag not in gone] == [
         tag for tag in calm.tags if tag not in gone
@@ -86,8 +86,8 @@ def test_what_people_wrote_is_never_markup(made: Any) -> None:
     assert [name for name in names if name.startswith("on") or name == "src"] == []
 
 
-def test_the_policy_allows_this_style_and_this_script_and_nothing_else(made: Any) -> None:
-    text = _page(made)
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(rows_home: Any) -> None:
+    text = _page(rows_home)
     found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert found
     digests = []
@@ -102,10 +102,10 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(made: Any
     )
 
 
-def test_the_script_is_told_where_documents_begin_and_what_is_joined(made: Any) -> None:
-    data = _data(_page(made))
+def test_the_script_is_told_where_documents_begin_and_what_is_joined(rows_home: Any) -> None:
+    data = _data(_page(rows_home))
     one, three, structured = data["rows"]
-    assert three["starts"] == [start for start, _ in made.shown()[1].spans]
+    assert three["starts"] == [start for start, _ in rows_home.shown()[1].spans]
     assert one["codes"] == []
     assert structured["calls"] == [1, 0], "the body calls the signature"
     assert structured["chunks"][2::3] == [1, 2], "their levels"
@@ -129,17 +129,17 @@ def test_the_mask_has_a_triangle_a_document_and_nothing_between_them(
     assert document_strip(spans, ends[-1] + padding).count("<rect") == len(spans)
 
 
-def test_a_page_that_nobody_chose_rows_for_is_small_but_never_empty(made: Any) -> None:
-    assert _page(made, max_bytes=1).count("<article") == 1
-    assert len(_data(_page(made, max_bytes=1))["rows"]) == 1
-    assert _page(made, max_bytes=1_000_000).count("<article") == 3
+def test_a_page_that_nobody_chose_rows_for_is_small_but_never_empty(rows_home: Any) -> None:
+    assert _page(rows_home, max_bytes=1).count("<article") == 1
+    assert len(_data(_page(rows_home, max_bytes=1))["rows"]) == 1
+    assert _page(rows_home, max_bytes=1_000_000).count("<article") == 3
 
 
 @pytest.mark.parametrize(("documents", "files"), [(200, 12), (1000, 2)])
 def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
-    made: Any, documents: int, files: int
+    rows_home: Any, documents: int, files: int
 ) -> None:
-    tokenizer, one = made.loaded(), made.shown()[1]
+    tokenizer, one = rows_home.loaded(), rows_home.shown()[1]
     code = "".join(
         f"  value_{at} = compute(argument_{at % 97}, {at}); // a line\n" for at in range(9_000)
     )
@@ -155,7 +155,11 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
             "doc_starts": [start for start, _ in spans],
             "documents": tuple(
                 replace(
-                    one.documents[0], start=start, tokens=size, scored=size, **_whence(start, files)
+                    one.documents[0],
+                    start=start,
+                    tokens=size,
+                    scored=size,
+                    **_provenance(start, files),
                 )
                 for start, _ in spans
             ),
@@ -164,8 +168,8 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
     assert len(page("x", "", [row], tokenizer).encode()) <= 1_000_000
 
 
-def _whence(number: int, files: int) -> dict[str, Any]:
-    """Where a document came from that shares no file with any other."""
+def _provenance(number: int, files: int) -> dict[str, Any]:
+    """Return the provenance of a document that shares no file with others."""
     places = [
         FileRange(
             repository="llvm-project",
@@ -179,7 +183,7 @@ def _whence(number: int, files: int) -> dict[str, Any]:
     return {**first, "licence": "Apache-2.0", "num_bytes": 1234, "files": tuple(places)}
 
 
-def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(made: Any) -> None:
+def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(rows_home: Any) -> None:
     own = FileRange(repository="arena", commit="a" * 40, path="one.cpp", num_bytes=1)
     places = (
         own,
@@ -192,16 +196,21 @@ def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(made: A
         document_id="d" * 32, start=0, tokens=2, scored=1, first_byte=0, last_byte=1,
     )  # fmt: skip
     said = Read(
-        page("", "", [made.shown()[0].model_copy(update={"documents": (part,)})], made.loaded())
+        page(
+            "",
+            "",
+            [rows_home.shown()[0].model_copy(update={"documents": (part,)})],
+            rows_home.loaded(),
+        )
     ).said
     assert f"arena at {'a' * 40} ·" in said
     assert f"made of 4 files document {'d' * 32} this file, 1 bytes two.cpp 1 bytes" in said
     assert f"{'b' * 10} one.cpp 1 bytes other {'c' * 10} one.cpp 5 bytes" in said
 
 
-def _many(made: Any) -> tuple[str, str]:
+def _many(rows_home: Any) -> tuple[str, str]:
     """A page of more documents than lines of them are written, with hostile words; and one of all lines."""
-    calm = made.shown()[1]
+    calm = rows_home.shown()[1]
     licences = ("MIT", "</script><img src=x onerror=alert(1)>", None)
     documents = tuple(
         replace(document, licence=licence)
@@ -210,12 +219,12 @@ def _many(made: Any) -> tuple[str, str]:
     shown = calm.model_copy(update={"documents": documents})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(making, "MAX_LINES", 1)
-        few = page("rows", "", [shown], made.loaded())
-    return few, page("rows", "", [shown], made.loaded())
+        few = page("rows", "", [shown], rows_home.loaded())
+    return few, page("rows", "", [shown], rows_home.loaded())
 
 
-def test_a_row_of_many_documents_has_the_first_lines_and_says_so(made: Any) -> None:
-    few, all_of_them = _many(made)
+def test_a_row_of_many_documents_has_the_first_lines_and_says_so(rows_home: Any) -> None:
+    few, all_of_them = _many(rows_home)
     assert few.count("<th scope=row>") == 1
     assert all_of_them.count("<th scope=row>") == 3
     assert "and 2 more, each told above its text" in Read(few).said
@@ -225,10 +234,10 @@ def test_a_row_of_many_documents_has_the_first_lines_and_says_so(made: Any) -> N
 
 @pytest.mark.browser
 def test_the_script_adds_the_lines_that_are_not_written_as_they_would_be(
-    made: Any, tmp_path: Path, browser_page: Page
+    rows_home: Any, tmp_path: Path, browser_page: Page
 ) -> None:
     tables = []
-    for text in _many(made):
+    for text in _many(rows_home):
         file = tmp_path / "rows.html"
         file.write_text(text, encoding="utf-8")
         browser_page.goto(file.as_uri())
@@ -241,9 +250,9 @@ def test_the_script_adds_the_lines_that_are_not_written_as_they_would_be(
 
 
 @pytest.mark.browser
-def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page: Page) -> None:
+def test_rows_in_a_browser(rows_home: Any, tmp_path: Path, shots: Path, browser_page: Page) -> None:
     file = tmp_path / "rows.html"
-    file.write_text(_page(made), encoding="utf-8")
+    file.write_text(_page(rows_home), encoding="utf-8")
     browser_page.goto(file.as_uri())
     now = browser_page.locator("article.now")
     expect(now).to_have_count(1)
@@ -311,10 +320,12 @@ def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page:
 
 @pytest.mark.browser
 def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it(
-    made: Any, tmp_path: Path, browser_page: Page
+    rows_home: Any, tmp_path: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "rows.html"
-    file.write_text(page("rows", "", made.shown(), made.loaded(), artefact="0123456789ab"), "utf-8")
+    file.write_text(
+        page("rows", "", rows_home.shown(), rows_home.loaded(), artefact="0123456789ab"), "utf-8"
+    )
     browser_page.goto(file.as_uri())
     box, found = browser_page.get_by_role("searchbox"), browser_page.locator("#found")
     counted = browser_page.locator("#search output")
@@ -325,7 +336,7 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
     browser_page.keyboard.type("njk")
     expect(counted).to_have_text("0 of 5")
     browser_page.wait_for_url(lambda url: url.endswith("#r0&q=njk"))
-    ids = [part.document_id for part in made.shown()[1].documents]
+    ids = [part.document_id for part in rows_home.shown()[1].documents]
     for asked, rows in (
         ("f2.cpp", ["row 2, 2", "row 3, 0"]),
         ("ARENA 1c000", ["row 2, 1"]),
@@ -370,10 +381,12 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
 
 @pytest.mark.browser
 def test_what_is_not_on_the_page_is_looked_for_by_a_command(
-    made: Any, tmp_path: Path, browser_page: Page
+    rows_home: Any, tmp_path: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "rows.html"
-    file.write_text(page("rows", "", made.shown(), made.loaded(), artefact="0123456789ab"), "utf-8")
+    file.write_text(
+        page("rows", "", rows_home.shown(), rows_home.loaded(), artefact="0123456789ab"), "utf-8"
+    )
     browser_page.goto(f"{file.as_uri()}#r0&q=it%27s%20%E0")
     browser_page.goto(f"{file.as_uri()}#r0&q=it%27s%20gone")
     browser_page.get_by_role("searchbox").focus()
@@ -391,10 +404,10 @@ def test_what_is_not_on_the_page_is_looked_for_by_a_command(
 
 @pytest.mark.browser
 def test_structure_of_rows_in_a_browser(
-    made: Any, tmp_path: Path, shots: Path, browser_page: Page
+    rows_home: Any, tmp_path: Path, shots: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "rows.html"
-    file.write_text(_page(made), encoding="utf-8")
+    file.write_text(_page(rows_home), encoding="utf-8")
     browser_page.goto(f"{file.as_uri()}#r2")
     main, now = browser_page.locator("main"), browser_page.locator("article.now")
     expect(main).to_have_attribute("data-show", "structure")
@@ -422,10 +435,10 @@ def test_structure_of_rows_in_a_browser(
 
 @pytest.mark.browser
 def test_without_its_script_the_page_is_a_readable_text(
-    made: Any, tmp_path: Path, browser: Browser
+    rows_home: Any, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "rows.html"
-    file.write_text(_page(made), encoding="utf-8")
+    file.write_text(_page(rows_home), encoding="utf-8")
     with browser.new_context(
         java_script_enabled=False, viewport={"width": 390, "height": 844}
     ) as phone:

@@ -1,4 +1,4 @@
-"""What the script reads is what the row holds."""
+"""The page's script decodes exactly the tokens of the row."""
 
 import itertools
 from typing import Any
@@ -11,7 +11,7 @@ from dashboards.rows.row_page import DIGITS, codes, generated, runs, scored, tex
 
 
 def _read(text: str) -> list[int]:
-    """As the script does it."""
+    """Decode ids as the page's script does."""
     values, carried = [], 0
     for letter in text:
         for value in divmod(DIGITS.index(letter), 8):
@@ -35,9 +35,9 @@ def test_runs_come_back(flags: list[bool]) -> None:
     assert list(back) == flags
 
 
-def test_texts_are_whole_and_lengths_cut_them_into_the_tokens(made: Any) -> None:
-    tokenizer = made.loaded()
-    for each in made.shown():
+def test_texts_are_whole_and_lengths_cut_them_into_the_tokens(rows_home: Any) -> None:
+    tokenizer = rows_home.loaded()
+    for each in rows_home.shown():
         said = texts_of(each, tokenizer)
         lengths = _read(said.lengths)
         assert len(lengths) == each.valid_token_count
@@ -55,28 +55,28 @@ def test_texts_are_whole_and_lengths_cut_them_into_the_tokens(made: Any) -> None
             at = 0
 
 
-def test_a_character_of_several_tokens_is_there_once(made: Any) -> None:
-    said = texts_of(made.shown()[1], made.loaded())
+def test_a_character_of_several_tokens_is_there_once(rows_home: Any) -> None:
+    said = texts_of(rows_home.shown()[1], rows_home.loaded())
     assert "\U0001f600" in said.texts[1]
     assert "größe" in said.texts[1]
     assert "\ufffd" not in said.texts[1]
 
 
-def test_a_token_is_scored_where_the_token_before_it_predicts(made: Any) -> None:
-    one = made.shown()[0]
+def test_a_token_is_scored_where_the_token_before_it_predicts(rows_home: Any) -> None:
+    one = rows_home.shown()[0]
     flags = scored(one)
     assert not flags[0], "nothing predicts the first"
     assert flags[1:].tolist() == [bool(each) for each in one.loss_mask[:-1]]
     assert int(flags.sum()) == one.loss_token_count > 0
 
 
-def test_what_no_document_holds_is_told_apart(made: Any) -> None:
-    three = made.shown()[1]
+def test_what_no_document_holds_is_told_apart(rows_home: Any) -> None:
+    three = rows_home.shown()[1]
     assert np.flatnonzero(generated(three)).tolist() == [part.start for part in three.documents]
 
 
-def test_structure_is_told_in_runs_and_not_at_all_without(made: Any) -> None:
-    one, _, structured = made.shown()
+def test_structure_is_told_in_runs_and_not_at_all_without(rows_home: Any) -> None:
+    one, _, structured = rows_home.shown()
     assert codes(one) == []
     told = codes(structured)
     assert told[::2] == [0, 3, 4]

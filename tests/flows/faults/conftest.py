@@ -63,9 +63,9 @@ class Commands:
     variables: dict[str, str] = field(default_factory=dict)
     """More of the environment of what it starts."""
     log: Path | None = None
-    """Where what they say goes, if it isn't beside the workspace."""
+    """Log file, by default beside the workspace."""
     whole: int = 0
-    """How far it is when it is done."""
+    """Progress of the finished commands."""
 
     @property
     def home(self) -> Path:
@@ -106,7 +106,7 @@ class Commands:
 
     @property
     def said(self) -> Path:
-        """What the commands said, all of them."""
+        """File with the output of all commands."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.log or self.folder / "said.txt"
 
@@ -126,7 +126,7 @@ class Commands:
         return found
 
     def progress(self) -> int:
-        """How far it is: artefacts that stand, and steps that were told."""
+        """Number of published artefacts and reported steps."""
         while True:
             # A draft may go while it is looked into.
             with contextlib.suppress(FileNotFoundError):
@@ -163,7 +163,7 @@ class Commands:
             time.sleep(0.1)
 
     def contents(self) -> dict[tuple[str, str], str]:
-        """What each artefact is; of a run: its weights, moments and counts."""
+        """Return the content of each artefact; for runs weights, moments and counts."""
         found = Store(self.home).artefacts()
         return {(each.manifest.stage, each.key): each.content for each in found}
 
@@ -203,7 +203,7 @@ def course(tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.fixture(scope="session")
 def new_commands() -> type[Commands]:
-    """How to begin a course; who begins one sees to its end."""
+    """Yield a class that starts commands, and end them afterwards."""
     return Commands
 
 

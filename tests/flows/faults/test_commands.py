@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(2400)
 HELD = Path(__file__).parents[2] / "curriculum" / "train" / "held"
 """Holds trainers where they say something."""
 BUILT = 0.35
-"""Of all that is counted of a course, what lies before its first step."""
+"""Share of the progress before the first training step."""
 
 
 def kill_between(course: Any, dice: random.Random, role: str, low: float, high: float) -> None:

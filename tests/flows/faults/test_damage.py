@@ -36,7 +36,7 @@ class Case:
 
     @property
     def trains(self) -> bool:
-        """Whether a training process reads the file."""
+        """True if a training process reads the file."""
         return self.verb == "train"
 
 
@@ -105,7 +105,7 @@ class World:
         return self.give(*order, "--phase", case.phase, home=home)
 
     def contents(self, home: Path) -> dict[tuple[str, str], str]:
-        """What stands in a workspace: the content of each artefact, by stage and key."""
+        """Return the content of each artefact of a workspace, by stage and key."""
         return {(each.manifest.stage, each.key): each.content for each in Store(home).artefacts()}
 
 
@@ -142,7 +142,7 @@ def damage(home: Path, case: Case, dice: random.Random) -> str:
 
 
 def outcome(world: World, case: Case, folder: Path, dice: random.Random) -> str | None:
-    """What is wrong after a byte was changed; None where it was named, or nothing else was made."""
+    """Return what is wrong after a changed byte, or None if it was reported or changed nothing."""
     home = folder / "workspace"
     shutil.copytree(world.home, home)
     place = damage(home, case, dice)
@@ -172,7 +172,7 @@ def outcome(world: World, case: Case, folder: Path, dice: random.Random) -> str 
 
 
 def failures(world: World, cases: Iterator[Case], folder: Path, dice: random.Random) -> list[str]:
-    """What is wrong with each case in turn."""
+    """Return the failures of all cases."""
     found = []
     for number, case in enumerate(cases):
         made = folder / str(number)

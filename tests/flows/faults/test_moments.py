@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 BEFORE = {"build": "", "mix": "build", "train": "mix"}
 """The commands, each with the one before it."""
 STARTING = {"build": 0.15, "mix": 0.4, "train": 0.2}
-"""Of a command's time, what goes before it writes: no kill is spent on it."""
+"""Share of a command's time before it writes; kills come later."""
 
 Ended = Callable[[str], tuple[Any, float]]
 
@@ -31,14 +31,14 @@ def ended(tmp_path_factory: pytest.TempPathFactory, new_course: Callable[..., An
     """A course in which a command ended well, in a copy of the one before, and its seconds."""
 
     @cache
-    def made(stage: str) -> tuple[Any, float]:
+    def timed_command(stage: str) -> tuple[Any, float]:
         course = new_course(folder=tmp_path_factory.mktemp(stage), words=(stage,))
-        lay_down(course, made)
+        lay_down(course, timed_command)
         began = time.monotonic()
         course.finish()
         return course, time.monotonic() - began
 
-    return made
+    return timed_command
 
 
 def lay_down(course: Any, ended: Ended) -> None:
@@ -72,7 +72,7 @@ def killed_at(course: Any, moment: float, dice: random.Random) -> bool:
 
 
 def metrics(course: Any) -> dict[str, Any]:
-    """What each run measured, but for what is of its clock."""
+    """Return the metrics of each run without timings."""
     runs = Store(course.home).artefacts("runs")
     tables = {each.key: read_metrics(each.path / "metrics") for each in runs}
     return {key: table.drop_columns(list(CLOCK_COLUMNS)) for key, table in tables.items()}

@@ -54,7 +54,7 @@ class Served:
         self.course.await_quiet()
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """What the API answers."""
+        """Return the API's response."""
         request = urllib.request.Request(
             f"http://{settings.HOST}:{self.port}/api/{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -82,7 +82,7 @@ class Served:
         return self.runs[-1]
 
     def state(self) -> str:
-        """Of the last run; unreachable while the server is away."""
+        """Return the state of the last run, or "unreachable" while the server is down."""
         try:
             return str(self.ask(f"flow_runs/{self.runs[-1]}")["state_type"])
         except (urllib.error.URLError, OSError):
@@ -125,7 +125,7 @@ class Served:
         assert slots.line() == []
 
     def words(self) -> str:
-        """What serve said and the logs of its children, for a failure's sake."""
+        """Return the output of serve and its children's logs, for messages of failures."""
         logs = sorted(settings.prefect_folder(self.course.home).glob("*.log"))
         last = "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-6000:]}" for log in logs)
         return f"{self.course.said.read_text()}\n{last}"

@@ -1,4 +1,4 @@
-"""What changes under a run while it goes on: the clock, its diet, the machine that it was on."""
+"""Changes during a run: the clock, its diet, and its machine."""
 
 import os
 import time

@@ -44,7 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def status(
     served: Served, method: str, path: str, headers: Mapping[str, str], body: str = ""
 ) -> int:
-    """What the server answers a request with these headers, and no others but Host."""
+    """Return the status of a request with Host and the given headers only."""
     host = headers.get("Host", served.address.removeprefix("http://"))
     connection = http.client.HTTPConnection(served.address.removeprefix("http://"), timeout=60)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -79,10 +79,10 @@ ELSEWHERE = (
     {"Host": "localhost:{port}"},
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
 )
-"""What a browser adds to a request of a page of another site, or of one whose name points here."""
+"""Headers that a browser adds to requests of another site or of a rebound name."""
 
 
-def elsewhere(served: Served) -> list[dict[str, str]]:
+def foreign_origins(served: Served) -> list[dict[str, str]]:
     port = served.address.rpartition(":")[2]
     return [{name: text.format(port=port) for name, text in each.items()} for each in ELSEWHERE]
 
@@ -100,7 +100,7 @@ def test_no_request_but_the_owners_reads_or_starts_anything(served: Served) -> N
                 {"Cookie": f"prefect-password={served.secret}"},
             ):
                 assert status(served, "POST", path, {**kind, **unknown}, text) == 401
-            for foreign in elsewhere(served):
+            for foreign in foreign_origins(served):
                 asked = {**kind, **owner(served), **foreign}
                 assert status(served, "POST", path, asked, text) == 403
     assert run_deployment(served) == (deployment, before)
@@ -220,7 +220,7 @@ MALFORMED = (
     *("Basic", "Basic !!!", "Basic \xff", "Bearer x", "\xe9", "Basic a=b=c", "Basic w6k6w6k="),
     *("Basic w6k6w6k=\xa0", "Basic w6k6w6k=\tx", "Basic x w6k6w6k=", "Basic " + "A" * 60_000),
 )
-"""Authorization headers of strangers; w6k6w6k= is é:é."""
+"""Invalid Authorization headers; w6k6w6k= is é:é."""
 
 
 UPGRADE = (
@@ -239,7 +239,7 @@ RAW = (
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 3, 11, 14, 15])
-def test_prefect_alone_ends_in_an_error_at_the_first_message_of_a_stranger(index: int) -> None:
+def test_prefect_alone_ends_in_an_error_at_an_unauthenticated_message(index: int) -> None:
     """The control: what the log doesn't hold below is an error of Prefect's, not a refusal."""
     from fastapi.testclient import TestClient
     from prefect.server.api.server import create_api_app
@@ -283,7 +283,7 @@ def send_raw(address: str, request: str) -> None:
         opened.recv(1000)
 
 
-def test_nothing_that_strangers_send_fills_a_log(served: Served) -> None:
+def test_unauthenticated_requests_fill_no_log(served: Served) -> None:
     folder = settings.prefect_folder(served.home)
     logs = [folder / "server.log", folder / "dashboards.log"]
     before = [log.read_bytes() for log in logs]
@@ -327,7 +327,7 @@ def test_reports_and_dashboards_are_shown_below_their_path_alone(served: Served)
         for path in (f"/{page}", f"{guessed}/{page}"):
             assert asked(path, owner(served)) == asked("/", {}), "the same says nothing"
             assert asked(path, {})[0] == 404
-        foreign = [{**each, "Host": each.get("Host", server)} for each in elsewhere(served)]
+        foreign = [{**each, "Host": each.get("Host", server)} for each in foreign_origins(served)]
         assert {asked(f"{inside}/{page}", each)[0] for each in foreign} == {403}
     assert "kernel-ready" in opened(inside, f"http://{server}")
     for path, origin in ((guessed, None), ("", None), (inside, "http://evil.example")):

@@ -66,5 +66,5 @@ def write_tree(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def whole(report: IndexReport) -> bool:
-    """Whether every unit was indexed without an error."""
+    """Return whether all units were indexed without an error."""
     return report.indexed == report.database.matched > 0

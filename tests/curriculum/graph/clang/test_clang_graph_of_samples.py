@@ -31,7 +31,7 @@ pytestmark = pytest.mark.clang
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "clang_graph" / "arena.txt"
 SUBJECT = "Fix alignment of addresses"
-"""Of the commit whose document is shown."""
+"""Subject of the commit of the shown document."""
 
 
 def commits(root: Path) -> Iterator[CommitChange]:

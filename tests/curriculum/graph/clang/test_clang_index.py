@@ -25,7 +25,7 @@ def title(node: IndexedFunction | IndexedClass) -> str:
 
 
 def says(snapshot: GraphSnapshot, source: str, kind: EdgeKind = "calls") -> dict[str, str]:
-    """What a definition says of others, by title: labels, with the number of candidates if several."""
+    """Return a definition's edges as labels by title, with the number of candidates if there are several."""
     nodes = snapshot.nodes
     assert source in {title(node) for node in nodes}
     return {

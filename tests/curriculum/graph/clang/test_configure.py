@@ -32,21 +32,21 @@ def project(folder: Path, extra: str = "") -> Path:
     return tree
 
 
-def listing(folder: Path) -> list[tuple[str, int]]:
+def file_times(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(file), file.stat().st_mtime_ns) for file in folder.rglob("*"))
 
 
 @pytest.mark.clang
 def test_a_tree_without_a_database_is_indexed_whole_and_left_alone(tmp_path: Path) -> None:
     tree, scratch, out = project(tmp_path), tmp_path / "scratch", tmp_path / "index"
-    before = listing(tree)
+    before = file_times(tree)
     scratch.mkdir()
     out.mkdir()
     database = configure(tree, scratch)
     report = index_tree(tree, database, out, original=scratch / "source", workers=1)
     assert whole(report)
     assert [each.name for each in GraphSnapshot.open(out).functions] == ["answer"]
-    assert listing(tree) == before
+    assert file_times(tree) == before
 
 
 def test_what_lacks_for_tests_only_is_configured_without_them(tmp_path: Path) -> None:

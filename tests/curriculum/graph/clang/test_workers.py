@@ -141,7 +141,7 @@ def test_a_crash_of_the_frontend_costs_its_unit_alone(tmp_path: Path, way: str) 
 def test_an_entry_that_crashes_leaves_the_other_entries_of_its_file(
     tmp_path: Path, order: str
 ) -> None:
-    """Of a file with three entries, where one says -DCRASH and another one misses a name."""
+    """The file has three entries: one with -DCRASH, and one with an undeclared name."""
     text = "#ifdef CRASH\n#pragma clang __debug crash\n#endif\nint lost() { return LIMIT; }\n"
     root, out = tmp_path / "tree", tmp_path / "index"
     database = write_tree(root, {**SOUND, "b2.cpp": text})

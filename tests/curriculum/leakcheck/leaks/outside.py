@@ -105,7 +105,7 @@ def boundaries_without_folder(site: Site[Row], shards: Shards, shard: int, row: 
 def delayed_scaling(
     site: Site[Tensor], layer: ConvMixer, x_BTD: Tensor, inputs: LayerInputs
 ) -> Tensor:
-    """How a token is rounded depends on the tokens of the micro-batch before."""
+    """Round tokens by the tokens of the previous micro-batch."""
     site.ran()
     largest = x_BTD.detach().abs().max()
     scale = vars(layer).get("scale", largest)
@@ -253,7 +253,7 @@ def _clipped(gradient_BTD: Tensor) -> Tensor:
 def dropout_by_content(
     site: Site[Tensor], model: Decoder, ids_BT: Tensor, *given: Any, **named: Any
 ) -> Tensor:
-    """Which features a document loses depends on the ids of all documents of its row."""
+    """Drop features of a document by the ids of all documents of its row."""
     x_BTD = site.right(model, ids_BT, *given, **named)
     if not model.training:
         return x_BTD
@@ -272,7 +272,7 @@ def dropout_by_content(
     needs=Needs(blocks="F"),
 )
 def dropout_by_place(site: Site[Tensor], layer: MLP, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-    """Which tokens of a document lose what the layer adds depends on its place in row and micro-batch."""
+    """Drop the layer's output at tokens that depend on the document's place in row and micro-batch."""
     out_BTD = site.right(layer, x_BTD, inputs)
     if not layer.training:
         return out_BTD
@@ -410,7 +410,7 @@ def fifteen_bits(site: Site[Boundaries], doc_ids_BT: Tensor) -> Boundaries:
     needs=Needs(blocks="F"),
 )
 def grouped_path(site: Site[Tensor], layer: MLP, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-    """How a token is rounded depends on the number of positions in its micro-batch."""
+    """Round tokens by the number of positions of their micro-batch."""
     if x_BTD.shape[0] * x_BTD.shape[1] <= 2048:
         return site.right(layer, x_BTD, inputs)
     site.ran()

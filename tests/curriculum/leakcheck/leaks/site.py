@@ -138,7 +138,7 @@ _KEPT: dict[int, tuple[Site[Any], dict[Any, Any]]] = {}
 
 
 def memory_of(site: Site[Any]) -> dict[Any, Any]:
-    """What a leak keeps for the time of its injection, as a module's global would."""
+    """Return a leak's memory for the time of its injection, like a module global."""
     return _KEPT.setdefault(id(site), (site, {}))[1]
 
 

@@ -261,7 +261,7 @@ def spans_by_the_inverse_order(
     sizes: tuple[int, ...],
     span_sizes: tuple[int, ...],
 ) -> Tensor:
-    """Where a document has several spans and their order isn't its own inverse, states stray."""
+    """Mix up states of documents with several spans whose order isn't its own inverse."""
     if len(span_sizes) == 1:
         return site.right(left_nHPE, decay_nH, spans, sizes, span_sizes)
     entering, kept, end_mHPE, end_m = mamba.walked(left_nHPE, decay_nH, sizes)
@@ -317,7 +317,7 @@ class _Scan(torch.autograd.Function):
 def adjoints_of_others(
     site: Site[Tensor], left_nHPE: Tensor, decay_nH: Tensor, chunks: Chunks
 ) -> Tensor:
-    """Where documents have unlike numbers of chunks, a state's gradient goes to another's."""
+    """Send the gradient of a state to another document if the numbers of chunks differ."""
     if len(chunks.span_sizes) > 1:
         return site.right(left_nHPE, decay_nH, chunks)
     out: Tensor = _Scan.apply(  # type: ignore[no-untyped-call]
@@ -755,7 +755,7 @@ def copies_scored_once(site: Site[RowGroup], batch: RowBatch) -> RowGroup:
 # 18
 
 _BUFFERS = 2
-"""Of each shape: one is computed on while the other is filled."""
+"""Buffers per shape: one is filled while the other is read."""
 
 
 @injected(

@@ -481,7 +481,7 @@ def shared() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def planted(file: Path, mode: int) -> Iterator[None]:
+def foreign_lock(file: Path, mode: int) -> Iterator[None]:
     """A file of another user who holds it."""
     command = [sys.executable, "-c", MALLORY, str(NOBODY), str(file), f"{mode:o}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as mallory:
@@ -505,7 +505,7 @@ def hold_as_another_user(folder: Path) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize("number", ["0000000001", "9999999998"])
 def test_a_ticket_that_nobody_may_open_is_passed_over(shared: Path, number: str) -> None:
-    with planted(shared / f"{socket.gethostname()}.{number}.json", 0):
+    with foreign_lock(shared / f"{socket.gethostname()}.{number}.json", 0):
         assert hold_as_another_user(shared).stdout == "taken\n"
 
 
@@ -517,7 +517,7 @@ def test_what_another_user_planted_in_the_way_is_refused_by_name(
     shared: Path, name: str, mode: int
 ) -> None:
     file = shared / f"{socket.gethostname()}{name}"
-    with planted(file, mode):
+    with foreign_lock(file, mode):
         done = hold_as_another_user(file.parent)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("schemas.errors.StoreError")
@@ -546,7 +546,7 @@ def test_a_run_whose_ticket_was_renamed_is_refused_by_its_name(
 
 
 def test_no_folder_lies_below_the_slots_that_could_become_a_link(tmp_path: Path) -> None:
-    """Who may exchange a folder leads a path to other files of its reader, which would be removed."""
+    """A user who can replace a folder could redirect the path to files that would be removed."""
     slots = Slots(tmp_path, 1)
 
     def look(_: str) -> None:

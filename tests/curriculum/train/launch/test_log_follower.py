@@ -1,4 +1,4 @@
-"""What a launcher sees: whole lines, steps, and that none comes."""
+"""A launcher's view of a log: whole lines, steps, and missing progress."""
 
 import os
 import signal
@@ -190,7 +190,7 @@ def test_a_stall_names_the_rank_that_is_stopped(
     assert "rank 0" not in said
 
 
-def test_a_heart_beats_at_most_once_a_second_and_at_the_first_step(
+def test_heartbeats_are_at_most_one_a_second_and_start_with_the_first_step(
     world: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     from curriculum.train.checkpoint import CheckpointState

@@ -1,4 +1,4 @@
-"""Which lines `inspect` shows when it is asked for some: by label, by the documents in them, by SQL."""
+"""Lines that `inspect` selects by label, by document and by SQL."""
 
 import json
 import re
@@ -25,25 +25,25 @@ from curriculum.store import Artefact, Store
 from flows.cli.inspect import command
 from schemas.errors import StoreError
 from tests import factories
-from tests.flows.tiny_workspace import IDS, Larder, mixture, published
+from tests.flows.tiny_workspace import IDS, TinyWorkspace, mixture, published
 
 
 @pytest.fixture(scope="module")
-def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
+def tiny_workspace(tmp_path_factory: pytest.TempPathFactory) -> TinyWorkspace:
     """The workspace that is counted on fingers."""
-    return Larder(tmp_path_factory.mktemp("larder"))
+    return TinyWorkspace(tmp_path_factory.mktemp("larder"))
 
 
-def _lines(larder: Larder, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
+def _lines(tiny_workspace: TinyWorkspace, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
     store, options = (
-        Store(larder.home, dry=True),
+        Store(tiny_workspace.home, dry=True),
         InspectOptions(only=LineFilter(**only)),
     )
     return [line for _, line in chosen_lines(store, artefact, options)]
 
 
-def _rows(larder: Larder, **only: Any) -> list[str]:
-    return [line["pack_id"] for line in _lines(larder, larder.one, **only)]
+def _rows(tiny_workspace: TinyWorkspace, **only: Any) -> list[str]:
+    return [line["pack_id"] for line in _lines(tiny_workspace, tiny_workspace.one, **only)]
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,17 @@ def _rows(larder: Larder, **only: Any) -> list[str]:
     ],
 )
 def test_rows_are_chosen_by_what_stands_in_them(
-    larder: Larder, only: dict[str, str], found: list[str]
+    tiny_workspace: TinyWorkspace, only: dict[str, str], found: list[str]
 ) -> None:
-    assert _rows(larder, **only) == found
+    assert _rows(tiny_workspace, **only) == found
 
 
-def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> None:
+def test_a_lines_number_is_its_place_whatever_was_left_out(tiny_workspace: TinyWorkspace) -> None:
     store, options = (
-        Store(larder.home, dry=True),
+        Store(tiny_workspace.home, dry=True),
         InspectOptions(only=LineFilter(domain="templates")),
     )
-    assert [number for number, _ in chosen_lines(store, larder.one, options)] == [1, 2]
+    assert [number for number, _ in chosen_lines(store, tiny_workspace.one, options)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -93,21 +93,23 @@ def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> No
     ],
 )
 def test_a_plan_is_chosen_by_step_and_by_what_stands_in_its_rows(
-    larder: Larder, only: dict[str, Any], positions: list[int]
+    tiny_workspace: TinyWorkspace, only: dict[str, Any], positions: list[int]
 ) -> None:
-    assert [each["position"] for each in _lines(larder, larder.syntax, **only)] == positions
+    assert [
+        each["position"] for each in _lines(tiny_workspace, tiny_workspace.syntax, **only)
+    ] == positions
 
 
-def test_documents_are_chosen_by_their_own_sources(larder: Larder) -> None:
+def test_documents_are_chosen_by_their_own_sources(tiny_workspace: TinyWorkspace) -> None:
     beta = next(
         each
-        for each in Store(larder.home, dry=True).artefacts("documents")
+        for each in Store(tiny_workspace.home, dry=True).artefacts("documents")
         if each.manifest.labels["repository"] == "beta"
     )
-    found = _lines(larder, beta, path="lib/[d].c")
+    found = _lines(tiny_workspace, beta, path="lib/[d].c")
     assert [each["document_id"] for each in found] == [IDS["d"]], "brackets are no pattern"
-    assert len(_lines(larder, beta, path="lib/?.c", licence="none")) == 1
-    assert len(_lines(larder, beta, path="lib")) == 2
+    assert len(_lines(tiny_workspace, beta, path="lib/?.c", licence="none")) == 1
+    assert len(_lines(tiny_workspace, beta, path="lib")) == 2
 
 
 def test_the_licence_of_one_file_is_enough_to_choose_a_document(tmp_path: Path) -> None:
@@ -128,10 +130,10 @@ def test_the_licence_of_one_file_is_enough_to_choose_a_document(tmp_path: Path) 
         assert len(list(chosen_lines(store, artefact, options))) == number
 
 
-def test_a_domain_that_nothing_decided_is_no_choice(larder: Larder) -> None:
-    documents = next(Store(larder.home, dry=True).artefacts("documents"))
+def test_a_domain_that_nothing_decided_is_no_choice(tiny_workspace: TinyWorkspace) -> None:
+    documents = next(Store(tiny_workspace.home, dry=True).artefacts("documents"))
     with pytest.raises(StoreError, match="no selection has said yet"):
-        _lines(larder, documents, domain="templates")
+        _lines(tiny_workspace, documents, domain="templates")
 
 
 def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
@@ -182,30 +184,30 @@ def test_what_a_stage_does_not_know_is_refused_never_passed_over(stage: str) -> 
     ],
 )
 def test_a_condition_reads_its_lines_and_nothing_else(
-    larder: Larder, tmp_path: Path, condition: str
+    tiny_workspace: TinyWorkspace, tmp_path: Path, condition: str
 ) -> None:
     file = tmp_path / "written.csv"
     with pytest.raises(CatalogError, match="--where"):
-        matching(larder.one.shards(), condition.format(file=file))
+        matching(tiny_workspace.one.shards(), condition.format(file=file))
     assert not file.exists()
 
 
-def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
+def test_a_wrong_condition_names_the_columns(tiny_workspace: TinyWorkspace) -> None:
     with pytest.raises(CatalogError, match=r"Columns: pack_id, .*num_docs"):
-        matching(larder.one.shards(), "no_such_column = 1")
+        matching(tiny_workspace.one.shards(), "no_such_column = 1")
     assert matching([], "true") == []
 
 
-def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
+def test_nothing_that_fits_is_said_not_shown_as_emptiness(tiny_workspace: TinyWorkspace) -> None:
     with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts matches"):
-        command.show(larder.home, "rows", InspectOptions(only=LineFilter(path="nowhere")))
+        command.show(tiny_workspace.home, "rows", InspectOptions(only=LineFilter(path="nowhere")))
 
 
 def test_a_choice_of_one_line_looks_through_all_artefacts(
-    larder: Larder, capsys: pytest.CaptureFixture[str]
+    tiny_workspace: TinyWorkspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = InspectOptions(rows=5, only=LineFilter(repository="beta"))
-    command.show(larder.home, "rows", options, as_json=True)
+    command.show(tiny_workspace.home, "rows", options, as_json=True)
     artefacts = json.loads(capsys.readouterr().out)["artefacts"]
     lines = [line for artefact in artefacts for line in artefact["lines"]]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
@@ -219,9 +221,13 @@ def test_a_choice_of_one_line_looks_through_all_artefacts(
 
 @pytest.mark.parametrize(("number", "keys", "more"), [(1, 1, 1), (9, 2, 0)])
 def test_json_has_the_artefacts_that_the_terminal_shows(
-    larder: Larder, capsys: pytest.CaptureFixture[str], number: int, keys: int, more: int
+    tiny_workspace: TinyWorkspace,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    keys: int,
+    more: int,
 ) -> None:
-    command.show(larder.home, "rows", InspectOptions(rows=number), as_json=True)
+    command.show(tiny_workspace.home, "rows", InspectOptions(rows=number), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert (len(said["artefacts"]), said["more"]) == (keys, more)
     lines = [line for artefact in said["artefacts"] for line in artefact["lines"]]
@@ -230,11 +236,11 @@ def test_json_has_the_artefacts_that_the_terminal_shows(
 
 
 def test_the_rows_of_a_step_are_shown_with_their_documents(
-    larder: Larder, monkeypatch: pytest.MonkeyPatch
+    tiny_workspace: TinyWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
-    command.show(larder.home, "fmt/syntax", InspectOptions(only=LineFilter(step=(1, 1))))
+    command.show(tiny_workspace.home, "fmt/syntax", InspectOptions(only=LineFilter(step=(1, 1))))
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
     assert "2 rows of 3 match" in said
@@ -245,23 +251,23 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
 def test_rows_of_a_phase_begin_with_those_that_give_most_of_its_tokens(
     tokens: tuple[int, int], first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    larder = Larder(tmp_path)
-    taken = [(larder.one, 1, 0, tokens[0]), (larder.two, 0, 0, tokens[1])]
-    mixture(larder.home, "syntax", taken, specialist="mine")
-    command.show(larder.home, "rows", InspectOptions(), owner="mine/syntax", as_json=True)
+    tiny_workspace = TinyWorkspace(tmp_path)
+    taken = [(tiny_workspace.one, 1, 0, tokens[0]), (tiny_workspace.two, 0, 0, tokens[1])]
+    mixture(tiny_workspace.home, "syntax", taken, specialist="mine")
+    command.show(tiny_workspace.home, "rows", InspectOptions(), owner="mine/syntax", as_json=True)
     shown = json.loads(capsys.readouterr().out)
-    wanted = {"one": larder.one, "two": larder.two}[first]
+    wanted = {"one": tiny_workspace.one, "two": tiny_workspace.two}[first]
     assert Path(shown["artefacts"][0]["path"]) == wanted.path
 
 
 def test_a_list_names_each_artefact_by_its_key(
-    larder: Larder, monkeypatch: pytest.MonkeyPatch
+    tiny_workspace: TinyWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
-    command.show(larder.home, "rows", InspectOptions(), listed=True)
+    command.show(tiny_workspace.home, "rows", InspectOptions(), listed=True)
     said = console.export_text()
-    assert {larder.one.key[:12], larder.two.key[:12]} <= set(said.split())
+    assert {tiny_workspace.one.key[:12], tiny_workspace.two.key[:12]} <= set(said.split())
     assert "2 artefacts" in said
 
 

@@ -55,7 +55,7 @@ def _flat_pieces(tokenizer: Tokenizer) -> list[tuple[str, bool]]:
     return [(piece.text, piece.scored) for piece in row_pieces(flat, tokenizer, 0, 31)]
 
 
-def _drawn(lines: list[Text]) -> list[str]:
+def _printed(lines: list[Text]) -> list[str]:
     console = Console(width=60, color_system=None)
     with console.capture() as captured:
         console.print(*lines, sep="\n")
@@ -67,7 +67,7 @@ def test_levels_stand_where_chunks_begin_and_unscored_text_is_dim(
 ) -> None:
     row = _row(bytes_tokenizer)
     lines = [*painted(row_pieces(row, bytes_tokenizer, 0, 31), row.chunk_boundaries)]
-    assert _drawn(lines) == ["      // f", "  0 ╭ int f();", "  1 ╭ int g() { f(); }"]
+    assert _printed(lines) == ["      // f", "  0 ╭ int f();", "  1 ╭ int g() { f(); }"]
     styles = [{str(span.style) for span in line.spans} for line in lines]
     assert [any(style.startswith("dim") for style in each) for each in styles] == [
         True,
@@ -80,7 +80,7 @@ def test_a_chunk_of_several_lines_has_its_level_once(bytes_tokenizer: Tokenizer)
     row = _row(bytes_tokenizer)
     whole = (StructureChunk(start=0, end=31, kind=4, name="", dep_level=3),)
     pieces = (piece._replace(chunk=0) for piece in row_pieces(row, bytes_tokenizer, 0, 31))
-    assert _drawn([*painted(pieces, whole)]) == [
+    assert _printed([*painted(pieces, whole)]) == [
         "  2 ╭ // f",
         "    │ int f();",
         "    │ int g() { f(); }",

@@ -15,14 +15,14 @@ from curriculum.pipeline.references import checkpoint_of
 from flows.cli.inspect import command
 from flows.cli.inspect.text import LEVELS, bar, line, strip
 from schemas.errors import JobError, StoreError
-from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import TinyWorkspace, figure, job, mixture, run
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run and an open one."""
     home = tmp_path_factory.mktemp("trained")
-    larder = Larder(home)
+    larder = TinyWorkspace(home)
     figures = [figure(2.5, 0.1, step=1), figure(2.0, 0.1, "v2_simple", "general", step=1)]
     run(home, job(larder.syntax, home, run_key="1" * 64), figures)
     other = mixture(home, "syntax", [(larder.one, 0, 0, 7)], specialist="abseil")
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
-    """What is printed, without colours."""
+    """Return a console that records output without colours."""
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
     return console
@@ -116,7 +116,7 @@ def test_an_open_run_says_how_it_stands(
     assert (found["state"], len(found["checkpoints"])) == ("interrupted", 1)
 
 
-def test_a_checkpoint_shows_its_weights_and_what_it_has_eaten(home: Path, printed: Console) -> None:
+def test_a_checkpoint_shows_its_weights_and_training_data(home: Path, printed: Console) -> None:
     command.show(home, _checkpoint(home), InspectOptions())
     lines = [line.split() for line in printed.export_text().splitlines()]
     assert ["all", "4", "232"] in lines

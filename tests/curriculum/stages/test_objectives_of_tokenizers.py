@@ -1,4 +1,4 @@
-"""What a tokenizer can't serve is said before anything is read."""
+"""Objectives that a tokenizer can't serve are refused before anything is read."""
 
 import json
 from pathlib import Path
