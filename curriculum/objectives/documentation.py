@@ -279,7 +279,7 @@ class _DocToCode:
         found = _within(encoding, documented(document))
         found = found[found[:, BODY] < found[:, LAST]]
         if not len(found):
-            return _untaught(encoding)
+            return _unscored_result(encoding)
         lines = EncodedLines.of(encoding, self.tokenizer)
         found = found[lines.has(found[:, START], found[:, BODY] + 1)]
         found[:, LAST] = np.minimum(found[:, LAST], lines.piece_of(found[:, BODY])[1])
@@ -290,7 +290,7 @@ class _DocToCode:
         order = segments_without(masked, 0, int(document.part_bytes[-1]))
         done = rearranged(encoding, order, document.part_bytes, self.tokenizer)
         if len(done.encoding.ids) > document.room:
-            return _untaught(encoding, ("no_room", 1))
+            return _unscored_result(encoding, ("no_room", 1))
         learnt = found[~wordless]
         counts = (
             ("bodies", len(learnt)),
@@ -298,7 +298,7 @@ class _DocToCode:
             ("masked_bytes", done.masked_bytes),
         )
         targets = learnt[:, (BODY, LAST)]
-        return _taught(done.encoding, targets, document, self.tokenizer, counts)
+        return _score_targets(done.encoding, targets, document, self.tokenizer, counts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -313,7 +313,7 @@ class _CodeToDoc:
         """
         found = _within(encoding, documented(document))
         if not len(found):
-            return _untaught(encoding)
+            return _unscored_result(encoding)
         lines = EncodedLines.of(encoding, self.tokenizer)
         moves = _moves(lines, found)
         while True:
@@ -331,7 +331,7 @@ class _CodeToDoc:
             ("copied_bytes", int((copied[:, 1] - copied[:, 0]).sum())),
         )
         targets = moves[~wordless][:, :2]
-        return _taught(done, targets, document, self.tokenizer, counts, copied=copied)
+        return _score_targets(done, targets, document, self.tokenizer, counts, copied=copied)
 
 
 def _within(encoding: Encoding, found: Int32s) -> Int32s:
@@ -341,7 +341,7 @@ def _within(encoding: Encoding, found: Int32s) -> Int32s:
     return within
 
 
-def _untaught(encoding: Encoding, *counts: tuple[str, int]) -> Result:
+def _unscored_result(encoding: Encoding, *counts: tuple[str, int]) -> Result:
     """Return the encoding without a target; rows leave it out."""
     mask = np.zeros_like(encoding.loss_mask)
     return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
@@ -375,7 +375,7 @@ def _below(moves: Int32s, size: int) -> list[Segment]:
     return [*order, Segment(start=done, end=size)]
 
 
-def _taught(
+def _score_targets(
     encoding: Encoding,
     targets: Int32s,
     document: DocumentFacts,

@@ -31,10 +31,10 @@ def guard_connections(port: int | None) -> None:
     The guard can't be taken back. It is asked, within some 100 ns, at each file that is opened too.
     """
     if port is not None and is_told():
-        sys.addaudithook(functools.partial(_refuse_stranger, port))
+        sys.addaudithook(functools.partial(_refuse_other_users, port))
 
 
-def _refuse_stranger(port: int, event: str, arguments: tuple[Any, ...]) -> None:
+def _refuse_other_users(port: int, event: str, arguments: tuple[Any, ...]) -> None:
     if event != "socket.connect" or arguments[1][:2] != (HOST, port):
         return
     if listening_users(HOST, port) != {os.getuid()}:
