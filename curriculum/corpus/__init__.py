@@ -1,1 +1,1 @@
-"""The pinned repositories: reading their history, and choosing what of it is kept."""
+"""Source repositories: reading their history and selecting documents."""

@@ -1,4 +1,4 @@
-"""A git that stays open, and answers what it is asked."""
+"""A long-running git process that answers requests over pipes."""
 
 import contextlib
 import io
@@ -12,12 +12,12 @@ from typing import IO
 from curriculum.corpus import git
 
 MAX_SILENCE_S = 120.0
-"""Seconds without a byte from a git that answers one question at a time."""
+"""Maximum seconds without output while a git process answers a request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedGit:
-    """A git with pipes for questions and answers, and the file of its errors."""
+    """A running git process with its stdin, its stdout and a file for its stderr."""
 
     verb: str
     process: "subprocess.Popen[bytes]"
@@ -25,7 +25,7 @@ class AskedGit:
 
     @staticmethod
     def start(repository: Path, verb: str, *options: str) -> "AskedGit":
-        """Start a git that the caller closes."""
+        """Start a git process; the caller closes it."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         process = subprocess.Popen(
             git.limited(verb, *options),
@@ -39,15 +39,15 @@ class AskedGit:
 
     @property
     def output(self) -> io.BufferedReader:
-        """The answers, without a limit of time."""
+        """Stdout of the process; reads from it have no timeout."""
         assert isinstance(self.process.stdout, io.BufferedReader)
         return self.process.stdout
 
     def ask(self, question: bytes) -> None:
-        """Ask one question, or several.
+        """Write one or more requests to the process's stdin.
 
         Raises:
-            CorpusError: if git has ended.
+            CorpusError: if the process has exited.
         """
         assert self.process.stdin is not None
         try:
@@ -57,20 +57,20 @@ class AskedGit:
             raise self.death() from None
 
     def heard(self) -> bytes:
-        """Return the next bytes of an answer.
+        """Return the next bytes of the output, waiting at most MAX_SILENCE_S.
 
         Raises:
-            CorpusError: if git has ended, or says nothing for MAX_SILENCE_S.
+            CorpusError: if the process has exited or the wait timed out.
         """
         if not select.select([self.output], [], [], MAX_SILENCE_S)[0]:
             raise git.over_limit(self.verb, f"more than {MAX_SILENCE_S:g} s")
         return self.next_bytes()
 
     def next_bytes(self) -> bytes:
-        """Return the next bytes of an answer, however long they take.
+        """Return the next bytes of the output, without a timeout.
 
         Raises:
-            CorpusError: if git has ended.
+            CorpusError: if the process has exited.
         """
         found = self.output.read1(git.CHUNK)
         if not found:
@@ -78,13 +78,13 @@ class AskedGit:
         return found
 
     def death(self) -> git.GitError:
-        """Return the error of a git that has ended."""
+        """Return the error for a process that has exited."""
         code = self.process.wait()
         self.errors.seek(0)
         return git.failure(self.verb, code, self.errors.read())
 
     def close(self) -> None:
-        """End git; questions that it didn't get, and what it was still saying, no longer matter."""
+        """Kill the process and discard its pending requests and unread output."""
         self.process.kill()
         for stream in (self.process.stdin, self.output, self.errors):
             assert stream is not None

@@ -1,4 +1,4 @@
-"""Hunks between pairs of texts: one git diffs all of them."""
+"""Hunks between many pairs of texts, computed by one git process."""
 
 import hashlib
 import re
@@ -33,15 +33,16 @@ ARGUMENTS = (
 HEADER = re.compile(
     rb"^(?:diff --git a/(\d+) b/\d+|@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)", re.MULTILINE
 )
-"""Lines of content begin with `+`, `-` or a backslash, so no file can forge one of these, or END."""
+"""File and hunk headers of a patch. Content lines begin with `+`, `-` or a backslash, so no file can forge a
+header or END."""
 END = b"end\n"
 
 
 @contextmanager
 def diffing(repository: Path) -> Iterator["BatchDiffer"]:
-    """A differ that writes into `repository`, a view; its git ends with the block.
+    """Open a differ that writes its objects into `repository`, a view; git ends with the block.
 
-    Costs disk until then: two trees a batch, and each text that isn't stored as it is handed out.
+    Until then each batch needs disk for two trees and for every text that differs from its stored blob.
     """
     with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
         yield BatchDiffer(repository=repository, asked=asked)
@@ -51,18 +52,18 @@ def diffing(repository: Path) -> Iterator["BatchDiffer"]:
 class BatchDiffer:
     """Diffs many pairs of texts at a time.
 
-    Two trees are written whose files 0000000, 0000001 … are the pairs; so one git serves them all, and no
-    path of the corpus ever passes through a diff.
+    Each batch is written as two trees with files named 0000000, 0000001, …, one file per pair. One git
+    process diffs all trees, and no path of the corpus ever passes through a diff.
     """
 
     repository: Path
     asked: AskedGit
 
     def hunks(self, pairs: Sequence[tuple[Version, Version]]) -> list[tuple[Hunk, ...]]:
-        """The hunks from each before to its after, which differ, in terms of lines of `text`.
+        """Return the hunks of each (before, after) pair, in line numbers of `text`; the texts must differ.
 
         Raises:
-            CorpusError: if git fails, or leaves out a pair.
+            CorpusError: if git fails or reports no hunk for a pair.
         """
         before = _tree(self.repository, [pair[0] for pair in pairs])
         after = _tree(self.repository, [pair[1] for pair in pairs])
@@ -79,7 +80,10 @@ class BatchDiffer:
         return [tuple(hunks) for hunks in found]
 
     def _patch(self, before: str, after: str) -> bytes:
-        """All that git says of two trees; END, which is no id, is handed back once it is through."""
+        """Return git's patch between two trees.
+
+        END is not an object id, so git echoes it once the patch is complete.
+        """
         self.asked.ask(f"{before} {after}\n".encode() + END)
         chunks: list[bytes] = []
         tail = b"\n"
@@ -91,7 +95,7 @@ class BatchDiffer:
 
 
 def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:
-    """The one hunk that adds or removes all lines of a text; none for the empty text."""
+    """Return the one hunk that adds or removes all lines of a text; empty for an empty text."""
     lines = count_lines(text)
     if not lines:
         return ()
@@ -126,7 +130,7 @@ def _parse(patch: bytes) -> Iterator[tuple[int, Hunk]]:
 
 
 def _tree(repository: Path, versions: Sequence[Version]) -> str:
-    """A tree whose file number i is the text of version i."""
+    """Write a tree whose file number i is the text of version i; return its id."""
     entries: list[bytes] = []
     for number, version in enumerate(versions):
         blob_id = version.blob.blob_id

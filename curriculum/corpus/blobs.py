@@ -1,4 +1,4 @@
-"""Blobs of a repository as decoded texts, read by a git that stays open."""
+"""Blobs of a repository as decoded texts, read by a long-running git process."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,31 +15,31 @@ from schemas.change import Blob
 from schemas.corpus import QualitySpec
 
 CACHED_BYTES = 64_000_000
-"""Texts that are kept because they may be the next change's before."""
+"""Cached texts: the `after` of one change is often the `before` of the next."""
 WINDOW = 400
-"""Ids that are asked for at once: they fit into a pipe, so neither side ever waits for the other."""
+"""Ids per request; they fit into a pipe's buffer, so the two processes never block each other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Version:
-    """A decoded blob; `as_stored` says that its text is byte for byte what git stores."""
+    """A decoded blob; `as_stored` is True if the text equals git's stored bytes."""
 
     blob: Blob
     as_stored: bool
     encoding: str = UTF8
     against: Reason | None = None
-    """The rule of quality that it breaks."""
+    """Quality rule that rejects the text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
-    """A blob that has no text for us."""
+    """A blob without a usable text, and the reason."""
 
     reason: Reason
 
 
 def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
-    r"""The text of a blob without byte order mark, lines ended by `\n`; sizes are those of its UTF-8.
+    r"""Decode a blob: remove the byte order mark, normalise line ends to `\n`; sizes are in UTF-8 bytes.
 
     >>> decode("id", b"a\r\nb\rc\n", QualitySpec(min_bytes=0)).blob.text
     'a\nb\nc\n'
@@ -65,9 +65,9 @@ def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
 
 @dataclass(kw_only=True, slots=True)
 class BlobReader:
-    """Reads blobs by id; memory is a window's texts and the cache's.
+    """Reads blobs by id; memory is one window of texts plus the cache.
 
-    Sizes are asked for first: a blob that is too large is never inflated.
+    Sizes are requested first, so a blob over the size limit is never inflated.
     """
 
     repository: Path
@@ -78,10 +78,10 @@ class BlobReader:
     _texts: AskedGit | None = None
 
     def read(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
-        """The versions of all `ids`, or why one has none.
+        """Return the version of every blob in `ids`, or the reason why a blob has none.
 
         Raises:
-            CorpusError: if git ends before it answered, other than for a damaged object.
+            CorpusError: if git exits early for any reason other than a damaged object.
         """
         found: dict[str, Version | Unread] = {}
         missing: list[str] = []
@@ -97,7 +97,7 @@ class BlobReader:
         return found
 
     def close(self) -> None:
-        """End git; what it was still saying no longer matters."""
+        """Kill the git processes and discard unread output."""
         for program in (self._sizes, self._texts):
             if program is not None:
                 program.close()
@@ -118,7 +118,7 @@ class BlobReader:
         return found
 
     def _without_text(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
-        """Return those whose kind or size says that they have no text for us."""
+        """Return the objects that are no blobs, are missing or exceed the size limit."""
         if self._sizes is None:
             self._sizes = AskedGit.start(self.repository, "cat-file", "--batch-check")
         self._sizes.ask(_lines(ids))
@@ -136,7 +136,7 @@ class BlobReader:
         return found
 
     def _answer(self, texts: AskedGit, blob_id: str) -> Version | Unread:
-        """The next answer of git; one that breaks off because the object is damaged ends this git."""
+        """Read git's next answer; a damaged object breaks the answer off and ends this git process."""
         head = parse_head(texts.output.readline())
         if head is None:
             return self._broken_off(texts)

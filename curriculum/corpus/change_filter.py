@@ -1,4 +1,4 @@
-"""Filter of the changes of a recorded log; no text is looked at yet."""
+"""Selection of changes from a recorded log, before any text is read."""
 
 import datetime
 from collections import Counter
@@ -26,7 +26,7 @@ Kind = Literal["added", "modified", "renamed", "deleted", "snapshot"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A change that is wanted if its texts are; an empty id stands for no file."""
+    """A change that is read if its texts are usable; an empty id means that the file doesn't exist."""
 
     kind: Kind
     commit: str
@@ -45,25 +45,25 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScannedLog:
-    """Findings of one look over the log: the headers that it has, and the commits in the window."""
+    """Results of the first pass over a log: its headers, and the number of commits in the window."""
 
     headers: Mapping[bytes, str]
-    """The last blob of every `.h` file, by path."""
+    """Last blob of every `.h` file, by path."""
     in_range: int
-    """Commits between `since` and `until`, without later ones."""
+    """Number of commits between `since` and `until`, without later ones."""
     boundary: frozenset[str]
-    """Commits at which a shallow clone ends; such a commit seems to add every file."""
+    """Boundary commits of a shallow clone; such a commit seems to add every file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origins:
-    """The path that each file had first, by the path that it has at some point of the log."""
+    """First path of every file, by the file's path at the current point of the log."""
 
     repository: str
     _first: dict[bytes, bytes] = field(default_factory=dict)
 
     def follow(self, entry: LogEntry) -> bool:
-        """Go on along an entry of the log; whether its path has another origin now."""
+        """Apply a log entry; return True if the entry's path now has another origin."""
         if entry.status != "R":
             return False
         before = self._first.get(entry.path, entry.path)
@@ -72,7 +72,7 @@ class Origins:
         return origin != before
 
     def lineage(self, path: bytes) -> str:
-        """`repository:path` with the first path."""
+        """Return `repository:path` with the file's first path."""
         origin = self._first.get(path, path)
         return f"{self.repository}:{origin.decode(errors='replace')}"
 
@@ -87,16 +87,16 @@ def candidates(
     edits: ChangeChoice = "all",
     histories: FileHistories | None = None,
 ) -> Iterator[Candidate]:
-    """The changes that window, paths and versions per path leave, oldest first.
+    """Yield the changes that pass the window, the path rules and the version limit, oldest first.
 
-    The log is read twice: to count each lineage, and to choose. All of the history is walked whatever
-    the window is, so that a lineage doesn't depend on it.
+    The log is read twice: once to count the versions of each lineage, once to choose among them. The whole
+    history is walked whatever the window is, so that a lineage doesn't depend on the window.
 
-    Commits from the corpus' `later` on are counted apart, and the oldest of their versions are chosen.
+    Commits from the corpus' `later` date on are counted separately; of their versions the oldest are chosen.
 
-    With `edits` code, changes that are within the limit only because tree-wide commits don't count among
-    the versions come too, marked `is_edit_only`; `skips` counts them all the same. `histories` gets
-    those of all files that the window leaves, before the first change is yielded.
+    With `edits="code"`, changes that pass the version limit only because tree-wide commits are not counted as
+    versions are yielded as well, marked `is_edit_only`; `skips` counts them as skipped. `histories` receives
+    the histories of all files in the window before the first change is yielded.
     """
     versions, edited = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
 
@@ -107,7 +107,7 @@ def candidates(
         versions[counted(candidate)] += 1
         edited[counted(candidate)] += not candidate.is_tree_wide
     history = rules.corpus.history
-    # The first later versions follow those that are trained on without a gap.
+    # The oldest later versions are kept, so that they follow the training versions without a gap.
     limits = {False: history, True: history.model_copy(update={"newest_first": False})}
     passed, passed_edits = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
     for candidate in _eligible(log, scope, rules, spec, Skips(), None):
@@ -126,13 +126,13 @@ def candidates(
 
 
 def _is_chosen(number: int, versions: int, history: HistorySpec, *, counts: bool) -> bool:
-    """Return True if the limit keeps a change of a file.
+    """Return True if the version limit keeps a change of a file.
 
     Args:
-        number: Counted changes before it.
-        versions: Counted changes in all.
-        history: The limit.
-        counts: False for a change that doesn't count itself: it stays between two that are kept.
+        number: Number of counted changes before this one.
+        versions: Total number of counted changes.
+        history: The version limit.
+        counts: False for a change that isn't counted; it is kept only between two kept changes.
     """
     limit = history.versions_per_path
     if versions <= limit:
@@ -144,7 +144,7 @@ def _is_chosen(number: int, versions: int, history: HistorySpec, *, counts: bool
 
 
 def within(spec: RepositorySpec, timestamp: int) -> bool:
-    """Return True if a commit's day, in UTC, is between `since` and `until`, both included."""
+    """Return True if a commit's UTC day lies between `since` and `until`, both included."""
     if spec.since is None and spec.until is None:
         return True
     day = datetime.datetime.fromtimestamp(timestamp, datetime.UTC).date()
@@ -152,19 +152,19 @@ def within(spec: RepositorySpec, timestamp: int) -> bool:
 
 
 def is_later(corpus: CorpusSpec, timestamp: int) -> bool:
-    """Return True for commits that are held out since they came later than what is trained on."""
+    """Return True for a commit that is held out because it is newer than the training period."""
     before = corpus.trained_before
     return before is not None and timestamp >= before
 
 
 ReadAs = Literal["history", "shallow", "folder"]
-"""Form in which a repository is read: a whole history, that of a shallow clone, or a plain folder's files."""
+"""How a repository is read: as a complete history, a shallow clone, or a plain folder."""
 
 
 def nothing_to_read(
     spec: RepositorySpec, corpus: CorpusSpec, suffixes: Counter[str], *, kind: ReadAs
 ) -> CorpusError:
-    """The error for a repository without a file in a wanted language, which says what it has."""
+    """Return the error for a repository without files in a wanted language; it lists the found suffixes."""
     read = "its history" if kind != "folder" else "it is no git repository, and the plain folder"
     found = ", ".join(f"{suffix} ({count})" for suffix, count in suffixes.most_common(5))
     cures: Mapping[ReadAs, str] = {
@@ -182,12 +182,15 @@ def nothing_to_read(
 
 
 def is_needed(language: Language | None, corpus: CorpusSpec) -> bool:
-    """Return True if a file in that language makes a repository worth reading: C and C++ where asked."""
+    """Return True if a file in this language makes the repository usable.
+
+    If the corpus wants C or C++, only files in those languages count.
+    """
     return language in _needed(corpus)
 
 
 def suffix_of(path: str) -> str:
-    """The suffix of a path as errors show it, its name where it has none."""
+    """Return the suffix of a path for error messages, or the file name if it has no suffix."""
     name = path.rpartition("/")[2]
     return f".{name.rpartition('.')[2]}" if "." in name else name
 
@@ -203,7 +206,7 @@ def scope_of(
     corpus: CorpusSpec,
     licences: LicenceTracker,
 ) -> ScannedLog:
-    """The scope of a log, for one look over it, which `licences` follows.
+    """Scan a log once for its headers, its commits in the window, and its licence files (by `licences`).
 
     Raises:
         CorpusError: if no file is in a wanted language.
@@ -267,7 +270,7 @@ def _eligible(
 def _judge(
     commit: Commit, entry: LogEntry, scope: ScannedLog, rules: PathRules
 ) -> WantedPath | Reason | None:
-    """The path if the entry changes a file that we want, why not, or None for another file."""
+    """Return the path of a wanted file, the reason why it is skipped, or None for any other file."""
     judged = rules.verdict(entry.path)
     if judged is None or entry.before_id == entry.after_id:  # only the mode or the path changed
         return None
@@ -285,7 +288,7 @@ class _Breadth:
 
     is_tree_wide: bool
     added: frozenset[str]
-    """Names of added files of known languages, without suffixes."""
+    """Names, without suffix, of added files in known languages."""
 
 
 def _breadth(commit: Commit) -> _Breadth:

@@ -1,8 +1,8 @@
-"""Meaning of a pin's url: a folder of this machine, or another machine that git asks.
+"""Interpretation of a repository's url: a folder of this machine, or a remote.
 
-Git takes most texts for paths: it follows relative ones from its own folder, ignores the host of a file url,
-and decodes %41 in urls alone. So each url is understood here once, as git would, and git is given folders by
-`file_url`; forms that two readers could take for different places are refused.
+Git treats most texts as paths: it resolves relative paths against its own folder, ignores the host of a file
+url, and decodes %41 only in urls. So every url is parsed here once, as git would parse it, and git receives
+local folders through `file_url`. Ambiguous forms are refused.
 """
 
 import os
@@ -15,7 +15,7 @@ from schemas.errors import CorpusError
 
 _URL = re.compile(r"(file|git|https?|ssh)://([^/]*)(.*)")
 _OF_SSH = re.compile(r"(?:[\w.-]+@)?(\w[\w.-]*):(?!:|//)\S.*")
-"""The short form of ssh, such as git@example.org:group/name.git."""
+"""Short form of an ssh url, such as git@example.org:group/name.git."""
 _TRANSPORTS = ("file", "git", "http", "https", "ssh")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]|%00")
 _OWN_HOSTS = ("", "localhost")
@@ -26,10 +26,10 @@ _CURE = (
 
 
 def local_folder(spec: RepositorySpec) -> Path | None:
-    """Return the path that a url names on this machine; None for one of another machine.
+    """Return the path of a url on this machine; None for a remote.
 
     Raises:
-        CorpusError: for a text that is neither an absolute path nor a url of a transport that is allowed.
+        CorpusError: unless the text is an absolute path or a url with an allowed transport.
     """
     url = spec.url or ""
     if _CONTROL.search(url):
@@ -60,7 +60,7 @@ def local_folder(spec: RepositorySpec) -> Path | None:
 
 
 def file_url(folder: Path) -> str:
-    """Return the url by which git finds a folder, whatever its path holds.
+    """Return a file url that git resolves to this folder, whatever characters its path has.
 
     >>> file_url(Path("/tmp/50%/a b"))
     'file:///tmp/50%25/a%20b'

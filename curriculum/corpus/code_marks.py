@@ -1,7 +1,8 @@
-"""Comments and literals of C and C++ texts, found in time linear in the text, whoever wrote it.
+"""Comments and literals of C and C++ texts, found in time linear in the text.
 
-A regular expression that finds a literal tries each quote in an open one again, to the end of the line. Here
-a quote in what was found open is open too: until its end, only escaped quotes lie there.
+A naive regular expression retries every quote inside an unterminated literal up to the end of the line,
+which a hostile file makes quadratic. Here the end of the last unterminated literal is remembered for each
+kind of quote, and quotes before that end are not tried again.
 """
 
 import re
@@ -19,16 +20,17 @@ _LITERALS = {
 def replace_marks(
     code: bytes, begins: re.Pattern[bytes], replacement: Callable[[bytes], bytes]
 ) -> bytes:
-    r"""Replace comments and literals that begin as `begins` says; a line goes on from another `begins`.
+    r"""Replace the comments and literals whose beginnings match `begins`.
 
-    A character literal has a character, and a comment without end reaches to the end of the text.
+    A character literal is not empty, and an unterminated comment extends to the end of the text. Other
+    matches of `begins`, such as an unterminated quote, stay in the text.
 
     >>> replace_marks(b'f("/*"); // it\'s', MARKS, lambda found: found[:1])
     b'f("); /'
     """
     pieces: list[bytes] = []
     opened = dict.fromkeys(_LITERALS, 0)
-    """End of the last open literal, by its quote."""
+    """End of the last unterminated literal, by its quote."""
     copied = at = 0
     while found := begins.search(code, at):
         start, mark = found.start(), found[0]

@@ -1,8 +1,8 @@
-"""One line of JSON as a conversation: its turns, which of them are learnt, and keys that aren't read.
+"""Parser for one JSON line of a conversation file: turns, loss weights and ignored keys.
 
-A turn has a role and a text, and may say whether it is learnt: `weight` is 1 or 0, as in OpenAI's files,
-`train` is true or false. Only an assistant's turn is learnt, so no other may ask for it. A key that would
-change what is learnt, such as `tool_calls`, isn't read; a line with one is skipped. Any other key is named.
+A turn has a role and a text. It may also set its loss: `weight` is 1 or 0, as in OpenAI's files; `train` is
+true or false. Only assistant turns can be trained on. A line with a key that would change the loss, such as
+`tool_calls`, is skipped. Every other unknown key is ignored and reported.
 """
 
 import json
@@ -20,13 +20,12 @@ LineReason = Literal[
 ]
 """Reasons to skip a line.
 
-empty      a turn of user or assistant says nothing      json       it is no JSON object
-encoding   it isn't UTF-8, or half a character           order      the roles are out of order
-role       a role is none of ROLES                       shape      no list of turns with role and text
-too_large  it is longer than quality.max_bytes           key        it has a key of REFUSED_KEYS, or one twice
-weight     weight isn't 0 or 1, train isn't true or false, the two disagree, or a turn that isn't the
-           assistant's asks to be learnt
-"""
+empty      a user or assistant turn is blank             json       not a JSON object
+encoding   not UTF-8, or a lone surrogate                order      roles in the wrong order
+role       a role that is not in ROLES                   shape      no list of turns with role and text
+too_large  longer than quality.max_bytes                 key        a key in REFUSED_KEYS or a repeated key
+weight     `weight` isn't 0 or 1, `train` isn't true or false, the two disagree, or a turn of another
+           role than the assistant's asks for a loss"""
 ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -35,7 +34,7 @@ ROLES: Mapping[str, Role] = {
     "assistant": "assistant",
     "gpt": "assistant",
 }
-"""Names of the roles, in either format."""
+"""Names of the roles in both formats."""
 _LAYOUTS = (("messages", "role", "content"), ("conversations", "from", "value"))
 _MARKS = frozenset(("weight", "train"))
 _MASKS = frozenset(("loss", "loss_scale", "loss_mask", "mask", "masked", "train_detail"))
@@ -43,12 +42,12 @@ _TOOLS = frozenset(("tools", "functions", "tool_calls", "tool_call_id", "functio
 _THOUGHTS = frozenset(("reasoning", "reasoning_content", "thinking"))
 _MEDIA = frozenset(("audio", "audios", "image", "images", "video", "videos"))
 REFUSED_KEYS = _MASKS | _TOOLS | _THOUGHTS | _MEDIA | {"prefix", "refusal", "system"}
-"""Keys of turns or lines by which other trainers learn something else: masks, tools, thoughts, media, and
-a system text beside the turns. One that is null, or has nothing in it, says nothing."""
+"""Keys of turns or lines that change the loss in other trainers: masks, tools, reasoning, media, and a system
+text beside the turns. A key with a null or empty value is ignored."""
 
 
 class LineError(ValueError):
-    """A line is no conversation that can be learnt from; `found` names what is wrong, where that helps."""
+    """A line is not a usable conversation; `found` names the offending key or value if that helps."""
 
     def __init__(self, reason: LineReason, found: str = "") -> None:
         super().__init__(reason, found)
@@ -58,20 +57,20 @@ class LineError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationLine:
-    """Content of a sound line."""
+    """Content of a valid line."""
 
     name: str | None
-    """The id that the line gives the conversation."""
+    """The conversation's id in the line."""
     turns: tuple[Turn, ...]
     ignored_keys: tuple[str, ...]
-    """Keys of the line or of its turns that aren't read, each once, sorted."""
+    """Ignored keys of the line and of its turns, sorted and distinct."""
 
 
 def parse_conversation(text: str) -> ConversationLine:
-    """Return the conversation of a line that isn't empty.
+    """Return the conversation of a nonempty line.
 
     Raises:
-        LineError: for any other line.
+        LineError: if the line is not a valid conversation.
     """
     try:
         content = json.loads(text, object_pairs_hook=_distinct)
@@ -100,7 +99,7 @@ def parse_conversation(text: str) -> ConversationLine:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON that says each key once: readers differ in which of two values they take."""
+    """Return a JSON object; reject repeated keys, because parsers disagree on which value wins."""
     content = dict(pairs)
     if len(content) < len(pairs):
         times = Counter(key for key, _ in pairs)
@@ -109,7 +108,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _ordered(spoken: list[Turn]) -> tuple[Turn, ...]:
-    """The turns without blank system turns, once their roles are in order and none is blank."""
+    """Return the turns without blank system turns; raise for a wrong order of roles or a blank turn."""
     turns = tuple(turn for turn in spoken if turn.text.strip() or turn.role != "system")
     if not turns:
         raise LineError("shape")
@@ -143,7 +142,7 @@ def _require_readable(
 
 
 def _is_context(entry: dict[str, Any], role: Role) -> bool:
-    """Return True for an assistant's turn that weight or train marks as context."""
+    """Return True for an assistant turn that `weight` or `train` excludes from the loss."""
     weight, train = entry.get("weight"), entry.get("train")
     if isinstance(weight, bool) or weight not in (None, 0, 1):
         raise LineError("weight", f"weight {_shown(weight)}")
@@ -158,19 +157,19 @@ def _is_context(entry: dict[str, Any], role: Role) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Show a value as JSON, and one that may be nested deeply by its type."""
+    """Return a scalar as JSON; for any other value, which may be deeply nested, return its type's name."""
     return json.dumps(value) if isinstance(value, str | int | float) else type(value).__name__
 
 
 def _said_keys(content: dict[str, Any]) -> set[str]:
-    """Keys whose values say something: null says nothing, and neither does an empty text or list."""
+    """Return the keys whose value is not null, "", [] or {}."""
     return {
         key for key, value in content.items() if value is not None and value not in ("", [], {})
     }
 
 
 def _in_order(roles: list[Role]) -> bool:
-    """Return True if the roles are user and assistant in turn, after a system turn or none.
+    """Return True if user and assistant alternate, after at most one system turn, ending with the assistant.
 
     >>> _in_order(["system", "user", "assistant"]), _in_order(["user", "assistant", "user"])
     (True, False)
@@ -180,7 +179,7 @@ def _in_order(roles: list[Role]) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Return True if it is whole characters: JSON can spell half of one."""
+    """Return True unless the text contains lone surrogates, which JSON escapes can express."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -189,7 +188,7 @@ def _is_text(text: str) -> bool:
 
 
 def _name(name: object) -> str | None:
-    """An id that can stand in a lineage; None for any other."""
+    """Return the id if it is usable in a lineage, else None."""
     text = str(name) if isinstance(name, str | int) and not isinstance(name, bool) else ""
     sound = 0 < len(text) <= MAX_ID_LENGTH and _is_text(text) and CONTROL.search(text) is None
     return text if sound else None

@@ -1,11 +1,12 @@
-"""Conversations in JSON lines: each line is one, in the way of OpenAI or of ShareGPT.
+"""Conversations in JSON lines, one conversation per line, in OpenAI's or ShareGPT's format.
 
     {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}
     {"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}
 
-A system turn may come first; then user and assistant take turns, and the assistant has the last word. An
-`id` beside the turns names the conversation: what shares one stays on one side of the split. A line that
-isn't so (conversation_lines.py) is skipped, counted, and named as `file:line`. Memory is one line.
+A system turn may come first; then user and assistant alternate, and the assistant has the last turn. An
+`id` beside the turns names the conversation; conversations with the same id stay on one side of the split.
+Any other line (see conversation_lines.py) is skipped, counted, and reported as `file:line`. Memory is one
+line.
 """
 
 import hashlib
@@ -36,28 +37,28 @@ from schemas.reports import SkipsReport
 from schemas.visible import one_line
 
 REVISION = 2
-"""Raised when the same lines give other conversations."""
+"""Raise if the same lines give other conversations."""
 SUFFIX = ".jsonl"
 MAX_FILE_BYTES = 64 << 30
-"""Bytes of a file: one of holes can claim terabytes, and is hashed as a whole."""
+"""Maximum size of a file: a sparse file can claim terabytes and would be hashed completely."""
 CHUNK = 1 << 20
 EXAMPLES = 5
 MAX_IGNORED_KEYS, MAX_SHOWN = 20, 40
-"""Number of keys that aren't read and are named, and characters that are shown of one, or of a value."""
+"""Maximum number of different ignored keys in a report, and of characters shown of a key or value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationFiles:
-    """Files of a source's conversations, as they were when they were looked for."""
+    """Files of a conversation source, with their digests at the time they were found."""
 
     spec: ConversationsSpec
     root: Path
     files: tuple[tuple[str, str], ...]
-    """(path below root, sha256 of its bytes), sorted."""
+    """(path relative to root, sha256 of the content), sorted."""
 
     @property
     def digest(self) -> str:
-        """40 hex digits, like a commit's: of all files and what they are called."""
+        """Digest of all files and their names: 40 hex digits, like a commit id."""
         built = hashlib.sha256()
         for name, content in self.files:
             built.update(f"{content} {name}\0".encode())
@@ -65,32 +66,32 @@ class ConversationFiles:
 
     @property
     def title(self) -> str:
-        """The source in words."""
+        """Name of the source for messages."""
         return self.spec.title("path")
 
 
 @dataclass(kw_only=True, slots=True)
 class SkippedLines:
-    """Counts of lines that were read, of those that were not by reason, and of keys that aren't read."""
+    """Numbers of read lines, of skipped lines by reason, and of ignored keys."""
 
     read: int = 0
     counts: Counter[LineReason] = field(default_factory=Counter)
     examples: dict[LineReason, list[str]] = field(default_factory=dict)
-    """The first few lines by reason, as `file:line`, with what is wrong there."""
+    """First few skipped lines by reason, as `file:line` with the offending key or value."""
     ignored: Counter[str] = field(default_factory=Counter)
-    """Lines that were read by key, of the line or a turn, that isn't."""
+    """Number of read lines with an ignored key, by key."""
     ignored_examples: dict[str, str] = field(default_factory=dict)
-    """The first of them by key."""
+    """First line with an ignored key, by key."""
 
     def add(self, fault: LineError, place: str) -> None:
-        """Count a line that is skipped."""
+        """Count a skipped line."""
         self.counts[fault.reason] += 1
         kept = self.examples.setdefault(fault.reason, [])
         if len(kept) < EXAMPLES:
             kept.append(f"{place} ({_short(fault.found)})" if fault.found else place)
 
     def add_read(self, line: ConversationLine, place: str) -> None:
-        """Count a line that is read, and its keys that aren't; of those the first MAX_IGNORED_KEYS."""
+        """Count a read line and its ignored keys; at most MAX_IGNORED_KEYS different keys are counted."""
         self.read += 1
         for key in line.ignored_keys:
             name = _short(key)
@@ -100,12 +101,12 @@ class SkippedLines:
 
     @property
     def lost_share(self) -> float:
-        """The share of all lines that gave no conversation, to compare with `max_skipped`."""
+        """Share of all lines that gave no conversation; compared with `max_skipped`."""
         skipped = self.counts.total()
         return skipped / max(1, self.read + skipped)
 
     def report(self) -> SkipsReport:
-        """The counts and examples as a manifest carries them, sorted by reason."""
+        """Return the counts and examples for a manifest, sorted by reason."""
         ignored = {
             "ignored_keys": {key: self.ignored[key] for key in sorted(self.ignored)},
             "ignored_examples": dict(sorted(self.ignored_examples.items())),
@@ -120,10 +121,10 @@ class SkippedLines:
 
 
 def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
-    """The folder of a source and its files below it, sorted: the one it names, or all *.jsonl below.
+    """Return a source's folder and the sorted paths of its files: the named file, or all *.jsonl below.
 
     Raises:
-        CorpusError: if there is none, or one has a name that isn't printable UTF-8.
+        CorpusError: if there is no such file.
     """
     path = Path(spec.path)
     if path.is_dir():
@@ -141,10 +142,10 @@ def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
 
 
 def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
-    """The files of a source, read once for their digests.
+    """Find the files of a source and read them once for their digests.
 
     Raises:
-        CorpusError: if there is none, or one can't be read or has a name that isn't printable UTF-8.
+        CorpusError: if there is no file, or a file can't be read or has a name that isn't printable UTF-8.
     """
     root, names = conversation_paths(spec)
     return ConversationFiles(
@@ -153,7 +154,7 @@ def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
 
 
 def ingredients(found: ConversationFiles, corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """All that decides which conversations are read, for the key of what is made of them."""
+    """Return everything that decides which conversations are read, for the cache key of later artefacts."""
     return {
         "pin": found.digest,
         "source": found.spec.model_dump(mode="json", include={"name", "licence"}),
@@ -164,13 +165,13 @@ def ingredients(found: ConversationFiles, corpus: CorpusSpec) -> dict[str, JsonV
 def read_conversations(
     found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLines
 ) -> Iterator[Conversation]:
-    """Every conversation of a source, in the order of its files and lines.
+    """Yield every conversation of a source, in the order of its files and lines.
 
-    What is not handed out is counted in `skips`, which is complete when the iterator ends; an empty line
-    counts as nothing.
+    Skipped lines are counted in `skips`, which is complete when the iterator ends; empty lines are not
+    counted.
 
     Raises:
-        CorpusError: if a file is another than it was when it was found.
+        CorpusError: if a file changed since it was found.
     """
     for name, content in found.files:
         built = hashlib.sha256()
@@ -195,10 +196,10 @@ def read_conversations(
 
 
 def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLines) -> None:
-    """Pass if there are conversations and few enough lines were lost.
+    """Raise if the source has no conversation, or if more than `max_skipped` of its lines were skipped.
 
     Raises:
-        CorpusError: with the counts and a place of each reason.
+        CorpusError: with the count and one example of each reason.
     """
     if skips.lost_share > corpus.max_skipped:
         listed = ", ".join(
@@ -224,9 +225,9 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
 class _RawLine:
     start: int
     end: int
-    """Without the line feed."""
+    """End without the line feed."""
     content: bytes | None
-    """None where it is too long."""
+    """None if the line is too long."""
 
 
 def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_RawLine]:
@@ -246,7 +247,7 @@ def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_Ra
 
 
 def _read(line: _RawLine) -> ConversationLine | None:
-    """Return the content of a line; None for an empty one."""
+    """Return the content of a line; None for an empty line."""
     if line.content is None:
         raise LineError("too_large")
     try:
@@ -279,19 +280,19 @@ def _conversation(
 
 
 def _below(root: Path) -> Iterator[str]:
-    """Paths of the regular *.jsonl files below a folder; links are never followed."""
+    """Yield the relative paths of the regular *.jsonl files below a folder; links are not followed."""
     for path in _named(root):
         if path.is_file() and not path.is_symlink():
             yield path.relative_to(root).as_posix()
 
 
 def _named(root: Path) -> Iterator[Path]:
-    """Paths below a folder of all but folders whose names end as those of JSON lines."""
+    """Yield all *.jsonl paths below a folder that are not folders."""
     yield from (leaf for leaf in leaves_below(root) if leaf.suffix == SUFFIX)
 
 
 def _no_file_in(folder: Path) -> str:
-    """Return why a folder has no file to read, with the kinds of what lies in place of files."""
+    """Return the cause for a folder without a usable file; it lists *.jsonl entries that aren't files."""
     others = [
         f"{path.relative_to(folder).as_posix()} is {kind_at(path, follow_links=False)}"
         for path in sorted(_named(folder))
@@ -322,10 +323,10 @@ def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
 
 
 def _opened(spec: ConversationsSpec, root: Path, name: str) -> BufferedReader:
-    """Open a file of a source for reading; a link only where the source is that file.
+    """Open a file of a source for reading; a link is followed only if the source names that file itself.
 
     Raises:
-        CorpusError: for a file that can't be opened, and for a link that was put into the folder.
+        CorpusError: if the file can't be opened, or is a link inside the source's folder.
     """
     try:
         if root == Path(spec.path):

@@ -1,13 +1,14 @@
-"""Clusters of files that are near copies: candidate pairs are verified, and joined at two similarities.
+"""Clusters of near-duplicate files: candidate pairs are verified and joined at two thresholds.
 
-    group      files of one repository, each at MIN_WITHIN or more of another
-    cluster    groups, each with a file at MIN_ACROSS or more of another repository's; if both are large, with
-               one of which it has MIN_LARGE_SHARED, or which has so much of it
+    group      files of one repository, each with a similarity of at least MIN_WITHIN to another one
+    cluster    groups joined by a pair of files from two repositories with a similarity of at least
+               MIN_ACROSS; if both files are large, min_large_similarity is enough
 
-The similarity of two files is the largest exact Jaccard similarity of their signed versions' shingles.
+The similarity of two files is the highest exact Jaccard similarity between the shingles of their signed
+versions.
 
-Two versions of a library in one file are less alike than other copies are. Of unrelated large files none are
-as alike; smaller ones may share as much of what a parser generator writes.
+Two versions of a single-file library are less similar than other copies are. Unrelated large files are never
+that similar; smaller ones may be, because parser generators emit the same code into both.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,15 +26,15 @@ Int64s = npt.NDArray[np.int64]
 MIN_ACROSS = 0.7
 MIN_WITHIN = 0.9
 LARGE_SHINGLES = 10_000
-"""Shingles of a large version; 60 to 80 kB of code."""
+"""Minimum number of shingles of a large version: 60 to 80 kB of code."""
 MIN_LARGE_SHARED = 0.55
-"""Share of the smaller version's shingles that the larger one has."""
+"""Minimum share of the smaller version's shingles that the larger version also has."""
 MIN_ACROSS_LARGE = 0.2
-"""Similarity below which the smaller version may be a small part of the larger one."""
+"""Minimum similarity of large versions: below it, the smaller may be just a part of the larger."""
 
 
 def jaccard(one: UInt64s, other: UInt64s) -> float:
-    """Return the share of two sorted sets that is in both.
+    """Return the Jaccard similarity of two sorted arrays without repeated values.
 
     >>> jaccard(np.array([1, 2, 3], dtype=np.uint64), np.array([2, 3, 4, 5], dtype=np.uint64))
     0.4
@@ -43,7 +44,7 @@ def jaccard(one: UInt64s, other: UInt64s) -> float:
 
 
 def min_large_similarity(one: Int64s, other: Int64s) -> npt.NDArray[np.float64]:
-    """[pairs]: the similarity from which on large versions are copies, by their numbers of shingles.
+    """[pairs]: the similarity at which large versions count as copies, from their numbers of shingles.
 
     >>> sizes = np.array([10_000, 10_000]), np.array([10_000, 30_000])
     >>> min_large_similarity(*sizes).round(3).tolist()
@@ -55,25 +56,25 @@ def min_large_similarity(one: Int64s, other: Int64s) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Join:
-    """The pair of files that made two parts of a cluster one."""
+    """A pair of files that joined two clusters."""
 
     first: int
     second: int
     similarity: float
     joined: int
-    """Files in the smaller part."""
+    """Number of files in the smaller of the two clusters."""
 
 
 @dataclass(kw_only=True, slots=True)
 class CopyClusters:
-    """Files by number, in groups and clusters."""
+    """Files by number, with their groups and clusters."""
 
     repositories: Sequence[int]
-    """The repository of each file."""
+    """Repository of each file."""
     groups: DisjointSets = field(init=False)
     clusters: DisjointSets = field(init=False)
     largest_joins: dict[int, Join] = field(default_factory=dict)
-    """The join of each cluster, by its root, whose smaller part was the largest."""
+    """The join with the largest smaller part of each cluster, by the cluster's root."""
 
     def __post_init__(self) -> None:
         count = len(self.repositories)
@@ -86,12 +87,12 @@ class CopyClusters:
         *,
         min_across: Callable[[int], float] = lambda number: MIN_ACROSS,
     ) -> None:
-        """Join the files of pairs that are alike enough.
+        """Join the files of similar pairs; pairs that are already together aren't compared.
 
-        `similarity` and `min_across`, that from which on files of two repositories are, are asked by the
-        number of a pair.
-
-        Pairs that are together already aren't compared.
+        Args:
+            pairs: Numbers of the two files of each pair.
+            similarity: Returns the similarity of a pair, given the pair's number.
+            min_across: Returns the threshold for files of two repositories, given the pair's number.
         """
         for number, (first, second) in enumerate(pairs):
             within = self.repositories[first] == self.repositories[second]
@@ -117,14 +118,14 @@ class CopyClusters:
 
 
 class ShingleSpool:
-    """Shingles of some versions on disk, by the number of their signature, until they are compared."""
+    """Shingles of versions on disk until they are compared, by the number of their signature."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._ranges: dict[int, tuple[int, int]] = {}
 
     def add(self, number: int, shingles: UInt64s) -> None:
-        """Keep the shingles of a version."""
+        """Write the shingles of a version."""
         self._ranges[number] = self._file.tell(), len(shingles)
         self._file.write(shingles.tobytes())
 

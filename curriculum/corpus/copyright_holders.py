@@ -1,4 +1,4 @@
-"""Copyright holders that comments and licence files name, in a form in which two of them can be compared."""
+"""Copyright holders named in comments and licence files, normalised for comparison."""
 
 import re
 
@@ -18,22 +18,24 @@ _END = re.compile(
     r"|\b(?:19|20)\d{2}\b|\bthis (?:file|program)\b|\bfor the\b|\.[ \t]+(?:this|the|all|see|use)\b)",
     re.IGNORECASE,
 )
-"""End of a name: an address, a year behind it, or the words that follow."""
+"""End of a name: an address, a year, or words that usually follow."""
 _SUFFIX = re.compile(
     r"(?<![\s,])[\s,]++"
     r"(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
     re.IGNORECASE,
 )
 MAX_WRITTEN = 1_000
-"""Characters of a name with what stands behind it; more are prose."""
+"""Maximum characters from the beginning of a name to its line end; longer text is prose."""
 _NO_NAMES = frozenset(("and", "notice", "notices", "holder", "holders", "owner", "owners"))
 """Words behind `Copyright` in headings and conditions."""
 MAX_HOLDER = 100
-"""Characters of a name; what is longer is prose."""
+"""Maximum characters of a name; longer text is prose."""
 
 
 def holder_in(text: str) -> str | None:
-    """Return the first copyright holder of a text, without years, address and form of company, or None.
+    """Return the first copyright holder named in a text, or None.
+
+    Years, addresses and legal forms of companies are removed.
 
     >>> holder_in("// Copyright (c) 2003-2024 Google, Inc. All rights reserved.")
     'Google'

@@ -1,4 +1,4 @@
-"""Decisions of a selection, read back: what of some documents is kept, on which side, in which domain."""
+"""Decisions of a selection, read back per document: kept or not, side of the split, domain."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ from schemas.document import Side
 from schemas.errors import StoreError
 
 HELD_OUT_FILES: tuple[Side, ...] = ("val", "unseen")
-"""Sides of files of which no version is trained on."""
+"""Sides whose files have no version in the training set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """Decisions of the selection about the documents of one artefact, by row; all [documents].
+    """Decisions about the documents of one artefact, in row order; all arrays are [documents].
 
-    A document that stands twice in the artefact is kept at its first row only.
+    If a document occurs twice in the artefact, only its first row is kept.
     """
 
     kept: npt.NDArray[np.bool_]
@@ -35,21 +35,21 @@ class Decisions:
     document_ids: npt.NDArray[np.bytes_]
 
     def on(self, side: Side) -> npt.NDArray[np.bool_]:
-        """[documents]: kept ones of a side."""
+        """[documents]: True for kept documents on a side of the split."""
         found: npt.NDArray[np.bool_] = self.kept & (self.side == side)
         return found
 
     @property
     def of_held_out_files(self) -> npt.NDArray[np.bool_]:
-        """[documents]: those of files that no version is trained on of; later documents aren't among them."""
+        """[documents]: True for documents of files in val or unseen, not for later documents of train files."""
         return np.isin(self.side, HELD_OUT_FILES)
 
 
 def decisions(selection: Artefact, documents: Artefact) -> Decisions:
-    """Join an artefact's documents with the selection; some 120 bytes of memory a document.
+    """Join an artefact's documents with the selection; uses about 120 bytes of memory per document.
 
     Raises:
-        StoreError: naming the first document that the selection lacks.
+        StoreError: if the selection lacks a document; names the first one.
     """
     labels = documents.manifest.labels
     chosen = parquet.read_table(
@@ -75,14 +75,14 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
 
 
 def _coded(names: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """The index of each of some names, and the names, sorted."""
+    """Return the index of each name in the sorted distinct names, and those distinct names."""
     listed = names.to_pylist()
     known = {name: code for code, name in enumerate(sorted(set(listed)))}
     return np.array([known[name] for name in listed], dtype=np.int64), tuple(known)
 
 
 def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
-    """The ids of an artefact's documents that are kept on the train side."""
+    """Return the ids of an artefact's documents that are kept and in train."""
     labels = documents.manifest.labels
     wanted = [("family", labels["family"]), ("repository", labels["repository"])]
     chosen = parquet.read_table(
@@ -101,7 +101,7 @@ def read_sides(selection: Artefact) -> pl.DataFrame:
 
 
 def held_out_files(selection: Artefact) -> frozenset[str]:
-    """Return the lineages in val and unseen, of all that documents are made of."""
+    """Return all lineages in val or unseen."""
     sides = parquet.read_table(
         selection.path / SIDES_NAME, columns=["lineage"], filters=[("split", "in", HELD_OUT_FILES)]
     )
@@ -114,7 +114,7 @@ def _places(
     selection: Artefact,
     documents: Artefact,
 ) -> npt.NDArray[np.int64]:
-    """[documents]: the row of the selection, which is in the order of ids, that holds each document."""
+    """[documents]: each document's row in the selection, whose rows are sorted by id."""
     found = np.searchsorted(chosen, ids)
     lacking = found == len(chosen)
     lacking[~lacking] = chosen[found[~lacking]] != ids[~lacking]

@@ -1,4 +1,4 @@
-"""Folders of documents, each of one family in one repository."""
+"""Folders of documents, one per family and repository."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentsOf:
-    """The documents of one family in one repository: its artefact's directory."""
+    """Artefact folder with the documents of one family in one repository."""
 
     repository: str
     path: Path

@@ -1,12 +1,12 @@
-"""Domains: their rules, read, checked and as expressions; the labels of documents, and counts by domain.
+"""Domains: loading and checking the rules, labelling documents, counting by domain.
 
     features   name → regex                matches per 1,000 bytes of a document's code
-    rules      domain, rule, when          in order; the first that holds decides, `general` the rest
+    rules      domain, rule, when          in order; the first rule that matches decides, else `general`
 
-What a rule says of a document depends on that document alone, so no domain moves when a corpus grows.
-A document is judged by its code: a file by the whole file as the commit left it, in every family alike;
-a context document by its target; a deleted file by what was taken away. Texts stream through: what is
-held of a document is its rule and some counts.
+A rule sees one document at a time, so no document changes its domain when the corpus grows. Rules read the
+document's code: for a file, in every family, the whole file after the commit; for a context document, its
+target; for a deleted file, the removed text. Texts are streamed: memory holds only the rule and some counts
+of each document.
 """
 
 import functools
@@ -33,10 +33,10 @@ from schemas.text import line_of, parse, text_of
 
 PACKAGE = Path(__file__).parents[1]
 CODE = "code"
-"""The column that features are counted in."""
+"""Column in which features are counted."""
 _PER_BYTES = 1_000
 _PATHS = ("a.cc", "b.h", "test/a_test.cc", "CMakeLists.txt", "src/c.c", "lib/d/d.cpp", "e", "f.hpp")
-"""Paths of probes: documents on which each rule is tried when it is read."""
+"""Paths of the probe documents on which every rule is tried when it is loaded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +48,11 @@ class _RuleFault:
 
 
 def load_domains(name_or_path: str = "domains") -> DomainsSpec:
-    """The rules of that name, or of that YAML file.
+    """Load the shipped rules of that name, or the rules in a YAML file.
 
     Raises:
-        CorpusError: for an unknown name; with line and cure for a regular expression that isn't one, for
-            a condition that can't be read, asks for what there isn't, or looks beyond its document.
+        CorpusError: for an unknown name; with line and cure for an invalid regular expression, and for a
+            condition that can't be parsed, uses an unknown column, or depends on other documents.
     """
     file = _file(name_or_path)
     return _checked(text_of(file, error=CorpusError), file)
@@ -60,7 +60,7 @@ def load_domains(name_or_path: str = "domains") -> DomainsSpec:
 
 @functools.lru_cache(maxsize=8)
 def _checked(text: str, file: Path) -> DomainsSpec:
-    """The rules in the text of a file; a plan and each of its selections ask for the same."""
+    """Parse and check the rules in a file's text; cached, since several selections load the same rules."""
     spec = parse(DomainsSpec, text, file=str(file), error=CorpusError)
     for fault in _faults(spec):
         line = line_of(text, fault.location, file=str(file), error=CorpusError)
@@ -69,12 +69,12 @@ def _checked(text: str, file: Path) -> DomainsSpec:
 
 
 def is_path(name: str) -> bool:
-    """Return True if rules are named by their file, rather than by their name."""
+    """Return True if rules are given as a file path rather than a name."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
 def ingredients(spec: DomainsSpec) -> dict[str, JsonValue]:
-    """Return the part of the rules that decides a domain: everything but why."""
+    """Return the part of the rules that decides a domain: everything except `why`."""
     return {
         "features": dict(spec.features),
         "rules": [[rule.domain, rule.rule, rule.when] for rule in spec.rules],
@@ -82,7 +82,7 @@ def ingredients(spec: DomainsSpec) -> dict[str, JsonValue]:
 
 
 def feature_columns(spec: DomainsSpec) -> list[pl.Expr]:
-    """The features, from the columns `code` and `num_bytes`."""
+    """Return expressions for the features, computed from the columns `code` and `num_bytes`."""
     size = pl.max_horizontal("num_bytes", 1)
     return [
         (pl.col(CODE).str.count_matches(regex) * _PER_BYTES / size).alias(name)
@@ -91,7 +91,7 @@ def feature_columns(spec: DomainsSpec) -> list[pl.Expr]:
 
 
 def condition(rule: DomainRule) -> pl.Expr:
-    """Compile a rule into an expression over the columns that it asks for; false where that is unknown."""
+    """Compile a rule's condition to an expression; null results count as false."""
     return pl.sql_expr(rule.when).fill_null(value=False)
 
 
@@ -162,7 +162,7 @@ def _faults_of_feature(name: str, regex: str) -> Iterator[_RuleFault]:
 
 
 def _names_a_column(name: str) -> bool:
-    """Return True if SQL reads a name as just that."""
+    """Return True if SQL parses a name as a plain column."""
     try:
         return name.isidentifier() and pl.sql_expr(name).meta.eq(pl.col(name))
     except pl.exceptions.PolarsError:
@@ -170,7 +170,7 @@ def _names_a_column(name: str) -> bool:
 
 
 def _problem_of_condition(rule: DomainRule, features: Mapping[str, str]) -> tuple[str, str] | None:
-    """Cause and cure, if a condition can't be used; it is tried on probes, together and one by one."""
+    """Return cause and cure if a condition is unusable; it is tried on the probes together and one by one."""
     known = [*COLUMNS, *features]
     try:
         held = pl.sql_expr(rule.when)
@@ -193,7 +193,7 @@ def _problem_of_condition(rule: DomainRule, features: Mapping[str, str]) -> tupl
 
 
 def _probes(features: Mapping[str, str]) -> pl.DataFrame:
-    """Documents that differ in every column, in the order of no other."""
+    """Return documents that differ in every column, with every column in another order."""
     number = len(_PATHS)
     sizes = [100 * (3 * at % number + 1) for at in range(number)]
     densities = {
@@ -211,14 +211,14 @@ def _probes(features: Mapping[str, str]) -> pl.DataFrame:
 
 
 def _reason(broken: Exception) -> str:
-    """Return an engine's message in one line: of a report of several lines the one that names the error."""
+    """Return an engine's message as one line; of a multi-line report, the line with the error."""
     lines = [line.strip() for line in str(broken).splitlines() if line.strip()]
     named = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return (named or lines or [type(broken).__name__])[0]
 
 
 REVISION = 2
-"""Raised when the same documents and rules give other domains."""
+"""Raise if the same documents and rules give other domains."""
 NO_RULE = "no rule holds"
 ROWS_PER_GROUP = 100_000
 _COLUMNS = (
@@ -236,20 +236,20 @@ _COLUMNS = (
 _QUOTED = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'"""
 _C_COMMENT = rf"{_QUOTED}|//[^\n]*|(?s:/\*.*?\*/)"
 _HASH_COMMENT = rf"{_QUOTED}|#[^\n]*"
-"""Pattern that matches quoted text too, so that no comment begins inside of it."""
+"""The patterns also match quoted text, so that no comment begins inside of a string."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledDocuments:
-    """Labels of kept documents, (repository, domain, …), counts, (rule, domain, …), and warnings."""
+    """Sizes by domain, counts by rule, and warnings for the kept documents."""
 
     sizes: pl.DataFrame
-    """repository, domain, documents, val (documents of them), bytes, code_bytes, comment_bytes; sorted."""
+    """Sorted: repository, domain, documents, val (documents in val), bytes, code_bytes, comment_bytes."""
     rules: pl.DataFrame
-    """rule, domain, holds, decides; in the order of the rules."""
+    """Table in rule order: rule, domain, holds (matching documents), decides (documents it decided)."""
 
     def report(self) -> SelectionReport:
-        """Values for a manifest."""
+        """Return the values for a manifest."""
         domains = self.sizes.group_by("domain").agg(pl.col(pl.Int64).sum()).sort("domain")
         whole = max(1, int(domains["bytes"].sum()))
         return SelectionReport(
@@ -269,7 +269,7 @@ class LabelledDocuments:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Rules that tell no document from another, with counts; a sentence a kind."""
+        """Yield one sentence per kind of useless rule: matches nothing, matches everything, never decides."""
         documents = int(self.sizes["documents"].sum())
         holds = pl.col("holds")
         kinds = (
@@ -290,10 +290,10 @@ class LabelledDocuments:
 def label_domains(
     documents: Sequence[DocumentsOf], kept: Path, spec: DomainsSpec, folder: Path
 ) -> LabelledDocuments:
-    """Write the selection, what `kept` says and each document's domain, into `folder`.
+    """Write the selection into `folder`: the decisions in `kept` plus each document's domain.
 
-    `kept` is the folder that `select` filled with the same documents. Costs a pass over the texts, some
-    200 MB/s a core, and 100 bytes of memory a document.
+    `kept` is the folder that `select` filled for the same documents. Costs one pass over the texts, at about
+    200 MB/s per core, and 100 bytes of memory per document.
     """
     judged = pl.concat([_judged(folder, spec) for folder in documents]).collect(engine="streaming")
     first = judged.sort(*KEY, "timestamp", "lineage", "decided").unique(
@@ -321,7 +321,7 @@ def label_domains(
 
 
 def _judged(documents: DocumentsOf, spec: DomainsSpec) -> pl.LazyFrame:
-    """A row a document: its key, the number of the rule that decides, and its measures."""
+    """Return one row per document: its key, the number of the deciding rule, and its sizes."""
     holds = [condition(rule).alias(_holds(at)) for at, rule in enumerate(spec.rules)]
     decided = [
         pl.when(_holds(at)).then(pl.lit(at, dtype=pl.Int16)) for at in range(len(spec.rules))
@@ -344,7 +344,7 @@ def _judged(documents: DocumentsOf, spec: DomainsSpec) -> pl.LazyFrame:
 
 
 def _code(documents: DocumentsOf) -> pl.LazyFrame:
-    """Return the columns that rules may read, with the code; `whole` unless the file is deleted."""
+    """Return the columns that rules may read, plus the code; `whole` is False for deleted files."""
     part = pl.element().struct
     is_code = part.field("kind").is_in(["code", "target"]) & (part.field("source") >= 0)
     code = _starts(is_code)
@@ -368,13 +368,13 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
 
 
 def _starts(wanted: pl.Expr) -> pl.Expr:
-    """Return the start of the first of the wanted parts; null where there is none."""
+    """Return the start of the first wanted part, or null."""
     starts = pl.element().filter(wanted).struct.field("start")
     return pl.col("parts").list.eval(starts).list.first()
 
 
 def _path() -> pl.Expr:
-    """The path of the document's lineage at its commit: of the first source that is of that lineage."""
+    """Return the path of the document's lineage at its commit, from the first source of that lineage."""
     lineages = pl.col("provenance").list.eval(pl.element().struct.field("lineage"))
     own = pl.concat_list("lineage", lineages).list.eval(pl.element() == pl.element().first())
     source = pl.col("provenance").list.get(own.list.slice(1).list.arg_max())
@@ -382,7 +382,7 @@ def _path() -> pl.Expr:
 
 
 def _comment_bytes() -> pl.Expr:
-    """Bytes of the comments in the code: `/* … */`, `// …`, or `# …` in build files."""
+    """Return the bytes of comments in the code: `/* … */` and `// …`, or `# …` in build files."""
     of_code = pl.col("language").is_in(["cpp", "c"])
     return (
         pl.when(of_code).then(_bytes_of(_C_COMMENT, "/")).otherwise(_bytes_of(_HASH_COMMENT, "#"))

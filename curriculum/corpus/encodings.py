@@ -1,10 +1,11 @@
-"""Encodings of source text: UTF-8, UTF-16 and UTF-32 with a byte order mark, and older ones that are certain.
+"""Encodings of source text: UTF-8, UTF-16 and UTF-32 with a byte order mark, and some legacy encodings.
 
-    charset-normalizer   which encodings read the lines that aren't ASCII without a mess
-    judge of a script    whether the text of one of them is plausible: common characters of a language,
-                         signs at their ends of words, nothing but ASCII outside comments and literals
+    charset-normalizer   finds the encodings that decode the non-ASCII lines to clean text
+    script check         checks whether the text is plausible in the encoding's script: common characters,
+                         punctuation at the right ends of words, only ASCII outside comments and literals
 
-No encoding is certain for a text that is plausible in two, or too short: mojibake is worse than a skip.
+A text that is plausible in two encodings, or too short, counts as undecodable: garbled text is worse than a
+skipped file.
 """
 
 import codecs
@@ -24,18 +25,18 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf_16_le"),
     (codecs.BOM_UTF16_BE, "utf_16_be"),
 )
-"""Byte order marks; those of UTF-32 first, since one of them begins with one of UTF-16."""
+"""Byte order marks; UTF-32 comes first, since its mark begins with that of UTF-16."""
 UTF8 = "utf_8"
 MIN_COMMON_SHARE = 0.9
-"""Share of a text's characters, ASCII aside, that are common ones of its script."""
+"""Minimum share of a text's non-ASCII characters that are common in its script."""
 MIN_IDEOGRAPHS, MIN_HANGUL, MIN_CYRILLIC, MIN_WESTERN = 10, 10, 24, 8
-"""Characters of a script that a text needs; fewer are often text in another encoding as well."""
+"""Minimum number of characters of a script in a text; fewer are often valid in another encoding too."""
 MIN_KANA_SHARE, MIN_HANGUL_SHARE = 0.15, 0.8
-"""Shares of texts in Japanese and Korean, punctuation included."""
+"""Minimum shares in Japanese and Korean texts, punctuation included."""
 MIN_FREQUENT_SHARE = 0.6
-"""Share of the eleven most frequent letters in Russian text, which is 0.7."""
+"""Minimum share of the eleven most frequent letters in a Russian text; 0.7 is usual."""
 _FREE = re.compile(rb"//|/\*|#|\"|'")
-"""Beginnings of comments and literals, where any language may be; directives with messages count as such."""
+"""Beginnings of comments and literals, which may be in any language; directives such as #error count too."""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _RUN = re.compile(r"[^\x00-\x7f]+")
@@ -45,13 +46,13 @@ _RUSSIAN = re.compile(r"[а-яё]", re.IGNORECASE)
 _NOT_RUSSIAN = re.compile(r"[а-яё][А-ЯЁ]|[a-zA-Z][а-яёА-ЯЁ]|[а-яёА-ЯЁ][a-zA-Z]")
 _RUSSIAN_SIGNS = frozenset("«»—–…№°©\u00a0")
 _SHARED = frozenset("öüßéóúÄÜÉ")
-"""Letters whose bytes are no letter that a word could have there in other encodings of Europe."""
+"""Letters whose bytes stand for no plausible letter in other European encodings."""
 _ALPHABETS = tuple(
     frozenset(letters + letters.upper())
     for letters in ("äöüß", "äöåé", "æøåé", "àâçèéêëîïôùûüœ", "áéíñóúü¡¿", "ãõáéíóúâêôàç", "àèéìòù")
 )
-"""Letters, ASCII aside, of German, Swedish and Finnish, Danish and Norwegian, French, Spanish, Portuguese
-and Italian. Icelandic is left out: its letters are those of Turkish in another encoding."""
+"""Non-ASCII letters of German, Swedish and Finnish, Danish and Norwegian, French, Spanish, Portuguese, and
+Italian. Icelandic is excluded: its letters equal those of Turkish in another encoding."""
 _WESTERN_PAIRS = ("çã", "çõ", "öß", "üß", "äß", "éé")
 _SIGNS = frozenset("©®™°±²³µ§«»“”„‘’–—…•£€¥×÷¼½¾\u00a0")
 _NOT_WESTERN = re.compile(
@@ -60,33 +61,33 @@ _NOT_WESTERN = re.compile(
     r"|(?<=[^\W\d_])(?:[“«„‘•§£€¥÷¼½¾±©\u00a0–—]|’(?!(?:s|t|re|ve|ll|d|m)\b))"
     r"|(?<![\w)])[²³]|(?<![\w.,)\"'])…(?!\w)|(?<=[a-zà-ÿ])[À-Þ]"
 )
-"""Letters and signs of text in another encoding: signs at the wrong end of a word or within it."""
+"""Signs of another encoding: impossible letter pairs, punctuation inside or at the wrong end of words."""
 _UNCERTAIN = frozenset("…\u00a0")
-"""Signs that are letters at the end of words in encodings of DOS; no evidence alone."""
+"""Signs that are word-final letters in DOS encodings; no evidence on their own."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodedSource:
-    """A text and the encoding that it is stored in."""
+    """A text and the encoding of its file."""
 
     text: str
     encoding: str
 
 
 def is_marked(raw: bytes) -> bool:
-    """Return True if bytes begin with the byte order mark of UTF-16 or UTF-32."""
+    """Return True if the bytes begin with the byte order mark of UTF-16 or UTF-32."""
     return raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
 
 
 def as_utf8(raw: bytes) -> bytes:
-    """Return a source file's text in UTF-8, or its bytes where the encoding isn't certain."""
+    """Return a source file's text as UTF-8, or its bytes unchanged if the encoding is ambiguous."""
     decoded = None if raw.isascii() else decode_source(raw)
     return raw if decoded is None else decoded.text.encode()
 
 
 def decode_source(raw: bytes) -> DecodedSource | None:
-    r"""Return the text of a source file without byte order mark, or None if its encoding isn't certain.
+    r"""Decode a source file and remove its byte order mark; None if the encoding is ambiguous.
 
     >>> decode_source(b"int a;\n").encoding, decode_source("\ufeffint a;\n".encode("utf-16-le")).encoding
     ('utf_8', 'utf_16_le')
@@ -110,7 +111,7 @@ Verdict = Literal["other", "possible", "certain"]
 
 
 def _older(raw: bytes) -> DecodedSource | None:
-    """Return the text in the one encoding that gives plausible text, where that is certain."""
+    """Decode with the only legacy encoding that gives plausible text; None if that is uncertain."""
     found: dict[str, tuple[str, Verdict]] = {}
     for encoding in _readable(raw):
         decoded = _strict(raw, encoding)
@@ -139,7 +140,10 @@ def _verdict(*, possible: bool, certain: bool) -> Verdict:
 
 
 def _western(text: str) -> Verdict:
-    """Judge letters of one western language and signs, nearly all of them alone among ASCII."""
+    """Judge a text by its letters, which must fit one western language, and by its punctuation.
+
+    Nearly all non-ASCII characters must stand alone among ASCII.
+    """
     foreign = _FOREIGN.findall(text)
     letters = [character for character in foreign if character not in _SIGNS]
     is_language = any(alphabet.issuperset(letters) for alphabet in _ALPHABETS)
@@ -208,7 +212,7 @@ def _korean(text: str) -> Verdict:
 
 
 def _is_other_script(raw: bytes) -> bool:
-    """Return True if bytes that read as Chinese read as Korean or Japanese too: then that is right."""
+    """Return True if bytes that decode as Chinese also decode as Korean or Japanese, which then is right."""
     korean, japanese = _strict(raw, "cp949"), _strict(raw, "euc_jp")
     return (korean is not None and _korean(korean.text) != "other") or (
         japanese is not None and _japanese(japanese.text) != "other"
@@ -237,4 +241,4 @@ _SCRIPTS: Mapping[str, Callable[[str], Verdict]] = {
     "gb18030": _chinese("gb18030", "gb2312", (range(0xA1, 0xA4), range(0xB0, 0xD8))),
     "big5": _chinese("big5", "big5", (range(0xA1, 0xC7),)),
 }
-"""Encodings that are tried, and the judge of the text that each reads."""
+"""Legacy encodings that are tried, with the script check of each."""

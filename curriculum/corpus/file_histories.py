@@ -1,7 +1,7 @@
-"""Histories of files: when the log has each file first, and all versions that it ever had.
+"""Histories of files: when each file first appeared in the log, and all its versions.
 
-Documents alone can't tell an original from its copies: of a file that changes often only the newest versions
-are read, and those of a copy that is seldom updated are older.
+Documents alone can't tell an original from its copies: only the newest versions of a frequently changed file
+are read, so the documents of a rarely updated copy may be older.
 """
 
 from array import array
@@ -17,11 +17,11 @@ from schemas.document import FILE_HISTORIES_SCHEMA
 
 FILE_HISTORIES_NAME = "file_histories.parquet"
 BLOB_DIGITS = 15
-"""Hex digits of a blob's id that stand for it: they fit into 63 bits."""
+"""Leading hex digits of a blob id that identify it; they fit into 63 bits."""
 
 
 class FileHistories:
-    """Collects the histories of files while a log is walked; 16 bytes a version."""
+    """Collects the histories of files during a walk of the log; 16 bytes per version."""
 
     def __init__(self) -> None:
         self._born: dict[str, int] = {}
@@ -29,7 +29,7 @@ class FileHistories:
         self._wanted: set[str] = set()
 
     def add(self, lineage: str, timestamp: int, blob: str) -> None:
-        """Add a version of a file, in the order of the log; an empty id stands for no file."""
+        """Add a version of a file, in log order; an empty blob id means that the file doesn't exist."""
         self._born.setdefault(lineage, timestamp)
         if blob:
             blobs, since = self._versions.setdefault(lineage, (array("q"), array("q")))
@@ -37,11 +37,11 @@ class FileHistories:
             since.append(timestamp)
 
     def want(self, lineage: str) -> None:
-        """Mark a file whose history is written."""
+        """Mark a file so that its history is written."""
         self._wanted.add(lineage)
 
     def write(self, folder: Path) -> None:
-        """Write the histories of wanted files, sorted by lineage."""
+        """Write the histories of the marked files, sorted by lineage."""
         names = sorted(self._wanted)
         firsts = [self._firsts(name) for name in names]
         columns = {
@@ -54,15 +54,15 @@ class FileHistories:
         pq.write_table(table, folder / FILE_HISTORIES_NAME, compression="zstd")
 
     def _firsts(self, lineage: str) -> dict[int, int]:
-        """Return when a file had each blob first, by its number, in order."""
+        """Return the first timestamp of each blob of a file, sorted by blob number."""
         blobs, since = self._versions.get(lineage, ((), ()))
-        # The first of several stays, since the last that is put in wins.
+        # Reversed, because the last value of a key wins: the earliest timestamp must stay.
         firsts = dict(zip(reversed(blobs), reversed(since), strict=True))
         return dict(sorted(firsts.items()))
 
 
 def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
-    """Return (lineage, born, blobs, since) of all folders of documents that have histories."""
+    """Return (lineage, born, blobs, since) from all document folders with histories."""
     files = [folder / FILE_HISTORIES_NAME for folder in folders]
     numbers = pl.List(pl.Int64)
     schema = pl.Schema(
@@ -73,5 +73,5 @@ def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
 
 
 def blob_mark(blob: pl.Expr) -> pl.Expr:
-    """Return the number by which histories know a blob; null for what is no id."""
+    """Return the number that identifies a blob in histories; null if the value is not a blob id."""
     return blob.str.head(BLOB_DIGITS).str.to_integer(base=16, strict=False)

@@ -1,4 +1,4 @@
-"""Texts of files as documents hold them: whole versions, and the stretches that contexts show."""
+"""Texts of files in documents: whole versions, and the excerpts shown in contexts."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,11 +11,11 @@ from curriculum import parquet
 from schemas.families import VERSIONS_FAMILY
 
 DOCUMENTS_AT_ONCE = 64
-"""Texts in memory."""
+"""Number of texts in memory."""
 
 
 def read_versions(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield (lineage, text) of each version of a file; nothing for the documents of other families."""
+    """Yield (lineage, text) of each version of a file; yield nothing for other families."""
     for batch in _version_batches(folder):
         for row, text in _version_texts(batch):
             yield row["lineage"], text
@@ -41,7 +41,7 @@ def _version_texts(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], str]
 
 
 def read_chosen(folder: Path, chosen: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (lineage, document_id, text) of the versions that some documents hold, by their ids."""
+    """Yield (lineage, document_id, text) of the versions in the documents with the `chosen` ids."""
     wanted = pa.array(sorted(chosen), type=pa.string())
     for batch in _version_batches(folder):
         found: Any = pc.is_in(batch["document_id"], value_set=wanted)
@@ -50,7 +50,7 @@ def read_chosen(folder: Path, chosen: Collection[str]) -> Iterator[tuple[str, st
 
 
 def read_shown(folder: Path, lineages: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield (lineage, text) of the stretches that documents show of some files, each stretch once."""
+    """Yield (lineage, text) of the excerpts of the `lineages` in documents, without repeated excerpts."""
     seen: set[tuple[str, int, int]] = set()
     for path in parquet.shards_of(folder):
         with parquet.File(path) as file:

@@ -24,7 +24,7 @@ def vendored_in(
     *,
     largest: int,
 ) -> VendoredCode:
-    """Find vendored code among the files of a plain folder; code of at most `largest` bytes is read."""
+    """Find vendored code in a plain folder; code files over `largest` bytes are not read."""
     origins: dict[str, FileOrigin] = {}
     built: list[str] = []
     for file in files:
@@ -39,7 +39,7 @@ def vendored_in(
 
 
 def licences_in(source: Source) -> LicenceFiles:
-    """Return what the licence files of a plain folder state."""
+    """Return the licences stated by the licence files of a plain folder."""
     return licence_files(read_licence_files(_licence_files_in(source)))
 
 

@@ -1,7 +1,7 @@
-"""Git, run so that a repository can be read and nothing that lies in it can run.
+"""Sandboxed git: reads a repository without running anything that the repository contains.
 
-A repository's own config is never read: git is given a view of it, an empty bare repository of ours
-whose objects, and where asked its refs, are the repository's.
+A repository's own config is never used. Git works on a view: an empty bare repository created here that
+borrows the repository's objects and, if requested, its refs.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ OVERRIDES = {
     "maintenance.auto": "false",
     "safe.bareRepository": "all",
 }
-"""Settings of every run; the commit graph and the index of many packs are caches that a repository could
-forge: such an index names packs by path, anywhere on the machine."""
+"""Settings for every git process. The commit graph and the multi-pack index are caches that a repository
+could forge: a multi-pack index names packs by path, anywhere on the machine."""
 
 ENVIRONMENT = {
     "GIT_ATTR_NOSYSTEM": "1",
@@ -53,30 +53,30 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
 DAMAGED = 128
-"""The exit code of a git that came upon an object that it can't read, among other things."""
+"""Exit code of git for an unreadable object, among other errors."""
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
-"""Git's message, in the English it is set to, that it could not write."""
+"""Git's messages for a failed write, in English as set by LC_ALL."""
 DIGESTS = {"sha1": 40, "sha256": 64}
 MAX_MEMORY_BYTES = 1 << 30
-"""Memory of a git that reads; mapped packs don't count. A tree that holds one folder ten times, at ten
-levels, has 10^10 paths."""
+"""Memory limit of a reading git process, without mapped packs. A forged tree that contains one folder ten
+times, on ten levels, has 10^10 paths."""
 MAX_CPU_S = 120
-"""CPU time of a git that ends by itself; nested folders without files take time alone."""
+"""CPU time limit in seconds of a one-shot git process; nested folders without files cost only time."""
 MAX_LOG_CPU_S = 30
-"""CPU time of a git that compares a few commits."""
+"""CPU time limit in seconds of a git process that compares one batch of commits."""
 MAX_OUTPUT_BYTES = 256 << 20
-"""Output of `run`: the list of a tree with two million files."""
+"""Output limit of `run`: the list of a tree with two million files."""
 _LIMITED = 'ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; shift 2; exec "$@"'
-"""Sets soft limits that only lower what the user has, then becomes git."""
+"""Sets soft limits, never above the user's own limits, then executes git."""
 _CLONE_OVER = (b"File too large", b"died of signal")
 MAX_ERROR_BYTES = 1 << 16
-"""Bytes of what a git that failed said; a server can have a clone repeat anything."""
+"""Limit for the error output that is kept; a server can make a clone repeat any text."""
 MAX_CLONE_MEMORY_BYTES = 4 << 30
-"""Memory of a git that clones, which unpacks what it gets to learn the ids of objects."""
+"""Memory limit of a clone, which unpacks the received objects to compute their ids."""
 MAX_CLONE_FILE_BYTES = 128 << 30
-"""Bytes of a file that a clone writes: it is one pack of all objects."""
+"""Limit for one file written by a clone; all objects are in a single pack."""
 MAX_CLONE_S = 6 * 3600
-"""Seconds of a clone, and of CPU time of each of its processes."""
+"""Time limit in seconds of a clone, and CPU time limit of each of its processes."""
 _CLONE_LIMITS = (
     'trap "" XFSZ; ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; ulimit -S -f "$3" || :; '
     'shift 3; exec "$@"'
@@ -86,7 +86,7 @@ CHUNK = 1 << 18
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepositoryLayout:
-    """Paths of a repository's parts: a linked work tree has a HEAD of its own, the rest is common."""
+    """Paths of a repository's parts; a linked work tree has its own HEAD and shares the rest."""
 
     head: Path
     common: Path
@@ -95,7 +95,7 @@ class RepositoryLayout:
 
 
 class GitError(CorpusError):
-    """A git that failed; it doesn't know the name of its repository, of which it sees a view."""
+    """Failure of a git process that saw only a view and doesn't know the repository's name."""
 
     def of(self, name: str) -> CorpusError:
         """Return the error with the name of a repository."""
@@ -105,23 +105,23 @@ class GitError(CorpusError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GitResult:
-    """A git that has ended."""
+    """Exit code and error output of a finished git process."""
 
     code: int
     stderr: bytes
 
     @property
     def hit_limit(self) -> bool:
-        """True if git ended since it needs more memory, stack or CPU time than it may have."""
+        """True if git exited because it exceeded its limit of memory, stack or CPU time."""
         return self.code in (-signal.SIGXCPU, -signal.SIGSEGV) or any(
             words in self.stderr for words in (b"ut of memory", b"Cannot allocate memory")
         )
 
 
 def control_file(path: Path) -> bytes | None:
-    """Read a small file by which a repository describes itself; None if there is none.
+    """Read a small control file of a repository, such as HEAD; None if it doesn't exist.
 
-    What it holds is never part of an error: a link in its place could disclose any file of the user.
+    Its content never appears in an error: a link in its place could otherwise disclose any file of the user.
 
     Raises:
         CorpusError: for a link, a folder, a pipe, a device, or a file of more than 64 MiB.
@@ -139,10 +139,10 @@ def control_file(path: Path) -> bytes | None:
 
 
 def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
-    """Read the commits where a shallow clone ends, sorted; empty for a whole repository.
+    """Return the boundary commits of a shallow clone, sorted; empty for a complete repository.
 
     Raises:
-        CorpusError: for a list of anything but ids.
+        CorpusError: if the file contains anything but commit ids.
     """
     path = layout.common / "shallow"
     found = (control_file(path) or b"").decode("ascii", errors="replace").split()
@@ -155,14 +155,14 @@ def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
 
 @contextmanager
 def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
-    """A bare repository of ours that reads the objects of `layout`, gone after the block.
+    """Create a temporary bare repository that reads the objects of `layout`.
 
-    Objects that git or we write land in the view. `refs` adds the repository's HEAD, branches and
-    tags; without them only object ids have a meaning.
+    New objects are written into the view. With `refs`, the view has the repository's HEAD, branches and tags;
+    otherwise only object ids can be resolved.
 
     Raises:
-        CorpusError: for a HEAD that is none, a way to store refs that can't be viewed, a config that git
-            can't parse, and a git that fails in the block.
+        CorpusError: for an invalid HEAD, an unsupported ref storage, a config that git can't parse, and a git
+            failure in the block.
     """
     with tempfile.TemporaryDirectory(prefix="git-view-") as folder, named(layout.name):
         path = Path(folder)
@@ -179,10 +179,10 @@ def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def named(repository: str) -> Iterator[None]:
-    """Name the repository in the error of a git that fails in the block.
+    """Add the repository's name to the error of a git failure in the block.
 
     Raises:
-        CorpusError: for a git that fails.
+        CorpusError: if git fails.
     """
     try:
         yield
@@ -191,11 +191,11 @@ def named(repository: str) -> Iterator[None]:
 
 
 def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Return the output of git, once it has ended well.
+    """Run git and return its output.
 
     Raises:
-        CorpusError: with git's own words, for any other exit code than 0, and for more output, memory
-            or CPU time than a git may have.
+        CorpusError: with git's error message if its exit code isn't 0; also if git exceeds its limits of
+            output, memory or CPU time.
     """
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
         asked.write(stdin)
@@ -231,7 +231,7 @@ def _bounded_output(process: "subprocess.Popen[bytes]", arguments: Sequence[str]
 
 
 def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = b"") -> GitResult:
-    """Append the output of git to `file`, which is whole only if the code of the result is 0."""
+    """Append git's output to `file`; the output is complete only if the result's code is 0."""
     done = subprocess.run(
         limited(*arguments, cpu_s=MAX_LOG_CPU_S),
         input=stdin,
@@ -244,13 +244,14 @@ def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = 
 
 
 def transfer(*arguments: str) -> None:
-    """Run `git clone` and the like, which reach out: proxies and agents of the user stay in force.
+    """Run a git command that may use the network, such as `git clone`, with the user's proxies and agents.
 
-    An empty variable such as all_proxy, by which Python knows of no proxy, hides ALL_PROXY from nobody.
+    Empty proxy variables such as all_proxy="" are unset for git, because to Python they mean "no proxy" but
+    don't override ALL_PROXY.
 
     Raises:
-        CorpusError: with git's own words, for any other exit code than 0, and for more memory, output or
-            time than a clone may have.
+        CorpusError: with git's error message if its exit code isn't 0; also if git exceeds the limits of a
+            clone for memory, output or time.
     """
     ours = {**ENVIRONMENT, "GIT_ALLOW_PROTOCOL": TRANSPORTS}
     unset = (
@@ -261,7 +262,7 @@ def transfer(*arguments: str) -> None:
         "GIT_TEMPLATE_DIR",
         *(name for name in PROXIES if os.environ.get(name) == ""),
     )
-    # Blocks of `ulimit -f` have 512 bytes in some shells, and 1,024 in others.
+    # A block of `ulimit -f` has 512 bytes in some shells and 1,024 in others.
     limits = (MAX_CLONE_MEMORY_BYTES >> 10, MAX_CLONE_S, MAX_CLONE_FILE_BYTES >> 10)
     words = [
         "env",
@@ -295,7 +296,7 @@ def transfer(*arguments: str) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    """The program and its arguments, with every setting that could run something overridden."""
+    """Return the git command line, with every setting overridden that could run a program."""
     settings = [part for name, value in OVERRIDES.items() for part in ("-c", f"{name}={value}")]
     return [_program(), "--no-pager", *settings, *arguments]
 
@@ -307,7 +308,7 @@ def limited(*arguments: str, cpu_s: int | None = None) -> list[str]:
 
 
 def environment(repository: Path) -> dict[str, str]:
-    """The whole environment of a git that reads `repository`: nothing of ours is handed down."""
+    """Return the complete environment of a git process for `repository`; nothing else is inherited."""
     return {
         **ENVIRONMENT,
         "GIT_DIR": str(repository),
@@ -318,20 +319,20 @@ def environment(repository: Path) -> dict[str, str]:
 
 @functools.cache
 def version() -> str:
-    """The version of git, such as `2.39.5`; hunks and renames may differ between versions."""
+    """Return git's version, such as `2.39.5`; hunks and renames may differ between versions."""
     output = subprocess.run(command("version"), capture_output=True, check=True, text=True).stdout
     return output.split()[2]
 
 
 def program_state() -> str:
-    """Return the program's place and the digest of its file: while they stay it is of one version."""
+    """Return the path and digest of the git executable; while they stay the same, so does its version."""
     place = _program()
     with Path(place).open("rb") as program:
         return f"{place} {hashlib.file_digest(program, 'sha256').hexdigest()}"
 
 
 def failure(verb: str, code: int, stderr: bytes) -> GitError:
-    """The error of a git that ended with `code`."""
+    """Return the error for a git process that exited with `code`."""
     if GitResult(code=code, stderr=stderr).hit_limit:
         memory = f"{MAX_MEMORY_BYTES >> 20:,} MiB of memory"
         return over_limit(verb, f"more than {memory}, or too much CPU time")
@@ -351,7 +352,7 @@ def failure(verb: str, code: int, stderr: bytes) -> GitError:
 
 
 def _kill_session(process: "subprocess.Popen[bytes]") -> None:
-    """End a clone with all that it started."""
+    """Kill a clone and all processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -366,7 +367,7 @@ def _clone_over(arguments: Sequence[str], cause: str) -> GitError:
 
 
 def over_limit(verb: str, needed: str) -> GitError:
-    """Return the error of a git that needs more than it may have."""
+    """Return the error for a git process that exceeded a limit."""
     return GitError(
         f"git {verb}",
         cause=f"it needs {needed}, as it does for a commit or a tree that was forged",
@@ -384,7 +385,7 @@ def _program() -> str:
 
 
 def _config(layout: RepositoryLayout) -> str:
-    """The config of a view: of the repository's own only the kind of its object ids is taken."""
+    """Return the config of a view; only the object format is taken from the repository's own config."""
     core = "[core]\n\tbare = true\n"
     kind = _extension(layout, "objectformat") or "sha1"
     if kind not in DIGESTS or _extension(layout, "refstorage") not in ("", "files"):
@@ -406,10 +407,10 @@ def _extension(layout: RepositoryLayout, name: str) -> str:
 
 
 def setting(config: bytes, name: str) -> str:
-    """Read one setting of a repository's config, without the files that it includes; "" if unset.
+    """Return one setting of a repository's config without following includes; "" if unset.
 
     Raises:
-        GitError: if git can't parse the config; `named` names the repository.
+        GitError: if git can't parse the config; `named` adds the repository's name.
     """
     asked = command("config", "--file", "-", "--no-includes", "--get", name)
     nowhere = environment(Path("/nonexistent"))
@@ -438,7 +439,7 @@ def _link_refs(path: Path, layout: RepositoryLayout) -> None:
 
 
 def _quoted(path: Path) -> bytes:
-    r"""A path as a line of objects/info/alternates: `/a"b` becomes `"/a\"b"`."""
+    r"""Return a path as a line of objects/info/alternates: `/a"b` becomes `"/a\"b"`."""
     raw = str(path).encode(errors="surrogateescape")
     if not re.search(rb'[\x00-\x1f"\\]', raw):
         return raw + b"\n"

@@ -1,4 +1,4 @@
-"""The log of a repository without its texts: every commit, and which blobs it changed under which paths."""
+"""The log of a repository without file contents: every commit with its changed paths and blobs."""
 
 import mmap
 import os
@@ -32,21 +32,21 @@ ARGUMENTS = (
     f"--format={FORMAT}",
 )
 LATEST = 253_402_300_799
-"""The last second of the year 9999; a commit may claim any time at all."""
+"""Last second of the year 9999; a commit may claim any time."""
 CHUNK = 1 << 18
 BATCH = 256
-"""Commits that one git compares with their parents."""
+"""Commits compared with their parents by one git process."""
 MAX_COMMIT_BYTES = 1 << 20
-"""Bytes of a commit's object: its message, and 48 bytes or so a parent."""
+"""Size limit of a commit object: its message, and about 48 bytes per parent."""
 MAX_OVERSIZED = 8
-"""Commits that may need more than a git may have; each can take as long as its limit."""
+"""Maximum number of commits that exceed git's limits; each may take the whole time limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogEntry:
-    """One path in one commit, as `git log --raw` says it; `path` is bytes, for git knows no encoding.
+    """One path changed by a commit, as in `git log --raw`; paths are bytes, because git has no path encoding.
 
-    A mode is six octal digits and an id of zeros stands for nothing, as in git.
+    A mode has six octal digits. As in git, an id of zeros means that the file doesn't exist.
     """
 
     before_mode: str
@@ -60,7 +60,7 @@ class LogEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Commit:
-    """A commit that is no merge, with what it changed; `timestamp` is the committer's, seconds UTC."""
+    """A commit other than a merge, with its changes; `timestamp` is the committer's, in UTC seconds."""
 
     commit: str
     parents: tuple[str, ...]
@@ -71,24 +71,24 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitLog:
-    """A whole log in a temporary file; `exact_renames` says that only those without edits are known."""
+    """A complete log in a temporary file; with `exact_renames`, only renames without edits are known."""
 
     file: IO[bytes]
     exact_renames: bool
     oversized: tuple[str, ...] = ()
-    """Commits that are left out, since git can't read them within its limits."""
+    """Commits left out because git can't read them within its limits."""
 
 
 @contextmanager
 def read_log(repository: Path, commit: str) -> Iterator[CommitLog]:
-    """The log up to `commit`, complete before its first byte is read.
+    """Record the log up to `commit`; git finishes before the first byte is read.
 
-    Costs about 200 bytes of disk a changed path. Renames with edits need every blob; where one can't be
-    read, exact renames remain, for which the ids are enough.
+    Costs about 200 bytes of disk per changed path. Git needs every blob to detect renames with edits. If a
+    blob is unreadable, only exact renames are detected, for which ids are enough.
 
     Raises:
-        CorpusError: if git can't walk the history to its end, or more than MAX_OVERSIZED commits need more
-            than a git may have.
+        CorpusError: if git can't walk the whole history, or more than MAX_OVERSIZED commits exceed git's
+            limits.
     """
     ids, large = _listed(repository, commit)
     with tempfile.TemporaryFile() as file:
@@ -104,7 +104,7 @@ def read_log(repository: Path, commit: str) -> Iterator[CommitLog]:
 
 
 def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
-    """The commits up to `commit` that are no merges, oldest first, and apart those that are too large."""
+    """Return the commits up to `commit` except merges, oldest first, and the oversized ones apart."""
     walk = ("rev-list", "--no-merges", "--date-order", "--reverse", commit, "--")
     names = git.run(repository, *walk).decode().split()
     heads = object_heads(repository, names)
@@ -119,7 +119,7 @@ def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
 
 @dataclass(kw_only=True, slots=True)
 class _Recorder:
-    """Writes the log of commits batch by batch, without those for which git hits a limit."""
+    """Writes the log batch by batch and leaves out commits for which git exceeds a limit."""
 
     repository: Path
     file: IO[bytes]
@@ -128,7 +128,7 @@ class _Recorder:
     oversized: list[str] = field(default_factory=list)
 
     def record(self) -> git.GitResult:
-        """Fill the file from its start; the result of the first git that fails, else of the last."""
+        """Fill the file from its start; return the first failure of a git process, else success."""
         self.file.seek(0)
         self.file.truncate()
         at = alone = 0
@@ -150,9 +150,10 @@ class _Recorder:
         return git.GitResult(code=0, stderr=b"")
 
     def _keep_whole(self, start: int, part: Sequence[bytes]) -> int:
-        """Count the commits of a broken-off batch before its last, and cut the file behind them.
+        """Return the number of complete commits of an interrupted batch, and truncate the file behind them.
 
-        The last one may be broken off itself, and the one that hit the limit may be the next.
+        The last written commit is dropped, because it may be incomplete. The commit that hit the limit may
+        also be the one after it.
         """
         if self.file.seek(0, os.SEEK_END) == start:
             return 0
@@ -168,7 +169,7 @@ class _Recorder:
 
 
 def commits(log: CommitLog) -> Iterator[Commit]:
-    """The commits in a recorded log, oldest first, a parent always before its children."""
+    """Yield the commits of a recorded log, oldest first; parents come before their children."""
     tokens = _tokens(log.file)
     token = next(tokens, None)
     while token is not None:
@@ -189,7 +190,7 @@ def commits(log: CommitLog) -> Iterator[Commit]:
 
 
 def _moment(written: bytes) -> int:
-    """Return the time that a commit claims, which git prints as it is: at most LATEST; 0 for no number."""
+    """Return a commit's timestamp as git prints it, at most LATEST; 0 if it is not a number."""
     if not written.isdigit():
         return 0
     number = whole_number(written.lstrip(b"0") or b"0")
@@ -211,7 +212,7 @@ def _entry(meta: bytes, tokens: Iterator[bytes]) -> LogEntry:
 
 
 def _tokens(file: IO[bytes]) -> Iterator[bytes]:
-    r"""Yield the texts between NULs, cut to MAX_COMMIT_BYTES: `a\0bc\0` gives `a`, `bc`."""
+    r"""Yield the texts between NULs, truncated to MAX_COMMIT_BYTES: `a\0bc\0` gives `a`, `bc`."""
     rest = bytearray()
     place = 0
     while chunk := _chunk(file, place):
@@ -226,13 +227,13 @@ def _tokens(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _chunk(file: IO[bytes], place: int) -> bytes:
-    """The bytes from `place` on: a log may have several readers at once."""
+    """Read the bytes at `place`; the explicit seek lets a log have several readers at once."""
     file.seek(place)
     return file.read(CHUNK)
 
 
 def _text(subject: bytes) -> str:
-    """A subject as text; one that isn't UTF-8 says nothing, rather than something garbled."""
+    """Decode a commit subject; return "" if it isn't UTF-8, rather than garbled text."""
     try:
         return subject.decode()
     except UnicodeDecodeError:

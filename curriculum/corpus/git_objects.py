@@ -1,4 +1,4 @@
-"""Kinds and sizes of git's objects, asked for first, so that none is inflated that is too large."""
+"""Types and sizes of git objects, requested first so that oversized objects are never inflated."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +8,14 @@ from curriculum.corpus import git
 
 
 class ObjectHead(NamedTuple):
-    """Kind and bytes of an object; one that isn't there is `missing` and has 0 bytes."""
+    """Type and size of an object; a missing object has type `missing` and 0 bytes."""
 
     kind: str
     size: int
 
 
 def parse_head(line: bytes) -> ObjectHead | None:
-    r"""Return what a line of `git cat-file` says of an object; None for a line that breaks off.
+    r"""Parse a line of `git cat-file`; None for an incomplete line.
 
     >>> parse_head(b"1f2e blob 12\n"), parse_head(b"1f2e missing\n"), parse_head(b"1f2e bl")
     (ObjectHead(kind='blob', size=12), ObjectHead(kind='missing', size=0), None)
@@ -29,10 +29,10 @@ def parse_head(line: bytes) -> ObjectHead | None:
 
 
 def object_heads(repository: Path, names: Sequence[str]) -> list[ObjectHead]:
-    """Return kind and size of each of some objects.
+    """Return the type and size of each object.
 
     Raises:
-        CorpusError: if git fails, or answers for fewer.
+        CorpusError: if git fails or answers for too few objects.
     """
     asked = "".join(f"{name}\n" for name in names).encode()
     output = git.run(repository, "cat-file", "--batch-check", stdin=asked)

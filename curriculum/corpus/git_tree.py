@@ -1,4 +1,4 @@
-"""Files of one commit's tree: entries, their bytes, and the languages of its headers."""
+"""Files of one commit's tree: entries, contents, and the languages of headers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from schemas.errors import CorpusError
 
 FILE_MODES = frozenset(("100644", "100755", "100664"))
 MAX_OPEN_FILES = 200
-"""Number of files whose bytes are held at a time."""
+"""Maximum number of files in memory at a time."""
 MAX_OPEN_BYTES = 64 << 20
 MAX_FILE_BYTES = 64 << 20
-"""Bytes of a file of a tree; a source or a header of a build is never so large."""
+"""Size limit of a file in a tree; sources and headers are never that large."""
 
 
 class TreeEntry(NamedTuple):
-    """Entry at a path of a tree; an absent one has mode and id of zeros."""
+    """Entry at a path of a tree; a missing entry has a mode and an id of zeros."""
 
     path: bytes
     mode: str
@@ -28,7 +28,7 @@ class TreeEntry(NamedTuple):
 
 
 def listed(repository: Path, commit: str) -> Iterator[TreeEntry]:
-    """All files of a commit's tree."""
+    """Yield all files of a commit's tree."""
     for line in git.run(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
         head, _, path = line.partition(b"\t")
         mode, _, blob_id = head.decode().split(" ")
@@ -38,9 +38,9 @@ def listed(repository: Path, commit: str) -> Iterator[TreeEntry]:
 def contents(
     repository: Path, entries: Sequence[TreeEntry], *, largest: int = MAX_FILE_BYTES
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every entry whose blob can be read and has at most `largest` bytes.
+    """Yield path and content of every entry with a readable blob of at most `largest` bytes.
 
-    MAX_OPEN_FILES with MAX_OPEN_BYTES are in memory at a time; larger blobs are never inflated.
+    At most MAX_OPEN_FILES files with MAX_OPEN_BYTES in total are in memory; larger blobs are never inflated.
     """
     window: list[TreeEntry] = []
     size = 0
@@ -58,9 +58,10 @@ def contents(
 
 
 def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every entry whose blob can be read; all bytes are held at once.
+    """Yield path and content of every entry with a readable blob; all contents are in memory at once.
 
-    A damaged blob ends its git without a word about the rest, so halves are tried until it is alone.
+    A damaged blob ends the git process without an answer for the rest, so the entries are halved until the
+    damaged blob is alone.
     """
     ids = dict.fromkeys(entry.blob_id for entry in entries)
     asked = "".join(f"{blob_id}\n" for blob_id in ids).encode()
@@ -84,7 +85,12 @@ def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[
 
 
 def headers_at(repository: Path, commit: str, past: Mapping[bytes, str]) -> HeaderLanguages:
-    """Decide the languages of all headers of a commit's tree, and of `past` headers by their last blobs.
+    """Decide the languages of the headers in a commit's tree, and of deleted headers by their last blobs.
+
+    Args:
+        repository: A view of the repository.
+        commit: Id of the commit.
+        past: Last blob of every header in the history, by path.
 
     Raises:
         CorpusError: if the tree can't be listed.

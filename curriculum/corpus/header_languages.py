@@ -1,11 +1,11 @@
-"""Language of `.h` files: decided once per repository, header by header, at its newest commit.
+"""Languages of `.h` files, decided once per repository for each header at the newest commit.
 
-    content     C++ syntax outside what only C++ compilers read                 C++
-                an extern "C" that only C++ compilers read                      C
+    content     C++ syntax outside of blocks that only C++ compilers read       C++
+                extern "C" inside of a block that only C++ compilers read       C
     includers   the language of most files that include the header
     repository  the language of most source files
 
-A header that the newest commit no longer has goes by the content that it had last.
+A header that the newest commit no longer has is decided by its last content.
 """
 
 import re
@@ -21,26 +21,26 @@ from schemas.corpus import Language
 
 HeaderLanguage = Literal["c", "cpp"]
 ReadFiles = Callable[[Sequence[str]], Iterable[tuple[str, bytes]]]
-"""Yield path and content of the files that can be read, in any order."""
+"""Yields path and content of the readable files, in any order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderLanguages:
-    """The language of each `.h` file of a repository."""
+    """Language of each `.h` file of a repository."""
 
     usual: HeaderLanguage
     others: frozenset[str] = frozenset()
     """Paths of the headers in the other language."""
 
     def language_of(self, path: str) -> Language:
-        """Return the language of one header."""
+        """Return the language of a header."""
         if path not in self.others:
             return self.usual
         return "c" if self.usual == "cpp" else "cpp"
 
 
 MAX_JUDGED_BYTES = 1_000_000
-"""Bytes of a file that are looked at."""
+"""Only this many leading bytes of a file are examined."""
 _DIRECTIVE = re.compile(rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)")
 _NOT_CPP = re.compile(rb"!\s*defined\b[\s(]*__cplusplus")
 _EXTERN_C = re.compile(rb"extern\s*\"C\"")
@@ -66,11 +66,11 @@ _CPP_SYNTAX = re.compile(
     re.MULTILINE,
 )
 _CLASS = re.compile(rb"^[ \t]*+(?:enum[ \t]+)?class\b[^;(){}=]*+([;{]?)", re.MULTILINE)
-"""Head of a class, to the character that decides whether it is one: classes before that are decided too."""
+"""Head of a class up to the character that shows whether it is a class declaration."""
 
 
 def language_by_content(content: bytes) -> HeaderLanguage | None:
-    r"""Return the language that a header's own text decides, or None.
+    r"""Return the language that a header's own text implies, or None.
 
     >>> language_by_content(b"class A;\n"), language_by_content(b"int f(void);\n")
     ('cpp', None)
@@ -87,12 +87,12 @@ def language_by_content(content: bytes) -> HeaderLanguage | None:
 
 
 def _by_compiler(text: bytes) -> tuple[bytes, bytes]:
-    """Divide lines into those that a C compiler may read, and those that only C++ compilers read."""
+    """Split a text into the lines that C compilers may read and the lines that only C++ compilers read."""
     lines: tuple[list[bytes], list[bytes]] = ([], [])
     inside: list[bool | None] = []
-    """For each open #if: whether only C++ compilers read its branch; None for another condition."""
+    """For each open #if: True if only C++ compilers read its branch; None for other conditions."""
     num_guards = 0
-    """Branches among these that only C++ compilers read."""
+    """Number of open branches that only C++ compilers read."""
     for line in text.split(b"\n"):
         directive = _DIRECTIVE.match(line)
         if directive is None:
@@ -112,7 +112,7 @@ def _by_compiler(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _branch(directive: re.Match[bytes], left: bool | None) -> bool | None:
-    """Return whether only C++ compilers read a branch; None for another condition than __cplusplus."""
+    """Return True if only C++ compilers read a branch; None if its condition is not __cplusplus."""
     if directive[1] in (b"else", b"elif"):
         return None if left is None else not left
     if b"__cplusplus" not in directive[2]:
@@ -125,8 +125,11 @@ def decide_headers(
 ) -> HeaderLanguages:
     """Decide the language of each header from the repository's files at its newest commit.
 
-    `sources` are files whose language their suffix decides. They are read only where both languages occur
-    and some header's content decides nothing. Memory: a few hundred bytes a header.
+    Args:
+        sources: Files whose suffix decides their language. They are read only if both languages occur and the
+            content of some header decides nothing.
+        headers: Paths of the headers; a few hundred bytes of memory each.
+        read: Yields path and content of given files.
     """
     decided: dict[str, HeaderLanguage] = {}
     includes: dict[str, list[str]] = {}
@@ -149,9 +152,10 @@ def _by_includers(
     includes: Mapping[str, Sequence[str]],
     read: ReadFiles,
 ) -> dict[str, HeaderLanguage]:
-    """Decide the remaining headers by the sources and decided headers that include them, round by round.
+    """Decide the remaining headers by the files that include them, round by round.
 
-    A round looks at what the headers decided in the last one include: of all rounds, at each include once.
+    Each round counts the includes of the headers decided in the previous round, so that every include is
+    counted once.
     """
     known = HeaderPaths(includes)
     open_headers = _OpenHeaders(known, decided)
@@ -173,22 +177,22 @@ def _by_includers(
 
 
 _Votes = defaultdict[range, Counter[HeaderLanguage]]
-"""Votes of files for all headers that they may mean by a name."""
+"""Votes of files, by the range of headers that an included name may mean."""
 
 
 class _OpenHeaders:
-    """Headers that nothing decided yet, by their places among all."""
+    """Undecided headers, by their position among all headers."""
 
     def __init__(self, known: HeaderPaths, decided: Collection[str]) -> None:
         self._paths = known.paths
         self._next = [*range(len(known.paths) + 1)]
-        """For each place the first open one from there on, or one nearer to it."""
+        """For each position, an undecided position at or after it, or a closer step towards one."""
         for place, path in enumerate(known.paths):
             if path in decided:
                 self._next[place] = place + 1
 
     def decided_by(self, votes: _Votes) -> dict[str, HeaderLanguage]:
-        """Return the language of headers that have votes, which are open no more."""
+        """Return the language of undecided headers with votes, and mark them as decided."""
         changes: dict[int, Counter[HeaderLanguage]] = defaultdict(Counter)
         for places, cast in votes.items():
             changes[places.start].update(cast)
@@ -206,7 +210,7 @@ class _OpenHeaders:
         return found
 
     def _open_from(self, place: int) -> int:
-        """Return the first open place from one on, and shorten the way of those before it."""
+        """Return the first undecided position from `place` on, and compress the path to it."""
         first = place
         while self._next[first] != first:
             first = self._next[first]
@@ -216,7 +220,7 @@ class _OpenHeaders:
 
 
 def _majority(counted: Counter[HeaderLanguage]) -> HeaderLanguage | None:
-    """Return the language with more votes; C++ for a tie, and None without votes."""
+    """Return the language with more votes; C++ on a tie, None without votes."""
     if not counted.total():
         return None
     return "c" if counted["c"] > counted["cpp"] else "cpp"

@@ -1,4 +1,4 @@
-"""Files whose text another corpus has, by its signatures alone: its documents may be deleted by now.
+"""Files with a near copy in another corpus, found by signatures alone, since its documents may be deleted.
 
 The share of equal slots estimates the Jaccard similarity with a standard deviation of 0.04.
 """
@@ -28,23 +28,23 @@ Int64s = npt.NDArray[np.int64]
 
 LEFT_OUT_FILES_NAME = "left_out_files.parquet"
 OTHER_CORPUS = "other_corpus"
-"""Reason against files that another corpus has."""
+"""Reason for files that another corpus has."""
 SIGNATURES_AT_ONCE = 1 << 20
-"""Own signatures in memory, 700 bytes each with the keys of their bands."""
+"""Own signatures in memory; 700 bytes each, including the keys of their bands."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherCorpus:
-    """A corpus whose files are left out of this one: the folder of its selection."""
+    """Another corpus whose files are excluded from this one, with the folder of its selection."""
 
     name: str
     selection: Path
 
 
 def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str, str]:
-    """Map the lineages of which an `others` corpus has a near copy to `corpus repository:path` of that.
+    """Map each lineage with a near copy in another corpus to `corpus repository:path` of that copy.
 
-    What that corpus leaves out since a third one has it isn't there.
+    Files that the other corpus itself left out, because a third corpus has them, don't count.
     """
     lineages, sizes = _listed(signatures)
     found: dict[str, str] = {}
@@ -74,7 +74,7 @@ def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str,
 
 
 def _listed(signatures: Path) -> tuple[pl.Series, Int64s]:
-    """Return the lineages of signatures, and the numbers of their shingles."""
+    """Return the lineages of the signatures and their numbers of shingles."""
     listed = frames.read(signatures, ["lineage", "shingles"])
     return listed["lineage"], listed["shingles"].to_numpy().astype(np.int64)
 
@@ -86,7 +86,7 @@ def _min_large_share(
 
 
 MinShare = Callable[[Int64s, int], "float | npt.NDArray[np.float64]"]
-"""The share of equal slots that some own signatures and a held one need, by their numbers."""
+"""Returns the minimum share of equal slots, for some own signatures and one of the other corpus."""
 
 
 def _matches(
@@ -97,7 +97,7 @@ def _matches(
     *,
     band_slots: int,
 ) -> Int64s:
-    """[own]: the number of a held signature in `file` that shares enough slots, -1 where none does."""
+    """[own]: the number of a signature in `file` that shares enough slots, or -1."""
     bands = range(SLOTS // band_slots)
     keys = [band_keys(own, band, size=band_slots) for band in bands]
     orders = [np.argsort(key, kind="stable") for key in keys]

@@ -1,13 +1,13 @@
-"""The changes of files in a repository's history, oldest first: what families make documents of.
+"""Changes of files in a repository's history, oldest first; families make documents of them.
 
-    log      every commit and the ids of what it changed           git log --raw
-    choose   which of these changes are read: window, patterns,
-             languages, versions per path                          no text is needed
-    blobs    their texts, decoded and judged                       git cat-file --batch
+    log      every commit with the ids of changed blobs            git log --raw
+    choose   changes by window, path patterns, languages and
+             versions per path                                     needs no texts
+    blobs    their texts, decoded and checked                      git cat-file --batch
     hunks    the lines that differ                                 git diff-tree -U0
 
-Memory is flat but for eight bytes or so a change that is read (has this blob been an `after`?), for some 150
-bytes a commit (its licence files), and for renames. The log lies on disk meanwhile.
+Memory is constant except for about 8 bytes per change that is read (to know whether a blob was an earlier
+`after`), about 150 bytes per commit (its licence files), and renames. The log is kept on disk.
 """
 
 import hashlib
@@ -37,18 +37,18 @@ from schemas.change import FileChange, Hunk
 from schemas.corpus import ChangeChoice, CorpusSpec, RepositorySpec
 
 WINDOW = 64
-"""Changes whose texts are asked for at once."""
+"""Changes whose texts are requested together."""
 BATCH_BYTES = 16_000_000
 BATCH_CHANGES = 512
-"""Changes whose hunks come from one run of git: so much text, or so many."""
+"""Limits of one diff batch, in bytes of text and number of changes."""
 
 
 REVISION = 14
-"""Raised when the same history gives other changes."""
+"""Raise if the same history gives other changes."""
 
 
 def ingredients(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """All that decides which changes are read, for the key of what is made of them; git's version aside."""
+    """Return everything but git's version that decides which changes are read, for cache keys."""
     pin = {"name", "licence", "since", "until", "include", "exclude", "max_commits"}
     later: dict[str, JsonValue] = {"later": str(corpus.later)} if corpus.later else {}
     return later | {
@@ -66,12 +66,12 @@ def read_changes(
     skips: Skips,
     histories: FileHistories | None = None,
 ) -> Iterator[FileChange]:
-    """Every change that the corpus wants of this repository, oldest first, the same in every run.
+    """Yield every change of this repository that the corpus wants, oldest first, the same in every run.
 
-    Changes that only families of edits see come too; they are marked, and `skips` doesn't count them.
-    Pure renames and changes of nothing but line ends are not changes, but a lineage goes on through
-    them. What is not handed out is counted in `skips`, which is complete when the iterator ends.
-    `histories` gets those of all files that are read.
+    Changes that only edit families use are yielded as well; they are marked, and `skips` doesn't count them.
+    Pure renames and changes of line ends alone are not yielded, but a lineage continues through them.
+    Everything else that is not yielded is counted in `skips`, which is complete when the iterator ends.
+    `histories` receives the histories of all files that are read.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -85,7 +85,7 @@ def read_changes(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenHistory:
-    """A history that is open to read: a view of its repository, its log, and the rules for its paths."""
+    """A history opened for reading: a view of the repository, its log, and the rules for its paths."""
 
     repository: Path
     log: CommitLog
@@ -103,7 +103,7 @@ def opened(
     corpus: CorpusSpec,
     skips: Skips,
 ) -> Iterator[OpenHistory]:
-    """The history up to a pin; what serves to read it ends with the block.
+    """Open the history up to a pin; its view, log and git processes end with the block.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -134,11 +134,11 @@ def opened(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledCommits:
-    """Some commits of a history, and what of the others must be known to read them as all are read."""
+    """Sampled commits of a history, and the versions known from the other commits."""
 
     commits: Collection[str]
     marks: frozenset[int]
-    """mark_of every version that some change of the history leaves."""
+    """`mark_of` each version that is the `after` of any change in the history."""
 
 
 def changes_of(
@@ -150,11 +150,10 @@ def changes_of(
     edits: ChangeChoice = "all",
     histories: FileHistories | None = None,
 ) -> Iterator[FileChange]:
-    """The changes of an open history, as read_changes gives them; of some commits, if they are `sampled`.
+    """Yield the changes of an open history as `read_changes` does, optionally of `sampled` commits only.
 
-    Changes that only families of edits see come with `edits` code.
-
-    Of a sample a `before` that a later change leaves again isn't new, where it is for read_changes.
+    With `edits="code"`, changes that only edit families use are yielded as well. In a sample, a `before` that
+    equals the `after` of a later change doesn't count as new; `read_changes` counts it as new.
     """
     chosen = candidates(
         past.log, past.scope, past.rules, spec, skips, edits=edits, histories=histories
@@ -190,7 +189,7 @@ class _Pair:
 
 
 def _judged(chosen: Iterator[Candidate], reader: BlobReader, skips: Skips) -> Iterator[_Pair]:
-    """The candidates whose texts can be read and are wanted."""
+    """Yield the candidates whose texts are readable and pass the quality rules."""
     while window := list(islice(chosen, WINDOW)):
         ids = [blob for each in window for blob in (each.before_id, each.after_id) if blob]
         versions = reader.read(ids)
@@ -283,6 +282,6 @@ def _hunks(differ: BatchDiffer, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, 
 
 
 def mark_of(candidate: Candidate, blob_id: str) -> int:
-    """64 bits for a blob along a lineage."""
+    """Return a 64-bit hash of a blob within its lineage."""
     named = f"{candidate.lineage}\0{blob_id}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest())

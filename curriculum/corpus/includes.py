@@ -1,4 +1,4 @@
-"""Headers that files include, by their text alone."""
+"""Headers that files include, found in their text alone."""
 
 import posixpath
 import re
@@ -9,7 +9,7 @@ _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.M
 
 
 def included_names(content: bytes) -> list[str]:
-    r"""Return what a file includes, sorted.
+    r"""Return the names that a file includes, sorted.
 
     >>> included_names(b'#include "b.h"\n# include <a/c.h>\n')
     ['a/c.h', 'b.h']
@@ -19,16 +19,19 @@ def included_names(content: bytes) -> list[str]:
 
 
 class HeaderPaths:
-    """Paths of headers by their ends, as #include names them."""
+    """Index of header paths by their last components, as #include names them."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = sorted(paths, key=_from_its_end)
-        """Paths of one end lie side by side."""
+        """Sorted so that paths with a common end are consecutive."""
         self._ends = [*map(_from_its_end, self.paths)]
         self._places = {path: place for place, path in enumerate(self.paths)}
 
     def matching(self, path: str, name: str) -> range:
-        """Return the places of headers that a file at `path` may mean: the one beside it, else all."""
+        """Return the positions of the headers that `name` may mean in the file `path`.
+
+        A header relative to the file's folder wins; otherwise all paths that end with the name match.
+        """
         last = posixpath.basename(name)
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
         place = self._places.get(beside)
@@ -38,7 +41,7 @@ class HeaderPaths:
         if not last or posixpath.basename(plain) != last:
             return range(0)
         end = _from_its_end(plain)
-        # An end begins with the last letter of a path and ends with a slash, which 0 follows.
+        # Reversed paths end with a slash; "0" is the character after it and so ends the range.
         return range(bisect_left(self._ends, end), bisect_left(self._ends, f"{end[:-1]}0"))
 
 

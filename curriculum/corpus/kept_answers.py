@@ -1,6 +1,6 @@
-"""Answers of git that a workspace keeps: a look at repositories that haven't changed starts no process.
+"""Cache of git's answers in a workspace, so that unchanged repositories need no git process.
 
-repositories/answers/<digest of a question>.json    the last answer, and the state in which it was given
+repositories/answers/<digest of a question>.json    the last answer and the state it belongs to
 """
 
 import contextlib
@@ -22,31 +22,31 @@ Question = tuple[str, ...]
 
 
 class KeptAnswer(Strict):
-    """An answer, and the state of all that it depends on."""
+    """A cached answer and the state of everything that it depends on."""
 
     state: str
     answer: tuple[str, ...]
-    """A value, or the paths of files."""
+    """A single value, or paths of files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptAnswers:
-    """The answers in a folder."""
+    """The folder of cached answers."""
 
     folder: Path
 
     @staticmethod
     def of(workspace: Path) -> "KeptAnswers":
-        """Return those of a workspace."""
+        """Return the cached answers of a workspace."""
         return KeptAnswers.beside(workspace / CLONES)
 
     @staticmethod
     def beside(clones: Path) -> "KeptAnswers":
-        """Return those that lie with clones."""
+        """Return the cached answers in a folder of clones."""
         return KeptAnswers(folder=clones / "answers")
 
     def find(self, question: Question, state: str) -> tuple[str, ...] | None:
-        """Return the answer to a question in a state; None where it isn't kept."""
+        """Return the cached answer to a question; None if it is missing or belongs to another state."""
         try:
             kept = KeptAnswer.model_validate_json(regular_files.read(self._file(question)))
         except (OSError, ValidationError):
@@ -54,7 +54,7 @@ class KeptAnswers:
         return kept.answer if kept.state == state else None
 
     def keep(self, question: Question, kept: KeptAnswer) -> None:
-        """Keep an answer in place of an earlier one, where the folder can be written."""
+        """Write an answer to the cache; do nothing if the folder isn't writable."""
         if self.find(question, kept.state) == kept.answer:
             return
         with contextlib.suppress(OSError):
@@ -66,10 +66,10 @@ class KeptAnswers:
 
 
 def refs_state(layout: git.RepositoryLayout) -> str:
-    """Digest HEAD, refs and boundary of a repository: while they stay, a pin resolves to one commit.
+    """Return a digest of HEAD, refs and shallow boundary; while it stays the same, so does each pin's commit.
 
     Raises:
-        CorpusError: for a link, a pipe or a device among them.
+        CorpusError: if one of these files is a link, a pipe or a device.
     """
     refs = layout.common / "refs"
     common = (layout.common / name for name in ("packed-refs", "reftable/tables.list", "shallow"))

@@ -1,6 +1,7 @@
-"""Documents of commits whose target shows a file of which no document is kept.
+"""Documents of commits whose target shows a file that is left out.
 
-A commit that changes such a file beside others loses the document: mostly it renews a bundled library.
+A commit that changes such a file along with others loses its document: in most cases the commit updates a
+bundled library.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ TARGET_KINDS = ("target", "changes")
 
 
 def left_out_targets(documents: Iterable[DocumentsOf], left_out: pl.DataFrame) -> pl.DataFrame:
-    """Return (family, repository, document_id, reason, evidence), one row a document that is lost.
+    """Return (family, repository, document_id, reason, evidence), one row per lost document.
 
     Args:
         documents: Documents of one family.
@@ -35,7 +36,7 @@ def left_out_targets(documents: Iterable[DocumentsOf], left_out: pl.DataFrame) -
 
 
 def _targets(files: list[Path]) -> pl.LazyFrame:
-    """(family, document_id, lineage) of every file that a document has in its target."""
+    """Return (family, document_id, lineage) of every file in a document's target."""
     kind = pl.element().struct.field("kind")
     sources = pl.col("parts").list.eval(
         pl.element().filter(kind.is_in(TARGET_KINDS)).struct.field("source")

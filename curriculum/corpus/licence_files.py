@@ -1,4 +1,4 @@
-"""Licence files of a tree: LICENSE, COPYING, REUSE's LICENSES/ and REUSE.toml, and what they state."""
+"""Licence files of a tree (LICENSE, COPYING, LICENSES/, REUSE.toml) and the licences they state."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,21 +17,21 @@ from schemas.spdx import UNRECOGNISED
 from schemas.tree_licences import AnnotationFile, FolderLicence, LicenceFiles
 
 MAX_LICENCE_BYTES = 1 << 20
-"""Bytes of a licence file; a larger one is none."""
+"""Size limit of a licence file; larger files don't count as licence files."""
 MAX_ANNOTATED = 4_000_000
-"""Size of all annotations of a tree or history: 100,000 globs, or some 100 MB."""
+"""Size limit of all annotations of a tree or history: 100,000 globs, or about 100 MB."""
 MAX_FILES_OF_FOLDER = 100
-"""Licence files that hold together in one folder; the licences of more are unrecognised."""
+"""Maximum number of licence files that apply in one folder; beyond it, the licence is unrecognised."""
 Key = TypeVar("Key")
 _NOTHING = StatedLicence(licence=None, holder=None, offers_choice=False)
 
 
 LicenceText = StatedLicence | AnnotationFile
-"""Content of a licence file, or of a file of annotations."""
+"""Content of a licence file or of an annotation file."""
 
 
 def read_licence_file(path: str, raw: bytes) -> LicenceText:
-    """Return what the bytes of a licence file state."""
+    """Return the licence or the annotations stated by the bytes of a licence file."""
     text = raw.decode(errors="replace") if b"\0" not in raw else ""
     if is_annotation_file(path):
         return annotations_in(path, text)
@@ -43,10 +43,10 @@ def read_licence_file(path: str, raw: bytes) -> LicenceText:
 
 
 def read_licence_files(files: Iterable[tuple[Key, str, bytes]]) -> dict[Key, LicenceText]:
-    """Return what files state, given by a key of the caller, path and bytes.
+    """Return the content of each licence file, by the caller's key; `files` are (key, path, bytes).
 
-    Whoever writes a repository chooses how often a file of many globs stands in it: beyond MAX_ANNOTATED,
-    files of annotations say nothing.
+    A repository's author decides how often a large annotation file occurs; beyond MAX_ANNOTATED, annotation
+    files are treated as empty.
     """
     read: dict[Key, LicenceText] = {}
     size = 0
@@ -61,7 +61,7 @@ def read_licence_files(files: Iterable[tuple[Key, str, bytes]]) -> dict[Key, Lic
 
 
 def licence_files(texts: Mapping[str, LicenceText]) -> LicenceFiles:
-    """Return the licence files of a tree by what they state; REUSE's texts belong to the folder above."""
+    """Return the licence files of a tree; the texts in LICENSES/ apply to the folder above."""
     stated = {path: text for path, text in texts.items() if isinstance(text, StatedLicence)}
     covering: dict[str, list[str]] = defaultdict(list)
     for path, text in stated.items():
@@ -79,7 +79,7 @@ def licence_files(texts: Mapping[str, LicenceText]) -> LicenceFiles:
 
 
 def folder_licence(texts: Mapping[str, StatedLicence]) -> FolderLicence:
-    """Return what files of one folder state together; of too many, an unrecognised licence."""
+    """Return the licence that the files of one folder state together; unrecognised if there are too many."""
     if len(texts) > MAX_FILES_OF_FOLDER:
         return FolderLicence(path=min(texts), licences=(UNRECOGNISED,), holder=None)
     stated = [texts[path] for path in sorted(texts)]

@@ -1,10 +1,10 @@
 """Licence files at every commit of a history.
 
-The log says which licence files each commit changed. States go from parent to child, so that a commit on a
-branch keeps the licence that its own tree has. Of a merge whose sides differ git is asked what it changed:
-subtrees move the licence files of others. Licence files are few: their texts are read once, all together.
-A state is kept as its difference from the one before, and trees share what they have in common: whoever
-writes a history chooses the number of folders and of commits.
+The log says which licence files each commit changed. A state passes from parent to child, so that a commit
+on a branch has the licence of its own tree. For a merge of different states, git is asked for the merge's
+changes, because subtree merges move other licence files. Licence files are few: their texts are read once,
+all together. A state is stored as its difference from the previous one, and trees share common parts, since
+the author of a history decides how many folders and commits it has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,16 +23,16 @@ from schemas.errors import CorpusError
 from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
 MAX_PARENTS = 1_000
-"""Parents of a merge that is followed; a larger one has the state of the commit before it in the log."""
+"""Maximum parents of a merge that is followed; a larger one gets the state of the previous log entry."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class _State:
-    """Licence files of a tree, as a difference from another one's."""
+    """Licence files of a tree, stored as the difference from another tree."""
 
     before: "_State | None" = None
     changes: Mapping[bytes, str] = field(default_factory=dict)
-    """Blobs by path, empty for files that go."""
+    """Blobs by path; "" for deleted files."""
 
 
 _NO_FILES = _State()
@@ -55,21 +55,21 @@ def open_tracker(repository: Path, commit: str) -> Iterator["LicenceTracker"]:
 
 @dataclass(kw_only=True, slots=True)
 class LicenceTracker:
-    """Licence files as the log goes on; some 150 bytes a commit."""
+    """Licence files at the current point of the log; about 150 bytes per commit."""
 
     repository: Path
     merges: Mapping[str, Sequence[str]]
-    """Parents of the merges, which the log lacks."""
+    """Parents of merges, which the log doesn't contain."""
     compared: Comparison
     _states: dict[bytes, _State] = field(default_factory=dict)
     _before: dict[bytes, _State] = field(default_factory=dict)
-    """States before commits that change licence files."""
+    """States before the commits that change licence files."""
     _last: _State = _NO_FILES
     _made: list[_State] = field(default_factory=list)
-    """States other than that without files, each after the one that it differs from."""
+    """All states except the empty one; each comes after the state that it differs from."""
 
     def follow(self, commit: Commit) -> None:
-        """Go on to the next commit of the log."""
+        """Apply the next commit of the log."""
         name = bytes.fromhex(commit.commit)
         before = self._state_after(commit.parents[0]) if commit.parents else _NO_FILES
         state = self._changed(before, _licence_entries(commit))
@@ -78,7 +78,7 @@ class LicenceTracker:
         self._states[name] = self._last = state
 
     def _state_after(self, name: str) -> _State:
-        """Return the state of a commit or merge that comes before in the history."""
+        """Return the state after an earlier commit or merge of the history."""
         waiting = [name]
         while waiting:
             key, parents = bytes.fromhex(waiting[-1]), self.merges.get(waiting[-1])
@@ -101,7 +101,7 @@ class LicenceTracker:
             return first
         try:
             entries = list(self.compared.entries(parents[0], name))
-        except CorpusError:  # a tree is damaged: what needs it says so
+        except CorpusError:  # a damaged tree; readers of the tree report it
             return first
         return self._changed(
             first,
@@ -119,7 +119,7 @@ class LicenceTracker:
         return self._made[-1]
 
     def finish(self) -> "LicenceHistory":
-        """Read the texts of all licence files that the log had.
+        """Read the texts of all licence files in the log.
 
         Raises:
             CorpusError: if git fails.
@@ -150,17 +150,17 @@ class LicenceHistory:
     before: Mapping[bytes, LicenceFiles]
 
     def at(self, commit: str) -> LicenceFiles:
-        """Return those of a commit's tree."""
+        """Return the licence files of a commit's tree."""
         return self.after[bytes.fromhex(commit)]
 
     def in_parent_of(self, commit: str) -> LicenceFiles:
-        """Return those of the tree before a commit."""
+        """Return the licence files of the tree before a commit."""
         name = bytes.fromhex(commit)
         return self.before.get(name, self.after[name])
 
 
 def _licence_entries(commit: Commit) -> dict[bytes, str]:
-    """Return the licence files that a commit changes with their blobs, empty where they go."""
+    """Return the blobs of the licence files that a commit changes, by path; "" for deleted files."""
     changed: dict[bytes, str] = {}
     for entry in commit.entries:
         if entry.status == "R" and is_licence_file(entry.old_path.decode(errors="replace")):
@@ -173,7 +173,7 @@ def _licence_entries(commit: Commit) -> dict[bytes, str]:
 def _read(
     repository: Path, files: Sequence[tuple[bytes, str]]
 ) -> dict[tuple[bytes, str], LicenceText]:
-    """Return what licence files state, by path and blob; one that can't be read states nothing."""
+    """Return the content of licence files, by path and blob; unreadable files are missing."""
     decoded = [path.decode(errors="replace") for path, _ in files]
     numbered = [TreeEntry(str(number).encode(), "", blob) for number, (_, blob) in enumerate(files)]
     return read_licence_files(

@@ -1,4 +1,4 @@
-"""Names of licence files, and which of several in one folder states the licence of the code beside them."""
+"""Names of licence files, and which files of a folder state the licence of its code."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -9,9 +9,9 @@ from schemas.spdx import is_spdx_id
 from schemas.tree_licences import DEP5_PATH, TOML_NAME
 
 REUSE_FOLDER = "LICENSES"
-"""Folder in which REUSE keeps one text a licence, named by its SPDX id."""
+"""REUSE's folder with one text per licence, named by SPDX id."""
 SIDECAR = ".license"
-"""End of the name of a file in which REUSE keeps the header of the file beside it."""
+"""Suffix of a REUSE file with the licence header of the file beside it."""
 _NAME = re.compile(
     r"(?:(?:mit|bsd|gpl|lgpl|mpl|apache|boost)[._-])?(?:un)?(?P<word>licen[cs]es?|copying|copyright)"
     r"(?:[._-][\w.+-]*)?",
@@ -24,7 +24,7 @@ _LESSER = re.compile(r"(?:licen[cs]e|copying)[._-](?:lesser|lib|lgpl).*", re.IGN
 _ASIDE = re.compile(
     r"\b(?:docs?|examples?|mixing|third|3rd|notices?|template|header|test)", re.IGNORECASE
 )
-"""Words of names whose files are not the licence of the code beside them."""
+"""Words in names of files that don't state the licence of the code beside them."""
 _NO_TEXT = re.compile(
     r"\.(?:py|sh|js|ts|pl|pm|rb|go|rs|java|cs|in|d|svg|png|json|yml|yaml|xml|cps|toml)",
     re.IGNORECASE,
@@ -34,7 +34,7 @@ RANKS = 5
 
 
 def is_licence_file(path: str) -> bool:
-    """Return True for the path of a licence file, by its name and REUSE's folder, or of annotations.
+    """Return True for the path of a licence file, a text in LICENSES/, or an annotation file.
 
     >>> [is_licence_file(path) for path in ("a/LICENSE.txt", "COPYING.LIB", "LICENSES/MIT.txt")]
     [True, True, True]
@@ -55,7 +55,7 @@ def is_licence_file(path: str) -> bool:
 
 
 def is_annotation_file(path: str) -> bool:
-    """Return True for the path of a file in which REUSE annotates others.
+    """Return True for the path of a REUSE annotation file.
 
     >>> [is_annotation_file(path) for path in ("lib/REUSE.toml", ".reuse/dep5", "lib/.reuse/dep5")]
     [True, True, False]
@@ -64,14 +64,14 @@ def is_annotation_file(path: str) -> bool:
 
 
 def reuse_id(path: str) -> str | None:
-    """Return the SPDX id that a text in REUSE's folder is named by, or None."""
+    """Return the SPDX id in the file name of a text in LICENSES/, or None."""
     folder, _, name = path.rpartition("/")
     stem = name.removesuffix(".txt")
     return stem if folder.rpartition("/")[2] == REUSE_FOLDER and is_spdx_id(stem) else None
 
 
 def covered_by(path: str) -> str:
-    """Return the folder that a licence file covers, or the file that it is the header of.
+    """Return the folder that a licence file covers; for a .license file, the file beside it.
 
     >>> covered_by("lib/COPYING"), covered_by("LICENSES/MIT.txt"), covered_by("a/logo.h.license")
     ('lib', '', 'a/logo.h')
@@ -83,9 +83,9 @@ def covered_by(path: str) -> str:
 
 
 def chosen_files(paths: Iterable[str]) -> list[str]:
-    """Choose among the licence files of one folder; several of one rank hold together, sorted.
+    """Return the licence files of a folder that apply, sorted: those of the best rank.
 
-    That of the LGPL comes before the GPL's, then plain names, names with more, COPYRIGHT, and REUSE's.
+    Ranks, best first: LGPL texts beside a GPL text, plain names, longer names, COPYRIGHT, texts in LICENSES/.
     """
     ranked: dict[int, list[str]] = {}
     for path in paths:
@@ -94,16 +94,13 @@ def chosen_files(paths: Iterable[str]) -> list[str]:
 
 
 def chosen_ranks(ranks: Collection[int]) -> list[int]:
-    """Choose among the ranks of the licence files of one folder, at least one.
-
-    Without plain names, that of the LGPL holds together with names that have more.
-    """
+    """Return the best of a folder's ranks; LGPL texts without plain names apply along with longer names."""
     lowest = min(ranks)
     return [0, 2] if lowest == 0 and 1 not in ranks and 2 in ranks else [lowest]
 
 
 def rank_of(path: str) -> int:
-    """Return the rank of a licence file among those of its folder: below RANKS, the lowest holds."""
+    """Return the rank of a licence file within its folder, from 0 (best) to RANKS - 1."""
     name = path.rpartition("/")[2]
     named = _NAME.fullmatch(name)
     if named is None or reuse_id(path) is not None:

@@ -1,6 +1,6 @@
-"""Licence and copyright holder that a text states: a file's first comment, or a whole licence file.
+"""Licence and copyright holder stated by a text: a file's first comment, or a whole licence file.
 
-No licence is judged here: names are shown as texts state them, in SPDX's form where the words are known.
+Licences are not judged here: names are reported as texts state them, as SPDX ids if the wording is known.
 """
 
 import re
@@ -14,11 +14,11 @@ from schemas.spdx import UNRECOGNISED, joined, normalized, unknown_ids
 from schemas.tree_licences import FileLicence, FolderLicence, LicenceFiles
 
 HEAD_CHARACTERS = 8_192
-"""Characters of a file in which its licence is looked for."""
+"""Characters at the beginning of a file in which its licence is searched."""
 MAX_EXPRESSION = 100
-"""Characters of an SPDX expression; a longer one is no licence."""
+"""Maximum characters of an SPDX expression; a longer one is ignored."""
 MAX_TAGS = 200
-"""Different SPDX tags of a text; the licences of one with more are unrecognised."""
+"""Maximum number of different SPDX tags in a text; beyond it, the licence is unrecognised."""
 _IDENTIFIER = r"(?:\([ \t]*)*[A-Za-z0-9][\w.+\-:]*(?:[ \t]*\))*"
 _TAG = re.compile(
     rf"SPDX-License-Identifier:[ \t]*({_IDENTIFIER}(?:[ \t]+(?i:AND|OR|WITH)[ \t]+{_IDENTIFIER})*)"
@@ -33,12 +33,12 @@ _GNU_TITLE = re.compile(
     r"gnu (?P<kind>affero |lesser |library )?general public licen[cs]e (?:v|version )"
     r"(?P<version>[123](?:\.[01])?),? (?:\d{1,2} )?(?:january|february|june|november)\b"
 )
-"""Title of the whole text, which alone doesn't say whether later versions may be chosen."""
+"""Title of the full text, which alone doesn't say whether later versions are allowed."""
 _GNU_ID = re.compile(r"\b(a|l)?gpl-([123](?:\.[01])?)-(only|or-later)\b")
 _GNU_SHORT = re.compile(r"\bgplv([23])\b")
 _KINDS = {"affero ": "AGPL", "lesser ": "LGPL", "library ": "LGPL"}
 _ANY_VERSION = {"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-3.0-or-later"}
-"""A GNU licence that is named without a version may be taken in any."""
+"""Licence for a GNU licence named without a version, which allows any version."""
 _GRANT = "permission is hereby granted, free of charge, to any person obtaining"
 _BSD = "redistribution and use in source and binary forms"
 _STATED = (
@@ -119,7 +119,7 @@ _STATED = (
         r"(?:the )?public domain\b",
     ),
 )
-"""Licence, words that its text has whatever else it says, which are looked for first, and its pattern."""
+"""(licence, hint, pattern); the hint occurs in every text of the licence and is searched first."""
 _ADVERTISING, _OPENSSL = "all advertising materials", "by the openssl project"
 _PROMOTION = ("endorse or promote", "neither the name")
 _FOLLOWING = {
@@ -130,7 +130,7 @@ _FOLLOWING = {
     ("ISC", "permission to use"): ((), ("except as contained in this notice",)),
     ("HPND", "without fee is hereby granted"): ((), ("stichting mathematisch",)),
 }
-"""Conditions by licence and hint: words one of which follows the pattern, and words none of which does."""
+"""By (licence, hint): words of which one must follow the pattern, and words that must not follow it."""
 _OTHER = re.compile(
     r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e"
     r"|\bsubject to the .{0,40}?licen[cs]e\b"
@@ -138,14 +138,14 @@ _OTHER = re.compile(
 _ELSEWHERE = re.compile(
     r"\b(?:see|found in|governed by|accompanying|provided in) .{0,60}?\b(?:licen[cs]e|copying|copyright)"
 )
-"""Words that leave the licence to another file, which is the repository's."""
+"""Words that refer to another file for the licence."""
 _CHOICE = re.compile(
     r"\bchoice of\b|\balternatively\b|\bdual(?:ly)?[ -]licen[cs]ed\b|\beither of\b|\bof either\b"
     r"|\bchoose (?:whichever|to accept it either)\b|\bat your option\b(?!\W{0,3}any later)"
 )
-"""Words that leave the choice between licences to the reader."""
+"""Words that let the reader choose between licences."""
 _SECONDARY = "secondary license"
-"""The MPL names the GNU licences under which what it covers may go too."""
+"""The MPL names GNU licences as secondary licences, which are not the text's own licence."""
 _PATTERNS = tuple((name, hint, re.compile(words)) for name, hint, words in _STATED)
 _ANYWHERE = ((), ())
 
@@ -157,13 +157,14 @@ class StatedLicence:
     licence: str | None
     holder: str | None
     offers_choice: bool
-    """True if the reader may choose between licences, be they of this text or of the files it names."""
+    """True if the reader may choose between licences, in this text or in the files that it names."""
 
 
 def licence_of(text: str, path: str, files: LicenceFiles, corpus: str | None) -> FileLicence:
-    r"""Return the licence of a file: its own, else that of annotations, licence files, or the corpus.
+    r"""Return the licence of a file: its own, else from annotations, licence files, or the corpus.
 
-    Its own is that of its .license file, else of its head. Annotations may hold beside it, or replace it.
+    A file's own licence is stated in its .license file, else in its head. Annotations may add to it or
+    replace it.
 
     >>> licence_of("// SPDX-License-Identifier: BSL-1.0\nint a;\n", "a.cc", LicenceFiles(), "MIT").name
     'BSL-1.0'
@@ -184,7 +185,7 @@ def licence_of(text: str, path: str, files: LicenceFiles, corpus: str | None) ->
 
 
 def _own_licence(stated: StatedLicence, beside: FolderLicence | None) -> FileLicence:
-    """Return what the .license file of a file states, else its head."""
+    """Return the licence stated in a file's .license file, else in its head."""
     if beside is not None:
         name = joined(beside.licences)
         return FileLicence(name=name, evidence=f"file: {beside.path}", holder=beside.holder)
@@ -193,7 +194,10 @@ def _own_licence(stated: StatedLicence, beside: FolderLicence | None) -> FileLic
 
 
 def _annotated(own: FileLicence, path: str, files: LicenceFiles) -> FileLicence:
-    """Add what annotations say of a file: the nearest to what it lacks, aggregates and overrides anyway."""
+    """Add a file's annotations to its own licence.
+
+    The nearest annotation fills in what the file lacks; `aggregate` always adds, `override` always replaces.
+    """
     found = [*files.annotations_of(path)]
     if found and found[-1][1].precedence == "override":
         own = FileLicence(name=None, evidence=None, holder=None)
@@ -233,9 +237,9 @@ def _stated_in_comment(comment: str) -> StatedLicence:
 
 
 def stated_in_file(text: str) -> StatedLicence:
-    """Return what a licence file states; of one that only names another file, no licence.
+    """Return the licence that a licence file states; None if it only refers to another file.
 
-    The whole text of a GNU licence alone gives `-only`: it doesn't say that later versions may be chosen.
+    The text of a GNU licence alone gives `-only`, because it doesn't grant later versions.
     """
     words = _words(text)
     is_short = len(words) < _SHORT
@@ -261,7 +265,7 @@ def stated_in_file(text: str) -> StatedLicence:
 
 
 _SHORT = 1_000
-"""Characters of a licence file that may do no more than name others, be it by a word like GPLv2."""
+"""Maximum characters of a licence file that may merely name other licences, for example as GPLv2."""
 _UNVERSIONED = frozenset(_ANY_VERSION.values())
 
 
@@ -270,7 +274,7 @@ def _words(text: str) -> str:
 
 
 def _known_licences(words: str) -> list[str]:
-    """Return the licences whose words a text has; what others contain of them isn't named twice."""
+    """Return the licences whose wording a text has, without licences contained in another one's text."""
     found = {
         name
         for name, hint, pattern in _PATTERNS
@@ -282,7 +286,7 @@ def _known_licences(words: str) -> list[str]:
 def _states(
     words: str, pattern: re.Pattern[str], needed: Sequence[str], refused: Sequence[str]
 ) -> bool:
-    """Return True if a pattern occurs before one of the needed words and behind all refused ones."""
+    """Return True if `pattern` matches before a `needed` word and behind all `refused` words."""
     before = max(map(words.rfind, needed), default=len(words))
     behind = max(map(words.rfind, refused), default=-1)
     return any(behind < found.end() <= before for found in pattern.finditer(words))
@@ -296,11 +300,11 @@ _WITHIN = {
     "PSF-2.0": ("HPND",),
     "OpenSSL": ("BSD-2-Clause",),
 }
-"""Licences that the texts of some others contain."""
+"""Licences whose wording is contained in another licence's text, by that licence."""
 
 
 def joined_tags(tags: Iterable[str]) -> str | None:
-    """Join the licences of SPDX tags; an id that the SPDX list lacks is unrecognised."""
+    """Join the licences of SPDX tags; ids missing from the SPDX list become unrecognised."""
     distinct = dict.fromkeys(tags)
     if len(distinct) > MAX_TAGS:
         return UNRECOGNISED
@@ -308,7 +312,7 @@ def joined_tags(tags: Iterable[str]) -> str | None:
 
 
 def _expression(tag: str) -> str | None:
-    """Normalise the expression of an SPDX tag; an id that the SPDX list lacks is unrecognised."""
+    """Normalise the expression of an SPDX tag; ids missing from the SPDX list become unrecognised."""
     written = tag.rstrip("-:.")
     if written.count("(") != written.count(")"):
         written = written.strip("()")
@@ -321,7 +325,7 @@ def _expression(tag: str) -> str | None:
 
 
 def _gnu_licences(words: str) -> list[str]:
-    """Return the GNU licences of a text; one that is named again with less said of it is the same."""
+    """Return the GNU licences of a text; a less specific mention of the same licence is dropped."""
     if "general public licen" not in words and "gpl-" not in words:
         return []
     named = {

@@ -1,4 +1,4 @@
-"""Corpora by name or path, and the sample repositories that are shipped as bundles."""
+"""Corpora by name or path, and the sample repositories shipped as bundles."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,21 +15,21 @@ from schemas.text import line_of, named, parse, read_yaml, text_of
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"
 ROOT = "@ROOT@"
-"""Stands for the work tree's path in a shipped compilation database."""
+"""Placeholder for the work tree's path in a shipped compilation database."""
 
 
 def sample_names() -> list[str]:
-    """The names of the sample repositories."""
+    """Return the names of the sample repositories, sorted."""
     return sorted(file.stem for file in SAMPLES.glob("*.bundle"))
 
 
 def unpack_samples(folder: Path) -> list[Path]:
-    """Work trees of all samples under `folder`, with a compile_commands.json where one is shipped.
+    """Unpack all samples as work trees under `folder`, with compile_commands.json where one is shipped.
 
-    What is there already stays; commit ids are the same wherever they are unpacked.
+    Existing folders stay as they are; commit ids don't depend on the folder.
 
     Raises:
-        CorpusError: if nothing is shipped, or git can't unpack it.
+        CorpusError: if no sample is shipped, or git can't unpack one.
     """
     names = sample_names()
     if not names:
@@ -54,19 +54,19 @@ def _fill(name: str, draft: Path, *, root: Path) -> None:
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 MAX_NAME_LENGTH = 90
-"""Characters of a name that is taken from a folder; the rest is room to make it distinct."""
+"""Maximum characters of a name taken from a folder; leaves room for a numeric suffix."""
 
 
 def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
-    """The corpus of that name, or in the YAML file at that path.
+    """Load a corpus by name or from a YAML file.
 
-    A name is looked up in the workspace first, where one is given: `<workspace>/corpora/NAME.yaml`. Then
-    among those that are shipped. Paths in it are absolute afterwards: `~` is the home folder, the rest is
-    relative to the file. Of corpora whose files are left out only the names are kept.
+    A name is looked up in the workspace `home` first, as `<workspace>/corpora/NAME.yaml`, then among the
+    shipped corpora. Paths in the result are absolute: `~` is the home folder, and other paths are relative to
+    the file. Entries of `not_in` are reduced to names.
 
     Raises:
-        CorpusError: if there is no such corpus, or with line and cure for each fault in the file or in
-            its rules of domains.
+        CorpusError: if there is no such corpus; with line and cure for each fault in the file or in its
+            domain rules.
     """
     file = _file(name, home)
     text = text_of(file, error=CorpusError)
@@ -97,7 +97,7 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
 
 
 def _name_in(corpus: str, folder: Path) -> str:
-    """Return the name of a corpus that is named by its name, or by a file relative to `folder`."""
+    """Return the name of a corpus given by name, or by a file relative to `folder`."""
     if not is_path(corpus):
         return corpus
     file = folder.absolute() / expanded(corpus)
@@ -106,7 +106,7 @@ def _name_in(corpus: str, folder: Path) -> str:
 
 
 def _entry_places(text: str, file: Path) -> Callable[[str, int, CorpusEntry], dict[str, str]]:
-    """Return a function that gives `file:line` of an entry, and of its fields by name."""
+    """Return a function that gives `file:line` of a corpus entry and of its fields, by field name."""
     node = read_yaml(text, file=str(file), error=CorpusError).node
 
     def places(listed: str, at: int, entry: CorpusEntry) -> dict[str, str]:
@@ -120,7 +120,7 @@ def _entry_places(text: str, file: Path) -> Callable[[str, int, CorpusEntry], di
 
 
 def _require_domains(domains: str, text: str, file: Path) -> None:
-    """Check the rules of a corpus file's domains; its own line is named where there are none."""
+    """Check the domain rules of a corpus; if they don't exist, the error names the corpus file's line."""
     try:
         load_domains(domains)
     except CorpusError as wrong:
@@ -133,7 +133,7 @@ def _require_domains(domains: str, text: str, file: Path) -> None:
 
 
 def corpus_names(home: Path | None = None) -> list[str]:
-    """The names of the corpora that are shipped or lie in the workspace `home`, sorted."""
+    """Return the names of the shipped corpora and of those in the workspace `home`, sorted."""
     return [*_files(home)]
 
 
@@ -142,9 +142,9 @@ def _files(home: Path | None) -> dict[str, Path]:
 
 
 def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories") -> CorpusSpec:
-    """A corpus of these repositories with every rule at its default.
+    """Return a corpus of these repositories with default settings.
 
-    A repository is named after its folder, `-2`, `-3` … where two would be the same but for case.
+    A repository is named after its folder; names that are equal up to case get `-2`, `-3` ….
 
     Raises:
         CorpusError: if no path is given.
@@ -188,7 +188,7 @@ def _placed(spec: RepositorySpec, folder: Path) -> RepositorySpec:
 
 
 def _name_of(path: Path) -> str:
-    """A name that is safe in a path: `My Repo.git` becomes `My-Repo`."""
+    """Return a name that is safe in a path: `My Repo.git` becomes `My-Repo`."""
     folder = expanded(path).absolute()
     last = folder.parent.name if folder.name == ".git" else folder.name
     last = re.sub(r"\.(?:git|bundle)$", "", last)

@@ -1,17 +1,18 @@
 """Near copies among the files of a corpus: found by signature, verified, and all but one left out.
 
-    signatures   of the oldest and the newest version of each file that is a document    signatures.py
-    candidates   pairs of signatures with a band in common                               near_pairs.py
-    clusters     of the pairs that are alike, by their exact similarity                  copy_clusters.py
+    signatures   of the oldest and newest version of each file with documents     signatures.py
+    candidates   pairs of signatures with a band in common                        near_pairs.py
+    clusters     of pairs with a high exact similarity                            copy_clusters.py
 
-A copy may be of a version that isn't read: by their blobs it is found among all that a history ever had.
+The original of a copy may be a version that isn't read; such copies are found by blob among all versions that
+the history ever had.
 
-A cluster's upstream is the repository that had most of the versions in common first, else the one whose file
-is the oldest: a lineage may be older than what it became. There each group keeps its oldest file, elsewhere
-nothing of the cluster is kept. Files of which another corpus has a copy are left out first, where the corpus
-asks for it.
+The upstream of a cluster is the repository that had most of the shared versions first, else the repository
+with the oldest file (a lineage may be older than its current content). In the upstream, each group keeps its
+oldest file; other repositories keep no file of the cluster. If the corpus excludes other corpora, files with
+a copy there are left out first.
 
-All documents of a file share its fate. A copy that became another file since is left out too, as long as its
+All documents of a file are treated alike. A file that has diverged from its original is still left out if its
 oldest or newest version is a copy.
 """
 
@@ -47,7 +48,7 @@ from schemas.reports import CopyClusterReport
 Int64s = npt.NDArray[np.int64]
 
 LARGE_CLUSTER, LARGE_SHARE = 50, 0.05
-"""Lineages, and share of all bytes, of clusters that a report names."""
+"""Minimum lineages, and minimum share of all bytes, of a cluster in the report."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +58,7 @@ class NearCopies:
     left_out: pl.DataFrame
     """(lineage, reason, evidence), sorted by lineage."""
     pairs: tuple[tuple[str, str], ...]
-    """The first lineage of each cluster with each of its others."""
+    """The first lineage of each cluster, paired with each of the others."""
     large: tuple[CopyClusterReport, ...] = ()
 
 
@@ -68,13 +69,13 @@ def find_near_copies(
     *,
     others: Sequence[OtherCorpus] = (),
 ) -> NearCopies:
-    """Write signatures into the folder `draft`, and find near copies.
+    """Write signatures into the folder `draft` and find near copies.
 
     Args:
         rows: Documents with document_id, family, lineage, repository, order, timestamp, num_bytes and
             provenance.
         documents: Folders of all documents.
-        draft: Holds up to twice the bytes of the texts of candidates besides, meanwhile.
+        draft: Output folder; temporarily holds up to twice the bytes of the candidates' texts as well.
         others: Corpora whose files are left out.
     """
     histories = read_histories(folder.path for folder in documents)
@@ -101,7 +102,7 @@ def find_near_copies(
 
 
 def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
-    """One row a file, sorted by lineage: its first and last version, and when it began."""
+    """Return one row per file, sorted by lineage: its first and last version, and its first timestamp."""
     blob = blob_mark(pl.col("provenance").list.first().struct.field("blob"))
     by_age = pl.col("document_id").sort_by("timestamp", "document_id")
     return (
@@ -124,7 +125,7 @@ def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
 
 
 def _versions(files: pl.DataFrame, folders: Iterable[DocumentsOf]) -> Iterator[SignedVersion]:
-    """Yield the oldest and the newest version of each file, in the order of the documents."""
+    """Yield the oldest and newest version of each file, in document order."""
     for folder in folders:
         own = files.filter(repository=folder.repository)
         yield from _read(
@@ -136,7 +137,7 @@ def _versions(files: pl.DataFrame, folders: Iterable[DocumentsOf]) -> Iterator[S
 
 
 def _read(folder: DocumentsOf, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
-    """Yield the `wanted` (lineage, document_id) of a folder, each once."""
+    """Yield the `wanted` (lineage, document_id) of a folder, without repetition."""
     remaining = set(wanted.select("lineage", "document_id").iter_rows())
     for lineage, document_id, text in read_chosen(folder.path, {name for _, name in remaining}):
         if (lineage, document_id) in remaining:
@@ -147,9 +148,9 @@ def _read(folder: DocumentsOf, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
 def _verbatim_pairs(
     files: pl.DataFrame, signed: pl.DataFrame, histories: pl.DataFrame
 ) -> list[tuple[int, int]]:
-    """Return the numbers of files whose signed version is one of another repository's file, read or not.
+    """Return pairs of files whose signed version is byte-equal to any version of another repository's file.
 
-    Each with the file that is older than all others of that kind.
+    Each file is paired with the oldest such file.
     """
     numbered = files.with_row_index("number")
     versions = (
@@ -206,7 +207,7 @@ def _join_similar(
 
 
 def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[DocumentsOf]) -> None:
-    """Read the shingles of some signed versions again."""
+    """Read the shingles of the chosen signed versions a second time."""
     for folder in folders:
         own = chosen.filter(repository=folder.repository)
         numbers = {
@@ -220,7 +221,7 @@ def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[Document
 
 
 def _first_versions(marked: pl.DataFrame, histories: pl.DataFrame) -> pl.DataFrame:
-    """(cluster, order, firsts): versions that several repositories had, by the one that had each first."""
+    """Return (cluster, order, firsts): the number of shared versions that each repository had first."""
     return (
         histories.join(marked.select("lineage", "cluster", "order"), on="lineage")
         .explode("blobs", "since")
@@ -266,7 +267,7 @@ def _pairs(marked: pl.DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def _large(marked: pl.DataFrame, clusters: CopyClusters) -> Iterator[CopyClusterReport]:
-    """Yield the large clusters, the largest first."""
+    """Yield the large clusters, largest first."""
     total = max(1, marked["num_bytes"].sum())
     sizes = (
         marked.group_by("cluster")

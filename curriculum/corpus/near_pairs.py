@@ -1,7 +1,7 @@
-"""Candidate pairs of near copies: signatures that have a band in common.
+"""Candidate pairs of near copies: signatures with a band in common.
 
-Memory is 8 bytes a signature for each of the bands that are read at once, as many as MAX_KEY_BYTES has room
-for, and 8 bytes a candidate pair; and 250 bytes a signature of a large file.
+Memory is 8 bytes per signature and band, for as many bands at a time as fit into MAX_KEY_BYTES, plus 8 bytes
+per candidate pair and 250 bytes per signature of a large file.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ Int64s = npt.NDArray[np.int64]
 
 MAX_KEY_BYTES = 1 << 29
 MAX_PAIRED = 10
-"""Signatures with one band in common of which all pairs are candidates; of more, each with the first and
-with the next, which joins copies too."""
+"""Largest group with one band in common in which all pairs are candidates. In larger groups each signature is
+paired with the first and with the next, which still joins all copies."""
 MIN_LARGE_SHARE = 0.1
-"""Share of equal slots of a candidate pair of large files: three standard deviations below 0.2."""
+"""Minimum share of equal slots for a candidate pair of large files: three standard deviations below 0.2."""
 PAIRS_AT_ONCE = 1 << 15
 
 
 def candidate_pairs(file: Path, count: int, *, max_key_bytes: int = MAX_KEY_BYTES) -> Int64s:
-    """[pairs, 2]: numbers of signatures with a band in common, the smaller first, each pair once, sorted."""
+    """[pairs, 2]: numbers of signatures with a band in common, smaller number first, sorted and distinct."""
     every = SLOTS // BAND_SLOTS
     at_once = max(1, min(every, max_key_bytes // max(1, 8 * count)))
     codes = np.empty(0, dtype=np.int64)
@@ -44,7 +44,7 @@ def candidate_pairs(file: Path, count: int, *, max_key_bytes: int = MAX_KEY_BYTE
 
 
 def large_pairs(file: Path, is_large: npt.NDArray[np.bool_]) -> Int64s:
-    """[pairs, 2]: as `candidate_pairs`, of large files that are less alike."""
+    """[pairs, 2]: candidate pairs of large files, down to a lower similarity than `candidate_pairs`."""
     numbers = np.flatnonzero(is_large)
     slots = _chosen_slots(file, is_large)
     codes = np.empty(0, dtype=np.int64)
@@ -75,7 +75,7 @@ def _share(slots: Slots, pairs: Int64s) -> npt.NDArray[np.float64]:
 
 
 def _keys(file: Path, count: int, bands: Sequence[int]) -> UInt64s:
-    """Hash the slots of some bands: [bands, signatures]."""
+    """[bands, signatures]: hashes of the slots of some bands."""
     keys = np.empty((len(bands), count), dtype=np.uint64)
     start = 0
     for slots in read_slots(file):
@@ -87,7 +87,7 @@ def _keys(file: Path, count: int, bands: Sequence[int]) -> UInt64s:
 
 
 def _alike(keys: UInt64s, count: int) -> Int64s:
-    """Codes `smaller × count + larger` of signatures with one key."""
+    """Return a code `smaller × count + larger` for each pair of signatures with the same key."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     is_first = np.ones(len(keys), dtype=np.bool_)

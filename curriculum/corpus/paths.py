@@ -1,4 +1,4 @@
-"""Paths of a repository that are wanted, and the language of each: all that a path alone can say."""
+"""Path rules: which paths of a repository are wanted, and the language of each path."""
 
 import re
 from collections.abc import Iterable
@@ -41,13 +41,13 @@ NAMES: dict[str, Language] = {
 
 
 def is_cpp_only(path: str) -> bool:
-    """Return True if the suffix is one that C never has; `.C` and `.H` count, `.h` doesn't."""
+    """Return True if only C++ uses the suffix; this includes `.C` and `.H` but not `.h`."""
     suffix = PurePosixPath(path).suffix
     return suffix in (".C", ".H") or suffix.lower() in CPP_ONLY
 
 
 def source_languages(paths: Iterable[str]) -> dict[str, HeaderLanguage]:
-    """Return the files in C or C++ whose suffix alone decides the language."""
+    """Return the language of the C and C++ files whose suffix alone decides it."""
     found: dict[str, HeaderLanguage] = {}
     for path in paths:
         if is_cpp_only(path):
@@ -58,7 +58,7 @@ def source_languages(paths: Iterable[str]) -> dict[str, HeaderLanguage]:
 
 
 def language_of(path: str, *, headers: Language) -> Language | None:
-    """The language of a path, None for what we don't read; `headers` is the language of `.h`.
+    """Return the language of a path, None if it is unsupported; `headers` is the language of `.h`.
 
     >>> language_of("src/db.cc", headers="cpp"), language_of("README.md", headers="cpp")
     ('cpp', None)
@@ -75,18 +75,19 @@ def language_of(path: str, *, headers: Language) -> Language | None:
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 MAX_NAME_BYTES = 255
-"""Bytes of a file's or folder's name; no file system in use takes longer ones."""
+"""Maximum bytes of a file or folder name in common file systems."""
 MAX_PATH_BYTES = 3_000
-"""Bytes of a path, so that systems take it below a folder of ours."""
+"""Maximum bytes of a path, so that it remains valid below a folder of the workspace."""
 MAX_STARS, MAX_DEPTHS = 3, 2
-"""Stars in one name of a pattern, and `**` before its last name: a path is tried at each place for each."""
+"""Maximum stars in one name of a pattern, and maximum `**` before its last name: matching backtracks over
+both."""
 REMEMBERED = 100_000
-"""Paths whose verdict is kept, for most paths change many times."""
+"""Number of cached verdicts; most paths change many times."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedPath:
-    """A path that is wanted, as text, with its language."""
+    """A wanted path as text, with its language."""
 
     path: str
     language: Language
@@ -94,18 +95,18 @@ class WantedPath:
 
 @dataclass(kw_only=True, slots=True)
 class PathRules:
-    """The rules of one repository in one corpus; `headers` has the language of each `.h`."""
+    """Path rules of one repository in one corpus; `headers` has the language of each `.h`."""
 
     corpus: CorpusSpec
     headers: HeaderLanguages
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
     vendored: VendoredCode
-    """Vendored code by its content; none where the corpus keeps it."""
+    """Vendored code found by content; empty if the corpus keeps vendored code."""
     _known: dict[bytes, WantedPath | Reason | None] = field(default_factory=dict)
 
     def verdict(self, raw: bytes) -> WantedPath | Reason | None:
-        """The path if it is wanted, why it isn't, or None for a file in no wanted language."""
+        """Return the path if it is wanted, the reason if it is skipped, or None for an unwanted language."""
         if raw not in self._known:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
@@ -135,10 +136,10 @@ def path_rules(
     headers: HeaderLanguages,
     vendored: VendoredCode = NOTHING_VENDORED,
 ) -> PathRules:
-    """The rules that a pin and its corpus give.
+    """Return the path rules of a repository in a corpus.
 
     Raises:
-        CorpusError: for a pattern that is none.
+        CorpusError: for an invalid include or exclude pattern.
     """
     return PathRules(
         corpus=corpus,
@@ -150,7 +151,7 @@ def path_rules(
 
 
 def is_plain(raw: bytes) -> bool:
-    """Return True where a path is printable UTF-8 of names that files can have, and stays inside its tree."""
+    """Return True if a path is printable UTF-8, has valid file names, and stays inside its tree."""
     if len(raw) > MAX_PATH_BYTES:
         return False
     try:

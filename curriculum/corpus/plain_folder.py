@@ -1,4 +1,4 @@
-"""Files of a plain folder, as a history of one moment."""
+"""Files of a plain folder, read as a history with a single commit."""
 
 import os
 from collections import Counter
@@ -34,10 +34,10 @@ from schemas.tree_licences import LicenceFiles
 def read_directory(
     source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
 ) -> Iterator[FileChange]:
-    """Every wanted file of a plain directory in the order of paths, as of time 0.
+    """Yield every wanted file of a plain folder as a snapshot with timestamp 0, sorted by path.
 
     Raises:
-        CorpusError: if no file is in a wanted language, if none is read, or if the directory changed
+        CorpusError: if no file is in a wanted language, if no file is readable, or if the folder changed
             while it was read.
     """
     licences = licences_in(source)
@@ -78,10 +78,12 @@ def read_directory(
 
 
 def require_files(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> None:
-    """Check that some file of a plain folder is read, at the price of reading up to the first one.
+    """Raise unless a plain folder has a readable file; reads up to the first one.
+
+    Git repositories are not checked.
 
     Raises:
-        CorpusError: as `read_directory`, where no file is read. Of a git repository nothing is checked.
+        CorpusError: if `read_directory` yields no file.
     """
     if source.layout is None:
         next(read_directory(source, spec, corpus, Skips()), None)
@@ -106,7 +108,7 @@ def _rules(
 
 
 def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
-    """Decide the languages of the headers among files of a plain folder; `paths` are below it."""
+    """Decide the languages of the headers in a plain folder; `paths` are relative to the folder."""
 
     def read(wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         for path in wanted:
@@ -122,7 +124,7 @@ def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
 def _judge_file(
     source: Source, spec: RepositorySpec, raw: bytes, rules: PathRules, skips: Skips
 ) -> tuple[str, FileChange | Reason | None]:
-    """A file's blob id, and the file as a snapshot, or why it is none."""
+    """Return a file's blob id, and its snapshot or the reason why it is skipped."""
     quality = rules.corpus.quality
     try:
         blob_id, content = sources.read_in_directory(source.path, raw, largest=quality.max_bytes)

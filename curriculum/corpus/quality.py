@@ -1,4 +1,4 @@
-"""Rules of quality that refuse a text, and paths of other people's code."""
+"""Quality rules that reject texts, and paths of vendored code."""
 
 import re
 import zlib
@@ -12,20 +12,20 @@ VENDORED = re.compile(
     re.IGNORECASE,
 )
 HEAD = 2000
-"""Bytes in which a file would say that it was generated."""
+"""Leading bytes that are searched for a statement that the file is generated."""
 LEADING_COMMENT = re.compile(
     r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?!\s*include)[^\n]*|--[^\n]*)*", re.DOTALL
 )
-"""Comments, guards and pragmas before the first include or line of code, in every language we read."""
+"""Comments, guards and pragmas before the first include or line of code, in every supported language."""
 _LINE_END = re.compile(rb"(?<!\\)\n")
 _DIRECTIVE = re.compile(
     r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else|endif|define|undef|error|warning|pragma|line)\b[^\n]*",
     re.MULTILINE,
 )
 _MARKS = " \t\r*/#;!-=|_<>'\""
-"""Characters around the words of a line of comment."""
+"""Characters around the words of a comment line."""
 HINTS = (b"generated", b"amalgamat", b"a bison parser", b"produced by gperf")
-"""One of these occurs in every comment that STATED matches; searched first, since few texts have any."""
+"""Every comment that STATED matches contains one of these words, which are faster to search."""
 STATED = re.compile(
     r"@generated\b"
     r"|\ba lexical scanner generated\b|\ba bison parser, made\b|\bproduced by gperf\b"
@@ -42,38 +42,39 @@ STATED = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
-"""Statements that this very file is generated, amalgamated or not to be edited for that reason."""
+"""Statements that this file itself is generated or amalgamated, or must not be edited for that reason."""
 MIN_REPETITIVE_BYTES = 20_000
 MAX_REPETITIVE_RATIO = 0.08
-"""Share of its size to which zlib's fastest level compresses a text that a program or copying has made."""
+"""Maximum compression ratio, at zlib's fastest level, of a text made by a program or by copying."""
 MIN_TABLE_BYTES = 1_000
 MAX_NUMBER_SHARE = 0.5
 _MIN_DIGIT_SHARE = 0.1
-"""Share of digits in every text more than half of which is numbers."""
+"""Minimum share of digits in any text that consists of numbers for more than half."""
 _SPACE = b" \t\n"
 _NUMBER_LINE = re.compile(
     rb"^[ \t{(]*+[-+\"'.]*+\\?x?[0-9][-+0-9a-fA-FxXuUlL.,{}()/* \t;\\\"']*+$", re.MULTILINE
 )
-"""A line that begins with a number and has nothing but numbers, punctuation and escapes of bytes."""
+"""A line that begins with a number and contains only numbers, punctuation and byte escapes."""
 TABLE_BYTES_PER_STATEMENT = 4_000
-"""Bytes of a text of numbers for each statement that steers, in what a person wrote around tables."""
+"""Minimum bytes per control statement in a table of numbers; handwritten code around tables has more
+statements."""
 _NO_CODE = re.compile(rb"/\*.*?(?:\*/|\Z)|//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE)
 """Comments and directives."""
 _STATEMENT = re.compile(rb"\b(?:return|if|for|while|switch)\b")
 
 
 def is_vendored(path: str) -> bool:
-    """Return True if a folder of the path says that other people's code lies there."""
+    """Return True if a folder name in the path, such as third_party, indicates vendored code."""
     return VENDORED.search(path) is not None
 
 
 def is_generated(text: bytes) -> bool:
-    """Return True if a program wrote a text: its head says so, or it is numbers or repetition."""
+    """Return True if a text is generated: by its own statement, as a table of numbers, or by repetition."""
     return states_generated(text) or is_number_table(text) or is_repetitive(text)
 
 
 def states_generated(text: bytes) -> bool:
-    """Return True if the comments that a text begins with say that the file is generated or amalgamated."""
+    """Return True if the leading comments say that the file is generated or amalgamated."""
     head = text[:HEAD]
     lowered = head.lower()
     if not any(hint in lowered for hint in HINTS):
@@ -85,9 +86,9 @@ def states_generated(text: bytes) -> bool:
 
 
 def is_number_table(text: bytes) -> bool:
-    """Return True if lines of nothing but numbers are more than half of a text, and hardly any function is.
+    """Return True if lines of numbers make up more than half of a text with hardly any functions.
 
-    White space counts for nothing. Functions are known by their statements that return, branch or repeat.
+    White space is not counted. Functions are recognised by return, branch and loop statements.
     """
     if len(text) < MIN_TABLE_BYTES:
         return False
@@ -101,14 +102,14 @@ def is_number_table(text: bytes) -> bool:
 
 
 def is_repetitive(text: bytes) -> bool:
-    """Return True if a text of some size compresses to almost nothing."""
+    """Return True if a text of at least MIN_REPETITIVE_BYTES compresses to almost nothing."""
     return len(text) >= MIN_REPETITIVE_BYTES and len(
         zlib.compress(text, 1)
     ) < MAX_REPETITIVE_RATIO * len(text)
 
 
 def reason_against(text: bytes, quality: QualitySpec) -> Reason | None:
-    """Return the first rule of size, lines and head that refuses a text in UTF-8, or None."""
+    """Return the first quality rule that rejects a UTF-8 text, or None."""
     if len(text) > quality.max_bytes:
         return "too_large"
     if len(text) < quality.min_bytes:
@@ -121,9 +122,10 @@ def reason_against(text: bytes, quality: QualitySpec) -> Reason | None:
 
 
 def has_longer_line(text: bytes, limit: int) -> bool:
-    """Find a line of more than `limit` bytes without its end; lines that backslashes join are one.
+    """Return True if a line is longer than `limit` bytes without its line end.
 
-    The grammar takes the square of such a line's length. Looks at few of the bytes where none is joined.
+    Lines joined by backslashes count as one line, since parsing such a line takes quadratic time. Without
+    joined lines, only a few of the bytes are examined.
     """
     if b"\\\n" in text:
         return any(len(line) > limit for line in _LINE_END.split(text))

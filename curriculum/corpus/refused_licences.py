@@ -1,4 +1,4 @@
-"""Documents whose own code has a licence that the corpus refuses."""
+"""Documents whose code has a licence that the corpus refuses."""
 
 import polars as pl
 
@@ -10,9 +10,10 @@ UNKNOWN_LICENCE = "unknown"
 def refused_documents(
     rows: pl.LazyFrame, key: tuple[str, ...], licences: LicencesSpec
 ) -> pl.DataFrame:
-    """Return (*key, refused) of the documents with a refused source outside their context.
+    """Return (*key, refused) of documents with a refused source outside of their context.
 
-    `rows` are documents with parts and provenance. `refused` is the licence, the first in the alphabet.
+    `rows` are documents with parts and provenance. `refused` is the licence, the alphabetically first if
+    there are several.
     """
     if licences == USUAL_LICENCES:
         return pl.DataFrame(schema=dict.fromkeys((*key, "refused"), pl.String))

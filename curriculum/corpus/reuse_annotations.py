@@ -1,10 +1,10 @@
-"""Annotations of licences in REUSE.toml and .reuse/dep5, as the REUSE specification 3.3 reads them.
+"""Licence annotations in REUSE.toml and .reuse/dep5, following the REUSE specification 3.3.
 
-    REUSE.toml    in any folder: tables of globs with licence, holder and precedence
-    .reuse/dep5   at the root: paragraphs of globs with licence and holder, beside what files state
+    REUSE.toml    in any folder: tables with globs, licence, holder and precedence
+    .reuse/dep5   at the root: paragraphs with globs, licence and holder, added to what files state
 
-The libraries that read both are under the GPL, and read files of a work tree. A file that isn't valid says
-nothing, and an id that SPDX lacks is unrecognised.
+The existing libraries for both formats are under the GPL and only read work trees. An invalid file counts as
+empty, and an id missing from the SPDX list is unrecognised.
 """
 
 import tomllib
@@ -17,14 +17,14 @@ from schemas.path_globs import PathGlob, Wildcard
 from schemas.tree_licences import DEP5_PATH, AnnotationFile, LicenceAnnotation, Precedence
 
 MAX_ANNOTATIONS = 10_000
-"""Globs of a file of annotations; one with more says nothing."""
+"""Maximum globs of an annotation file; a file with more counts as empty."""
 GLOB_SIZE = 20
 MAX_DOTS = 1_000
-"""Dots on a line of REUSE.toml; a key with many takes the square of their number."""
+"""Maximum dots on a line of REUSE.toml; parsing a dotted key takes quadratic time."""
 
 
 def annotations_in(path: str, text: str) -> AnnotationFile:
-    """Return the annotations of a file."""
+    """Return the annotations in the text of an annotation file."""
     found = _paragraphs(text) if path == DEP5_PATH else _tables(text)
     annotations = tuple(annotation for annotation in found if annotation.globs)
     globs = [glob for annotation in annotations for glob in annotation.globs]
@@ -58,7 +58,7 @@ def _tables(text: str) -> Iterator[LicenceAnnotation]:
 
 
 def _strings(table: Mapping[str, Any], name: str) -> list[str]:
-    """Return a field that is a string or a list of strings."""
+    """Return the strings of a field that is a string or a list of strings."""
     value = table.get(name, [])
     return [
         each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
@@ -77,7 +77,7 @@ def _paragraphs(text: str) -> Iterator[LicenceAnnotation]:
 
 
 def _fields(text: str) -> Iterator[dict[str, str]]:
-    """Yield the fields of each paragraph, by names in lower case; lines that begin with a space go on."""
+    """Yield the fields of each paragraph, by lower-case name; indented lines continue a field."""
     fields: dict[str, str] = {}
     name = ""
     for line in [*text.splitlines(), ""]:
@@ -103,7 +103,7 @@ def _holder(notices: Iterable[str]) -> str | None:
 
 
 def toml_glob(text: str) -> PathGlob:
-    """Return a glob of REUSE.toml: `*` within names, `**` and `**/` across folders, a backslash escapes."""
+    """Parse a REUSE.toml glob: `*` within a name, `**` and `**/` across folders, backslash escapes."""
     tokens: list[str | Wildcard] = []
     at = 0
     while at < len(text):
@@ -121,7 +121,7 @@ def toml_glob(text: str) -> PathGlob:
 
 
 def dep5_glob(text: str) -> PathGlob:
-    """Return a glob of dep5: `*` across folders, `?` for one character, a backslash escapes."""
+    """Parse a dep5 glob: `*` across folders, `?` for one character, backslash escapes."""
     tokens: list[str | Wildcard] = []
     characters = iter(text.removeprefix("./"))
     wildcards = {"*": Wildcard.ACROSS, "?": Wildcard.ONE}

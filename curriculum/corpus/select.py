@@ -1,14 +1,14 @@
-"""Selection over a whole corpus: the documents that are kept, and their side of the split.
+"""Selection over a whole corpus: which documents are kept, and on which side of the split.
 
-Documents with the same source text are one: the oldest is kept, in the repository that the corpus names
-first. Of files that are near copies one is kept (near_copies.py); the others give no document and no target,
-and may still stand in the context of others. Only the versions of files are read as text, to find files that
-share much of it. Domains come after (domains.py), so that another rule for them moves nothing here.
+Documents with the same source text are duplicates: the oldest is kept, in the repository that the corpus
+lists first. Of near-duplicate files one is kept (near_copies.py); the others give no documents and no
+targets, but may still appear in the context of others. Only versions of files are read as text, to find files
+that share much of it. Domains are assigned later (domains.py), so changing domain rules changes nothing here.
 
-Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
-sides that are known then: what they say changes nothing for what was packed before.
+Documents of files decide the sides. Documents of graphs are selected later, each family separately, on the
+existing sides, so they never change a selection that has already been packed.
 
-The rule of sides is in split.py; decisions.py reads what was decided here.
+split.py defines the rule for sides; decisions.py reads the decisions back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -45,11 +45,11 @@ from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA, S
 from schemas.reports import CopyClusterReport, SelectionReport
 
 REVISION = 10
-"""Raised when the same documents are kept or split otherwise."""
+"""Raise if the same documents give another selection or split."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"
-"""Stands for the families that are made of whole commits: their documents lie on one side only where all
-files whose functions a commit changed do, so val needs files that some commits changed alone."""
+"""Name for the families of whole commits in reports. Their documents are on one side only if the commit
+touched functions in files of that side alone, so val needs files that some commits changed alone."""
 ROWS_PER_GROUP = 100_000
 _FIRST = ("document_id", "repository", "lineage")
 KEY = ("family", "repository", "document_id")
@@ -69,7 +69,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownFiles:
-    """The sides that the selection of files decided, and the documents of their versions."""
+    """Sides decided by the selection of files, and the folders of their versions."""
 
     sides: Path
     left_out: Path
@@ -78,11 +78,11 @@ class KnownFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionSummary:
-    """Counts of a selection, in documents; `joined` are (family, cluster) that had to join val."""
+    """Counts of a selection, in documents; `joined` are the (family, cluster) moved to val."""
 
     documents: int
     repeated: int
-    """Rows whose id a document of the same repository has already."""
+    """Rows whose id also occurs in another document of the same repository."""
     kept: int
     val: int
     unseen: int = 0
@@ -93,7 +93,7 @@ class SelectionSummary:
     copy_clusters: tuple[CopyClusterReport, ...] = ()
 
     def report(self) -> SelectionReport:
-        """Values for a manifest."""
+        """Return the values for a manifest."""
         return SelectionReport(
             documents=self.documents,
             repeated=self.repeated,
@@ -109,7 +109,7 @@ class SelectionSummary:
 
 
 def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """Return the settings of a corpus that decide a selection, beside its documents."""
+    """Return the corpus settings that decide a selection, apart from its documents."""
     never_trained: dict[str, JsonValue] = {
         "unseen": [*sorted(corpus.unseen)],
         "later": corpus.trained_before,
@@ -130,16 +130,15 @@ def select(
     known: KnownFiles | None = None,
     others: Sequence[OtherCorpus] = (),
 ) -> SelectionSummary:
-    """Write which `documents` are kept and the sides of their files into `folder`.
+    """Write the decisions about `documents` and the sides of their files into `folder`.
 
-    No document is made of files that `others` have.
+    Files that `others` have give no documents.
 
-    The sides of `known` files stay. Only files that no document is made of get one, which contexts show:
-    val where they share text with a held-out file, else that of a known file of the same bytes, else one by
-    their hash.
+    The sides of `known` files stay. Files that only contexts show get a new side: val if they share text with
+    a held-out file, else the side of a known file with the same bytes, else a side by hash.
 
-    Memory: some 200 bytes a document while it is sorted; what breaks first at 10⁸ documents. Beside that
-    up to 300 MB of hashes of lines.
+    Memory is about 200 bytes per document during the sort, which limits a corpus to about 10⁸ documents, plus
+    up to 300 MB of line hashes.
     """
     order = {repository.name: i for i, repository in enumerate(corpus.repositories)}
     rows = _rows(documents, order)
@@ -173,7 +172,7 @@ def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
 
 
 def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFrame:
-    """One row a document: what the decisions rest on."""
+    """Return one row per document, with the columns that decisions depend on."""
     tables = []
     for document in documents:
         assert document.repository in order, f"{document.repository} is not in the corpus"
@@ -187,7 +186,7 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
 
 
 def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
-    """One row a document and repository, with the lineage that it has first; `rows` counts it."""
+    """Return one row per document and repository, with its first lineage; `rows` is the number of copies."""
     return (
         rows.group_by(KEY)
         .agg(
@@ -218,7 +217,7 @@ def _lineages(rows: pl.LazyFrame) -> list[Lineage]:
 
 
 def _cited(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """(lineage, blob, commit) of all that documents are made of, each once."""
+    """Return the distinct (lineage, blob, commit) in the provenance of documents."""
     return (
         rows.select("provenance")
         .explode("provenance")
@@ -232,7 +231,7 @@ def _cited(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
-    """Pairs of lineages that share a blob: the first in the alphabet with each of the others."""
+    """Yield pairs of lineages that share a blob: the alphabetically first with each of the others."""
     pairs = (
         _cited(rows)
         .with_columns(first=pl.col("lineage").min().over("blob"))
@@ -246,7 +245,7 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
 
 
 def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]:
-    """Pairs of lineages that share much of their text, over all versions that are documents."""
+    """Return pairs of lineages that share much of their text, over all versions with documents."""
     return lineages_with_shared_text(
         chain.from_iterable(read_versions(repository.path) for repository in documents)
     )
@@ -258,9 +257,9 @@ def _splits(
     commits: Sequence[Sequence[str]],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split) of all lineages, and the (family, cluster) that had to join val.
+    """Return (lineage, split) of all lineages, and the (family, cluster) moved to val.
 
-    `listed` are the documents that may be trained on, `commits` the lineages that each of theirs changed.
+    `listed` are the documents that training may use; `commits` are the lineages that each commit changed.
     """
     units = _units(listed, oldest)
     beside = beside_unseen(oldest, corpus.unseen)
@@ -278,7 +277,7 @@ def _splits(
 def split_frame(
     oldest: Mapping[str, Lineage], val: Set[str], unseen: Set[str] = frozenset()
 ) -> pl.DataFrame:
-    """(lineage, split) of lineages, by the clusters in val and the repositories that are unseen."""
+    """Return (lineage, split) of lineages, from the clusters in val and the unseen repositories."""
 
     def side(name: str, unit: Lineage) -> Side:
         if name.partition(":")[0] in unseen:
@@ -293,7 +292,7 @@ def split_frame(
 
 
 def _is_trainable(corpus: CorpusSpec) -> pl.Expr:
-    """Documents but those of unseen repositories and later commits."""
+    """True for documents outside of unseen repositories and later commits."""
     is_seen = ~pl.col("repository").is_in(sorted(corpus.unseen))
     return is_seen & ~_is_later(corpus)
 
@@ -304,7 +303,7 @@ def _is_later(corpus: CorpusSpec) -> pl.Expr:
 
 
 def _sided(listed: pl.DataFrame, sides: pl.DataFrame, corpus: CorpusSpec) -> pl.DataFrame:
-    """The documents with their side: their file's, or later."""
+    """Return the documents with their side: the side of their file, or later."""
     is_later = (pl.col("split") == "train") & _is_later(corpus)
     return listed.join(sides, on="lineage", how="left", validate="m:1").with_columns(
         split=pl.when(is_later).then(pl.lit("later")).otherwise("split")
@@ -314,9 +313,9 @@ def _sided(listed: pl.DataFrame, sides: pl.DataFrame, corpus: CorpusSpec) -> pl.
 def _extended(
     rows: pl.LazyFrame, documents: Sequence[DocumentsOf], known: KnownFiles, corpus: CorpusSpec
 ) -> pl.DataFrame:
-    """(lineage, split) of the known lineages and of those that only others cite."""
+    """Return (lineage, split) of the known lineages and of lineages that only contexts cite."""
     sides = frames.read(known.sides)
-    # A copy of a file of an unseen repository is held out, too.
+    # A copy of a file from an unseen repository is held out, too.
     held_out = sides.with_columns(pl.col("split").replace("unseen", "val"))
     cited = _cited(rows).select("lineage", "blob").unique().collect(engine="streaming")
     blobs = cited.join(held_out, on="lineage").group_by("blob").agg(pl.col("split").max())
@@ -339,7 +338,7 @@ def _extended(
 def _near_val(
     documents: Sequence[DocumentsOf], known: KnownFiles, val: Set[str], strange: Set[str]
 ) -> list[str]:
-    """The `strange` files, of which contexts show text that a file in `val` has, or another of these."""
+    """Return the `strange` files whose text in contexts overlaps a file in `val`, also transitively."""
     if not strange:
         return []
     versions = chain.from_iterable(read_versions(repository.path) for repository in known.versions)
@@ -354,7 +353,7 @@ def _near_val(
 
 
 def _units(listed: pl.DataFrame, oldest: Mapping[str, Lineage]) -> dict[str, list[str]]:
-    """The clusters of each family's lineages, in the order of families."""
+    """Return the clusters of each family's lineages, by family in alphabetical order."""
     found: dict[str, list[str]] = {}
     pairs = listed.filter(pl.col("refused").is_null()).select("family", "lineage").unique()
     pairs = pairs.sort("family", "lineage")
@@ -364,7 +363,7 @@ def _units(listed: pl.DataFrame, oldest: Mapping[str, Lineage]) -> dict[str, lis
 
 
 def _select(sided: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
-    """The selection's columns, and `rows`; `left_out` are (*KEY, reason, evidence) of near copies."""
+    """Return the selection's columns and `rows`; `left_out` are (*KEY, reason, evidence) of near copies."""
     near = left_out.rename({"reason": "near", "evidence": "near_evidence"})
     marked = sided.join(near, on=KEY, how="left", validate="1:1")
     is_refused, is_near = (pl.col(name).is_not_null() for name in ("refused", "near"))
@@ -396,7 +395,7 @@ def _select(sided: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
 
 
 def _because(holds: pl.Expr, reason: pl.Expr, rule: str, evidence: str) -> pl.Expr:
-    """Reason, rule and evidence against the documents for which a condition holds, else null."""
+    """Return (reason, rule, evidence) where a condition holds, else null."""
     against = pl.struct(reason=reason, rule=pl.lit(rule), evidence=pl.col(evidence))
     return pl.when(holds).then(against)
 

@@ -1,8 +1,8 @@
-"""Selection of conversations and their side of the split, apart from all that is made of code.
+"""Selection of conversations and their side of the split, independent of documents of code.
 
-Equal conversations are kept once, in the source that the corpus names first. Lines of one text that differ
-in who says what, or in which answers are context, contradict one another: none of them is kept. Those that
-share an id, or a text under several ids, lie on one side.
+Equal conversations are kept once, in the source that the corpus lists first. If lines with the same text
+differ in the roles or in which answers are trained on, they contradict each other and none is kept.
+Conversations with the same id, and equal texts under different ids, are on the same side.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +28,12 @@ from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 from schemas.families import CHAT_FAMILY
 
 REVISION = 3
-"""Raised when the same conversations give another selection."""
+"""Raise if the same conversations give another selection."""
 _PLACE = ("document_id", "order")
 
 
 def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """Return the settings of a corpus that decide the selection, beside its conversations."""
+    """Return the corpus settings that decide the selection, apart from the conversations."""
     return {
         "conversations": [conversation.name for conversation in corpus.conversations],
         "val_fraction": corpus.val_fraction,
@@ -46,7 +46,7 @@ def select_conversations(
 ) -> SelectionSummary:
     """Write the selection of all conversations and the sides of their lineages into `folder`.
 
-    Memory: some 200 bytes a conversation.
+    Memory is about 200 bytes per conversation.
     """
     rows = _rows(documents, corpus)
     listed = (
@@ -77,7 +77,7 @@ def select_conversations(
 
 
 def _rows(documents: Sequence[DocumentsOf], corpus: CorpusSpec) -> pl.DataFrame:
-    """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
+    """Return one row per conversation in reading order; `order` is its source's position in the corpus."""
     licences = {source.name: source.licence for source in corpus.conversations}
     refused = {
         name: licence or UNKNOWN_LICENCE
@@ -101,7 +101,7 @@ def _rows(documents: Sequence[DocumentsOf], corpus: CorpusSpec) -> pl.DataFrame:
 def _splits(
     rows: pl.DataFrame, listed: pl.DataFrame, corpus: CorpusSpec
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split) of all lineages, and what had to join val."""
+    """Return (lineage, split) of all lineages, and the (family, cluster) moved to val."""
     found = rows.group_by("lineage").agg(
         pl.col("repository").first(), pl.col("order").min(), pl.col("number").min()
     )
@@ -119,7 +119,7 @@ def _splits(
 
 
 def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Pairs of lineages that have the same text."""
+    """Return pairs of lineages with the same text."""
     return (
         rows.select("document_id", "lineage")
         .unique()
@@ -132,7 +132,7 @@ def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _decided(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
-    """The selection's columns."""
+    """Return the selection's columns."""
     is_refused = pl.col("refused").is_not_null()
     allowed = pl.when(~is_refused).then("order")
     first = (pl.col("order") == allowed.min().over("document_id")).fill_null(value=False)

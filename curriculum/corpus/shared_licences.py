@@ -1,6 +1,6 @@
-"""Licence files of the trees of a history, in maps of which trees share what they have in common.
+"""Licence files of all trees of a history, in persistent maps that share common parts.
 
-After a change, a tree takes memory and time for the folders that the change touches, not for all.
+After a change, a tree costs memory and time only for the folders that the change touches.
 """
 
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ class SharedLicences:
     stated: "HashTrieMap[tuple[str, int], HashTrieMap[str, StatedLicence]]" = field(
         default_factory=HashTrieMap
     )
-    """Texts that state a licence, by path, for what they cover and the rank of their names."""
+    """Licence texts by path, keyed by the folder or file that they cover and the rank of their names."""
 
     @property
     def files(self) -> LicenceFiles:
-        """Return the licence files by what they cover."""
+        """Licence files by the folder or file that they cover."""
         return LicenceFiles(folders=self.folders, annotations=self.annotations)
 
     def changed(self, texts: Mapping[str, LicenceText | None]) -> "SharedLicences":
-        """Return the tree after some files changed; None for a file that goes or can't be read."""
+        """Return the tree after some files changed; None means a deleted or unreadable file."""
         annotations, stated = self.annotations, self.stated
         for path, text in texts.items():
             if isinstance(text, AnnotationFile):

@@ -1,13 +1,13 @@
-"""Lineages that share much of their text: copies with changed lines, files that were merged into others.
+"""Lineages that share much of their text: edited copies, and files that were merged into others.
 
-A window is WINDOW lines in a row of some version of a file, without white space, braces, includes, and the
-comment that the file begins with, so that a formatter changes few of them. Two lineages belong together
-where a fifth of the smaller one's windows occurs in the other. Near copies (near_copies.py) are too few for
-the split: their similarity misses a small file inside a large one, and files that drifted apart, whose common
-lines would stand on both sides.
+A window is WINDOW consecutive lines of some version of a file, without white space, braces, includes and the
+leading comment, so that reformatting changes few windows. Two lineages belong together if at least a fifth of
+the smaller one's windows occurs in the other. Near copies (near_copies.py) are too few for the split: their
+similarity misses a small file inside of a large one, and files that have diverged. Common lines of such files
+would be on both sides.
 
-Windows are 64-bit hashes. Where a corpus has more than MAX_WINDOWS, only those below a limit stay, which is
-halved until they fit (FracMinHash): a share of the sample estimates the share of all.
+Windows are 64-bit hashes. If a corpus has more than MAX_WINDOWS, only hashes below a limit are kept, and the
+limit is halved until they fit (FracMinHash): a share of the sample estimates the share of all windows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,18 +25,19 @@ Int64s = npt.NDArray[np.int64]
 
 WINDOW = 3
 MIN_LINE_BYTES = 2
-"""A lone semicolon or parenthesis is no line."""
+"""Minimum bytes of a line; a lone semicolon or parenthesis doesn't count."""
 MIN_SHARED = 3
-"""Windows; fewer are an accident."""
+"""Minimum number of common windows; fewer are coincidence."""
 MIN_SHARE = 0.2
-"""Share of the smaller lineage's windows."""
+"""Minimum share of common windows, of the smaller lineage's windows."""
 MAX_WINDOWS = 1 << 23
-"""Windows in memory, 12 bytes each and as much again for each of two copies while they are sorted."""
+"""Maximum windows in memory; 12 bytes each, three times that while they are sorted."""
 MAX_SHARERS = 10
-"""Lineages of a window of which all pairs are counted; of more only neighbours, which joins copies too."""
+"""Largest group with one window in common in which all pairs are counted. In larger groups only neighbours
+are paired, which still joins all copies."""
 
 _SKIPPED = np.isin(np.arange(256), np.frombuffer(b" \t\r\f\v{}", dtype=np.uint8))
-"""White space and braces, which stand on either line."""
+"""White space and braces, which formatters move between lines."""
 _random = np.random.Generator(np.random.PCG64(5))
 _BYTES: UInt64s = _random.integers(1 << 64, size=256, dtype=np.uint64)
 _PLACES: UInt64s = _random.integers(1 << 64, size=4_096, dtype=np.uint64) | np.uint64(1)
@@ -44,7 +45,7 @@ _NEWLINE = ord("\n")
 
 
 def windows(text: str) -> UInt64s:
-    r"""Hash the windows of a file, each once, sorted.
+    r"""Hash the windows of a file; sorted and distinct.
 
     >>> one, other = windows("f();\n  g();\n\nh();\n"), windows("// A\n#include <a>\nf( );\ng();\nh();")
     >>> len(one), one.tolist() == other.tolist()
@@ -60,7 +61,7 @@ def windows(text: str) -> UInt64s:
 
 
 def _lines(data: bytes) -> UInt64s:
-    """Hash each line of the text that counts, in order; the last byte ends a line."""
+    """Hash every line that counts, in order; the last byte of `data` must be a line feed."""
     every = np.frombuffer(data, dtype=np.uint8)
     kept = every[~_SKIPPED[every]]
     ends = np.flatnonzero(kept == _NEWLINE)
@@ -92,18 +93,18 @@ def lineages_with_shared_text(
 
 @dataclass(kw_only=True, slots=True)
 class _Sample:
-    """Windows of all lineages so far, sorted, and those that came since."""
+    """Sorted windows of all lineages so far, and windows not yet merged."""
 
     max_windows: int
     limit: int = 1 << 64
-    """Hashes from here on are left out."""
+    """Hashes at or above this limit are left out."""
     hashes: UInt64s = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     owners: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     _waiting: list[tuple[UInt64s, int]] = field(default_factory=list)
     _waiting_count: int = 0
 
     def add(self, hashes: UInt64s, owner: int) -> None:
-        """Add the windows of one version, which are sorted."""
+        """Add the sorted windows of one version."""
         kept = hashes[: np.searchsorted(hashes, np.uint64(self.limit - 1), side="right")]
         self._waiting.append((kept, owner))
         self._waiting_count += len(kept)
@@ -111,7 +112,7 @@ class _Sample:
             self._merge()
 
     def sorted(self) -> tuple[UInt64s, npt.NDArray[np.int32]]:
-        """Return each window of each lineage once: hashes and owners, sorted by hash."""
+        """Return the distinct windows of each lineage: hashes and owners, sorted by hash."""
         self._merge()
         return self.hashes, self.owners
 
@@ -132,7 +133,7 @@ class _Sample:
 
 
 def _pairs(hashes: UInt64s, owners: Int64s, lineages: int) -> npt.NDArray[Any]:
-    """[p, 2]: the lineages that share enough windows; `hashes` are sorted."""
+    """[pairs, 2]: the lineages that share enough windows; `hashes` are sorted."""
     _, group, sizes = np.unique(hashes, return_inverse=True, return_counts=True)
     codes = [np.empty(0, dtype=np.int64)]
     for distance in range(1, MAX_SHARERS):

@@ -1,8 +1,8 @@
-"""Shingles of a file: five tokens in a row, as 64-bit hashes, to compare files by the text they share.
+"""Shingles of a file: hashes of five consecutive tokens, to compare files by shared text.
 
-A token is a word (letters, digits, underscores, all bytes beyond ASCII) or any other byte alone. White space
-separates tokens and counts for nothing, so that a formatter changes no shingle. The comment that a file
-begins with is left out: the same licence above two files makes neither a copy of the other.
+A token is a word (letters, digits, underscores, all bytes beyond ASCII) or any other single byte. White space
+only separates tokens, so reformatting changes no shingle. The leading comment is excluded: two files with the
+same licence header are not copies of each other.
 """
 
 import re
@@ -16,10 +16,10 @@ UInt64s = npt.NDArray[np.uint64]
 
 SHINGLE_TOKENS = 5
 MAX_WORD_BYTES = 64
-"""Bytes of a word after which places are counted from 0 again."""
+"""Period in bytes of the positions within a word."""
 
 _LEADING = re.compile(r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?=[ \t\n])[^\n]*)*", re.DOTALL)
-"""White space and comments; a `#` before white space begins one in build files."""
+"""White space and comments; in build files, a `#` before white space begins a comment."""
 _IS_SPACE = np.zeros(256, dtype=np.bool_)
 _IS_SPACE[list(b" \t\n\r\v\f\0")] = True
 _IS_WORD = np.zeros(256, dtype=np.bool_)
@@ -27,18 +27,18 @@ _IS_WORD[list(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 _IS_WORD[128:] = True
 _random = np.random.Generator(np.random.PCG64(17))
 _BYTES: UInt64s = _random.integers(1 << 64, size=(MAX_WORD_BYTES, 256), dtype=np.uint64).ravel()
-"""One number for each byte at each place of a word."""
+"""A random number for each byte at each position of a word."""
 
 
 def without_leading_comment(text: str) -> str:
-    """Return a file's text from behind the comments that it begins with."""
+    """Return a file's text behind its leading comments."""
     leading = _LEADING.match(text)
     assert leading is not None
     return text[leading.end() :]
 
 
 def shingles(text: str) -> UInt64s:
-    r"""Hash the shingles of a file, each once, sorted; none where it has fewer than five tokens.
+    r"""Hash the shingles of a file, sorted and distinct; empty if it has fewer than five tokens.
 
     >>> one, other = shingles("int f() { return 1; }"), shingles("// A\nint f()\n{\n  return 1;\n}")
     >>> len(one), one.tolist() == other.tolist()

@@ -1,9 +1,9 @@
-"""MinHash signatures of files: 125 slots of 16 bits, of which two files share as many as of their shingles.
+"""MinHash signatures of files: 125 slots of 16 bits; equal slots estimate the share of common shingles.
 
-A signature is one row of signatures.parquet, 250 bytes whatever the file's size. Signatures with a band of
-slots in common are candidates. Bands of BAND_SLOTS slots find files at a Jaccard similarity of 0.7 in 99 of
-100 cases, at 0.3 in 6. Bands of LARGE_BAND_SLOTS find files at 0.3 in 99 of 100 cases, at 0.2 in 92, at 0.03
-in 5: these are for large files, which are few.
+A signature is one row of signatures.parquet, 250 bytes regardless of the file's size. Signatures with a band
+of slots in common are candidates. Bands of BAND_SLOTS slots find files with a Jaccard similarity of 0.7 in 99
+of 100 cases, of 0.3 in 6. Bands of LARGE_BAND_SLOTS slots find files with a similarity of 0.3 in 99 of 100
+cases, of 0.2 in 92, of 0.03 in 5; they are used for large files, which are few.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ BAND_SLOTS, LARGE_BAND_SLOTS = 5, 2
 SEED = 1
 SIGNATURES_NAME = "signatures.parquet"
 MAX_HASHES = 1 << 21
-"""Shingles of the files whose signatures are computed at once, 8 bytes each."""
+"""Shingles per batch of signatures, 8 bytes each."""
 ROWS_PER_GROUP = 1 << 16
 
 assert SLOTS * 2 == SIGNATURE_BYTES
@@ -39,7 +39,7 @@ assert SLOTS * 2 == SIGNATURE_BYTES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignedVersion:
-    """A version of a file with its shingles, sorted."""
+    """A version of a file with its sorted shingles."""
 
     lineage: str
     document_id: str
@@ -47,12 +47,12 @@ class SignedVersion:
 
 
 def minhash_version() -> str:
-    """Return the version of the library that computes signatures, for keys."""
+    """Return the algorithm version of the MinHash library, for cache keys."""
     return str(rensa.RMinHash.ALGORITHM_VERSION)
 
 
 def minhash(shingles: Iterable[UInt64s]) -> Slots:
-    """[files, SLOTS]: the signatures of files that have shingles.
+    """[files, SLOTS]: signatures of files; every file must have shingles.
 
     >>> one, other = np.arange(100, dtype=np.uint64), np.arange(20, 120, dtype=np.uint64)
     >>> slots = minhash([mixed_words(one), mixed_words(other)])
@@ -65,13 +65,13 @@ def minhash(shingles: Iterable[UInt64s]) -> Slots:
     digests = rensa.RMinHash.digest_matrix_from_flat_token_hashes(
         np.concatenate(listed), offsets, SLOTS, SEED
     )
-    # The least of many hashes is small: mixed, 16 of its bits are as good as any others.
+    # The minimum of many hashes is a small number; after mixing, any 16 bits are uniform.
     words = mixed_words(np.array(digests.to_rows(), dtype=np.uint64))
     return (words & np.uint64(0xFFFF)).astype(np.uint16)
 
 
 def band_keys(slots: Slots, band: int, *, size: int = BAND_SLOTS) -> UInt64s:
-    """[signatures]: a hash of the slots of one of SLOTS // size bands."""
+    """[signatures]: a hash of the slots of one band, out of SLOTS // size bands."""
     keys = np.zeros(len(slots), dtype=np.uint64)
     for at in range(band * size, (band + 1) * size):
         keys = mixed_words((keys << np.uint64(16)) ^ (keys >> np.uint64(48)) ^ slots[:, at])
@@ -79,7 +79,7 @@ def band_keys(slots: Slots, band: int, *, size: int = BAND_SLOTS) -> UInt64s:
 
 
 class SignatureWriter:
-    """Writes signatures in the order in which versions come; those without shingles have none."""
+    """Writes signatures in the order of the added versions; versions without shingles are skipped."""
 
     def __init__(self, file: Path) -> None:
         self._writer = pq.ParquetWriter(
@@ -124,7 +124,7 @@ class SignatureWriter:
 
 
 def read_slots(file: Path, *, at_once: int = ROWS_PER_GROUP) -> Iterator[Slots]:
-    """Yield the slots of all signatures of a file, some at a time."""
+    """Yield the slots of all signatures of a file in batches."""
     with parquet.File(file) as signatures:
         for batch in signatures.iter_batches(batch_size=at_once, columns=["slots"]):
             column: Any = batch["slots"]

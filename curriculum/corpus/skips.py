@@ -1,4 +1,4 @@
-"""Input that was skipped, by reason: counts and examples, and the share of it that was lost."""
+"""Skipped input by reason: counts, examples, and the share of unreadable input."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from curriculum.corpus.encodings import UTF8
 from schemas.reports import SkipsReport
 
 Unreadable = Literal["binary", "corrupt", "encoding", "missing", "oversized", "path", "unreadable"]
-"""Lost data: NUL bytes in a source file, a damaged object, text in no certain encoding, an object that isn't
-there, a commit that git can't read within its limits, a path that isn't printable UTF-8 inside the tree or
-is too long, a file that the system won't let us read."""
+"""Lost data: NUL bytes in a source file, a damaged object, an ambiguous encoding, a missing object, a commit
+beyond git's limits, a path that is too long or isn't printable UTF-8 inside of the tree, a file without read
+permission."""
 Unwanted = Literal[
     "boundary",
     "excluded",
@@ -24,19 +24,19 @@ Unwanted = Literal[
     "vendored",
     "versions",
 ]
-"""Choices: the commit that a shallow clone ends at, include and exclude, the rules of quality, what
-isn't a file, a change of nothing but line ends, and versions beyond `versions_per_path`."""
+"""Excluded by choice: the boundary of a shallow clone, include and exclude, the quality rules, entries that
+aren't files, changes of line ends alone, and versions beyond `versions_per_path`."""
 Reason = Literal[Unreadable, Unwanted]
 
 EXAMPLES = 5
-"""Number of examples of each reason that are kept."""
+"""Number of examples kept per reason."""
 MAX_SHOWN_CHARACTERS = 300
-"""Characters of an example's path."""
+"""Maximum characters of an example's path."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkipExample:
-    """One thing that was skipped."""
+    """A skipped file or commit."""
 
     path: str
     commit: str
@@ -44,23 +44,22 @@ class SkipExample:
 
 @dataclass(kw_only=True, slots=True)
 class Skips:
-    """Counts of changes that were read, and of those that were not by reason."""
+    """Numbers of changes that were read, and of skipped changes by reason."""
 
     read: int = 0
     exact_renames: bool = False
-    """True if lineages end at renames with edits, since a blob that tells them can't be read."""
+    """True if lineages end at renames with edits, because a blob needed to detect renames is unreadable."""
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[SkipExample]] = field(default_factory=dict)
     decoded: Counter[str] = field(default_factory=Counter)
-    """Changes that were read from another encoding than UTF-8, by encoding."""
+    """Changes decoded from other encodings than UTF-8, by encoding."""
     vendored: dict[str, int] = field(default_factory=dict)
     """Files of the pinned tree that are vendored by their content, by evidence."""
     trees: Counter[Reason] = field(default_factory=Counter)
-    """Versions of files that came into a commit's tree and are in no graph, whatever became of the
-    changes that made them."""
+    """Versions of files in commits' trees that are in no graph, whether or not their changes were read."""
 
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
-        """Count one, and keep it as an example while there are few, each of another path."""
+        """Count a skipped change; keep the first few with distinct paths as examples."""
         self.counts[reason] += 1
         path = path[:MAX_SHOWN_CHARACTERS]
         kept = self.examples.setdefault(reason, [])
@@ -68,18 +67,18 @@ class Skips:
             kept.append(SkipExample(path=path, commit=commit))
 
     def add_decoded(self, encoding: str) -> None:
-        """Count a change that was read, by its encoding unless it is UTF-8."""
+        """Count a change that was read, by its encoding unless that is UTF-8."""
         if encoding != UTF8:
             self.decoded[encoding] += 1
 
     @property
     def lost_share(self) -> float:
-        """The share of the wanted input that could not be read, to compare with `max_skipped`."""
+        """Share of the wanted input that was unreadable; compared with `max_skipped`."""
         unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
         return unreadable / max(1, self.read + unreadable)
 
     def unreadable_words(self) -> str:
-        r"""Count by reason what could not be read, with some paths: encoding 2: a.c, b.c; path 1: f\xfc.c."""
+        r"""Describe the unreadable input by reason with some paths: encoding 2: a.c, b.c; path 1: f\xfc.c."""
         reasons = sorted(set(self.counts) & {*get_args(Unreadable)})
         return "; ".join(
             f"{reason} {self.counts[reason]:,}: "
@@ -88,7 +87,7 @@ class Skips:
         )
 
     def report(self) -> SkipsReport:
-        """The counts and examples as a manifest carries them, sorted by reason."""
+        """Return the counts and examples for a manifest, sorted by reason."""
         return SkipsReport(
             read=self.read,
             lost=self.lost_share,

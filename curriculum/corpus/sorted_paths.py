@@ -1,11 +1,11 @@
-"""Paths in their order, to find those below a folder."""
+"""Sorted paths, to find the paths below a folder."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
 
 
 class SortedPaths:
-    """Paths in their order, in which those below a folder lie side by side.
+    """Sorted paths, in which the paths below a folder are consecutive.
 
     >>> SortedPaths(["a/b.h", "ab.h", "a/c/d.h"]).below("a")
     ['a/b.h', 'a/c/d.h']
@@ -15,6 +15,6 @@ class SortedPaths:
         self._paths = sorted(paths)
 
     def below(self, folder: str) -> list[str]:
-        """Return the paths below a folder, which is not the root."""
+        """Return the paths below a folder other than the root."""
         first = bisect_left(self._paths, f"{folder}/")
         return self._paths[first : bisect_left(self._paths, f"{folder}0", first)]

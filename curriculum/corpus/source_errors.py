@@ -1,4 +1,4 @@
-"""Errors of several sources of a corpus as one."""
+"""Errors of several sources of a corpus, combined into one."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -8,11 +8,11 @@ from schemas.visible import shortened
 
 Pin = TypeVar("Pin")
 MAX_PART = 1_000
-"""Characters of what one source says that stand beside what others say."""
+"""Maximum characters of one source's error in a combined error."""
 
 
 def as_one(failed: Sequence[CorpusError]) -> CorpusError:
-    """Return the error of one source of a corpus, or one error that names several."""
+    """Return the only error, or one error that lists all of them."""
     if len(failed) == 1:
         return failed[0]
     listed = (
@@ -30,16 +30,16 @@ def as_one(failed: Sequence[CorpusError]) -> CorpusError:
 
 
 def raise_as_one(failed: Mapping[int, CorpusError]) -> None:
-    """Raise the errors of tasks as one, in the order of the tasks' numbers, if there are any."""
+    """Raise the errors of tasks as one error, in task order; do nothing without errors."""
     if failed:
         raise as_one([failed[number] for number in sorted(failed)])
 
 
 def require_each(pins: Iterable[Pin], check: Callable[[Pin], object]) -> None:
-    """Check each of some pins.
+    """Check all pins.
 
     Raises:
-        CorpusError: of all that are refused, as one.
+        CorpusError: with the errors of all pins that fail their check.
     """
     failed: dict[int, CorpusError] = {}
     for number, pin in enumerate(pins):

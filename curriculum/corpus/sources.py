@@ -1,9 +1,9 @@
-"""Location of a repository and the commit that is read: the resolution of a pin.
+"""Resolution of a pin: where a repository is, and which commit of it is read.
 
-A repository from elsewhere is a folder of files that its author wrote. Git follows links among them, and
-files that name another repository, and would read that one's objects as this one's: `find_layout` checks that
-each part lies in the repository. A plain directory is a corpus too: one snapshot of its files, and nothing
-from outside it.
+A foreign repository is a folder of files written by its author. Git follows links among them, and follows
+files that name another repository, whose objects it would read as this one's. `find_layout` therefore checks
+that all parts are inside the repository. A plain folder is a source too: one snapshot of the files inside of
+it.
 """
 
 import contextlib
@@ -35,21 +35,21 @@ UNREADABLE = "0" * 40
 _VERSION = re.compile(r"[\w.-]+")
 CHUNK = 1 << 20
 MAX_HASHED_BYTES = 64 << 20
-"""Bytes of a file of a plain folder beyond which its size stands for it: a sparse one has no end."""
+"""Files of a plain folder beyond this size are identified by size alone: a sparse file may be endless."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DirectoryFile:
-    """A file in a language that we know; `raw` is its path under the directory as the system has it."""
+    """A file in a known language; `raw` is its path relative to the folder, as the system's bytes."""
 
     raw: bytes
     is_link: bool
 
 
 def directory_files(root: Path) -> Iterator[DirectoryFile]:
-    """Regular files and links in languages that we know, and licence files, in the order of their paths.
+    """Yield regular files and links in known languages, and licence files, sorted by path.
 
-    Links are named but never followed; `.git` folders are passed over.
+    Links are yielded but never followed; `.git` folders are skipped.
     """
     for raw in sorted(directory_paths(os.fsencode(root))):
         path = os.fsdecode(raw)
@@ -62,7 +62,7 @@ def directory_files(root: Path) -> Iterator[DirectoryFile]:
 
 
 def directory_sizes(root: Path) -> Iterator[tuple[bytes, int]]:
-    """Path and size of every regular file, in the order of paths."""
+    """Yield path and size of every regular file, sorted by path."""
     for raw in sorted(directory_paths(os.fsencode(root))):
         status = regular_files.status(root / os.fsdecode(raw))
         if status is not None:
@@ -70,7 +70,7 @@ def directory_sizes(root: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def directory_content(root: Path, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of those files that the system lets us read and that have at most MAX_HASHED_BYTES."""
+    """Yield path and content of the readable files with at most MAX_HASHED_BYTES."""
     for raw in paths:
         with contextlib.suppress(OSError):
             content = read_in_directory(root, raw, largest=MAX_HASHED_BYTES)[1]
@@ -79,12 +79,12 @@ def directory_content(root: Path, paths: Sequence[bytes]) -> Iterator[tuple[byte
 
 
 def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, bytes | None]:
-    """The id that git gives a file's bytes, and the bytes where they are at most `largest`.
+    """Return a file's git blob id, and its content if it has at most `largest` bytes.
 
-    A file of more than MAX_HASHED_BYTES isn't read: its id is that of its size.
+    A file over MAX_HASHED_BYTES isn't read; its id depends on its size only.
 
     Raises:
-        OSError: if the system won't let us read it.
+        OSError: if the file is unreadable.
     """
     handle = regular_files.opened(root / os.fsdecode(raw))
     with open(handle, "rb") as file:  # noqa: PTH123
@@ -100,13 +100,13 @@ def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, byt
 
 
 class DirectoryDigest:
-    """The digest of a directory, built file by file: 40 hex digits, like a commit's."""
+    """Digest of a folder, built file by file: 40 hex digits, like a commit id."""
 
     def __init__(self) -> None:
         self._sha1 = hashlib.sha1()
 
     def add(self, raw: bytes, blob_id: str) -> None:
-        """Take in a file."""
+        """Add a file to the digest."""
         self._sha1.update(blob_id.encode() + b" " + raw + b"\0")
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class DirectoryDigest:
 
 
 def directory_digest(root: Path) -> str:
-    """The digest of all files in languages that we know; a file that can't be read counts as such."""
+    """Return the digest of all files in known languages; an unreadable file counts as UNREADABLE."""
     built = DirectoryDigest()
     for file in directory_files(root):
         if not file.is_link:
@@ -130,13 +130,16 @@ def _id(root: Path, raw: bytes) -> str:
 
 
 def directory_paths(root: bytes) -> Iterator[bytes]:
-    """Paths of everything that is no directory, relative to the root; `.git` folders are passed over."""
+    """Yield relative paths of everything except directories; `.git` folders are skipped."""
     for leaf in leaves_below(Path(os.fsdecode(root)), without=".git"):
         yield os.fsencode(leaf)[len(root) + 1 :]
 
 
 def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:
-    """Name each pin whose path is a plain folder, and the clone that it lies in: its history isn't read."""
+    """Yield a notice for each pin that is a plain folder and therefore read without history.
+
+    The notice names the clone that contains the folder, if there is one.
+    """
     for spec in specs:
         path = expanded(spec.path).absolute() if spec.path else None
         if path is None or not path.is_dir() or _is_of_git(path):
@@ -168,13 +171,13 @@ CLONE = "Clone it, and give the clone"
 
 
 def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
-    """Find the repository of a work tree or a bare repository; None where `path` is a plain folder.
+    """Find the repository of a work tree or a bare repository; None if `path` is a plain folder.
 
-    Links and folders that lead to `path` itself may be any.
+    `path` itself may be reached through links.
 
     Raises:
-        CorpusError: naming `name` and the part, for one that is a link, a pipe or a device, that borrows
-            objects of another repository, or that names a repository which doesn't name it in turn.
+        CorpusError: with `name` and the faulty part: a link, a pipe or a device, objects borrowed from
+            another repository, or a repository that doesn't refer back to this work tree.
     """
     inner = path / ".git"
     if not (inner.is_symlink() or inner.exists()):
@@ -186,7 +189,7 @@ def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
 
 
 def _git_folder(inner: Path, name: str) -> Path:
-    """The folder behind `.git`: in linked work trees and submodules that is a file `gitdir: …`."""
+    """Return the folder behind `.git`, which is a file `gitdir: …` in linked work trees and submodules."""
     if inner.is_symlink():
         _refuse(name, inner, "it is a link", "Give the path of the repository that it leads to")
     if inner.is_dir():
@@ -207,9 +210,9 @@ def _git_folder(inner: Path, name: str) -> Path:
 
 
 def _names_back(folder: Path, inner: Path) -> bool:
-    """Return True if `folder` is the repository of the work tree of `inner`, by its own account.
+    """Return True if the repository `folder` itself refers to the work tree of `inner`.
 
-    A linked work tree is named in `gitdir`, a submodule in `core.worktree`.
+    For a linked work tree the reference is in `gitdir`, for a submodule in `core.worktree`.
     """
     linked = _path_in(folder / "gitdir", b"")
     if linked is not None and _is_same(linked, inner):
@@ -223,7 +226,7 @@ def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
     except OSError:
-        return False  # Nothing lies there, or a loop of links.
+        return False  # A missing path, or a loop of links.
 
 
 def _layout_of(folder: Path, name: str) -> git.RepositoryLayout | None:
@@ -248,7 +251,7 @@ def _is_repository(folder: Path, common: Path) -> bool:
 
 
 def _require_own_parts(folder: Path, common: Path, name: str) -> None:
-    """Refuse links, pipes and devices among what git opens, and objects that lie elsewhere."""
+    """Raise if a file that git opens is a link, a pipe or a device, or if objects are stored elsewhere."""
     for each in (folder / "HEAD", *(common / each for each in CONTROL_FILES)):
         if each.is_symlink():
             _refuse(name, each, "it is a link", CLONE)
@@ -269,7 +272,7 @@ def _require_own_parts(folder: Path, common: Path, name: str) -> None:
 
 
 def _irregular_entries(folder: Path) -> Iterator[Path]:
-    """Everything below `folder` that is neither a regular file nor a folder, such as a link."""
+    """Yield everything below `folder` except regular files and folders, for example links."""
     folders = [folder]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -281,7 +284,7 @@ def _irregular_entries(folder: Path) -> Iterator[Path]:
 
 
 def _path_in(file: Path, prefix: bytes) -> Path | None:
-    """The path that a control file holds, relative to its folder; None without the file or the prefix."""
+    """Return the path in a control file, relative to the file's folder; None if missing or malformed."""
     raw = git.control_file(file)
     if raw is None or not raw.startswith(prefix) or b"\0" in raw or len(raw) > MAX_PATH_BYTES:
         return None
@@ -298,10 +301,10 @@ def _refuse(name: str, part: Path, cause: str, cure: str) -> NoReturn:
 
 
 def once(target: Path, make: Callable[[Path], None]) -> Path:
-    """The folder `target`, made by `make` at a path beside it unless it is there already.
+    """Return the folder `target`; if it doesn't exist, create it with `make` at a temporary path first.
 
-    Two processes may try at once: the first to finish wins, and the other's work is dropped. Where `make`
-    fails, no folder is left that wasn't there before.
+    If two processes run at the same time, the first to finish wins and the other's work is discarded. If
+    `make` fails, no new folder remains.
     """
     if target.is_dir():
         return target
@@ -332,9 +335,9 @@ BUNDLE_MAGIC = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A pin that was found: `commit` is an id, or for a plain directory the digest of its files.
+    """A resolved pin; `commit` is a commit id, or for a plain folder the digest of its files.
 
-    For git, `layout` says where to read, be it a work tree, a bare repository or a clone in the cache.
+    For git, `layout` is the repository to read: a work tree, a bare repository or a cached clone.
     """
 
     kind: Literal["git", "directory"]
@@ -342,44 +345,44 @@ class Source:
     commit: str
     layout: git.RepositoryLayout | None
     boundary: tuple[str, ...] = ()
-    """The commits where a shallow clone ends, sorted."""
+    """Boundary commits of a shallow clone, sorted."""
 
 
 Clones = Literal["kept", "aside", "none"]
-"""Clones that may be made: in the cache; of bundles alone and in a folder beside it; or none."""
+"""Allowed clones: in the cache; only of bundles, in a temporary folder; or none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sources:
-    """Sources of pins; each pin is resolved once, and its source is kept here.
+    """Cache of resolved pins; each pin is resolved once.
 
-    A pin may move, so that each command has sources of its own, which all its phases share.
+    A branch may move, so every command creates its own Sources, shared by all its phases.
     """
 
     cache: Path
-    """The folder that bundles and urls are cloned into."""
+    """Folder for clones of bundles and urls."""
     workspace: Path | None = None
-    """The workspace of that folder; it is made before anything is put there."""
+    """Workspace that contains `cache`; created before the first clone."""
     clones: Clones = "kept"
     aside: Path | None = None
-    """Folder of clones that are made for these sources only, with "aside"."""
+    """Folder for clones that only these sources use, with "aside"."""
     found: dict[str, Source] = field(default_factory=dict)
-    """Sources so far, by the JSON of what names them."""
+    """Resolved sources, by the JSON of the pin."""
     asked: dict[Question, KeptAnswer] = field(default_factory=dict)
-    """Answers of git so far, by question."""
+    """Git's answers so far, by question."""
 
     @staticmethod
     def of(workspace: Path, *, clones: Clones = "kept", aside: Path | None = None) -> "Sources":
-        """Return sources whose clones lie in a workspace."""
+        """Return sources with their clones in a workspace."""
         cache = workspace / CLONES
         return Sources(cache=cache, workspace=workspace, clones=clones, aside=aside)
 
     def resolve(self, spec: RepositorySpec) -> Source:
-        """Find what a pin names; bundles and urls are cloned on first use, others stay put.
+        """Resolve a pin; bundles and urls are cloned on first use, other repositories are read in place.
 
         Raises:
-            CorpusError: if nothing lies there, or it can't be read or has no such commit, or git can't clone
-                it; and if it isn't cloned yet where no clone may be made.
+            CorpusError: if the path doesn't exist, is unreadable or lacks the commit; if git can't clone it;
+                if it isn't cloned yet and clones aren't allowed.
         """
         pin = spec.model_dump_json(include={"name", "path", "url", "commit"})
         if pin not in self.found:
@@ -395,13 +398,13 @@ class Sources:
         return self.found[pin]
 
     def resolve_all(self, specs: Sequence[RepositorySpec]) -> tuple[Source, ...]:
-        """Find what each pin names; what must be cloned is cloned last, and kept only if it has its commit.
+        """Resolve all pins; clone last, and keep a clone only if it has its commit.
 
-        So a corpus with a mistake in a path or a commit leaves nothing behind.
+        So a corpus with a wrong path or commit leaves nothing behind.
 
         Raises:
-            CorpusError: as `resolve`, naming all pins that don't resolve; clones are made only where all
-                others do.
+            CorpusError: as `resolve`, for all pins that can't be resolved; nothing is cloned unless all other
+                pins resolve.
         """
         require_each(specs, _require_readable)
         for cloned in (False, True):
@@ -409,7 +412,7 @@ class Sources:
         return tuple(self.resolve(spec) for spec in specs)
 
     def uncloned(self, specs: Sequence[RepositorySpec]) -> tuple[RepositorySpec, ...]:
-        """Return the pins of which a url must still be cloned."""
+        """Return the pins whose url isn't cloned yet."""
         return tuple(
             spec
             for spec in specs
@@ -421,20 +424,20 @@ class Sources:
         return self._answer(("version",), git.program_state(), git.version, _VERSION)
 
     def keep_answers(self) -> None:
-        """Keep what git was asked: whoever looks later asks only for what has changed since."""
+        """Write git's answers to the cache, so that later commands ask only about changed repositories."""
         self._make_workspace()
         for question, answer in self.asked.items():
             KeptAnswers.beside(self.cache).keep(question, answer)
 
     def _make_workspace(self) -> None:
-        """Make the workspace: a folder that holds something else first is taken for another's."""
+        """Create the workspace before its first file: a folder with other content is not accepted later."""
         if self.workspace is not None:
             Store(self.workspace).open()
 
     def _answer(
         self, question: Question, state: str, ask: Callable[[], str], form: re.Pattern[str]
     ) -> str:
-        """Ask git; whoever may not make clones only looks, and takes an answer that is kept."""
+        """Ask git, or use a cached answer if clones aren't kept."""
         answers = KeptAnswers.beside(self.cache)
         kept = None if self.clones == "kept" else answers.find(question, state)
         is_sound = kept is not None and len(kept) == 1 and form.fullmatch(kept[0])
@@ -473,12 +476,12 @@ class Sources:
         return self._clone(f"bundle-{named[:32]}.git", spec)
 
     def _clone(self, name: str, spec: RepositorySpec) -> Path:
-        """Make a bare clone of a url or a bundle, which appears whole or not at all; one that is there stays.
+        """Make a bare clone of a url or a bundle atomically; an existing clone is reused.
 
-        A clone that lacks the commit of the pin isn't kept.
+        A clone without the pinned commit isn't kept.
 
         Raises:
-            CorpusError: with git's own words, if it can't be cloned.
+            CorpusError: with git's error message if cloning fails.
         """
         target = self.cache / name
         if self.clones != "kept" and not target.exists():
@@ -506,22 +509,25 @@ class Sources:
 
 
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
-    """Find what one pin names; see `Sources.resolve`."""
+    """Resolve one pin; see `Sources.resolve`."""
     return Sources(cache=cache).resolve(spec)
 
 
 def _clone_name(url: str) -> str:
-    """Return the name of a url's clone in the cache."""
+    """Return the folder name of a url's clone in the cache."""
     return f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}.git"
 
 
 def _is_cloned(spec: RepositorySpec) -> bool:
-    """Return True for a url and a bundle, which are read from a clone in the cache."""
+    """Return True for a url or a bundle, which are read from a cached clone."""
     return spec.path is None or not expanded(spec.path).is_dir()
 
 
 def _require_readable(spec: RepositorySpec) -> None:
-    """Check the form of a url, or that a folder or a bundle lies at a path, without waiting for a pipe."""
+    """Raise unless the url is well formed, or the path is a folder or a bundle.
+
+    A named pipe at the path never blocks the check.
+    """
     if spec.path is None:
         local_folder(spec)
         return
@@ -552,7 +558,7 @@ def _require_commit(path: Path, spec: RepositorySpec) -> None:
 
 
 def _clone_url(spec: RepositorySpec) -> str | None:
-    """Return what git is given for a url; of this machine the repository itself. None for a bundle."""
+    """Return the url passed to git; for a local url, the repository's own folder. None for a bundle."""
     if spec.url is None:
         return None
     place = local_folder(spec)
@@ -560,7 +566,7 @@ def _clone_url(spec: RepositorySpec) -> str | None:
 
 
 def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
-    """Return a link to a bundle in a folder of its own: beside a path git looks for `<path>.git` first."""
+    """Return a link to a bundle in a separate folder, since git tries `<path>.git` beside a path first."""
     assert spec.path is not None
     bundle = draft.parent / "bundle"
     bundle.symlink_to(expanded(spec.path).resolve())
@@ -568,11 +574,10 @@ def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
 
 
 def _own_repository(place: Path, spec: RepositorySpec) -> Path:
-    """Return the folder of a repository of this machine, as git would find it.
+    """Return the folder of a local repository, found as git would find it.
 
     Raises:
-        CorpusError: where none lies there, and for one that borrows objects: a clone would copy them as its
-            own.
+        CorpusError: if there is no repository, or it borrows objects, which a clone would copy as its own.
     """
     for each in (place, Path(f"{place}.git")):
         layout = _layout(each, spec) if each.is_dir() else None

@@ -1,22 +1,22 @@
-"""Rule of the split: no file and no copy of one is on both sides.
+"""Rule of the split: a file and its copies are never on both sides.
 
     lineage   repository:path, through renames
-    cluster   lineages that share a byte-equal blob or much of their text (shared_lines.py), and theirs:
+    cluster   lineages that share a byte-equal blob or much of their text (shared_lines.py), transitively:
               vendored copies, forks, moved files, files that were merged into others
-    stratum   clusters of one repository and language, tests apart from other files
+    stratum   clusters of one repository and language, with tests separate from other files
 
-Clusters are judged from the oldest to the newest, by their oldest lineage: its repository is the one that the
-corpus names first, and in it the lineage began first. A cluster is in val where its hash says so, which gives
-half of `val_fraction`, or where val lacks a cluster of its stratum, repository or corpus so far. So a stratum
-has its share as soon as that is one cluster, and small strata give theirs together.
+Clusters are assigned from oldest to newest. A cluster's age is that of its oldest lineage: the repository
+that the corpus lists first, then the earliest lineage in it. A cluster goes to val if its hash says so, which
+fills half of `val_fraction`, or if val still lacks a cluster of its stratum, repository or corpus. So a
+stratum gets its share as soon as that amounts to one cluster, and small strata fill theirs together.
 
-Files of an unseen repository are in unseen. A cluster with some of them is not judged: its other files are in
-val, so that no file that is trained on shares much text with an unseen one. Documents of later commits are in
-later where their file is in train.
+Files of an unseen repository are in unseen. A cluster that contains such files is not assigned: its other
+files are in val, so that no training file shares much text with an unseen one. Documents of later commits
+are in later if their file is in train.
 
-A decision rests on the cluster and on older ones alone. What is appended to a corpus or to a history changes
-no earlier side, unless it joins two clusters or moves the first version of a file that is read; even then
-clusters that their hash holds out stay in val.
+A decision depends only on the cluster and older clusters. Appending to a corpus or a history changes no
+earlier side, unless it joins two clusters or moves the first version of a file that is read; even then,
+clusters held out by hash stay in val.
 """
 
 import hashlib
@@ -28,40 +28,41 @@ from dataclasses import dataclass
 from curriculum.corpus.disjoint_sets import DisjointSets
 
 BY_HASH = 0.5
-"""Share of val_fraction that hashes decide; the rest goes where val lacks some."""
+"""Share of val_fraction that is decided by hash; the rest fills groups that lack val."""
 WHOLE_COMMITS = 0.5
-"""Share of val_fraction that val has of all commits at least: many commits change files of both sides."""
+"""Minimum share of all commits in val, as a share of val_fraction: many commits change files of both
+sides."""
 _TEST = re.compile(r"(?i:(?:^|[/_.-])(?:unit_?)?test(?:s|ing)?[/_.-])|[a-z]Tests?\.[a-z+]+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lineage:
-    """A lineage as the split needs it; `order` is its repository's place in the corpus."""
+    """A lineage with all that decides its side; `order` is its repository's position in the corpus."""
 
     name: str
     repository: str
     order: int
     since: int
-    """Seconds UTC of its first document."""
+    """Timestamp of its first document, in UTC seconds."""
     language: str = ""
 
     @property
     def age(self) -> tuple[int, int, str]:
-        """Sorts the oldest first."""
+        """Sort key: oldest first."""
         return self.order, self.since, self.name
 
     @property
     def strata(self) -> tuple[tuple[str, ...], ...]:
-        """The groups that each have their share of val: stratum, repository, corpus."""
+        """Groups that each get their share of val: stratum, repository, corpus."""
         is_test = _TEST.search(self.name.partition(":")[2]) is not None
         kind = "tests" if is_test else "files"
         return (self.repository, self.language, kind), (self.repository,), ()
 
 
 def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> dict[str, Lineage]:
-    """The oldest lineage of each lineage's cluster, by name; `pairs` are names that share text.
+    """Map each lineage's name to the oldest lineage of its cluster; `pairs` are names that share text.
 
-    Memory is that of the lineages, not of the documents.
+    Memory grows with the lineages, not with the documents.
     """
     oldest = sorted(lineages, key=lambda lineage: lineage.age)
     numbers = {lineage.name: number for number, lineage in enumerate(oldest)}
@@ -72,15 +73,15 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
 
 
 def hash_fraction(unit: str) -> float:
-    """Hash a cluster or a lineage to a number in [0, 1), the same for ever."""
+    """Hash the name of a cluster or lineage to a number in [0, 1); never changes."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
 
 
 def beside_unseen(oldest: Mapping[str, Lineage], unseen: Collection[str]) -> frozenset[str]:
     """Return the clusters with files of unseen repositories, by the names of their oldest lineages.
 
-    A cluster of more than half of the lineages of other repositories isn't among them, so that something is
-    left to train on; then text that its files share is left unscored alone.
+    A cluster with more than half of the lineages of seen repositories is excluded, so that something remains
+    to train on; then only the text that its files share with unseen ones is excluded from the loss.
     """
     seen = Counter[str]()
     beside = set[str]()
@@ -95,8 +96,8 @@ def beside_unseen(oldest: Mapping[str, Lineage], unseen: Collection[str]) -> fro
 def stratified(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozenset[str]:
     """Return the clusters in val, by the names of their oldest lineages.
 
-    `oldest` are the oldest lineages of each lineage's cluster. A cluster of more than half of all lineages is
-    in train, so that something is left to train on.
+    `oldest` maps each lineage to the oldest one of its cluster. A cluster with more than half of all lineages
+    is in train, so that something remains to train on.
     """
     sizes = Counter(lineage.name for lineage in oldest.values())
     units = {lineage.name: lineage for lineage in oldest.values()}
@@ -114,10 +115,10 @@ def stratified(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozens
 
 
 def joining(units: Mapping[str, Sequence[str]], val: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Return the (family, cluster) that join val so that each family has some, lowest hashes first.
+    """Return the (family, cluster) that move to val so that every family has a cluster there.
 
-    `units` are the clusters of each family's lineages. A family with a single cluster keeps it in train, and
-    a cluster of more than half of a family joins last.
+    The lowest hash is chosen first. `units` are the clusters of each family's lineages. A family with a
+    single cluster keeps it in train, and a cluster with more than half of a family's lineages is chosen last.
     """
     joined: dict[str, str] = {}
     for family, own in units.items():
@@ -133,11 +134,11 @@ def joining(units: Mapping[str, Sequence[str]], val: frozenset[str]) -> tuple[tu
 def held_out_alone(
     commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
 ) -> tuple[str, ...]:
-    """Return the clusters that join val, lowest hash first, so that enough commits lie in it whole.
+    """Return the clusters that move to val, lowest hash first, so that val has enough complete commits.
 
-    `commits` are the clusters that each commit changed. A document of a commit that changed clusters on both
-    sides is lost. Val gets WHOLE_COMMITS of its fraction, one commit at least, from commits that changed one
-    cluster alone; train keeps one of these clusters at least.
+    `commits` are the clusters that each commit changed. A commit that changed clusters on both sides loses
+    its document. Val gets WHOLE_COMMITS of its fraction, at least one commit, from commits that changed a
+    single cluster; train keeps at least one of these clusters.
 
     >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
     >>> held_out_alone(commits, frozenset(), val_fraction=0.4)

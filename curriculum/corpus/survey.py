@@ -1,7 +1,6 @@
-"""Survey of a history before any text is read: from its log and the sizes of its blobs.
+"""Survey of a history from its log and the sizes of its blobs, before any text is read.
 
-A commit's place in the sample is a digest of its id: a fair sample, in which a commit stays when the
-history grows.
+Commits are sampled by the digest of their id: a fair sample in which a commit stays when the history grows.
 """
 
 import hashlib
@@ -29,33 +28,33 @@ SURVEY_SCHEMA = pl.Schema(
         "edits": pl.Int64,
     }
 )
-"""A row a change that is read: bytes of the versions of the file that no earlier change shows, and bytes of
-the file as it edited it, 0 for a new or deleted one."""
+"""One row per change that is read. `versions`: bytes of the file's versions that no earlier change shows.
+`edits`: bytes of the edited file, 0 for a new or deleted file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survey:
-    """The changes of a history that window, paths and versions per path leave."""
+    """Changes of a history after the window, the path rules and the version limit."""
 
     changes: pl.DataFrame
-    """A table of SURVEY_SCHEMA, oldest first; some 100 bytes a line."""
+    """Table with SURVEY_SCHEMA, oldest change first; about 100 bytes per row."""
     marks: frozenset[int]
-    """mark_of every version that a change leaves."""
+    """`mark_of` each version that is the `after` of a change."""
     tree_bytes: int
-    """Bytes of the files in a wanted language at the pin: about the cost of parsing a whole tree."""
+    """Bytes of the files in a wanted language at the pin: roughly the cost of parsing a whole tree."""
     in_log: int = 0
-    """Commits that lead to the pin, as `git log` lists them; 0 for a plain directory."""
+    """Number of commits up to the pin, as in `git log`; 0 for a plain folder."""
     unread: Mapping[str, int] = field(default_factory=dict)
-    """Commits of which no change is read, by what leaves them out; see `unread_commits`."""
+    """Commits without a read change, by the limit that excludes them; see `unread_commits`."""
 
     @property
     def commits(self) -> list[str]:
-        """The commits with such a change, oldest first."""
+        """Commits with at least one such change, oldest first."""
         return self.changes["commit"].unique(maintain_order=True).to_list()
 
 
 def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
-    """Look over an open history up to its pin; costs two walks of its log and a look-up of each blob's size.
+    """Survey an open history up to its pin; costs two walks of its log and a size lookup per blob.
 
     Raises:
         CorpusError: if git fails.
@@ -83,17 +82,17 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
 
 
 MERGES, WINDOW, MAX_COMMITS, NO_FILE = "merges", "window", "max_commits", "no_file"
-"""Limits of whole commits: several parents, since and until, max_commits, no change of a wanted file."""
+"""Limits on whole commits: several parents, since and until, max_commits, no change of a wanted file."""
 
 
 @dataclass(kw_only=True, slots=True)
 class CommitSkips(Skips):
-    """Skips that also remember the reasons for which changes of each commit are left out."""
+    """Skips that also record, per commit, the reasons for skipped changes."""
 
     reasons: dict[str, set[Reason]] = field(default_factory=dict)
 
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
-        """Count one, and remember it for its commit."""
+        """Count a skipped change and record its reason for the commit."""
         Skips.add(self, reason, path=path, commit=commit)
         self.reasons.setdefault(commit, set()).add(reason)
 
@@ -104,10 +103,10 @@ def unread_commits(
     before: Mapping[str, int],
     reasons: Mapping[str, Collection[Reason]],
 ) -> dict[str, int]:
-    """Count the commits of a log of which nothing is read, by what leaves them out, the most first.
+    """Count the commits without any read change by the limit that excludes them, highest count first.
 
-    `before` counts those that limits of whole commits leave out. Of several `reasons` for the changes of a
-    commit, the number of versions goes first, then the alphabet.
+    `before` has the counts of limits on whole commits. If the changes of a commit have several `reasons`, the
+    version limit counts first, then the alphabetically first reason.
 
     >>> unread_commits(9, {"a"}, {"merges": 2}, {"a": {"vendored"}, "b": {"versions", "vendored"}})
     {'no_file': 5, 'merges': 2, 'versions': 1}
@@ -121,7 +120,7 @@ def unread_commits(
 
 
 def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
-    """The survey of a plain directory: one commit that shows every file."""
+    """Return the survey of a plain folder: one commit that adds every file."""
     rows = [
         (file.commit, file.lineage, len(file.after.text.encode()), 0)
         for file in files
@@ -132,16 +131,16 @@ def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
 
 
 def in_sample(commits: Iterable[str], share: float, *, fewest: int) -> list[str]:
-    """A share of the commits, `fewest` at least, or all if there are no more; in the order of the sample.
+    """Return a share of the commits in sample order, at least `fewest` (or all, if there are fewer).
 
-    A smaller sample of the same commits is the beginning of a larger one.
+    A smaller sample of the same commits is a prefix of a larger one.
     """
     ranked = sorted(commits, key=lambda each: hashlib.sha256(each.encode()).digest())
     return ranked[: max(fewest, math.ceil(share * len(ranked)))]
 
 
 def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[str, str, int, int]:
-    """A row of the survey; `marks` are those of the changes before, and of this one afterwards."""
+    """Return a row of the survey, and add the candidate's new version to `marks` of earlier changes."""
     before, after = (sizes.get(each, 0) for each in (candidate.before_id, candidate.after_id))
     is_new = bool(before) and mark_of(candidate, candidate.before_id) not in marks
     if candidate.after_id and not candidate.is_edit_only:
@@ -166,7 +165,7 @@ def _tree_bytes(past: OpenHistory, pin: str) -> int:
 
 
 def _sizes(past: OpenHistory, found: Iterable[Candidate]) -> dict[str, int]:
-    """The bytes of each blob that a rule of quality would not leave out for its size."""
+    """Return the size of each blob within the size limits of the quality rules."""
     ids = list(dict.fromkeys(_blobs(found)))
     quality: QualitySpec = past.rules.corpus.quality
     return {

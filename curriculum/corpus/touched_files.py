@@ -1,7 +1,7 @@
-"""Files whose functions each commit touched, as the documents of files show them.
+"""Files whose functions each commit touched, derived from the documents of files.
 
-v3_simple   a `repeated` span, lines that a hunk added, meets a `body` span
-v2_simple   a file that is new, since v3 has nothing of it, with a `body` span
+v3_simple   a `repeated` span (lines added by a hunk) overlaps a `body` span
+v2_simple   a new file, for which v3 has no document, with a `body` span
 """
 
 import polars as pl
@@ -10,14 +10,14 @@ from curriculum import frames
 from schemas.corpus import CODE
 
 _WIDTH = 1 << 32
-"""Room for the offsets of one document, so that those of all are one sorted column."""
+"""Distance between the offsets of consecutive documents, which makes all offsets one sorted column."""
 
 
 def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
-    """Return the lineages in which each commit touched a function in C or C++.
+    """Return, per commit, the lineages in which it touched a C or C++ function.
 
     `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of
-    their spans, some 40 bytes each.
+    their spans, about 40 bytes each.
     """
     coded = (
         rows.filter(pl.col("language").is_in(sorted(CODE)))
@@ -41,7 +41,7 @@ def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
 
 
 def _edited(documents: pl.LazyFrame) -> pl.LazyFrame:
-    """The documents in which added lines meet a function's body."""
+    """Return the documents in which added lines overlap a function's body."""
     place = pl.col("document").cast(pl.Int64) * _WIDTH
     spans = (
         documents.explode("spans")
@@ -52,7 +52,7 @@ def _edited(documents: pl.LazyFrame) -> pl.LazyFrame:
     )
     bodies = spans.filter(kind="body").select(body_start="start", body_end="end").sort("body_end")
     added = spans.filter(kind="repeated").sort("start")
-    # The first body that ends behind the place where the added lines begin.
+    # Find the first body that ends behind the start of the added lines.
     met = added.with_columns(at=pl.col("start") + 1).join_asof(
         bodies, left_on="at", right_on="body_end", strategy="forward"
     )

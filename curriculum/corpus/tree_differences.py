@@ -1,4 +1,4 @@
-"""Differences between the trees of two commits, by a git that stays open."""
+"""Differences between the trees of two commits, computed by a long-running git process."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,26 +21,26 @@ ARGUMENTS = (
     "--no-textconv",
 )
 END = b"end\n"
-"""Line by which git marks the end, since it is no id."""
+"""Line that git echoes behind an answer, since it is not an object id."""
 
 
 @contextmanager
 def comparing(repository: Path) -> Iterator["Comparison"]:
-    """A comparison of the repository's trees; its git ends with the block."""
+    """Open a comparison of the repository's trees; its git process ends with the block."""
     with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
         yield Comparison(asked=asked)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """One git that compares as many trees as it is asked to."""
+    """A git process that compares any number of tree pairs."""
 
     asked: AskedGit
 
     def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
-        """Yield the entries of the tree of `after` at the paths that differ from `before`.
+        """Yield the entries in the tree of `after` at the paths that differ from `before`.
 
-        git takes commits behind the first for its parents, whatever the history says.
+        The two commits need not be parent and child.
 
         Raises:
             CorpusError: if git fails.
@@ -54,7 +54,7 @@ class Comparison:
             yield TreeEntry(next(tokens), mode, blob_id)
 
     def _tokens(self) -> Iterator[bytes]:
-        """Yield the texts between NULs, up to END where an entry would begin."""
+        """Yield the texts between NULs, up to an END in place of an entry."""
         rest, number = bytearray(), 0
         while number % 2 or rest != END:
             first, *others = self.asked.heard().split(b"\0")

@@ -1,4 +1,4 @@
-"""Origins of the files of a commit's tree: what their heads state, and which folders came as a whole."""
+"""Origins of the files in a commit's tree: licences and holders in their heads, and bulk imports."""
 
 import posixpath
 from collections import Counter
@@ -19,7 +19,7 @@ from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
 
 def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
-    """Return what the head of a file and the licence files above it state."""
+    """Return the origin of a file from its head and the licence files above it."""
     text = as_utf8(raw)
     head = text[:HEAD_CHARACTERS].decode(errors="replace")
     own, nearest = (
@@ -36,7 +36,7 @@ def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
 
 
 def vendored_at(repository: Path, commit: str, log: CommitLog, *, largest: int) -> VendoredCode:
-    """Find vendored code in a commit's tree; each file in C or C++ of at most `largest` bytes is read once.
+    """Find vendored code in a commit's tree; reads each C or C++ file of at most `largest` bytes once.
 
     Raises:
         CorpusError: if git fails.
@@ -72,7 +72,7 @@ def is_code(path: str) -> bool:
 
 
 def is_build_file(path: str) -> bool:
-    """Return True for a file in a language of build systems."""
+    """Return True for a file in the language of a build system."""
     return language_of(path, headers="cpp") not in (None, *CODE)
 
 
@@ -81,11 +81,13 @@ def _entries_at(entries: Mapping[str, TreeEntry], paths: Iterable[str]) -> list[
 
 
 def bulk_shares(log: CommitLog, folders: Mapping[str, int]) -> dict[str, float]:
-    """Return the share of each folder's changes that came in commits of most of the folder and little else.
+    """Return the share of each folder's changes that came from bulk commits.
+
+    A bulk commit changes most of the folder's files and little else.
 
     Args:
         log: The whole history.
-        folders: Folders with their numbers of files now.
+        folders: Folders with their current numbers of files.
     """
     changes, bulk = Counter[str](), Counter[str]()
     for commit in commits(log) if folders else ():

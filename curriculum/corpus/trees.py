@@ -1,10 +1,10 @@
-"""Commits with their whole trees: entries of a tree, and differences between two.
+"""Commits with their whole trees: entries of a tree, and differences between two trees.
 
-    log        which commits, and the lineage of each path       walked beside the changes
-    diff-tree  the paths that differ from the tree before        one git for all commits
+    log        commits, and the lineage of each path             walked in parallel to the changes
+    diff-tree  paths that differ from the previous tree          one git process for all commits
     blobs      their texts                                       as for changes
 
-Memory is the texts of one delta – the first is a whole tree – and a path and an id for each file.
+Memory is the texts of one delta, the first of which is a whole tree, plus a path and an id per file.
 """
 
 from collections.abc import Iterator
@@ -29,16 +29,16 @@ from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 
 REVISION = 6
-"""Raised when the same history gives other trees."""
+"""Raise if the same history gives other trees."""
 
 
 def read_commits(
     source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
 ) -> Iterator[CommitChange]:
-    """Every commit that has a change which the corpus wants, oldest first, with its tree.
+    """Yield every commit with a change that the corpus wants, oldest first, along with its tree.
 
-    The changes are those of history.read_changes; a plain directory is one commit. A commit costs what
-    differs from the one before. What a tree has and is not handed out is counted in `skips.trees`.
+    The changes are those of history.read_changes; a plain folder is one commit. A commit costs its difference
+    from the previous one. Files of a tree that are not yielded are counted in `skips.trees`.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -55,7 +55,7 @@ def read_commits(
 def commits_of(
     past: OpenHistory, spec: RepositorySpec, skips: Skips, sampled: SampledCommits | None = None
 ) -> Iterator[CommitChange]:
-    """The commits of an open history, as read_commits gives them; only some, if they are `sampled`."""
+    """Yield the commits of an open history as `read_commits` does, optionally `sampled` commits only."""
     with comparing(past.repository) as compared:
         trees = _Trees(
             past=past,
@@ -95,7 +95,7 @@ def _snapshot(changes: tuple[FileChange, ...]) -> TreeDelta:
 
 @dataclass(kw_only=True, slots=True)
 class _Trees:
-    """The tree that was handed out last, and what leads on from there."""
+    """State of the walk over trees: the last yielded tree, the log, and the origins of paths."""
 
     past: OpenHistory
     compared: Comparison
@@ -103,10 +103,10 @@ class _Trees:
     origins: Origins
     _commit: str = ""
     _held: dict[bytes, TreeEntry] = field(default_factory=dict)
-    """Files that were yielded and are still in the tree."""
+    """Files of the last yielded tree."""
 
     def delta(self, commit: str, skips: Skips) -> TreeDelta:
-        """Return the difference from the tree before to that of `commit`, which comes later in the log."""
+        """Return the difference from the previous tree to that of `commit`, which comes later in the log."""
         moved = self._advance(commit)
         entries = (
             self.compared.entries(self._commit, commit)
@@ -119,7 +119,7 @@ class _Trees:
         return self._delta({**again, **changed}, skips)
 
     def _advance(self, commit: str) -> set[bytes]:
-        """Walk the log to a commit; the paths whose lineage became another one."""
+        """Walk the log up to a commit; return the paths whose lineage changed."""
         moved: set[bytes] = set()
         for passed in self.log:
             moved.update(entry.path for entry in passed.entries if self.origins.follow(entry))
@@ -169,22 +169,22 @@ class _Trees:
 
 
 PRECOMPILED = (".ast", ".gch", ".hmap", ".pch", ".pcm")
-"""Suffixes of compiled headers and modules, of syntax trees and of header maps, be it files or folders of
-them. Clang loads `a.h.pch` and `a.h.gch` in place of `a.h`, and trusts what such a file says."""
+"""Suffixes of precompiled headers and modules, syntax trees and header maps, as files or folders. Clang loads
+`a.h.pch` and `a.h.gch` in place of `a.h` and trusts their content."""
 MAX_TREE_BYTES = 16 << 30
-"""Bytes of an exported tree; a megabyte of a repository holds a gigabyte of zeros."""
+"""Size limit of an exported tree; a repository of one megabyte can contain a gigabyte of zeros."""
 
 
 def export_tree(source: Source, folder: Path) -> None:
-    """Write all regular files of the pinned commit under `folder`, which is empty or not there yet.
+    """Write all regular files of the pinned commit into `folder`, which must be empty or missing.
 
-    C and C++ are written as families see them (corpus.blobs.decode), so that offsets agree with
-    Blob.text; where that has no text, and in all other files, bytes are as stored. Links, submodules,
-    damaged or missing blobs, files of more than MAX_FILE_BYTES, `.git`, PRECOMPILED files, and paths that
-    could lead out of the folder are left out.
+    C and C++ files are written as families see them (corpus.blobs.decode), so that offsets agree with
+    Blob.text. Undecodable and other files are written as stored. Excluded are links, submodules, damaged or
+    missing blobs, files over MAX_FILE_BYTES, `.git`, PRECOMPILED files, and paths that could lead out of the
+    folder.
 
     Raises:
-        CorpusError: if the tree can't be listed, or has more than MAX_TREE_BYTES.
+        CorpusError: if the tree can't be listed or has more than MAX_TREE_BYTES.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for path, raw in _files(source):
@@ -192,7 +192,7 @@ def export_tree(source: Source, folder: Path) -> None:
 
 
 def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every regular file that can be read, once they are known to be few enough."""
+    """Check the total size, then yield path and content of every readable regular file."""
     if source.layout is None:
         sizes = list(sources.directory_sizes(source.path))
         files = {path: size for path, size in sizes if _is_safe(path) and size <= MAX_FILE_BYTES}
@@ -236,7 +236,7 @@ def _as_read(path: str, raw: bytes) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file; of two paths where one is a folder of the other, the first stays."""
+    """Write a file; if another path already needs its place as a file or folder, skip it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

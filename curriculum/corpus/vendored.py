@@ -1,16 +1,16 @@
-"""Other people's code in a repository, by what files say at its newest commit: copyright, licence, imports.
+"""Vendored code, found by what files state at the newest commit: copyright, licence, and bulk imports.
 
-    file     a header of some size under another licence and copyright than the repository's
-    folder   most files that name a holder name others, and state another licence
-    import   most files name one other holder, and most changes came in commits of the whole folder
-    package  a licence file of another holder, beside a build file or changes that came in such commits
+    file     a header of some size with another licence and copyright holder than the repository's
+    folder   most files that name a holder name a foreign one and state a foreign licence
+    import   most files name the same foreign holder, and most changes came in bulk commits
+    package  a licence file of a foreign holder, beside a build file or with changes from bulk commits
 
-Code that includes headers of the repository around it was written for the repository, whoever wrote it. A
-file that does so is no vendored header, and a folder half of whose files do so is no vendored folder.
+Code that includes headers of the repository around it was written for this repository, whoever its author is:
+such a header is not vendored, and neither is a folder in which half of the files do so.
 
-The repository's own licences are that of most files and those of the licence file at the root. Its own holder
-is that file's where a fifth of the files under the usual licence names it, else any that a fifth names; and
-whoever half of all files name.
+The repository's own licences are that of most files and that of the licence file at the root. Its own holder
+is the holder in that licence file if a fifth of the files under the usual licence names it, else every holder
+that a fifth of them names; a holder that half of all files name is always its own.
 """
 
 import posixpath
@@ -24,46 +24,46 @@ from curriculum.corpus.sorted_paths import SortedPaths
 from schemas.tree_licences import FolderLicence
 
 OWN_SHARE = 0.2
-"""Share of the files that name a holder, from which on the holder is the repository's own."""
+"""Minimum share of the files naming a holder, at which the holder is the repository's own."""
 MAJORITY = 0.5
-"""Share of all files that name a holder, from which on the holder is the repository's own wherever it is."""
+"""Minimum share of all files naming a holder, at which the holder is the repository's own everywhere."""
 OTHER_SHARE = 0.8
-"""Share of a folder's files that name a holder, which name others, in a vendored folder."""
+"""Minimum share of foreign holders among a vendored folder's files that name a holder."""
 MIN_FOLDER_FILES, MIN_IMPORTED_FILES = 2, 3
-"""Files of a folder that name another holder."""
+"""Minimum number of a folder's files that name a foreign holder."""
 HOST_SHARE = 0.5
-"""Share of a folder's files that include headers around it, from which on the folder isn't vendored."""
+"""Share of a folder's files including headers around it, at which the folder isn't vendored."""
 MIN_HEADER_BYTES = 20_000
-"""Bytes of a single header; smaller ones are often contributed."""
+"""Minimum bytes of a single vendored header; smaller ones are often contributed."""
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp")
 BULK_SHARE = 0.5
-"""Share of a folder's files in a bulk commit, of a bulk commit's files in the folder, and of the folder's
-changes in bulk commits."""
+"""Minimum share of a folder's files in a bulk commit, of the commit's files in the folder, and of the
+folder's changes in bulk commits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileOrigin:
-    """Origin that a file in C or C++ states."""
+    """Licence, copyright holder and includes of a C or C++ file."""
 
     num_bytes: int
     licence: str | None
-    """The licence that its own head states."""
+    """Licence stated in the file's own head."""
     nearest: str | None
-    """The licence of its head, else of the nearest licence files."""
+    """Licence in the file's head, else in the nearest licence files."""
     holder: str | None
-    """The copyright holder of its own head."""
+    """Copyright holder in the file's own head."""
     includes: tuple[str, ...] = ()
-    """Names of the headers that it includes."""
+    """Names of the included headers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VendoredCode:
-    """Evidence for vendored files of a tree, and for the folders whose earlier files are vendored too."""
+    """Evidence for vendored files of a tree, and for folders whose deleted files are vendored too."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
-    """Files of the tree, each of which is judged by itself."""
+    """Files of the tree; each one is judged by itself."""
 
     def evidence(self, path: str) -> str | None:
         """Return the evidence that a path is vendored, or None."""
@@ -79,7 +79,7 @@ class VendoredCode:
 NOTHING_VENDORED = VendoredCode()
 
 BulkShares = Callable[[Mapping[str, int]], Mapping[str, float]]
-"""Return the share of changes in bulk commits for folders with their numbers of files."""
+"""Returns each folder's share of changes from bulk commits, given the folders' numbers of files."""
 
 
 def find_vendored(
@@ -88,13 +88,13 @@ def find_vendored(
     paths: Sequence[str],
     bulk_shares: BulkShares,
 ) -> VendoredCode:
-    """Judge the files of a tree.
+    """Find the vendored files and folders of a tree.
 
     Args:
-        origins: Files in C and C++.
+        origins: Origins of the C and C++ files, by path.
         licences: Licence files by folder.
         paths: Build files of the tree.
-        bulk_shares: Looks into the history.
+        bulk_shares: Returns the share of changes from bulk commits in the history, by folder.
     """
     own = _own(origins, licences)
     foreign = _foreign_folders(origins, licences, paths, bulk_shares, own)
@@ -119,7 +119,7 @@ def _foreign_folders(
     bulk_shares: BulkShares,
     own: "_Own",
 ) -> dict[str, str]:
-    """Return the evidence for folders of others, whatever their files include."""
+    """Return the evidence for folders of foreign code, regardless of their includes."""
     code, built = SortedPaths(origins), SortedPaths(paths)
     packages = {
         folder: code.below(folder)
@@ -157,7 +157,7 @@ def _foreign_folders(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Surroundings:
-    """The repository around folders of others, as their files include it."""
+    """The repository around foreign folders, to check whether their files include it."""
 
     origins: Mapping[str, FileOrigin]
     paths: SortedPaths
@@ -165,14 +165,14 @@ class _Surroundings:
     headers: HeaderPaths
 
     def serve(self, folder: str) -> bool:
-        """Return True if enough of a folder's files include headers around it."""
+        """Return True if enough of a folder's files include headers of the repository around it."""
         files = self.paths.below(folder)
         return sum(map(self.are_included_by, files)) >= HOST_SHARE * len(files)
 
     def are_included_by(self, path: str) -> bool:
-        """Return True if a file includes a header of the repository that lies in no folder of others.
+        """Return True if a file includes a header of the repository outside of foreign folders.
 
-        A name without a folder, such as value.h, and one that several headers have say nothing.
+        A name without a folder, such as value.h, and a name that matches several headers are no evidence.
         """
         matches = (
             self.headers.matching(path, name) for name in self.origins[path].includes if "/" in name
@@ -186,24 +186,24 @@ class _Surroundings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Own:
-    """Licence and holders of the repository itself."""
+    """Licences and holders of the repository itself."""
 
     licences: frozenset[str]
     holders: frozenset[str]
 
     def names(self, holder: str | None) -> bool:
-        """Return True for a holder of the repository, in longer or shorter words."""
+        """Return True if a holder is the repository's own; the name may be a longer or shorter form."""
         name = (holder or "").casefold()
         return bool(name) and any(own in name or name in own for own in self.holders)
 
     def is_foreign(self, origin: FileOrigin) -> bool:
-        """Return True for a file that states another licence and another holder."""
+        """Return True for a file that states a foreign licence and a foreign holder."""
         other_licence = origin.licence is not None and origin.licence not in self.licences
         return other_licence and origin.holder is not None and not self.names(origin.holder)
 
     @property
     def words(self) -> str:
-        """Return the licences as evidence shows them."""
+        """Own licences in words, as shown in evidence."""
         return " and ".join(sorted(self.licences))
 
 
@@ -234,7 +234,7 @@ def _own(origins: Mapping[str, FileOrigin], licences: Mapping[str, FolderLicence
 
 
 def _above(path: str) -> Iterator[str]:
-    """Yield the folders above a path, the nearest first; not the root."""
+    """Yield the folders above a path, nearest first, without the root."""
     while path := posixpath.dirname(path):
         yield path
 
@@ -250,7 +250,7 @@ def _is_foreign_folder(files: Sequence[FileOrigin], own: _Own) -> bool:
 
 
 def _other_holder(files: Sequence[FileOrigin], own: _Own) -> str | None:
-    """Return the holder other than the repository's that nearly all files of a folder name, or None."""
+    """Return the foreign holder that nearly all files of a folder name, or None."""
     named = Counter(origin.holder for origin in files if origin.holder)
     if not named:
         return None
