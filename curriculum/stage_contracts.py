@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from curriculum import parquet
 from curriculum.corpus.file_histories import FILE_HISTORIES_NAME
-from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME
+from curriculum.corpus.other_corpora import LEFT_OUT_FILES_NAME
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from curriculum.corpus.signatures import SIGNATURES_NAME
 from curriculum.families.document_check import check_document

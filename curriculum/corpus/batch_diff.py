@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.corpus import git
-from curriculum.corpus.asked_git import AskedGit
 from curriculum.corpus.blobs import Version
+from curriculum.corpus.git_process import GitProcess
 from schemas.change import Hunk
 
 ARGUMENTS = (
@@ -39,12 +39,12 @@ END = b"end\n"
 
 
 @contextmanager
-def diffing(repository: Path) -> Iterator["BatchDiffer"]:
+def open_differ(repository: Path) -> Iterator["BatchDiffer"]:
     """Open a differ that writes its objects into `repository`, a view; git ends with the block.
 
     Until then each batch needs disk for two trees and for every text that differs from its stored blob.
     """
-    with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
+    with closing(GitProcess.start(repository, *ARGUMENTS)) as asked:
         yield BatchDiffer(repository=repository, asked=asked)
 
 
@@ -57,7 +57,7 @@ class BatchDiffer:
     """
 
     repository: Path
-    asked: AskedGit
+    asked: GitProcess
 
     def hunks(self, pairs: Sequence[tuple[Version, Version]]) -> list[tuple[Hunk, ...]]:
         """Return the hunks of each (before, after) pair, in line numbers of `text`; the texts must differ.
@@ -74,8 +74,8 @@ class BatchDiffer:
             raise git.GitError(
                 "git diff-tree",
                 f"{sum(map(bool, found))} of {len(pairs)} pairs",
-                cause="it found no difference between texts that differ",
-                cure="Build with another version of git",
+                cause="it reported no difference between texts that differ",
+                cure="Use another version of git",
             )
         return [tuple(hunks) for hunks in found]
 
@@ -84,17 +84,17 @@ class BatchDiffer:
 
         END is not an object id, so git echoes it once the patch is complete.
         """
-        self.asked.ask(f"{before} {after}\n".encode() + END)
+        self.asked.send(f"{before} {after}\n".encode() + END)
         chunks: list[bytes] = []
         tail = b"\n"
         while not tail.endswith(b"\n" + END):
-            chunk = self.asked.next_bytes()
+            chunk = self.asked.read_bytes()
             chunks.append(chunk)
             tail = (tail + chunk)[-len(END) - 1 :]
         return b"".join(chunks)
 
 
-def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:
+def whole_text_hunks(text: str, *, added: bool) -> tuple[Hunk, ...]:
     """Return the one hunk that adds or removes all lines of a text; empty for an empty text."""
     lines = count_lines(text)
     if not lines:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from curriculum.corpus import git
-from curriculum.corpus.asked_git import AskedGit
 from curriculum.corpus.encodings import UTF8, decode_source, is_marked
 from curriculum.corpus.git_objects import parse_head
+from curriculum.corpus.git_process import GitProcess
 from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Reason
 from schemas.change import Blob
 from schemas.corpus import QualitySpec
 
-CACHED_BYTES = 64_000_000
+MAX_CACHED_BYTES = 64_000_000
 """Cached texts: the `after` of one change is often the `before` of the next."""
 WINDOW = 400
 """Ids per request; they fit into a pipe's buffer, so the two processes never block each other."""
@@ -74,8 +74,8 @@ class BlobReader:
     quality: QualitySpec
     _cache: OrderedDict[str, Version | Unread] = field(default_factory=OrderedDict)
     _cached_bytes: int = 0
-    _sizes: AskedGit | None = None
-    _texts: AskedGit | None = None
+    _sizes: GitProcess | None = None
+    _texts: GitProcess | None = None
 
     def read(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
         """Return the version of every blob in `ids`, or the reason why a blob has none.
@@ -108,8 +108,8 @@ class BlobReader:
         waiting = [blob_id for blob_id in ids if blob_id not in found]
         while waiting:
             if self._texts is None:
-                self._texts = AskedGit.start(self.repository, "cat-file", "--batch")
-            self._texts.ask(_lines(waiting))
+                self._texts = GitProcess.start(self.repository, "cat-file", "--batch")
+            self._texts.send(_lines(waiting))
             while waiting and self._texts is not None:
                 found[waiting[0]] = self._answer(self._texts, waiting[0])
                 del waiting[0]
@@ -120,13 +120,13 @@ class BlobReader:
     def _without_text(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
         """Return the objects that are no blobs, are missing or exceed the size limit."""
         if self._sizes is None:
-            self._sizes = AskedGit.start(self.repository, "cat-file", "--batch-check")
-        self._sizes.ask(_lines(ids))
+            self._sizes = GitProcess.start(self.repository, "cat-file", "--batch-check")
+        self._sizes.send(_lines(ids))
         found: dict[str, Version | Unread] = {}
         for blob_id in ids:
             head = parse_head(self._sizes.output.readline())
             if head is None:
-                raise self._sizes.death()
+                raise self._sizes.exit_error()
             if head.kind == "missing":
                 found[blob_id] = Unread(reason="missing")
             elif head.kind != "blob":
@@ -135,7 +135,7 @@ class BlobReader:
                 found[blob_id] = Unread(reason="too_large")
         return found
 
-    def _answer(self, texts: AskedGit, blob_id: str) -> Version | Unread:
+    def _answer(self, texts: GitProcess, blob_id: str) -> Version | Unread:
         """Read git's next answer; a damaged object breaks the answer off and ends this git process."""
         head = parse_head(texts.output.readline())
         if head is None:
@@ -147,9 +147,9 @@ class BlobReader:
             return self._broken_off(texts)
         return decode(blob_id, raw, self.quality)
 
-    def _broken_off(self, texts: AskedGit) -> Unread:
+    def _broken_off(self, texts: GitProcess) -> Unread:
         if texts.process.wait() != git.DAMAGED:
-            raise texts.death()
+            raise texts.exit_error()
         texts.close()
         self._texts = None
         return Unread(reason="corrupt")
@@ -157,7 +157,7 @@ class BlobReader:
     def _remember(self, blob_id: str, answer: Version | Unread) -> None:
         self._cache[blob_id] = answer
         self._cached_bytes += _size(answer)
-        while self._cached_bytes > CACHED_BYTES:
+        while self._cached_bytes > MAX_CACHED_BYTES:
             _, dropped = self._cache.popitem(last=False)
             self._cached_bytes -= _size(dropped)
 

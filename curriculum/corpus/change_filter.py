@@ -143,7 +143,7 @@ def _is_chosen(number: int, versions: int, history: HistorySpec, *, counts: bool
     return number >= first if counts else number > first
 
 
-def within(spec: RepositorySpec, timestamp: int) -> bool:
+def is_in_window(spec: RepositorySpec, timestamp: int) -> bool:
     """Return True if a commit's UTC day lies between `since` and `until`, both included."""
     if spec.since is None and spec.until is None:
         return True
@@ -161,22 +161,21 @@ ReadAs = Literal["history", "shallow", "folder"]
 """How a repository is read: as a complete history, a shallow clone, or a plain folder."""
 
 
-def nothing_to_read(
+def no_source_files(
     spec: RepositorySpec, corpus: CorpusSpec, suffixes: Counter[str], *, kind: ReadAs
 ) -> CorpusError:
     """Return the error for a repository without files in a wanted language; it lists the found suffixes."""
-    read = "its history" if kind != "folder" else "it is no git repository, and the plain folder"
+    read = "its history" if kind != "folder" else "it is not a git repository, and the plain folder"
     found = ", ".join(f"{suffix} ({count})" for suffix, count in suffixes.most_common(5))
     cures: Mapping[ReadAs, str] = {
-        "history": "Take it out of the corpus",
+        "history": "Remove it from the corpus",
         "shallow": "Fetch its history: `git fetch --unshallow`",
-        "folder": "Give the path of a clone, or take it out of the corpus",
+        "folder": "Give the path of a clone, or remove it from the corpus",
     }
     return CorpusError(
         spec.title("path"),
         spec.path or spec.url,
-        cause=f"{read} has no file in {', '.join(_needed(corpus))}; it has "
-        f"{found or 'no file at all'}",
+        cause=f"{read} has no file in {', '.join(_needed(corpus))} (found: {found or 'no files'})",
         cure=cures[kind],
     )
 
@@ -199,7 +198,7 @@ def _needed(corpus: CorpusSpec) -> list[Language]:
     return [file for file in corpus.files if file in CODE] or list(corpus.files)
 
 
-def scope_of(
+def scan_log(
     log: CommitLog,
     source: Source,
     spec: RepositorySpec,
@@ -216,7 +215,7 @@ def scope_of(
     headers: dict[bytes, str] = {}
     in_range, needed = 0, False
     for commit in commits(log):
-        in_range += within(spec, commit.timestamp) and not is_later(corpus, commit.timestamp)
+        in_range += is_in_window(spec, commit.timestamp) and not is_later(corpus, commit.timestamp)
         licences.follow(commit)
         if commit.commit in boundary:
             continue
@@ -230,7 +229,7 @@ def scope_of(
             if not needed:
                 suffixes[suffix_of(path)] += 1
     if not needed:
-        raise nothing_to_read(spec, corpus, suffixes, kind="shallow" if boundary else "history")
+        raise no_source_files(spec, corpus, suffixes, kind="shallow" if boundary else "history")
     return ScannedLog(headers=headers, in_range=in_range, boundary=boundary)
 
 
@@ -246,7 +245,7 @@ def _eligible(
     unwanted = scope.in_range - spec.max_commits if spec.max_commits else 0
     number = 0
     for commit in commits(log):
-        inside = within(spec, commit.timestamp)
+        inside = is_in_window(spec, commit.timestamp)
         number += inside and not is_later(rules.corpus, commit.timestamp)
         breadth = _breadth(commit)
         for entry in commit.entries:

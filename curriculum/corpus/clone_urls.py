@@ -20,8 +20,8 @@ _TRANSPORTS = ("file", "git", "http", "https", "ssh")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]|%00")
 _OWN_HOSTS = ("", "localhost")
 _CURE = (
-    "Write https://host/path, ssh://host/path or git://host/path; a repository of this machine is named by "
-    "`path:`, or by file:///absolute/path"
+    "Write https://host/path, ssh://host/path or git://host/path; for a repository on this machine use "
+    "`path:` or file:///absolute/path"
 )
 
 
@@ -33,7 +33,7 @@ def local_folder(spec: RepositorySpec) -> Path | None:
     """
     url = spec.url or ""
     if _CONTROL.search(url):
-        raise _refused(spec, "it holds a control character")
+        raise _refused(spec, "it contains a control character")
     if url.startswith("/"):
         return Path(url)
     parts = _URL.fullmatch(url)
@@ -48,14 +48,14 @@ def local_folder(spec: RepositorySpec) -> Path | None:
             raise CorpusError(
                 spec.title("url"),
                 f"a password for {host.rpartition('@')[2]}",
-                cause="other users of the machine see it in git's command line, and the clone keeps it",
-                cure="Leave it out of the url: name a credential helper in git's settings, or use ssh",
+                cause="other users of this machine can see it in git's command line, and the clone stores it",
+                cure="Remove it from the url; set a credential helper in git's settings, or use ssh",
             )
         if not host or host.startswith("-"):
-            raise _refused(spec, "it names no host")
+            raise _refused(spec, "it has no host")
         return None
     if host not in _OWN_HOSTS or not path:
-        raise _refused(spec, "a file url has no host, and an absolute path")
+        raise _refused(spec, "a file url needs an absolute path and no host")
     return Path(os.fsdecode(unquote_to_bytes(path)))
 
 

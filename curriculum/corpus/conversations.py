@@ -41,9 +41,9 @@ REVISION = 2
 SUFFIX = ".jsonl"
 MAX_FILE_BYTES = 64 << 30
 """Maximum size of a file: a sparse file can claim terabytes and would be hashed completely."""
-CHUNK = 1 << 20
-EXAMPLES = 5
-MAX_IGNORED_KEYS, MAX_SHOWN = 20, 40
+CHUNK_BYTES = 1 << 20
+MAX_EXAMPLES = 5
+MAX_IGNORED_KEYS, MAX_SHOWN_CHARACTERS = 20, 40
 """Maximum number of different ignored keys in a report, and of characters shown of a key or value."""
 
 
@@ -87,7 +87,7 @@ class SkippedLines:
         """Count a skipped line."""
         self.counts[fault.reason] += 1
         kept = self.examples.setdefault(fault.reason, [])
-        if len(kept) < EXAMPLES:
+        if len(kept) < MAX_EXAMPLES:
             kept.append(f"{place} ({_short(fault.found)})" if fault.found else place)
 
     def add_read(self, line: ConversationLine, place: str) -> None:
@@ -135,8 +135,10 @@ def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
         raise CorpusError(
             spec.title("path"),
             str(path),
-            cause=_no_file_in(path) if path.is_dir() else f"{kind_at(path)} lies there",
-            cure="Correct its path",
+            cause=_no_file_in(path)
+            if path.is_dir()
+            else f"found {kind_at(path)} instead of a file or a folder",
+            cure="Correct the path",
         )
     return root, names
 
@@ -191,7 +193,7 @@ def read_conversations(
                 found.title,
                 name,
                 cause="the file changed while it was read",
-                cure="Build again once nothing writes to it",
+                cure="Build again when no process writes to it",
             )
 
 
@@ -210,14 +212,14 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
             found.title,
             f"{skips.lost_share:.1%} of its lines give no conversation ({listed})",
             cause=f"max_skipped allows {corpus.max_skipped:.1%}",
-            cure="Mend the lines, or raise max_skipped in the corpus file; or skip the source by on_error",
+            cure="Correct the lines, raise max_skipped in the corpus file, or skip the source with on_error",
         )
     if not skips.read:
         raise CorpusError(
             found.title,
             found.spec.path,
-            cause="there is no conversation in it",
-            cure="Give JSON lines, or take it out of the corpus file",
+            cause="it contains no conversation",
+            cure="Give a file of JSON lines, or remove it from the corpus file",
         )
 
 
@@ -230,12 +232,12 @@ class _RawLine:
     """None if the line is too long."""
 
 
-def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_RawLine]:
+def _lines(file: BinaryIO, max_bytes: int, built: "hashlib._Hash") -> Iterator[_RawLine]:
     start = 0
-    while head := file.readline(longest + 1):
+    while head := file.readline(max_bytes + 1):
         built.update(head)
         end, tail = start + len(head), head
-        while not tail.endswith(b"\n") and (tail := file.readline(CHUNK)):
+        while not tail.endswith(b"\n") and (tail := file.readline(CHUNK_BYTES)):
             built.update(tail)
             end += len(tail)
         is_whole = end - start == len(head)
@@ -258,7 +260,7 @@ def _read(line: _RawLine) -> ConversationLine | None:
 
 
 def _short(text: str) -> str:
-    return one_line(text[:MAX_SHOWN])
+    return one_line(text[:MAX_SHOWN_CHARACTERS])
 
 
 def _conversation(
@@ -297,9 +299,9 @@ def _no_file_in(folder: Path) -> str:
         f"{path.relative_to(folder).as_posix()} is {kind_at(path, follow_links=False)}"
         for path in sorted(_named(folder))
     ]
-    more = f" and {len(others) - EXAMPLES} more" if len(others) > EXAMPLES else ""
-    listed = f": {', '.join(others[:EXAMPLES])}{more}" if others else ""
-    return f"there is no {SUFFIX} file in it{listed}"
+    more = f" and {len(others) - MAX_EXAMPLES} more" if len(others) > MAX_EXAMPLES else ""
+    listed = f": {', '.join(others[:MAX_EXAMPLES])}{more}" if others else ""
+    return f"it contains no {SUFFIX} file{listed}"
 
 
 def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
@@ -316,7 +318,7 @@ def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
             raise CorpusError(
                 spec.title("path"),
                 f"{name}, {size:,} bytes",
-                cause=f"a file of conversations has {MAX_FILE_BYTES:,} bytes at most",
+                cause=f"a file of conversations may have at most {MAX_FILE_BYTES:,} bytes",
                 cure="Split the file",
             )
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -337,5 +339,5 @@ def _opened(spec: ConversationsSpec, root: Path, name: str) -> BufferedReader:
             spec.title("path"),
             name,
             cause=f"the file can't be read ({refused.strerror})",
-            cure="Let us read it, or take it out of the corpus file",
+            cure="Make it readable, or remove it from the corpus file",
         ) from None

@@ -114,7 +114,7 @@ class CopyClusters:
         join = Join(first=first, second=second, similarity=similarity, joined=joined)
         known = [self.largest_joins.pop(root) for root in roots if root in self.largest_joins]
         root = self.clusters.join(first, second)
-        self.largest_joins[root] = max((*known, join), key=lambda each: each.joined)
+        self.largest_joins[root] = max((*known, join), key=lambda join: join.joined)
 
 
 class ShingleSpool:

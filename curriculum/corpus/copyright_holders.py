@@ -24,11 +24,11 @@ _SUFFIX = re.compile(
     r"(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
     re.IGNORECASE,
 )
-MAX_WRITTEN = 1_000
+MAX_HOLDER_LINE_CHARACTERS = 1_000
 """Maximum characters from the beginning of a name to its line end; longer text is prose."""
 _NO_NAMES = frozenset(("and", "notice", "notices", "holder", "holders", "owner", "owners"))
 """Words behind `Copyright` in headings and conditions."""
-MAX_HOLDER = 100
+MAX_HOLDER_CHARACTERS = 100
 """Maximum characters of a name; longer text is prose."""
 
 
@@ -54,10 +54,10 @@ def _normalized(name: str) -> str | None:
     if end is not None:
         name = name[: end.start()]
     name = " ".join(name.split()).strip(" ,.-:*/#'@")
-    if len(name) > MAX_WRITTEN:
+    if len(name) > MAX_HOLDER_LINE_CHARACTERS:
         return None
     shorter = _SUFFIX.sub("", name)
     while shorter != name:
         name, shorter = shorter, _SUFFIX.sub("", shorter)
-    is_name = 0 < len(name) <= MAX_HOLDER and any(letter.isalpha() for letter in name)
+    is_name = 0 < len(name) <= MAX_HOLDER_CHARACTERS and any(letter.isalpha() for letter in name)
     return name if is_name and name.split()[0].lower() not in _NO_NAMES else None

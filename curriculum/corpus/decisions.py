@@ -34,14 +34,14 @@ class Decisions:
     lineages: tuple[str, ...]
     document_ids: npt.NDArray[np.bytes_]
 
-    def on(self, side: Side) -> npt.NDArray[np.bool_]:
+    def kept_on(self, side: Side) -> npt.NDArray[np.bool_]:
         """[documents]: True for kept documents on a side of the split."""
         found: npt.NDArray[np.bool_] = self.kept & (self.side == side)
         return found
 
     @property
-    def of_held_out_files(self) -> npt.NDArray[np.bool_]:
-        """[documents]: True for documents of files in val or unseen, not for later documents of train files."""
+    def is_held_out_file(self) -> npt.NDArray[np.bool_]:
+        """[documents]: True for documents of files in val or unseen (not for later documents)."""
         return np.isin(self.side, HELD_OUT_FILES)
 
 
@@ -122,8 +122,8 @@ def _places(
         raise StoreError(
             str(selection.path),
             f"document {ids[lacking][0].decode()}",
-            cause=f"{documents.path} has it, and the selection made of these documents lacks it",
-            cure="One of the two was changed: move both out of the workspace, and build again",
+            cause=f"{documents.path} contains it, but the selection of these documents does not",
+            cure="One of the two was changed: move both out of the workspace and build again",
         )
     return found
 

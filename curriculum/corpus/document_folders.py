@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentsOf:
+class DocumentFolder:
     """Artefact folder with the documents of one family in one repository."""
 
     repository: str

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME
 from curriculum.parquet import shards_of
 from schemas.corpus import CHAT_DOMAIN, COLUMNS, GENERAL, DomainRule, DomainsSpec
@@ -104,7 +104,7 @@ def _file(name_or_path: str) -> Path:
     raise CorpusError(
         "domains",
         repr(name_or_path),
-        cause="there are no such rules, and it is no YAML file",
+        cause="no rules of that name are shipped, and it is not a YAML file",
         cure=nearest(name_or_path, known),
     )
 
@@ -119,7 +119,7 @@ def _faults(spec: DomainsSpec) -> Iterator[_RuleFault]:
             yield _RuleFault(
                 location=("rules", at, "rule"),
                 value=f"{where}.rule = {rule.rule!r}",
-                cause="another rule has that name",
+                cause="another rule has the same name",
                 cure="Rename one of them",
             )
         named.add(rule.rule)
@@ -127,8 +127,8 @@ def _faults(spec: DomainsSpec) -> Iterator[_RuleFault]:
             yield _RuleFault(
                 location=("rules", at, "domain"),
                 value=f"{where}.domain = {rule.domain!r}",
-                cause="that is the domain of conversations",
-                cure="Name another",
+                cause="this domain is reserved for conversations",
+                cure="Choose another name",
             )
         problem = _problem_of_condition(rule, spec.features)
         if problem:
@@ -147,8 +147,8 @@ def _faults_of_feature(name: str, regex: str) -> Iterator[_RuleFault]:
         yield _RuleFault(
             location=location,
             value=f"features.{name}",
-            cause=f"a word of SQL or one of {', '.join(COLUMNS)} can't name a feature",
-            cure="Use small letters and underscores, such as test_macros",
+            cause=f"a feature can't have the name of an SQL keyword or of {', '.join(COLUMNS)}",
+            cure="Use lower-case letters and underscores, such as test_macros",
         )
     try:
         pl.Series([""]).str.count_matches(regex)
@@ -156,8 +156,8 @@ def _faults_of_feature(name: str, regex: str) -> Iterator[_RuleFault]:
         yield _RuleFault(
             location=location,
             value=f"features.{name} = {regex!r}",
-            cause=f"it is no regular expression ({_reason(broken)})",
-            cure="Mend it; the syntax is that of Rust's regex crate, which has no look-around",
+            cause=f"it is not a valid regular expression ({_reason(broken)})",
+            cure="Correct it; the syntax is that of Rust's regex crate, which has no look-around",
         )
 
 
@@ -175,20 +175,26 @@ def _problem_of_condition(rule: DomainRule, features: Mapping[str, str]) -> tupl
     try:
         held = pl.sql_expr(rule.when)
     except pl.exceptions.PolarsError as broken:
-        return f"it is no condition in SQL ({_reason(broken)})", "Mend it: a > 1 AND path ~ 'x'"
+        return (
+            f"it is not a valid SQL condition ({_reason(broken)})",
+            "Correct it, for example: a > 1 AND path ~ 'x'",
+        )
     strange = sorted(set(held.meta.root_names()) - set(known))
     if strange:
-        return f"a document has no column {strange[0]!r}", nearest(strange[0], known)
+        return f"documents have no column {strange[0]!r}", nearest(strange[0], known)
     probes = _probes(features)
     try:
         together = probes.select(held.alias("held"))
         alone = [probes[at : at + 1].select(held.alias("held")) for at in range(probes.height)]
     except pl.exceptions.PolarsError as broken:
-        return f"it can't be computed ({_reason(broken)})", "Mend it"
+        return f"it can't be computed ({_reason(broken)})", "Correct it"
     if together.schema["held"] != pl.Boolean:
-        return f"it is {together.schema['held']}, not true or false", "Compare it: a > 1"
+        return f"its result is {together.schema['held']}, not a boolean", "Compare it: a > 1"
     if together.height != probes.height or not pl.concat(alone).equals(together):
-        return "it looks at more than one document", "Leave out max, avg, count, OVER and the like"
+        return (
+            "it depends on more than one document",
+            "Remove max, avg, count, OVER and other aggregates",
+        )
     return None
 
 
@@ -288,7 +294,7 @@ class LabelledDocuments:
 
 
 def label_domains(
-    documents: Sequence[DocumentsOf], kept: Path, spec: DomainsSpec, folder: Path
+    documents: Sequence[DocumentFolder], kept: Path, spec: DomainsSpec, folder: Path
 ) -> LabelledDocuments:
     """Write the selection into `folder`: the decisions in `kept` plus each document's domain.
 
@@ -307,7 +313,7 @@ def label_domains(
         maintain_order="left",
     )
     assert not chosen["decided"].has_nulls(), "documents that select() has not seen"
-    domains = [*(each.domain for each in spec.rules), GENERAL]
+    domains = [*(rule.domain for rule in spec.rules), GENERAL]
     rules = [*(rule.rule for rule in spec.rules), NO_RULE]
     decided = chosen.with_columns(
         domain=_named(domains, pl.col("decided")), domain_rule=_named(rules, pl.col("decided"))
@@ -320,7 +326,7 @@ def label_domains(
     return _counted(decided.filter("keep"), spec)
 
 
-def _judged(documents: DocumentsOf, spec: DomainsSpec) -> pl.LazyFrame:
+def _judged(documents: DocumentFolder, spec: DomainsSpec) -> pl.LazyFrame:
     """Return one row per document: its key, the number of the deciding rule, and its sizes."""
     holds = [condition(rule).alias(_holds(at)) for at, rule in enumerate(spec.rules)]
     decided = [
@@ -343,7 +349,7 @@ def _judged(documents: DocumentsOf, spec: DomainsSpec) -> pl.LazyFrame:
     )
 
 
-def _code(documents: DocumentsOf) -> pl.LazyFrame:
+def _code(documents: DocumentFolder) -> pl.LazyFrame:
     """Return the columns that rules may read, plus the code; `whole` is False for deleted files."""
     part = pl.element().struct
     is_code = part.field("kind").is_in(["code", "target"]) & (part.field("source") >= 0)
@@ -414,7 +420,7 @@ def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> LabelledDocuments:
     )
     rules = pl.DataFrame(
         {
-            "rule": [each.rule for each in spec.rules],
+            "rule": [rule.rule for rule in spec.rules],
             "domain": [rule.domain for rule in spec.rules],
             "holds": [int(kept[_holds(at)].sum()) for at in range(len(spec.rules))],
             "decides": [int((kept["decided"] == at).sum()) for at in range(len(spec.rules))],

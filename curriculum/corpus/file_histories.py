@@ -47,7 +47,7 @@ class FileHistories:
         columns = {
             "lineage": names,
             "born": [self._born[name] for name in names],
-            "blobs": [list(each) for each in firsts],
+            "blobs": [list(first) for first in firsts],
             "since": [list(first.values()) for first in firsts],
         }
         table = pa.table(columns, schema=FILE_HISTORIES_SCHEMA)

@@ -22,9 +22,9 @@ def vendored_in(
     files: Iterable[sources.DirectoryFile],
     licences: LicenceFiles,
     *,
-    largest: int,
+    max_bytes: int,
 ) -> VendoredCode:
-    """Find vendored code in a plain folder; code files over `largest` bytes are not read."""
+    """Find vendored code in a plain folder; code files over `max_bytes` bytes are not read."""
     origins: dict[str, FileOrigin] = {}
     built: list[str] = []
     for file in files:
@@ -33,7 +33,7 @@ def vendored_in(
             built += [path] if is_build_file(path) else []
             continue
         with suppress(OSError):
-            content = sources.read_in_directory(source.path, file.raw, largest=largest)[1]
+            content = sources.read_in_directory(source.path, file.raw, max_bytes=max_bytes)[1]
             origins[path] = origin_of(path, content or b"", licences)
     return find_vendored(origins, licences.folders, built, lambda folders: {})
 
@@ -49,6 +49,6 @@ def _licence_files_in(source: Source) -> Iterator[tuple[str, str, bytes]]:
         if not file.is_link and is_licence_file(path):
             with suppress(OSError):
                 content = sources.read_in_directory(
-                    source.path, file.raw, largest=MAX_LICENCE_BYTES
+                    source.path, file.raw, max_bytes=MAX_LICENCE_BYTES
                 )[1]
                 yield path, path, content or b""

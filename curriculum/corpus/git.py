@@ -54,7 +54,7 @@ COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
 DAMAGED = 128
 """Exit code of git for an unreadable object, among other errors."""
-NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
+DISK_FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "File too large")
 """Git's messages for a failed write, in English as set by LC_ALL."""
 DIGESTS = {"sha1": 40, "sha256": 64}
 MAX_MEMORY_BYTES = 1 << 30
@@ -81,7 +81,7 @@ _CLONE_LIMITS = (
     'trap "" XFSZ; ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; ulimit -S -f "$3" || :; '
     'shift 3; exec "$@"'
 )
-CHUNK = 1 << 18
+CHUNK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,7 @@ class RepositoryLayout:
 class GitError(CorpusError):
     """Failure of a git process that saw only a view and doesn't know the repository's name."""
 
-    def of(self, name: str) -> CorpusError:
+    def with_name(self, name: str) -> CorpusError:
         """Return the error with the name of a repository."""
         ended = self.name if self.value is None else f"{self.name}: {self.value}"
         return CorpusError(name, ended, cause=self.cause, cure=self.cure)
@@ -133,8 +133,8 @@ def control_file(path: Path) -> bytes | None:
     except IrregularFileError:
         raise CorpusError(
             str(path),
-            cause="it is a link, or no file of a size that git would write",
-            cure="Clone the repository anew, and give the clone",
+            cause="it is a link, a special file, or larger than any file that git writes there",
+            cure="Clone the repository again and give the path of the clone",
         ) from None
 
 
@@ -146,9 +146,11 @@ def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
     """
     path = layout.common / "shallow"
     found = (control_file(path) or b"").decode("ascii", errors="replace").split()
-    if not all(COMMIT_ID.fullmatch(each) for each in found):
+    if not all(COMMIT_ID.fullmatch(name) for name in found):
         raise CorpusError(
-            str(path), cause="it holds more than ids of commits", cure="Clone the repository anew"
+            str(path),
+            cause="it contains something other than commit ids",
+            cure="Clone the repository again",
         )
     return tuple(sorted(found))
 
@@ -164,7 +166,7 @@ def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
         CorpusError: for an invalid HEAD, an unsupported ref storage, a config that git can't parse, and a git
             failure in the block.
     """
-    with tempfile.TemporaryDirectory(prefix="git-view-") as folder, named(layout.name):
+    with tempfile.TemporaryDirectory(prefix="git-view-") as folder, name_repository(layout.name):
         path = Path(folder)
         for name in ("objects/info", "objects/pack"):
             (path / name).mkdir(parents=True)
@@ -172,13 +174,13 @@ def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
         alternate = _quoted(layout.common.resolve() / "objects")
         (path / "objects/info/alternates").write_bytes(alternate)
         if boundary := shallow_commits(layout):
-            (path / "shallow").write_text("".join(f"{each}\n" for each in boundary))
+            (path / "shallow").write_text("".join(f"{commit}\n" for commit in boundary))
         _link_refs(path, layout) if refs else _no_refs(path)
         yield path
 
 
 @contextmanager
-def named(repository: str) -> Iterator[None]:
+def name_repository(repository: str) -> Iterator[None]:
     """Add the repository's name to the error of a git failure in the block.
 
     Raises:
@@ -187,7 +189,7 @@ def named(repository: str) -> Iterator[None]:
     try:
         yield
     except GitError as failed:
-        raise failed.of(repository) from None
+        raise failed.with_name(repository) from None
 
 
 def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -201,7 +203,7 @@ def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         asked.write(stdin)
         asked.seek(0)
         with subprocess.Popen(
-            limited(*arguments, cpu_s=MAX_CPU_S),
+            limited_command(*arguments, cpu_s=MAX_CPU_S),
             stdin=asked,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -211,7 +213,7 @@ def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
             output = _bounded_output(process, arguments)
         errors.seek(0)
         if process.returncode:
-            raise failure(arguments[0], process.returncode, errors.read())
+            raise exit_error(arguments[0], process.returncode, errors.read())
     return output
 
 
@@ -219,21 +221,21 @@ def _bounded_output(process: "subprocess.Popen[bytes]", arguments: Sequence[str]
     assert process.stdout is not None
     chunks: list[bytes] = []
     size = 0
-    while chunk := process.stdout.read(CHUNK):
+    while chunk := process.stdout.read(CHUNK_BYTES):
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_OUTPUT_BYTES:
             process.kill()
             asked = " ".join(filter(COMMIT_ID.fullmatch, arguments))
             needed = f"more than {MAX_OUTPUT_BYTES >> 20:,} MiB of output"
-            raise over_limit(f"{arguments[0]} {asked}".rstrip(), needed)
+            raise limit_error(f"{arguments[0]} {asked}".rstrip(), needed)
     return b"".join(chunks)
 
 
 def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = b"") -> GitResult:
     """Append git's output to `file`; the output is complete only if the result's code is 0."""
     done = subprocess.run(
-        limited(*arguments, cpu_s=MAX_LOG_CPU_S),
+        limited_command(*arguments, cpu_s=MAX_LOG_CPU_S),
         input=stdin,
         stdout=file,
         stderr=subprocess.PIPE,
@@ -283,16 +285,18 @@ def transfer(*arguments: str) -> None:
         try:
             code = process.wait(MAX_CLONE_S)
         except subprocess.TimeoutExpired:
-            raise _clone_over(arguments, f"it had no end after {MAX_CLONE_S:,} s") from None
+            raise _clone_over(arguments, f"it did not finish within {MAX_CLONE_S:,} s") from None
         finally:
             _kill_session(process)
         errors.seek(0)
         words_of_git = errors.read(MAX_ERROR_BYTES)
     result = GitResult(code=code, stderr=words_of_git)
     if result.hit_limit or any(words in words_of_git for words in _CLONE_OVER):
-        raise _clone_over(arguments, "it needs more memory, CPU time or disk than a clone may have")
+        raise _clone_over(
+            arguments, "it exceeded the limits of a clone for memory, CPU time or file size"
+        )
     if code:
-        raise failure(arguments[0], code, words_of_git)
+        raise exit_error(arguments[0], code, words_of_git)
 
 
 def command(*arguments: str) -> list[str]:
@@ -301,7 +305,7 @@ def command(*arguments: str) -> list[str]:
     return [_program(), "--no-pager", *settings, *arguments]
 
 
-def limited(*arguments: str, cpu_s: int | None = None) -> list[str]:
+def limited_command(*arguments: str, cpu_s: int | None = None) -> list[str]:
     """The command of a git that reads a repository, under limits of memory and CPU time."""
     limits = (str(MAX_MEMORY_BYTES >> 10), "unlimited" if cpu_s is None else str(cpu_s))
     return ["/bin/sh", "-c", _LIMITED, "git", *limits, *command(*arguments)]
@@ -331,22 +335,22 @@ def program_state() -> str:
         return f"{place} {hashlib.file_digest(program, 'sha256').hexdigest()}"
 
 
-def failure(verb: str, code: int, stderr: bytes) -> GitError:
+def exit_error(verb: str, code: int, stderr: bytes) -> GitError:
     """Return the error for a git process that exited with `code`."""
     if GitResult(code=code, stderr=stderr).hit_limit:
         memory = f"{MAX_MEMORY_BYTES >> 20:,} MiB of memory"
-        return over_limit(verb, f"more than {memory}, or too much CPU time")
+        return limit_error(verb, f"more than {memory}, or too much CPU time")
     lines = stderr.decode(errors="replace").splitlines()
     words = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines
-    cure = "Try `git fsck` in the repository; clone it anew if it is damaged"
+    cure = "Run `git fsck` in the repository, and clone it again if it is damaged"
     if verb == "clone":
-        cure = "Correct the url; or clone the repository yourself and give its path"
-    if any(reason in line for reason in NO_ROOM for line in words):
-        cure = "Free some space and run the same command again"
+        cure = "Correct the url, or clone the repository yourself and give its path"
+    if any(reason in line for reason in DISK_FULL_MESSAGES for line in words):
+        cure = "Free disk space and run the command again"
     return GitError(
         f"git {verb}",
         f"exit code {code}",
-        cause="; ".join(words[:3]).strip(". ") or "it said nothing",
+        cause="; ".join(words[:3]).strip(". ") or "git printed no error message",
         cure=cure,
     )
 
@@ -362,16 +366,16 @@ def _clone_over(arguments: Sequence[str], cause: str) -> GitError:
     return GitError(
         f"git {arguments[0]}",
         cause=cause,
-        cure="Clone the repository yourself and give its path, or take it out of the corpus",
+        cure="Clone the repository yourself and give its path, or remove it from the corpus",
     )
 
 
-def over_limit(verb: str, needed: str) -> GitError:
+def limit_error(verb: str, needed: str) -> GitError:
     """Return the error for a git process that exceeded a limit."""
     return GitError(
         f"git {verb}",
-        cause=f"it needs {needed}, as it does for a commit or a tree that was forged",
-        cure="Pin a commit before the forged one, or take the repository out of the corpus",
+        cause=f"it needs {needed}, probably because of a maliciously crafted commit or tree",
+        cure="Pin an earlier commit, or remove the repository from the corpus",
     )
 
 
@@ -391,7 +395,7 @@ def _config(layout: RepositoryLayout) -> str:
     if kind not in DIGESTS or _extension(layout, "refstorage") not in ("", "files"):
         raise CorpusError(
             str(layout.common),
-            cause="the repository is of a kind that we can't read",
+            cause="its object format or ref storage is not supported",
             cure="Give a bundle of it: `git bundle create repository.bundle --all`",
         )
     if kind == "sha1":
@@ -410,13 +414,13 @@ def setting(config: bytes, name: str) -> str:
     """Return one setting of a repository's config without following includes; "" if unset.
 
     Raises:
-        GitError: if git can't parse the config; `named` adds the repository's name.
+        GitError: if git can't parse the config; `name_repository` adds the repository's name.
     """
     asked = command("config", "--file", "-", "--no-includes", "--get", name)
     nowhere = environment(Path("/nonexistent"))
     done = subprocess.run(asked, input=config, capture_output=True, env=nowhere, cwd="/")
     if done.returncode not in (0, 1):
-        raise failure("config", done.returncode, done.stderr)
+        raise exit_error("config", done.returncode, done.stderr)
     return os.fsdecode(done.stdout).removesuffix("\n")
 
 
@@ -432,8 +436,8 @@ def _link_refs(path: Path, layout: RepositoryLayout) -> None:
     if not HEAD.fullmatch(head):
         raise CorpusError(
             str(layout.head),
-            cause="it names neither a branch nor a commit",
-            cure="Clone the repository anew",
+            cause="it refers to neither a branch nor a commit",
+            cure="Clone the repository again",
         )
     (path / "HEAD").write_text(f"{head}\n")
 

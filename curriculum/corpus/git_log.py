@@ -31,14 +31,14 @@ ARGUMENTS = (
     "-l2000",
     f"--format={FORMAT}",
 )
-LATEST = 253_402_300_799
+MAX_TIMESTAMP_S = 253_402_300_799
 """Last second of the year 9999; a commit may claim any time."""
-CHUNK = 1 << 18
+CHUNK_BYTES = 1 << 18
 BATCH = 256
 """Commits compared with their parents by one git process."""
 MAX_COMMIT_BYTES = 1 << 20
 """Size limit of a commit object: its message, and about 48 bytes per parent."""
-MAX_OVERSIZED = 8
+MAX_OVERSIZED_COMMITS = 8
 """Maximum number of commits that exceed git's limits; each may take the whole time limit."""
 
 
@@ -99,7 +99,7 @@ def read_log(repository: Path, commit: str) -> Iterator[CommitLog]:
             recorded = _Recorder(repository=repository, file=file, ids=ids, renames="-M100%")
             ended = recorded.record()
         if ended.code:
-            raise git.failure("log", ended.code, ended.stderr)
+            raise git.exit_error("log", ended.code, ended.stderr)
         yield CommitLog(file=file, exact_renames=exact, oversized=(*large, *recorded.oversized))
 
 
@@ -110,7 +110,7 @@ def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
     heads = object_heads(repository, names)
     sized = [(name, head.size) for name, head in zip(names, heads, strict=True) if head.size]
     if len(sized) != len(names):
-        raise git.failure("cat-file", 0, b"error: a commit is missing")
+        raise git.exit_error("cat-file", 0, b"error: a commit is missing")
     return (
         [name.encode() for name, size in sized if size <= MAX_COMMIT_BYTES],
         [name for name, size in sized if size > MAX_COMMIT_BYTES],
@@ -139,7 +139,7 @@ class _Recorder:
             ended = git.run_into(self.repository, self.file, *ARGUMENTS, self.renames, stdin=asked)
             if not ended.code:
                 at, alone = at + len(part), max(0, alone - 1)
-            elif not ended.hit_limit or len(self.oversized) == MAX_OVERSIZED:
+            elif not ended.hit_limit or len(self.oversized) == MAX_OVERSIZED_COMMITS:
                 return ended
             elif len(part) > 1:
                 at, alone = at + self._keep_whole(start, part), 2
@@ -194,7 +194,7 @@ def _moment(written: bytes) -> int:
     if not written.isdigit():
         return 0
     number = whole_number(written.lstrip(b"0") or b"0")
-    return LATEST if number is None else min(number, LATEST)
+    return MAX_TIMESTAMP_S if number is None else min(number, MAX_TIMESTAMP_S)
 
 
 def _entry(meta: bytes, tokens: Iterator[bytes]) -> LogEntry:
@@ -229,7 +229,7 @@ def _tokens(file: IO[bytes]) -> Iterator[bytes]:
 def _chunk(file: IO[bytes], place: int) -> bytes:
     """Read the bytes at `place`; the explicit seek lets a log have several readers at once."""
     file.seek(place)
-    return file.read(CHUNK)
+    return file.read(CHUNK_BYTES)
 
 
 def _text(subject: bytes) -> str:

@@ -38,5 +38,5 @@ def object_heads(repository: Path, names: Sequence[str]) -> list[ObjectHead]:
     output = git.run(repository, "cat-file", "--batch-check", stdin=asked)
     heads = [head for line in output.splitlines(keepends=True) if (head := parse_head(line))]
     if len(heads) != len(names):
-        raise git.failure("cat-file", 0, output[:100])
+        raise git.exit_error("cat-file", 0, output[:100])
     return heads

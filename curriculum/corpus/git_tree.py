@@ -27,7 +27,7 @@ class TreeEntry(NamedTuple):
     blob_id: str
 
 
-def listed(repository: Path, commit: str) -> Iterator[TreeEntry]:
+def list_tree(repository: Path, commit: str) -> Iterator[TreeEntry]:
     """Yield all files of a commit's tree."""
     for line in git.run(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
         head, _, path = line.partition(b"\t")
@@ -35,10 +35,10 @@ def listed(repository: Path, commit: str) -> Iterator[TreeEntry]:
         yield TreeEntry(path, mode, blob_id)
 
 
-def contents(
-    repository: Path, entries: Sequence[TreeEntry], *, largest: int = MAX_FILE_BYTES
+def read_entries(
+    repository: Path, entries: Sequence[TreeEntry], *, max_bytes: int = MAX_FILE_BYTES
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield path and content of every entry with a readable blob of at most `largest` bytes.
+    """Yield path and content of every entry with a readable blob of at most `max_bytes` bytes.
 
     At most MAX_OPEN_FILES files with MAX_OPEN_BYTES in total are in memory; larger blobs are never inflated.
     """
@@ -46,18 +46,18 @@ def contents(
     size = 0
     heads = object_heads(repository, [entry.blob_id for entry in entries])
     for entry, head in zip(entries, heads, strict=True):
-        if head.kind != "blob" or head.size > largest:
+        if head.kind != "blob" or head.size > max_bytes:
             continue
         if len(window) == MAX_OPEN_FILES or (window and size + head.size > MAX_OPEN_BYTES):
-            yield from _contents(repository, window)
+            yield from _read_entries(repository, window)
             window, size = [], 0
         window.append(entry)
         size += head.size
     if window:
-        yield from _contents(repository, window)
+        yield from _read_entries(repository, window)
 
 
-def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
+def _read_entries(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
     """Yield path and content of every entry with a readable blob; all contents are in memory at once.
 
     A damaged blob ends the git process without an answer for the rest, so the entries are halved until the
@@ -70,7 +70,7 @@ def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[
     except CorpusError:
         half = len(entries) // 2
         for part in (entries[:half], entries[half:]) if half else ():
-            yield from _contents(repository, part)
+            yield from _read_entries(repository, part)
         return
     found = dict[str, tuple[int, int]]()
     at = 0
@@ -97,7 +97,7 @@ def headers_at(repository: Path, commit: str, past: Mapping[bytes, str]) -> Head
     """
     entries = {
         entry.path.decode(errors="surrogateescape"): entry
-        for entry in listed(repository, commit)
+        for entry in list_tree(repository, commit)
         if entry.mode in FILE_MODES
     }
     for raw, blob_id in past.items():
@@ -105,7 +105,7 @@ def headers_at(repository: Path, commit: str, past: Mapping[bytes, str]) -> Head
         entries.setdefault(path, TreeEntry(raw, "", blob_id))
 
     def read(paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        for raw, content in contents(repository, [entries[path] for path in paths]):
+        for raw, content in read_entries(repository, [entries[path] for path in paths]):
             yield raw.decode(errors="surrogateescape"), as_utf8(content)
 
     headers = [path for path in entries if path.endswith(HEADER_SUFFIX)]

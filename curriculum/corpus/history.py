@@ -20,9 +20,9 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from curriculum.corpus import git
-from curriculum.corpus.batch_diff import BatchDiffer, diffing, whole
+from curriculum.corpus.batch_diff import BatchDiffer, open_differ, whole_text_hunks
 from curriculum.corpus.blobs import BlobReader, Unread, Version
-from curriculum.corpus.change_filter import Candidate, ScannedLog, candidates, scope_of
+from curriculum.corpus.change_filter import Candidate, ScannedLog, candidates, scan_log
 from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.git_log import CommitLog, read_log
 from curriculum.corpus.git_tree import headers_at
@@ -79,8 +79,8 @@ def read_changes(
     if source.layout is None:
         yield from read_directory(source, spec, corpus, skips)
         return
-    with opened(source.layout, source, spec, corpus, skips) as past:
-        yield from changes_of(past, spec, skips, edits=corpus.changes, histories=histories)
+    with open_history(source.layout, source, spec, corpus, skips) as past:
+        yield from iterate_changes(past, spec, skips, edits=corpus.changes, histories=histories)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +96,7 @@ class OpenHistory:
 
 
 @contextmanager
-def opened(
+def open_history(
     layout: git.RepositoryLayout,
     source: Source,
     spec: RepositorySpec,
@@ -113,12 +113,14 @@ def opened(
         for oversized in log.oversized:
             skips.add("oversized", path=f"commit {oversized}", commit=oversized)
         with open_tracker(repository, source.commit) as tracker:
-            scope = scope_of(log, source, spec, corpus, tracker)
+            scope = scan_log(log, source, spec, corpus, tracker)
             licences = tracker.finish()
         headers = headers_at(repository, source.commit, scope.headers)
         vendored = NOTHING_VENDORED
         if not corpus.quality.vendored:
-            vendored = vendored_at(repository, source.commit, log, largest=corpus.quality.max_bytes)
+            vendored = vendored_at(
+                repository, source.commit, log, max_bytes=corpus.quality.max_bytes
+            )
         skips.vendored = vendored.counted()
         rules = path_rules(spec, corpus, headers=headers, vendored=vendored)
         with closing(BlobReader(repository=repository, quality=corpus.quality)) as reader:
@@ -138,10 +140,10 @@ class SampledCommits:
 
     commits: Collection[str]
     marks: frozenset[int]
-    """`mark_of` each version that is the `after` of any change in the history."""
+    """`version_mark` each version that is the `after` of any change in the history."""
 
 
-def changes_of(
+def iterate_changes(
     past: OpenHistory,
     spec: RepositorySpec,
     skips: Skips,
@@ -160,9 +162,9 @@ def changes_of(
     )
     seen: set[int] = set()
     if sampled is not None:
-        chosen = (each for each in chosen if each.commit in sampled.commits)
+        chosen = (candidate for candidate in chosen if candidate.commit in sampled.commits)
         seen |= sampled.marks
-    with diffing(past.repository) as differ:
+    with open_differ(past.repository) as differ:
         for batch in _batches(_judged(chosen, past.reader, skips)):
             for change in _changes(differ, batch, spec, seen, past.licences):
                 skips.read += not change.is_edit_only
@@ -191,7 +193,12 @@ class _Pair:
 def _judged(chosen: Iterator[Candidate], reader: BlobReader, skips: Skips) -> Iterator[_Pair]:
     """Yield the candidates whose texts are readable and pass the quality rules."""
     while window := list(islice(chosen, WINDOW)):
-        ids = [blob for each in window for blob in (each.before_id, each.after_id) if blob]
+        ids = [
+            blob_id
+            for candidate in window
+            for blob_id in (candidate.before_id, candidate.after_id)
+            if blob_id
+        ]
         versions = reader.read(ids)
         for candidate in window:
             judged = _judge(candidate, versions)
@@ -241,10 +248,10 @@ def _changes(
     for pair, lines in zip(batch, _hunks(differ, batch), strict=True):
         candidate = pair.candidate
         before_is_new = (
-            pair.before is not None and mark_of(candidate, candidate.before_id) not in seen
+            pair.before is not None and version_mark(candidate, candidate.before_id) not in seen
         )
         if pair.after is not None and not candidate.is_edit_only:
-            seen.add(mark_of(candidate, candidate.after_id))
+            seen.add(version_mark(candidate, candidate.after_id))
         yield FileChange(
             kind=candidate.kind,
             repository=spec.name,
@@ -275,13 +282,13 @@ def _hunks(differ: BatchDiffer, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, 
         if pair.before and pair.after:
             yield next(found)
         elif pair.after:
-            yield whole(pair.after.blob.text, added=True)
+            yield whole_text_hunks(pair.after.blob.text, added=True)
         else:
             assert pair.before is not None
-            yield whole(pair.before.blob.text, added=False)
+            yield whole_text_hunks(pair.before.blob.text, added=False)
 
 
-def mark_of(candidate: Candidate, blob_id: str) -> int:
+def version_mark(candidate: Candidate, blob_id: str) -> int:
     """Return a 64-bit hash of a blob within its lineage."""
     named = f"{candidate.lineage}\0{blob_id}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest())

@@ -36,12 +36,12 @@ class KeptAnswers:
     folder: Path
 
     @staticmethod
-    def of(workspace: Path) -> "KeptAnswers":
+    def from_workspace(workspace: Path) -> "KeptAnswers":
         """Return the cached answers of a workspace."""
-        return KeptAnswers.beside(workspace / CLONES)
+        return KeptAnswers.from_clones(workspace / CLONES)
 
     @staticmethod
-    def beside(clones: Path) -> "KeptAnswers":
+    def from_clones(clones: Path) -> "KeptAnswers":
         """Return the cached answers in a folder of clones."""
         return KeptAnswers(folder=clones / "answers")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames, parquet
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 
 TARGET_KINDS = ("target", "changes")
 
 
-def left_out_targets(documents: Iterable[DocumentsOf], left_out: pl.DataFrame) -> pl.DataFrame:
+def left_out_targets(documents: Iterable[DocumentFolder], left_out: pl.DataFrame) -> pl.DataFrame:
     """Return (family, repository, document_id, reason, evidence), one row per lost document.
 
     Args:

@@ -18,7 +18,7 @@ from schemas.tree_licences import AnnotationFile, FolderLicence, LicenceFiles
 
 MAX_LICENCE_BYTES = 1 << 20
 """Size limit of a licence file; larger files don't count as licence files."""
-MAX_ANNOTATED = 4_000_000
+MAX_ANNOTATIONS_SIZE = 4_000_000
 """Size limit of all annotations of a tree or history: 100,000 globs, or about 100 MB."""
 MAX_FILES_OF_FOLDER = 100
 """Maximum number of licence files that apply in one folder; beyond it, the licence is unrecognised."""
@@ -51,11 +51,11 @@ def read_licence_files(files: Iterable[tuple[Key, str, bytes]]) -> dict[Key, Lic
     read: dict[Key, LicenceText] = {}
     size = 0
     for key, path, raw in files:
-        is_beyond = size > MAX_ANNOTATED and is_annotation_file(path)
+        is_beyond = size > MAX_ANNOTATIONS_SIZE and is_annotation_file(path)
         text = read_licence_file(path, b"" if is_beyond else raw)
         if isinstance(text, AnnotationFile):
             size += text.size
-            text = text if size <= MAX_ANNOTATED else replace(text, annotations=(), size=0)
+            text = text if size <= MAX_ANNOTATIONS_SIZE else replace(text, annotations=(), size=0)
         read[key] = text
     return read
 

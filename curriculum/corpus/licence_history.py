@@ -14,11 +14,11 @@ from pathlib import Path
 
 from curriculum.corpus import git
 from curriculum.corpus.git_log import Commit
-from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, contents
+from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, read_entries
 from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, LicenceText, read_licence_files
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.shared_licences import SharedLicences
-from curriculum.corpus.tree_differences import Comparison, comparing
+from curriculum.corpus.tree_differences import Comparison, open_comparison
 from schemas.errors import CorpusError
 from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
@@ -49,7 +49,7 @@ def open_tracker(repository: Path, commit: str) -> Iterator["LicenceTracker"]:
     walk = ("rev-list", "--parents", *limits, commit, "--")
     lines = (line.split() for line in git.run(repository, *walk).decode().splitlines())
     merges = {line[0]: tuple(line[1:]) for line in lines}
-    with comparing(repository) as compared:
+    with open_comparison(repository) as compared:
         yield LicenceTracker(repository=repository, merges=merges, compared=compared)
 
 
@@ -178,5 +178,5 @@ def _read(
     numbered = [TreeEntry(str(number).encode(), "", blob) for number, (_, blob) in enumerate(files)]
     return read_licence_files(
         (files[int(number)], decoded[int(number)], raw)
-        for number, raw in contents(repository, numbered, largest=MAX_LICENCE_BYTES)
+        for number, raw in read_entries(repository, numbered, max_bytes=MAX_LICENCE_BYTES)
     )

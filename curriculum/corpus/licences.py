@@ -15,7 +15,7 @@ from schemas.tree_licences import FileLicence, FolderLicence, LicenceFiles
 
 HEAD_CHARACTERS = 8_192
 """Characters at the beginning of a file in which its licence is searched."""
-MAX_EXPRESSION = 100
+MAX_EXPRESSION_CHARACTERS = 100
 """Maximum characters of an SPDX expression; a longer one is ignored."""
 MAX_TAGS = 200
 """Maximum number of different SPDX tags in a text; beyond it, the licence is unrecognised."""
@@ -316,7 +316,7 @@ def _expression(tag: str) -> str | None:
     written = tag.rstrip("-:.")
     if written.count("(") != written.count(")"):
         written = written.strip("()")
-    if len(written) > MAX_EXPRESSION:
+    if len(written) > MAX_EXPRESSION_CHARACTERS:
         return None
     try:
         return UNRECOGNISED if unknown_ids(written) else normalized(written)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curriculum.corpus import git
 from curriculum.corpus.domains import is_path, load_domains
-from curriculum.corpus.sources import once
+from curriculum.corpus.sources import make_folder_once
 from schemas.corpus import CorpusEntry, CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 from schemas.mistakes import locate, nearest
@@ -34,13 +34,15 @@ def unpack_samples(folder: Path) -> list[Path]:
     names = sample_names()
     if not names:
         raise CorpusError(
-            str(SAMPLES), cause="no sample is shipped there", cure="Install the package anew"
+            str(SAMPLES),
+            cause="no sample repository is installed there",
+            cure="Reinstall the package",
         )
     return [_unpack(name, folder.absolute() / name) for name in names]
 
 
 def _unpack(name: str, target: Path) -> Path:
-    return once(target, lambda draft: _fill(name, draft, root=target))
+    return make_folder_once(target, lambda draft: _fill(name, draft, root=target))
 
 
 def _fill(name: str, draft: Path, *, root: Path) -> None:
@@ -77,16 +79,16 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
         for at, spec in enumerate(corpus.repositories)
     )
     sources = tuple(
-        each.model_copy(
-            update={"path": str(file.parent.absolute() / expanded(each.path))}
-        ).found_at(places("conversations", at, each))
-        for at, each in enumerate(corpus.conversations)
+        source.model_copy(
+            update={"path": str(file.parent.absolute() / expanded(source.path))}
+        ).found_at(places("conversations", at, source))
+        for at, source in enumerate(corpus.conversations)
     )
     domains = corpus.domains
     if is_path(domains):
         domains = str(file.parent.absolute() / expanded(domains))
     _require_domains(domains, text, file)
-    others = tuple(_name_in(each, file.parent) for each in corpus.not_in)
+    others = tuple(_name_in(other, file.parent) for other in corpus.not_in)
     update = {
         "repositories": placed,
         "conversations": sources,
@@ -151,14 +153,17 @@ def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories")
     """
     if not paths:
         raise CorpusError(
-            "repositories", "none", cause="a corpus has at least one", cure="Name a repository"
+            "repositories",
+            "none",
+            cause="a corpus needs at least one repository",
+            cure="Give the path of a repository",
         )
     names: list[str] = []
     for path in paths:
         names.append(_distinct(_name_of(path), names))
     pins = [
-        RepositorySpec(name=each, path=str(expanded(path).absolute()))
-        for each, path in zip(names, paths, strict=True)
+        RepositorySpec(name=distinct, path=str(expanded(path).absolute()))
+        for distinct, path in zip(names, paths, strict=True)
     ]
     return CorpusSpec(name=name, repositories=tuple(pins))
 
@@ -170,8 +175,8 @@ def _file(name: str, home: Path | None) -> Path:
     path = expanded(name)
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return path
-    where = "neither a corpus of the workspace nor a shipped one" if home else "no shipped corpus"
-    missing = "there is no such file" if is_path(name) else f"it is {where}, and no YAML file"
+    where = "no corpus of the workspace or shipped corpus" if home else "no shipped corpus"
+    missing = "there is no such file" if is_path(name) else f"{where} has that name"
     raise CorpusError("corpus", repr(name), cause=missing, cure=nearest(name, known))
 
 
@@ -197,7 +202,7 @@ def _name_of(path: Path) -> str:
 
 
 def _distinct(name: str, taken: Sequence[str]) -> str:
-    used = {each.casefold() for each in taken}
+    used = {other.casefold() for other in taken}
     number, wanted = 1, name
     while wanted.casefold() in used:
         number += 1

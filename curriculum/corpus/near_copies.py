@@ -34,11 +34,11 @@ from curriculum.corpus.copy_clusters import (
     jaccard,
     min_large_similarity,
 )
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.file_histories import blob_mark, read_histories
 from curriculum.corpus.file_texts import read_chosen
-from curriculum.corpus.held_elsewhere import OTHER_CORPUS, OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
+from curriculum.corpus.other_corpora import OTHER_CORPUS, OtherCorpus, find_in_other_corpora
 from curriculum.corpus.shingles import shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
 from schemas.document import LEFT_OUT_FILES_SCHEMA
@@ -64,7 +64,7 @@ class NearCopies:
 
 def find_near_copies(
     rows: pl.LazyFrame,
-    documents: Sequence[DocumentsOf],
+    documents: Sequence[DocumentFolder],
     draft: Path,
     *,
     others: Sequence[OtherCorpus] = (),
@@ -94,7 +94,7 @@ def find_near_copies(
     )
     return NearCopies(
         left_out=_files_left_out(
-            marked, _first_versions(marked, histories), held_elsewhere(signatures, others)
+            marked, _first_versions(marked, histories), find_in_other_corpora(signatures, others)
         ),
         pairs=_pairs(marked),
         large=tuple(_large(marked, clusters)),
@@ -124,7 +124,7 @@ def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _versions(files: pl.DataFrame, folders: Iterable[DocumentsOf]) -> Iterator[SignedVersion]:
+def _versions(files: pl.DataFrame, folders: Iterable[DocumentFolder]) -> Iterator[SignedVersion]:
     """Yield the oldest and newest version of each file, in document order."""
     for folder in folders:
         own = files.filter(repository=folder.repository)
@@ -136,7 +136,7 @@ def _versions(files: pl.DataFrame, folders: Iterable[DocumentsOf]) -> Iterator[S
         )
 
 
-def _read(folder: DocumentsOf, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
+def _read(folder: DocumentFolder, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
     """Yield the `wanted` (lineage, document_id) of a folder, without repetition."""
     remaining = set(wanted.select("lineage", "document_id").iter_rows())
     for lineage, document_id, text in read_chosen(folder.path, {name for _, name in remaining}):
@@ -177,7 +177,7 @@ def _join_similar(
     clusters: CopyClusters,
     files: pl.DataFrame,
     signed: pl.DataFrame,
-    folders: Iterable[DocumentsOf],
+    folders: Iterable[DocumentFolder],
     draft: Path,
 ) -> None:
     """Join files whose signed versions are similar."""
@@ -206,7 +206,7 @@ def _join_similar(
         )
 
 
-def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[DocumentsOf]) -> None:
+def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[DocumentFolder]) -> None:
     """Read the shingles of the chosen signed versions a second time."""
     for folder in folders:
         own = chosen.filter(repository=folder.repository)

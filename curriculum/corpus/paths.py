@@ -81,7 +81,7 @@ MAX_PATH_BYTES = 3_000
 MAX_STARS, MAX_DEPTHS = 3, 2
 """Maximum stars in one name of a pattern, and maximum `**` before its last name: matching backtracks over
 both."""
-REMEMBERED = 100_000
+MAX_CACHED_VERDICTS = 100_000
 """Number of cached verdicts; most paths change many times."""
 
 
@@ -108,7 +108,7 @@ class PathRules:
     def verdict(self, raw: bytes) -> WantedPath | Reason | None:
         """Return the path if it is wanted, the reason if it is skipped, or None for an unwanted language."""
         if raw not in self._known:
-            if len(self._known) >= REMEMBERED:
+            if len(self._known) >= MAX_CACHED_VERDICTS:
                 self._known.clear()
             self._known[raw] = self._judge(raw)
         return self._known[raw]
@@ -171,8 +171,8 @@ def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> 
             raise CorpusError(
                 spec.title(field_name),
                 f"{field_name}: {ascii(line)[:60]}",
-                cause=f"a name has at most {MAX_STARS} stars, and a pattern {MAX_DEPTHS} times **",
-                cure="Write several patterns, each with fewer",
+                cause=f"a name may have at most {MAX_STARS} stars, and a pattern at most {MAX_DEPTHS} `**`",
+                cure="Split it into several patterns with fewer wildcards",
             )
     try:
         return GitIgnoreSpec.from_lines(lines)
@@ -181,5 +181,5 @@ def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> 
             spec.title(field_name),
             f"{field_name} = {list(lines)}",
             cause=str(wrong),
-            cure="Write patterns as in .gitignore",
+            cure="Use the syntax of .gitignore",
         ) from None

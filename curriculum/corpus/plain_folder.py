@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from curriculum.corpus import sources
-from curriculum.corpus.batch_diff import whole
+from curriculum.corpus.batch_diff import whole_text_hunks
 from curriculum.corpus.blobs import Unread, decode
-from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
+from curriculum.corpus.change_filter import is_needed, no_source_files, suffix_of
 from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.folder_origins import licences_in, vendored_in
 from curriculum.corpus.header_languages import MAX_JUDGED_BYTES, HeaderLanguages, decide_headers
@@ -61,8 +61,8 @@ def read_directory(
         raise CorpusError(
             spec.title("path"),
             str(source.path),
-            cause="the directory changed while it was read",
-            cure="Build again, from a copy or a commit",
+            cause="the folder changed while it was read",
+            cure="Build again from a copy or a commit",
         )
     if skips.read == before:
         why = ", ".join(
@@ -72,8 +72,8 @@ def read_directory(
         raise CorpusError(
             spec.title("path"),
             str(source.path),
-            cause=f"it is no git repository, and of the plain folder no file is read: {why}",
-            cure="Give the path of a clone, or a folder with files to read",
+            cause=f"it is not a git repository, and all files of the plain folder were skipped: {why}",
+            cure="Give the path of a clone, or of a folder with usable files",
         )
 
 
@@ -100,10 +100,10 @@ def _rules(
     languages = (language_of(path, headers=headers.language_of(path)) for path in paths)
     if not any(is_needed(language, corpus) for language in languages):
         every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
-        raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
+        raise no_source_files(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
     vendored = NOTHING_VENDORED
     if not corpus.quality.vendored:
-        vendored = vendored_in(source, files, licences, largest=corpus.quality.max_bytes)
+        vendored = vendored_in(source, files, licences, max_bytes=corpus.quality.max_bytes)
     return path_rules(spec, corpus, headers=headers, vendored=vendored)
 
 
@@ -114,7 +114,7 @@ def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
         for path in wanted:
             with suppress(OSError):
                 raw = os.fsencode(path)
-                content = sources.read_in_directory(folder, raw, largest=MAX_JUDGED_BYTES)[1]
+                content = sources.read_in_directory(folder, raw, max_bytes=MAX_JUDGED_BYTES)[1]
                 yield path, as_utf8(content or b"")
 
     headers = [path for path in paths if path.endswith(HEADER_SUFFIX)]
@@ -127,7 +127,7 @@ def _judge_file(
     """Return a file's blob id, and its snapshot or the reason why it is skipped."""
     quality = rules.corpus.quality
     try:
-        blob_id, content = sources.read_in_directory(source.path, raw, largest=quality.max_bytes)
+        blob_id, content = sources.read_in_directory(source.path, raw, max_bytes=quality.max_bytes)
     except OSError:
         return sources.UNREADABLE, "unreadable"
     wanted = rules.verdict(raw)
@@ -157,7 +157,7 @@ def _snapshot(source: Source, spec: RepositorySpec, wanted: WantedPath, blob: Bl
         language=wanted.language,
         before=None,
         after=blob,
-        hunks=whole(blob.text, added=True),
+        hunks=whole_text_hunks(blob.text, added=True),
         lineage=f"{spec.name}:{wanted.path}",
         before_is_new=False,
     )

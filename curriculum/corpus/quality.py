@@ -11,7 +11,7 @@ VENDORED = re.compile(
     r"single_include|node_modules|gtest|gmock|googletest|googlemock|deps)/",
     re.IGNORECASE,
 )
-HEAD = 2000
+HEAD_BYTES = 2000
 """Leading bytes that are searched for a statement that the file is generated."""
 LEADING_COMMENT = re.compile(
     r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?!\s*include)[^\n]*|--[^\n]*)*", re.DOTALL
@@ -75,7 +75,7 @@ def is_generated(text: bytes) -> bool:
 
 def states_generated(text: bytes) -> bool:
     """Return True if the leading comments say that the file is generated or amalgamated."""
-    head = text[:HEAD]
+    head = text[:HEAD_BYTES]
     lowered = head.lower()
     if not any(hint in lowered for hint in HINTS):
         return False

@@ -61,7 +61,7 @@ def _strings(table: Mapping[str, Any], name: str) -> list[str]:
     """Return the strings of a field that is a string or a list of strings."""
     value = table.get(name, [])
     return [
-        each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+        item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)
     ]
 
 

@@ -23,21 +23,21 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames, parquet
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.file_texts import read_shown, read_versions
-from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.left_out_targets import left_out_targets
 from curriculum.corpus.near_copies import find_near_copies
+from curriculum.corpus.other_corpora import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.refused_licences import refused_documents
 from curriculum.corpus.shared_lines import lineages_with_shared_text
 from curriculum.corpus.split import (
     Lineage,
-    beside_unseen,
+    choose_val_clusters,
     clusters,
+    clusters_beside_unseen,
+    clusters_for_whole_commits,
+    clusters_to_move,
     hash_fraction,
-    held_out_alone,
-    joining,
-    stratified,
 )
 from curriculum.corpus.touched_files import touched_files
 from schemas.corpus import CorpusSpec
@@ -73,7 +73,7 @@ class KnownFiles:
 
     sides: Path
     left_out: Path
-    versions: Sequence[DocumentsOf]
+    versions: Sequence[DocumentFolder]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +123,7 @@ def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
 
 
 def select(
-    documents: Sequence[DocumentsOf],
+    documents: Sequence[DocumentFolder],
     corpus: CorpusSpec,
     folder: Path,
     *,
@@ -171,7 +171,7 @@ def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
     pq.write_table(table, file, compression="zstd", row_group_size=ROWS_PER_GROUP)
 
 
-def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFrame:
+def _rows(documents: Sequence[DocumentFolder], order: dict[str, int]) -> pl.LazyFrame:
     """Return one row per document, with the columns that decisions depend on."""
     tables = []
     for document in documents:
@@ -244,7 +244,7 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
     return pairs.iter_rows()
 
 
-def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]:
+def _sharing_text(documents: Sequence[DocumentFolder]) -> Iterator[tuple[str, str]]:
     """Return pairs of lineages that share much of their text, over all versions with documents."""
     return lineages_with_shared_text(
         chain.from_iterable(read_versions(repository.path) for repository in documents)
@@ -262,14 +262,14 @@ def _splits(
     `listed` are the documents that training may use; `commits` are the lineages that each commit changed.
     """
     units = _units(listed, oldest)
-    beside = beside_unseen(oldest, corpus.unseen)
+    beside = clusters_beside_unseen(oldest, corpus.unseen)
     allowed = {name for names in units.values() for name in names} - beside
     judged = {name: unit for name, unit in oldest.items() if unit.name in allowed}
-    val = stratified(judged, val_fraction=corpus.val_fraction) | beside
-    joined = joining(units, val)
+    val = choose_val_clusters(judged, val_fraction=corpus.val_fraction) | beside
+    joined = clusters_to_move(units, val)
     val = val.union(unit for _, unit in joined)
     changed = [frozenset(oldest[name].name for name in names) for names in commits]
-    more = held_out_alone(changed, val, val_fraction=corpus.val_fraction)
+    more = clusters_for_whole_commits(changed, val, val_fraction=corpus.val_fraction)
     val, joined = val.union(more), (*joined, *((GRAPHS, unit) for unit in more))
     return split_frame(oldest, val, corpus.unseen), joined
 
@@ -311,7 +311,7 @@ def _sided(listed: pl.DataFrame, sides: pl.DataFrame, corpus: CorpusSpec) -> pl.
 
 
 def _extended(
-    rows: pl.LazyFrame, documents: Sequence[DocumentsOf], known: KnownFiles, corpus: CorpusSpec
+    rows: pl.LazyFrame, documents: Sequence[DocumentFolder], known: KnownFiles, corpus: CorpusSpec
 ) -> pl.DataFrame:
     """Return (lineage, split) of the known lineages and of lineages that only contexts cite."""
     sides = frames.read(known.sides)
@@ -336,7 +336,7 @@ def _extended(
 
 
 def _near_val(
-    documents: Sequence[DocumentsOf], known: KnownFiles, val: Set[str], strange: Set[str]
+    documents: Sequence[DocumentFolder], known: KnownFiles, val: Set[str], strange: Set[str]
 ) -> list[str]:
     """Return the `strange` files whose text in contexts overlaps a file in `val`, also transitively."""
     if not strange:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.select import (
     SELECTION_NAME,
@@ -21,7 +21,7 @@ from curriculum.corpus.select import (
     SelectionSummary,
     split_frame,
 )
-from curriculum.corpus.split import Lineage, clusters, joining, stratified
+from curriculum.corpus.split import Lineage, choose_val_clusters, clusters, clusters_to_move
 from curriculum.parquet import shards_of
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
@@ -42,7 +42,7 @@ def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
 
 
 def select_conversations(
-    documents: Sequence[DocumentsOf], corpus: CorpusSpec, folder: Path
+    documents: Sequence[DocumentFolder], corpus: CorpusSpec, folder: Path
 ) -> SelectionSummary:
     """Write the selection of all conversations and the sides of their lineages into `folder`.
 
@@ -76,7 +76,7 @@ def select_conversations(
     )
 
 
-def _rows(documents: Sequence[DocumentsOf], corpus: CorpusSpec) -> pl.DataFrame:
+def _rows(documents: Sequence[DocumentFolder], corpus: CorpusSpec) -> pl.DataFrame:
     """Return one row per conversation in reading order; `order` is its source's position in the corpus."""
     licences = {source.name: source.licence for source in corpus.conversations}
     refused = {
@@ -85,15 +85,15 @@ def _rows(documents: Sequence[DocumentsOf], corpus: CorpusSpec) -> pl.DataFrame:
         if corpus.licences.refuses(licence)
     }
     tables = [
-        frames.scan(shards_of(each.path), ["document_id", "lineage", "provenance"]).select(
+        frames.scan(shards_of(folder.path), ["document_id", "lineage", "provenance"]).select(
             "document_id",
             "lineage",
             digest=pl.col("provenance").list.first().struct.field("blob"),
-            repository=pl.lit(each.repository),
+            repository=pl.lit(folder.repository),
             order=pl.lit(order, dtype=pl.Int32),
-            refused=pl.lit(refused.get(each.repository), dtype=pl.String),
+            refused=pl.lit(refused.get(folder.repository), dtype=pl.String),
         )
-        for order, each in enumerate(documents)
+        for order, folder in enumerate(documents)
     ]
     return pl.concat(tables).with_row_index("number").collect(engine="streaming")
 
@@ -112,8 +112,8 @@ def _splits(
     oldest = clusters(lineages, _sharing(rows))
     allowed = set(listed.filter(pl.col("refused").is_null())["lineage"])
     judged = {name: unit for name, unit in oldest.items() if name in allowed}
-    val = stratified(judged, val_fraction=corpus.val_fraction)
-    joined = joining({CHAT_FAMILY: [judged[name].name for name in sorted(allowed)]}, val)
+    val = choose_val_clusters(judged, val_fraction=corpus.val_fraction)
+    joined = clusters_to_move({CHAT_FAMILY: [judged[name].name for name in sorted(allowed)]}, val)
     val = val.union(unit for _, unit in joined)
     return split_frame(oldest, val), joined
 

@@ -117,8 +117,8 @@ class _Sample:
         return self.hashes, self.owners
 
     def _merge(self) -> None:
-        added = [np.full(len(each), owner, dtype=np.int32) for each, owner in self._waiting]
-        hashes = np.concatenate([self.hashes, *(each for each, _ in self._waiting)])
+        added = [np.full(len(new), owner, dtype=np.int32) for new, owner in self._waiting]
+        hashes = np.concatenate([self.hashes, *(new for new, _ in self._waiting)])
         owners = np.concatenate([self.owners, *added])
         self._waiting, self._waiting_count = [], 0
         order = np.lexsort((owners, hashes))

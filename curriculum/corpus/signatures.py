@@ -61,7 +61,7 @@ def minhash(shingles: Iterable[UInt64s]) -> Slots:
     """
     listed = list(shingles)
     offsets = np.zeros(len(listed) + 1, dtype=np.uint64)
-    offsets[1:] = np.cumsum([len(each) for each in listed])
+    offsets[1:] = np.cumsum([len(hashes) for hashes in listed])
     digests = rensa.RMinHash.digest_matrix_from_flat_token_hashes(
         np.concatenate(listed), offsets, SLOTS, SEED
     )
@@ -99,11 +99,11 @@ class SignatureWriter:
 
     def _flush(self) -> None:
         if self._waiting:
-            slots = minhash(each.shingles for each in self._waiting)
+            slots = minhash(version.shingles for version in self._waiting)
             columns = {
-                "lineage": [each.lineage for each in self._waiting],
-                "document_id": [each.document_id for each in self._waiting],
-                "shingles": [len(each.shingles) for each in self._waiting],
+                "lineage": [version.lineage for version in self._waiting],
+                "document_id": [version.document_id for version in self._waiting],
+                "shingles": [len(version.shingles) for version in self._waiting],
                 "slots": [row.tobytes() for row in slots],
             }
             self._writer.write_table(pa.table(columns, schema=SIGNATURES_SCHEMA))

@@ -28,7 +28,7 @@ Unwanted = Literal[
 aren't files, changes of line ends alone, and versions beyond `versions_per_path`."""
 Reason = Literal[Unreadable, Unwanted]
 
-EXAMPLES = 5
+MAX_EXAMPLES = 5
 """Number of examples kept per reason."""
 MAX_SHOWN_CHARACTERS = 300
 """Maximum characters of an example's path."""
@@ -63,7 +63,7 @@ class Skips:
         self.counts[reason] += 1
         path = path[:MAX_SHOWN_CHARACTERS]
         kept = self.examples.setdefault(reason, [])
-        if len(kept) < EXAMPLES and all(example.path != path for example in kept):
+        if len(kept) < MAX_EXAMPLES and all(example.path != path for example in kept):
             kept.append(SkipExample(path=path, commit=commit))
 
     def add_decoded(self, encoding: str) -> None:

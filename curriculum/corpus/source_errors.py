@@ -7,18 +7,20 @@ from schemas.errors import CorpusError
 from schemas.visible import shortened
 
 Pin = TypeVar("Pin")
-MAX_PART = 1_000
+MAX_PART_CHARACTERS = 1_000
 """Maximum characters of one source's error in a combined error."""
 
 
-def as_one(failed: Sequence[CorpusError]) -> CorpusError:
+def combine_errors(failed: Sequence[CorpusError]) -> CorpusError:
     """Return the only error, or one error that lists all of them."""
     if len(failed) == 1:
         return failed[0]
     listed = (
         f"{error.name}: "
         + "; ".join(
-            shortened(part, MAX_PART) for part in (str(error.value or ""), error.cause) if part
+            shortened(part, MAX_PART_CHARACTERS)
+            for part in (str(error.value or ""), error.cause)
+            if part
         )
         for error in failed
     )
@@ -29,13 +31,13 @@ def as_one(failed: Sequence[CorpusError]) -> CorpusError:
     )
 
 
-def raise_as_one(failed: Mapping[int, CorpusError]) -> None:
+def raise_combined(failed: Mapping[int, CorpusError]) -> None:
     """Raise the errors of tasks as one error, in task order; do nothing without errors."""
     if failed:
-        raise as_one([failed[number] for number in sorted(failed)])
+        raise combine_errors([failed[number] for number in sorted(failed)])
 
 
-def require_each(pins: Iterable[Pin], check: Callable[[Pin], object]) -> None:
+def check_all(pins: Iterable[Pin], check: Callable[[Pin], object]) -> None:
     """Check all pins.
 
     Raises:
@@ -47,4 +49,4 @@ def require_each(pins: Iterable[Pin], check: Callable[[Pin], object]) -> None:
             check(pin)
         except CorpusError as refused:
             failed[number] = refused
-    raise_as_one(failed)
+    raise_combined(failed)

@@ -22,7 +22,7 @@ from curriculum.corpus.clone_urls import file_url, local_folder
 from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers, Question, refs_state
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.paths import language_of
-from curriculum.corpus.source_errors import require_each
+from curriculum.corpus.source_errors import check_all
 from curriculum.exposure import leaves_below
 from curriculum.store import Store
 from curriculum.store.inside import CLONES
@@ -33,7 +33,7 @@ from schemas.regular_files import expanded
 
 UNREADABLE = "0" * 40
 _VERSION = re.compile(r"[\w.-]+")
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 MAX_HASHED_BYTES = 64 << 20
 """Files of a plain folder beyond this size are identified by size alone: a sparse file may be endless."""
 
@@ -73,13 +73,13 @@ def directory_content(root: Path, paths: Sequence[bytes]) -> Iterator[tuple[byte
     """Yield path and content of the readable files with at most MAX_HASHED_BYTES."""
     for raw in paths:
         with contextlib.suppress(OSError):
-            content = read_in_directory(root, raw, largest=MAX_HASHED_BYTES)[1]
+            content = read_in_directory(root, raw, max_bytes=MAX_HASHED_BYTES)[1]
             if content is not None:
                 yield raw, content
 
 
-def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, bytes | None]:
-    """Return a file's git blob id, and its content if it has at most `largest` bytes.
+def read_in_directory(root: Path, raw: bytes, *, max_bytes: int) -> tuple[str, bytes | None]:
+    """Return a file's git blob id, and its content if it has at most `max_bytes` bytes.
 
     A file over MAX_HASHED_BYTES isn't read; its id depends on its size only.
 
@@ -90,11 +90,11 @@ def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, byt
     with open(handle, "rb") as file:  # noqa: PTH123
         size = os.fstat(handle).st_size
         digest = hashlib.sha1(f"blob {size}\0".encode())
-        if size <= largest:
+        if size <= max_bytes:
             content = file.read(size)
             digest.update(content)
             return digest.hexdigest(), content
-        while size <= MAX_HASHED_BYTES and (chunk := file.read(CHUNK)):
+        while size <= MAX_HASHED_BYTES and (chunk := file.read(CHUNK_BYTES)):
             digest.update(chunk)
     return digest.hexdigest(), None
 
@@ -124,7 +124,7 @@ def directory_digest(root: Path) -> str:
 
 def _id(root: Path, raw: bytes) -> str:
     try:
-        return read_in_directory(root, raw, largest=0)[0]
+        return read_in_directory(root, raw, max_bytes=0)[0]
     except OSError:
         return UNREADABLE
 
@@ -146,12 +146,12 @@ def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:
             continue
         clone = next((parent for parent in path.parents if _is_of_git(parent)), None)
         said = (
-            f"{spec.name}: {path} is no git repository, so it is read as a plain folder: one snapshot "
+            f"{spec.name}: {path} is not a git repository, so it is read as a plain folder: one snapshot "
             "without history"
         )
         if clone is not None:
             said += (
-                f". It lies in the clone {clone}; to read its history, give that path, with include: "
+                f". It is inside the clone {clone}; to read the history, give that path with include: "
                 f"[{path.relative_to(clone).as_posix()}/]"
             )
         yield said
@@ -167,7 +167,7 @@ CONTROL_FILES = ("HEAD", "config", "packed-refs", "shallow")
 FOLDERS = ("objects", "refs")
 BORROWED = ("objects/info/alternates", "objects/info/http-alternates")
 MAX_PATH_BYTES = 4096
-CLONE = "Clone it, and give the clone"
+CLONE = "Clone it and give the path of the clone"
 
 
 def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
@@ -191,20 +191,20 @@ def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
 def _git_folder(inner: Path, name: str) -> Path:
     """Return the folder behind `.git`, which is a file `gitdir: …` in linked work trees and submodules."""
     if inner.is_symlink():
-        _refuse(name, inner, "it is a link", "Give the path of the repository that it leads to")
+        _refuse(name, inner, "it is a link", "Give the path of the repository that it links to")
     if inner.is_dir():
         return inner
     named = _path_in(inner, b"gitdir: ")
     if named is None or not (named / "HEAD").is_file():
         _refuse_lost(inner, name)
-    with git.named(name):
+    with git.name_repository(name):
         is_own = _names_back(named, inner)
     if not is_own:
         _refuse(
             name,
             inner,
-            "the repository that it names does not name this folder in turn",
-            "Give the path of that repository; `git worktree repair` there mends a moved work tree",
+            "the repository that it names does not refer back to this folder",
+            "Give the path of that repository, or run `git worktree repair` there if the work tree was moved",
         )
     return named
 
@@ -235,7 +235,7 @@ def _layout_of(folder: Path, name: str) -> git.RepositoryLayout | None:
     if link.is_symlink() or link.exists():
         common = _path_in(link, b"") or folder
         if not _is_same(common / "worktrees", folder.resolve().parent):
-            cause = "it names a repository that this is no work tree of"
+            cause = "the repository that it names does not list this work tree"
             _refuse(name, link, cause, CLONE)
     if not _is_repository(folder, common):
         return None
@@ -246,17 +246,17 @@ def _layout_of(folder: Path, name: str) -> git.RepositoryLayout | None:
 def _is_repository(folder: Path, common: Path) -> bool:
     head = folder / "HEAD"
     return (head.is_symlink() or head.is_file()) and all(
-        (common / each).is_dir() for each in FOLDERS
+        (common / name).is_dir() for name in FOLDERS
     )
 
 
 def _require_own_parts(folder: Path, common: Path, name: str) -> None:
-    """Raise if a file that git opens is a link, a pipe or a device, or if objects are stored elsewhere."""
-    for each in (folder / "HEAD", *(common / each for each in CONTROL_FILES)):
-        if each.is_symlink():
-            _refuse(name, each, "it is a link", CLONE)
-        if each.exists() and not each.is_file():
-            _refuse(name, each, "it is no file", CLONE)
+    """Raise if a file that git opens is a link, a pipe or a device, or if objects are elsewhere."""
+    for file in (folder / "HEAD", *(common / control for control in CONTROL_FILES)):
+        if file.is_symlink():
+            _refuse(name, file, "it is a link", CLONE)
+        if file.exists() and not file.is_file():
+            _refuse(name, file, "it is not a regular file", CLONE)
     for top in FOLDERS:
         if (common / top).is_symlink():
             _refuse(name, common / top, "it is a link", CLONE)
@@ -264,10 +264,8 @@ def _require_own_parts(folder: Path, common: Path, name: str) -> None:
             _refuse(name, place, "it is neither a file nor a folder", CLONE)
     for borrowed in BORROWED:
         if (common / borrowed).exists():
-            cause = (
-                "the repository borrows objects of another one, which may be any on this machine"
-            )
-            cure = "`git repack -a -d` copies them, then delete that file; or clone it without --shared"
+            cause = "the repository borrows objects from another folder, possibly anywhere on this machine"
+            cure = "Run `git repack -a -d` to copy them and delete this file, or clone it without --shared"
             _refuse(name, common / borrowed, cause, f"{cure} and --reference")
 
 
@@ -292,7 +290,7 @@ def _path_in(file: Path, prefix: bytes) -> Path | None:
 
 
 def _refuse_lost(inner: Path, name: str) -> NoReturn:
-    cure = "Clone the repository anew, or remove .git to read the folder as plain files"
+    cure = "Clone the repository again, or remove .git to read the folder as plain files"
     _refuse(name, inner, "it does not lead to a repository", cure)
 
 
@@ -300,7 +298,7 @@ def _refuse(name: str, part: Path, cause: str, cure: str) -> NoReturn:
     raise CorpusError(name, part, cause=cause, cure=cure)
 
 
-def once(target: Path, make: Callable[[Path], None]) -> Path:
+def make_folder_once(target: Path, make: Callable[[Path], None]) -> Path:
     """Return the folder `target`; if it doesn't exist, create it with `make` at a temporary path first.
 
     If two processes run at the same time, the first to finish wins and the other's work is discarded. If
@@ -316,9 +314,9 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
             make(draft)
             _publish(draft, target)
     finally:
-        for each in absent:
-            if not any(each.iterdir()):
-                each.rmdir()
+        for parent in absent:
+            if not any(parent.iterdir()):
+                parent.rmdir()
     return target
 
 
@@ -372,7 +370,9 @@ class Sources:
     """Git's answers so far, by question."""
 
     @staticmethod
-    def of(workspace: Path, *, clones: Clones = "kept", aside: Path | None = None) -> "Sources":
+    def from_workspace(
+        workspace: Path, *, clones: Clones = "kept", aside: Path | None = None
+    ) -> "Sources":
         """Return sources with their clones in a workspace."""
         cache = workspace / CLONES
         return Sources(cache=cache, workspace=workspace, clones=clones, aside=aside)
@@ -393,7 +393,7 @@ class Sources:
                     spec.title("path"),
                     refused.filename,
                     cause="this process may not read it",
-                    cure="Change the rights; of a workspace that you trust repositories elsewhere are read",
+                    cure="Change its permissions, or trust the workspace to read repositories outside of it",
                 ) from None
         return self.found[pin]
 
@@ -406,9 +406,9 @@ class Sources:
             CorpusError: as `resolve`, for all pins that can't be resolved; nothing is cloned unless all other
                 pins resolve.
         """
-        require_each(specs, _require_readable)
+        check_all(specs, _require_readable)
         for cloned in (False, True):
-            require_each((spec for spec in specs if _is_cloned(spec) is cloned), self.resolve)
+            check_all((spec for spec in specs if _is_cloned(spec) is cloned), self.resolve)
         return tuple(self.resolve(spec) for spec in specs)
 
     def uncloned(self, specs: Sequence[RepositorySpec]) -> tuple[RepositorySpec, ...]:
@@ -427,7 +427,7 @@ class Sources:
         """Write git's answers to the cache, so that later commands ask only about changed repositories."""
         self._make_workspace()
         for question, answer in self.asked.items():
-            KeptAnswers.beside(self.cache).keep(question, answer)
+            KeptAnswers.from_clones(self.cache).keep(question, answer)
 
     def _make_workspace(self) -> None:
         """Create the workspace before its first file: a folder with other content is not accepted later."""
@@ -438,7 +438,7 @@ class Sources:
         self, question: Question, state: str, ask: Callable[[], str], form: re.Pattern[str]
     ) -> str:
         """Ask git, or use a cached answer if clones aren't kept."""
-        answers = KeptAnswers.beside(self.cache)
+        answers = KeptAnswers.from_clones(self.cache)
         kept = None if self.clones == "kept" else answers.find(question, state)
         is_sound = kept is not None and len(kept) == 1 and form.fullmatch(kept[0])
         (answer,) = kept if kept is not None and is_sound else (ask(),)
@@ -468,8 +468,8 @@ class Sources:
             raise CorpusError(
                 spec.title("path"),
                 f"{path}, {size:,} bytes",
-                cause=f"a bundle has {git.MAX_CLONE_FILE_BYTES:,} bytes at most",
-                cure="Clone it yourself, and name the clone",
+                cause=f"a bundle may have at most {git.MAX_CLONE_FILE_BYTES:,} bytes",
+                cure="Clone it yourself and give the path of the clone",
             )
         with path.open("rb") as file:
             named = hashlib.file_digest(file, "sha256").hexdigest()
@@ -490,7 +490,7 @@ class Sources:
                     spec.title("url"),
                     spec.url or spec.path,
                     cause="it isn't cloned yet",
-                    cure="`curriculum build` clones what it reads",
+                    cure="Run `curriculum build`, which clones it",
                 )
             target = self.aside / name
         if target.is_dir():
@@ -501,11 +501,11 @@ class Sources:
         arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--")
 
         def make(draft: Path) -> None:
-            with git.named(spec.title("url")):
+            with git.name_repository(spec.title("url")):
                 git.transfer(*arguments, url or _linked_bundle(spec, draft), str(draft))
             _require_commit(draft, spec)
 
-        return once(target, make)
+        return make_folder_once(target, make)
 
 
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
@@ -538,15 +538,15 @@ def _require_readable(spec: RepositorySpec) -> None:
         raise CorpusError(
             spec.title("path"),
             str(path),
-            cause=f"{regular_files.kind_at(path)} lies there",
-            cure="Correct its path",
+            cause=f"found {regular_files.kind_at(path)} instead of a folder or a bundle",
+            cure="Correct the path",
         )
     with path.open("rb") as file:
         if file.read(len(BUNDLE_MAGIC[0])) not in BUNDLE_MAGIC:
             raise CorpusError(
                 spec.title("path"),
                 str(path),
-                cause="the file is no git bundle",
+                cause="the file is not a git bundle",
                 cure="Give a folder, a bare repository or a bundle",
             )
 
@@ -579,23 +579,23 @@ def _own_repository(place: Path, spec: RepositorySpec) -> Path:
     Raises:
         CorpusError: if there is no repository, or it borrows objects, which a clone would copy as its own.
     """
-    for each in (place, Path(f"{place}.git")):
-        layout = _layout(each, spec) if each.is_dir() else None
+    for folder in (place, Path(f"{place}.git")):
+        layout = _layout(folder, spec) if folder.is_dir() else None
         if layout is None:
             continue
         for index in (layout.common / "objects/pack").glob("multi-pack-index*"):
             raise CorpusError(
                 spec.title("path"),
                 index,
-                cause="it may name packs in another folder, and a clone would follow it",
+                cause="it may name packs in another folder, and a clone would read them",
                 cure="Give the repository by its path instead of a url",
             )
-        return each
+        return folder
     raise CorpusError(
         spec.title("url"),
         spec.url,
-        cause="no folder of a repository lies there",
-        cure="Correct the url; a bundle, or a folder without history, is named by `path:`",
+        cause="there is no repository in that folder",
+        cure="Correct the url; give a bundle, or a folder without history, as `path:`",
     )
 
 
@@ -619,11 +619,11 @@ def _no_commit(spec: RepositorySpec, unknown: CorpusError, known: list[str]) -> 
             spec.title("path"),
             spec.path or spec.url,
             cause="the repository has no commits",
-            cure="Commit something, or take it out of the corpus",
+            cure="Commit something, or remove it from the corpus",
         )
     return CorpusError(
         spec.title("commit"),
         f"commit = {spec.commit!r}",
         cause=f"the repository has no such commit ({unknown.cause})",
-        cure=f"Give one that it has, such as {', '.join(known)}" if known else "Fetch it first",
+        cure=f"Give an existing one, such as {', '.join(known)}" if known else "Fetch it first",
     )

@@ -77,7 +77,9 @@ def hash_fraction(unit: str) -> float:
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
 
 
-def beside_unseen(oldest: Mapping[str, Lineage], unseen: Collection[str]) -> frozenset[str]:
+def clusters_beside_unseen(
+    oldest: Mapping[str, Lineage], unseen: Collection[str]
+) -> frozenset[str]:
     """Return the clusters with files of unseen repositories, by the names of their oldest lineages.
 
     A cluster with more than half of the lineages of seen repositories is excluded, so that something remains
@@ -93,7 +95,7 @@ def beside_unseen(oldest: Mapping[str, Lineage], unseen: Collection[str]) -> fro
     return frozenset(name for name in beside if 2 * seen[name] <= seen.total())
 
 
-def stratified(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozenset[str]:
+def choose_val_clusters(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozenset[str]:
     """Return the clusters in val, by the names of their oldest lineages.
 
     `oldest` maps each lineage to the oldest one of its cluster. A cluster with more than half of all lineages
@@ -114,7 +116,9 @@ def stratified(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozens
     return frozenset(val)
 
 
-def joining(units: Mapping[str, Sequence[str]], val: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def clusters_to_move(
+    units: Mapping[str, Sequence[str]], val: frozenset[str]
+) -> tuple[tuple[str, str], ...]:
     """Return the (family, cluster) that move to val so that every family has a cluster there.
 
     The lowest hash is chosen first. `units` are the clusters of each family's lineages. A family with a
@@ -131,7 +135,7 @@ def joining(units: Mapping[str, Sequence[str]], val: frozenset[str]) -> tuple[tu
     return tuple((family, unit) for unit, family in joined.items())
 
 
-def held_out_alone(
+def clusters_for_whole_commits(
     commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
 ) -> tuple[str, ...]:
     """Return the clusters that move to val, lowest hash first, so that val has enough complete commits.
@@ -141,9 +145,9 @@ def held_out_alone(
     single cluster; train keeps at least one of these clusters.
 
     >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
-    >>> held_out_alone(commits, frozenset(), val_fraction=0.4)
+    >>> clusters_for_whole_commits(commits, frozenset(), val_fraction=0.4)
     ('c',)
-    >>> held_out_alone(commits, frozenset("a"), val_fraction=0.4)
+    >>> clusters_for_whole_commits(commits, frozenset("a"), val_fraction=0.4)
     ()
     """
     wanted = max(1, WHOLE_COMMITS * val_fraction * len(commits))

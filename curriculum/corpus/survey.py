@@ -14,7 +14,7 @@ import polars as pl
 from curriculum.corpus import git
 from curriculum.corpus.change_filter import Candidate, candidates
 from curriculum.corpus.git_objects import object_heads
-from curriculum.corpus.history import OpenHistory, mark_of
+from curriculum.corpus.history import OpenHistory, version_mark
 from curriculum.corpus.paths import WantedPath
 from curriculum.corpus.skips import Reason, Skips
 from schemas.change import FileChange
@@ -39,7 +39,7 @@ class Survey:
     changes: pl.DataFrame
     """Table with SURVEY_SCHEMA, oldest change first; about 100 bytes per row."""
     marks: frozenset[int]
-    """`mark_of` each version that is the `after` of a change."""
+    """`version_mark` each version that is the `after` of a change."""
     tree_bytes: int
     """Bytes of the files in a wanted language at the pin: roughly the cost of parsing a whole tree."""
     in_log: int = 0
@@ -64,7 +64,7 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
     found = list(candidates(past.log, past.scope, past.rules, spec, skips, edits=edits))
     sizes = _sizes(past, found)
     marks: set[int] = set()
-    rows = [_row(each, sizes, marks) for each in found]
+    rows = [_row(candidate, sizes, marks) for candidate in found]
     changes = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
     in_log, merges = _commits(past, pin), _commits(past, pin, "--merges")
     before = {
@@ -119,7 +119,7 @@ def unread_commits(
     return {limit: number for limit, number in counted.most_common() if number}
 
 
-def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
+def survey_snapshot(files: Iterable[FileChange]) -> Survey:
     """Return the survey of a plain folder: one commit that adds every file."""
     rows = [
         (file.commit, file.lineage, len(file.after.text.encode()), 0)
@@ -130,21 +130,21 @@ def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
     return Survey(changes=changes, marks=frozenset(), tree_bytes=int(changes["versions"].sum()))
 
 
-def in_sample(commits: Iterable[str], share: float, *, fewest: int) -> list[str]:
-    """Return a share of the commits in sample order, at least `fewest` (or all, if there are fewer).
+def sample_commits(commits: Iterable[str], share: float, *, min_count: int) -> list[str]:
+    """Return a share of the commits in sample order, at least `min_count` (or all, if there are fewer).
 
     A smaller sample of the same commits is a prefix of a larger one.
     """
-    ranked = sorted(commits, key=lambda each: hashlib.sha256(each.encode()).digest())
-    return ranked[: max(fewest, math.ceil(share * len(ranked)))]
+    ranked = sorted(commits, key=lambda commit: hashlib.sha256(commit.encode()).digest())
+    return ranked[: max(min_count, math.ceil(share * len(ranked)))]
 
 
 def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[str, str, int, int]:
     """Return a row of the survey, and add the candidate's new version to `marks` of earlier changes."""
-    before, after = (sizes.get(each, 0) for each in (candidate.before_id, candidate.after_id))
-    is_new = bool(before) and mark_of(candidate, candidate.before_id) not in marks
+    before, after = (sizes.get(blob_id, 0) for blob_id in (candidate.before_id, candidate.after_id))
+    is_new = bool(before) and version_mark(candidate, candidate.before_id) not in marks
     if candidate.after_id and not candidate.is_edit_only:
-        marks.add(mark_of(candidate, candidate.after_id))
+        marks.add(version_mark(candidate, candidate.after_id))
     versions = 0 if candidate.is_edit_only else after + (before if is_new else 0)
     edits = after if candidate.before_id else 0
     return candidate.commit, candidate.lineage, versions, edits
@@ -176,5 +176,5 @@ def _sizes(past: OpenHistory, found: Iterable[Candidate]) -> dict[str, int]:
 
 
 def _blobs(found: Iterable[Candidate]) -> Iterator[str]:
-    for each in found:
-        yield from (name for name in (each.before_id, each.after_id) if name)
+    for candidate in found:
+        yield from (blob_id for blob_id in (candidate.before_id, candidate.after_id) if blob_id)

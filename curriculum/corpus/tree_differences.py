@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.corpus.asked_git import AskedGit
+from curriculum.corpus.git_process import GitProcess
 from curriculum.corpus.git_tree import TreeEntry
 
 ARGUMENTS = (
@@ -25,9 +25,9 @@ END = b"end\n"
 
 
 @contextmanager
-def comparing(repository: Path) -> Iterator["Comparison"]:
+def open_comparison(repository: Path) -> Iterator["Comparison"]:
     """Open a comparison of the repository's trees; its git process ends with the block."""
-    with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
+    with closing(GitProcess.start(repository, *ARGUMENTS)) as asked:
         yield Comparison(asked=asked)
 
 
@@ -35,7 +35,7 @@ def comparing(repository: Path) -> Iterator["Comparison"]:
 class Comparison:
     """A git process that compares any number of tree pairs."""
 
-    asked: AskedGit
+    asked: GitProcess
 
     def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
         """Yield the entries in the tree of `after` at the paths that differ from `before`.
@@ -45,7 +45,7 @@ class Comparison:
         Raises:
             CorpusError: if git fails.
         """
-        self.asked.ask(f"{after} {before}\n".encode() + END)
+        self.asked.send(f"{after} {before}\n".encode() + END)
         tokens = self._tokens()
         for meta in tokens:
             if meta == END:
@@ -57,7 +57,7 @@ class Comparison:
         """Yield the texts between NULs, up to an END in place of an entry."""
         rest, number = bytearray(), 0
         while number % 2 or rest != END:
-            first, *others = self.asked.heard().split(b"\0")
+            first, *others = self.asked.read_answer().split(b"\0")
             rest += first
             for token in others:
                 yield bytes(rest)

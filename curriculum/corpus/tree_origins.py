@@ -7,7 +7,13 @@ from pathlib import Path
 
 from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.git_log import CommitLog, commits
-from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
+from curriculum.corpus.git_tree import (
+    FILE_MODES,
+    MAX_FILE_BYTES,
+    TreeEntry,
+    list_tree,
+    read_entries,
+)
 from curriculum.corpus.includes import included_names
 from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, licence_files, read_licence_files
 from curriculum.corpus.licence_names import is_licence_file
@@ -35,29 +41,29 @@ def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
     )
 
 
-def vendored_at(repository: Path, commit: str, log: CommitLog, *, largest: int) -> VendoredCode:
-    """Find vendored code in a commit's tree; reads each C or C++ file of at most `largest` bytes once.
+def vendored_at(repository: Path, commit: str, log: CommitLog, *, max_bytes: int) -> VendoredCode:
+    """Find vendored code in a commit's tree; reads each C or C++ file of at most `max_bytes` bytes once.
 
     Raises:
         CorpusError: if git fails.
     """
     entries = {
         entry.path.decode(errors="surrogateescape"): entry
-        for entry in listed(repository, commit)
+        for entry in list_tree(repository, commit)
         if entry.mode in FILE_MODES and is_plain(entry.path)
     }
     stated = read_licence_files(
         (path.decode(errors="surrogateescape"), path.decode(errors="replace"), raw)
-        for path, raw in contents(
+        for path, raw in read_entries(
             repository,
             _entries_at(entries, filter(is_licence_file, entries)),
-            largest=MAX_LICENCE_BYTES,
+            max_bytes=MAX_LICENCE_BYTES,
         )
     )
     licences = licence_files(stated)
     origins: dict[str, FileOrigin] = {}
     code = _entries_at(entries, filter(is_code, entries))
-    for raw_path, raw in contents(repository, code, largest=min(largest, MAX_FILE_BYTES)):
+    for raw_path, raw in read_entries(repository, code, max_bytes=min(max_bytes, MAX_FILE_BYTES)):
         path = raw_path.decode(errors="surrogateescape")
         origins[path] = origin_of(path, raw, licences)
     built = [path for path in entries if is_build_file(path)]

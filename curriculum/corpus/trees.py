@@ -17,13 +17,19 @@ from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
 from curriculum.corpus.git_objects import object_heads
-from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
-from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened
+from curriculum.corpus.git_tree import (
+    FILE_MODES,
+    MAX_FILE_BYTES,
+    TreeEntry,
+    list_tree,
+    read_entries,
+)
+from curriculum.corpus.history import OpenHistory, SampledCommits, iterate_changes, open_history
 from curriculum.corpus.paths import WantedPath, is_plain, language_of
 from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
-from curriculum.corpus.tree_differences import Comparison, comparing
+from curriculum.corpus.tree_differences import Comparison, open_comparison
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
@@ -48,23 +54,23 @@ def read_commits(
         if changes:
             yield _commit(changes, _snapshot(changes))
         return
-    with opened(source.layout, source, spec, corpus, skips) as past:
-        yield from commits_of(past, spec, skips)
+    with open_history(source.layout, source, spec, corpus, skips) as past:
+        yield from iterate_commits(past, spec, skips)
 
 
-def commits_of(
+def iterate_commits(
     past: OpenHistory, spec: RepositorySpec, skips: Skips, sampled: SampledCommits | None = None
 ) -> Iterator[CommitChange]:
     """Yield the commits of an open history as `read_commits` does, optionally `sampled` commits only."""
-    with comparing(past.repository) as compared:
+    with open_comparison(past.repository) as compared:
         trees = _Trees(
             past=past,
             compared=compared,
             log=commits(past.log),
             origins=Origins(repository=spec.name),
         )
-        changes = changes_of(past, spec, skips, sampled)
-        for commit, changed in groupby(changes, lambda each: each.commit):
+        changes = iterate_changes(past, spec, skips, sampled)
+        for commit, changed in groupby(changes, lambda change: change.commit):
             yield _commit(tuple(changed), trees.delta(commit, skips))
 
 
@@ -76,7 +82,7 @@ def _commit(changes: tuple[FileChange, ...], tree: TreeDelta) -> CommitChange:
         commit=first.commit,
         timestamp=first.timestamp,
         subject=first.subject,
-        changes=tuple(sorted(changes, key=lambda each: each.path)),
+        changes=tuple(sorted(changes, key=lambda change: change.path)),
         tree=tree,
         licence_files=first.licence_files,
     )
@@ -111,7 +117,7 @@ class _Trees:
         entries = (
             self.compared.entries(self._commit, commit)
             if self._commit
-            else listed(self.past.repository, commit)
+            else list_tree(self.past.repository, commit)
         )
         changed = {entry.path: entry for entry in entries}
         again = {path: self._held[path] for path in moved if path in self._held}
@@ -202,13 +208,13 @@ def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
     with git.view(source.layout) as repository:
         entries = [
             entry
-            for entry in listed(repository, source.commit)
+            for entry in list_tree(repository, source.commit)
             if entry.mode in FILE_MODES and _is_safe(entry.path)
         ]
         heads = object_heads(repository, [entry.blob_id for entry in entries])
         lengths = (head.size for head in heads if head.kind == "blob")
         _require_small(source, sum(length for length in lengths if length <= MAX_FILE_BYTES))
-        yield from contents(repository, entries)
+        yield from read_entries(repository, entries)
 
 
 def _require_small(source: Source, num_bytes: int) -> None:
@@ -216,8 +222,8 @@ def _require_small(source: Source, num_bytes: int) -> None:
         raise CorpusError(
             str(source.path),
             f"commit = {source.commit}",
-            cause=f"the files of its tree have more than {MAX_TREE_BYTES >> 20:,} MiB",
-            cure="Pin another commit, or take compile_commands out of the corpus file",
+            cause=f"the files of its tree exceed {MAX_TREE_BYTES >> 20:,} MiB",
+            cure="Pin another commit, or remove compile_commands from the corpus file",
         )
 
 

@@ -104,7 +104,9 @@ def find_vendored(
         foreign=foreign,
         headers=HeaderPaths(origins),
     )
-    folders = {folder: evidence for folder, evidence in foreign.items() if not around.serve(folder)}
+    folders = {
+        folder: evidence for folder, evidence in foreign.items() if not around.include_host(folder)
+    }
     return VendoredCode(
         files=dict(_files(origins, folders, own, around)),
         folders=folders,
@@ -164,12 +166,12 @@ class _Surroundings:
     foreign: Collection[str]
     headers: HeaderPaths
 
-    def serve(self, folder: str) -> bool:
+    def include_host(self, folder: str) -> bool:
         """Return True if enough of a folder's files include headers of the repository around it."""
         files = self.paths.below(folder)
-        return sum(map(self.are_included_by, files)) >= HOST_SHARE * len(files)
+        return sum(map(self.includes_host, files)) >= HOST_SHARE * len(files)
 
-    def are_included_by(self, path: str) -> bool:
+    def includes_host(self, path: str) -> bool:
         """Return True if a file includes a header of the repository outside of foreign folders.
 
         A name without a folder, such as value.h, and a name that matches several headers are no evidence.
@@ -276,6 +278,6 @@ def _files(
             and origin.num_bytes >= MIN_HEADER_BYTES
             and path.lower().endswith(HEADER_SUFFIXES)
             and own.licences
-            and not around.are_included_by(path)
+            and not around.includes_host(path)
         ):
             yield path, f"{path}: {origin.licence} of {origin.holder}"

@@ -136,7 +136,7 @@ def looked_at(plan: RunPlan) -> Iterator[RunPlan]:
     """Yield a dry plan; what its workspace has no clone of is cloned elsewhere meanwhile."""
     assert plan.store.dry
     with tempfile.TemporaryDirectory(prefix="curriculum-look-") as aside:
-        sources = Sources.of(plan.store.root, clones="aside", aside=Path(aside))
+        sources = Sources.from_workspace(plan.store.root, clones="aside", aside=Path(aside))
         yield replace(plan, sources=sources)
 
 
@@ -210,7 +210,7 @@ def plan_of(
         resume=resume,
         without=without,
         imported=imported,
-        sources=Sources.of(store.root),
+        sources=Sources.from_workspace(store.root),
     )
 
 

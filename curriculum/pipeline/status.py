@@ -121,7 +121,7 @@ class StatusInputs:
 
     def phase_statuses(self) -> Iterator[PhaseStatus]:
         """Every phase of every specialist that has begun, in the order of its curriculum."""
-        sources = Sources.of(self.store.root, clones="none")
+        sources = Sources.from_workspace(self.store.root, clones="none")
         for ref, plan in self.plans.items():
             runs = _SpecialistRuns.of(self.store, ref, self.attempts, self.queue)
             try:

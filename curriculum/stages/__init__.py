@@ -157,7 +157,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     if tokenizing.given is not None:
         check_objectives(tokenizing.given, (*own, *measured))
     families = _families(wanted, measured)
-    sources = sources or Sources.of(store.root)
+    sources = sources or Sources.from_workspace(store.root)
     listed = resolved_repositories(corpus, families, sources)
     if not store.dry:
         sources.keep_answers()
@@ -261,7 +261,8 @@ def sample(
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
     listed = _newest(
-        resolved_repositories(corpus, families, sources or Sources.of(store.root)), number
+        resolved_repositories(corpus, families, sources or Sources.from_workspace(store.root)),
+        number,
     )
     sandbox = worker_rights(store, corpus, listed, ("documents",))
     coordinator = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)

@@ -16,7 +16,7 @@ def shown_by(documents: Artefact, selection: Artefact) -> frozenset[str]:
     """Return the commits of a repository that some kept documents to train on show."""
     chosen = decisions(selection, documents)
     commits = _commits(documents)["commit"].to_numpy()
-    return frozenset(commits[chosen.on("train")].tolist())
+    return frozenset(commits[chosen.kept_on("train")].tolist())
 
 
 def are_shown(documents: Artefact, commits: frozenset[str]) -> Bools:

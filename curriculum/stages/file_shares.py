@@ -46,7 +46,7 @@ def file_shares(
         if family not in families_of("changes") or artefact.key not in tokens_of:
             continue
         picked = decisions(selection, artefact)
-        is_train = picked.on("train")
+        is_train = picked.kept_on("train")
         counts = np.diff(TokenStore.open(tokens_of[artefact.key].path).offsets)
         found = np.bincount(
             picked.lineage[is_train], weights=counts[is_train], minlength=len(picked.lineages)

@@ -46,7 +46,7 @@ def documents_of_set(
     for at, source in enumerate(sources):
         table = parquet.read_table(source.documents.shards(), columns=["num_bytes"])
         sizes, picked = table["num_bytes"].to_numpy(), chosen[at]
-        for row in np.flatnonzero(picked.on(SIDES[name])).tolist():
+        for row in np.flatnonzero(picked.kept_on(SIDES[name])).tolist():
             document = picked.document_ids[row].decode()
             places[document] = int(sizes[row]), at, row
             lineages[document] = picked.lineages[int(picked.lineage[row])]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from curriculum.corpus import git, sources
-from curriculum.corpus.git_tree import FILE_MODES, listed
+from curriculum.corpus.git_tree import FILE_MODES, list_tree
 from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers
 from curriculum.corpus.load import SAMPLES
 from curriculum.corpus.sources import Source, Sources
@@ -141,11 +141,11 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         """Paths of a source's files; those of a commit are kept, they can't change."""
         if source.layout is None:
             return [*_as_text(path for path, _ in sources.directory_sizes(source.path))]
-        answers, question = KeptAnswers.of(self.store.root), ("paths", source.commit)
+        answers, question = KeptAnswers.from_workspace(self.store.root), ("paths", source.commit)
         kept = answers.find(question, source.commit)
         if kept is None:
             with git.view(source.layout) as repository:
-                entries = listed(repository, source.commit)
+                entries = list_tree(repository, source.commit)
                 files = (entry.path for entry in entries if entry.mode in FILE_MODES)
                 kept = tuple(_as_text(files))
             if not self.store.dry:

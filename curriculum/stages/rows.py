@@ -173,7 +173,7 @@ def _spool(
             store=TokenStore.open(source.tokens.path),
             fitter=fitters[source.overlong],
             split=encode.Split(
-                held_out=picked.of_held_out_files,
+                held_out=picked.is_held_out_file,
                 held_out_files=held_out,
                 licences=source.licences,
             ),
@@ -182,7 +182,7 @@ def _spool(
     ]
     plain = apply_objective(built, tokenizer, row_length=wanted.row_length)
     read_measured = (
-        read(source.base.shards(), kept=kept & ~picked.on("train"), objective=plain)
+        read(source.base.shards(), kept=kept & ~picked.kept_on("train"), objective=plain)
         for source, picked, kept, read in zip(sources.of(wanted), chosen, asked, reads, strict=True)
     )
     trained = (
@@ -199,19 +199,19 @@ def _spool(
             if source.repository in shown:
                 other = shown[source.repository]
                 by_other = shown_by(other, sources.selections[other.manifest.labels["family"]])
-                kept = kept & ~(picked.on("train") & are_shown(source.base, by_other))
+                kept = kept & ~(picked.kept_on("train") & are_shown(source.base, by_other))
             objective = plain
             if "later" in sides:
                 objective = scoring_new_lines(
                     objective, wanted, source.base, tokenizer, read, picked.kept
                 )
             elif "train" in sides and wanted.scores_new_lines:
-                learnt = kept & picked.on("train")
+                learnt = kept & picked.kept_on("train")
                 objective = scoring_new_lines(
                     objective, wanted, source.base, tokenizer, read, learnt
                 )
             if trained:
-                objective = trained.unscoring(objective, ~picked.on("train"))
+                objective = trained.unscoring(objective, ~picked.kept_on("train"))
             for fitted in read(
                 source.documents.shards(),
                 kept=kept,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curriculum.corpus import domains
-from curriculum.corpus.document_folders import DocumentsOf
-from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
+from curriculum.corpus.document_folders import DocumentFolder
+from curriculum.corpus.other_corpora import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.select import (
     REVISION,
     SIDES_NAME,
@@ -200,10 +200,10 @@ def _labels(
     return (("corpus", corpus.name), *family)
 
 
-def folders(documents: Sequence[Artefact]) -> list[DocumentsOf]:
+def folders(documents: Sequence[Artefact]) -> list[DocumentFolder]:
     """Return the folder of each artefact of documents, with its repository."""
     return [
-        DocumentsOf(repository=artefact.manifest.labels["repository"], path=artefact.path)
+        DocumentFolder(repository=artefact.manifest.labels["repository"], path=artefact.path)
         for artefact in documents
     ]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar, cast
 
-from curriculum.corpus.source_errors import raise_as_one
+from curriculum.corpus.source_errors import raise_combined
 from curriculum.published_files import leaving_whole_files
 from curriculum.sandbox import Sandbox
 from curriculum.stages.same_versions import require_same
@@ -189,7 +189,7 @@ class Coordinator:
                     else:
                         found[at] = made
                     self._report(stage.name, stage.title(assignments[at].task), done, len(ours))
-            raise_as_one(failed)
+            raise_combined(failed)
         theirs = sorted({*missing} - {*ours})
         # Others may have made them meanwhile: then this shard goes on further.
         now = self._look_up([assignments[at] for at in theirs])

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from curriculum.corpus.source_errors import as_one
+from curriculum.corpus.source_errors import combine_errors
 from curriculum.corpus.sources import Sources
 from curriculum.stages.conversation_documents import require_conversations
 from curriculum.stages.documents import Documents, Repository, repositories, require_sources
@@ -37,7 +37,7 @@ def documents_of_files(
         try:
             documents_of_graphs(coordinator, sound, families, indexing)
         except CorpusError as more:
-            raise as_one([failed, more]) from None
+            raise combine_errors([failed, more]) from None
         raise
     sound = [source for source, texts in zip(listed, made, strict=True) if not _lacks(texts)]
     if not sound:

@@ -137,9 +137,9 @@ def _trained(sources: RowSources, spec: RowsSpec, tokenizer: Tokenizer) -> Itera
             source.base.shards(),
             TokenStore.open(source.tokens.path),
             fitter,
-            kept=picked.on("train"),
+            kept=picked.kept_on("train"),
             split=encode.Split(
-                held_out=picked.of_held_out_files,
+                held_out=picked.is_held_out_file,
                 held_out_files=held_out,
                 licences=source.licences,
             ),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from curriculum.corpus.paths import language_of
-from curriculum.corpus.split import Lineage, held_out_alone, stratified
+from curriculum.corpus.split import Lineage, choose_val_clusters, clusters_for_whole_commits
 
 
 def foreseen_val(surveys: Mapping[str, pl.DataFrame], *, val_fraction: float) -> frozenset[str]:
@@ -33,5 +33,7 @@ def foreseen_val(surveys: Mapping[str, pl.DataFrame], *, val_fraction: float) ->
         for changes in surveys.values()
         for names in changes.group_by("commit", maintain_order=True).agg("lineage")["lineage"]
     ]
-    val = stratified(lineages, val_fraction=val_fraction)
-    return val.union(held_out_alone(commits, val, val_fraction=val_fraction) if commits else ())
+    val = choose_val_clusters(lineages, val_fraction=val_fraction)
+    return val.union(
+        clusters_for_whole_commits(commits, val, val_fraction=val_fraction) if commits else ()
+    )

@@ -113,9 +113,9 @@ def measure(
         source.documents.shards(),
         TokenStore.open(source.tokens.path),
         fitter,
-        kept=picked.on("train"),
+        kept=picked.kept_on("train"),
         split=encode.Split(
-            held_out=picked.of_held_out_files,
+            held_out=picked.is_held_out_file,
             held_out_files=held_out_files(selection),
             licences=source.licences,
         ),
@@ -143,7 +143,7 @@ def measure(
         )
     rows += [
         (changes[at][0], picked.domains[int(picked.domain[at])], *[0] * 7, 1)
-        for at in np.flatnonzero(picked.on("val"))
+        for at in np.flatnonzero(picked.kept_on("val"))
     ]
     frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
     return MeasuredKind(

@@ -13,7 +13,7 @@ import polars as pl
 from curriculum import frames
 from curriculum.corpus.decisions import decisions, read_sides
 from curriculum.corpus.domains import load_domains
-from curriculum.corpus.survey import in_sample
+from curriculum.corpus.survey import sample_commits
 from curriculum.stages.conversation_documents import ConversationSelection
 from curriculum.stages.documents import Repository
 from curriculum.stages.file_shares import FileShare, file_shares
@@ -91,8 +91,8 @@ def commits_to_walk(
     Between two of them most of a tree may have changed, so their number follows from its size.
     """
     number = int(share / 0.01 * WALKED_BYTES * depth) // (tree_bytes + COMMIT_BYTES)
-    fewest = max(MIN_GRAPHS_OF_MANY, round(MIN_GRAPHS * depth))
-    return in_sample(sizes["unit"].unique(), 0.0, fewest=max(fewest, number))
+    min_count = max(MIN_GRAPHS_OF_MANY, round(MIN_GRAPHS * depth))
+    return sample_commits(sizes["unit"].unique(), 0.0, min_count=max(min_count, number))
 
 
 def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
@@ -131,8 +131,8 @@ class SamplingPlan:
     @property
     def files_stage(self) -> SampledFiles:
         """The stage that reads the files of sampled commits."""
-        fewest = max(MIN_OF_MANY, round(FEWEST * self.depth))
-        return SampledFiles(share=self.share, fewest=fewest)
+        min_count = max(MIN_OF_MANY, round(FEWEST * self.depth))
+        return SampledFiles(share=self.share, min_count=min_count)
 
     def graphs_of(self, repository: str) -> tuple[str, ...]:
         """The families of graphs that are walked in a repository."""

@@ -20,10 +20,16 @@ from curriculum.corpus.conversations import (
     find_conversations,
     read_conversations,
 )
-from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened, read_changes
+from curriculum.corpus.history import (
+    OpenHistory,
+    SampledCommits,
+    iterate_changes,
+    open_history,
+    read_changes,
+)
 from curriculum.corpus.skips import Skips
-from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, in_sample, survey, survey_of_snapshot
-from curriculum.corpus.trees import commits_of, read_commits
+from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, sample_commits, survey, survey_snapshot
+from curriculum.corpus.trees import iterate_commits, read_commits
 from curriculum.families import chat
 from curriculum.families.chosen_changes import render_changes
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
@@ -71,7 +77,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
     parses = True
     raises_last = True
     share: float
-    fewest: int
+    min_count: int
     """Commits of a repository that are read at least."""
 
     def title(self, task: Repository) -> str:
@@ -99,7 +105,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
         before: list[tuple[str, str, UInt64s]] = []
         with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
             found = reader.survey()
-            chosen = in_sample(found.commits, self.share, fewest=self.fewest)
+            chosen = sample_commits(found.commits, self.share, min_count=self.min_count)
             changes = _noting(reader.changes(found, chosen), touched, before)
             settings = task.corpus.edit_settings()
             for rendered in render_changes(changes, writers.families, settings):
@@ -219,7 +225,7 @@ class _Reader:
     def survey(self) -> Survey:
         """Return the survey of the history or directory."""
         if self.past is None:
-            return survey_of_snapshot(self._directory())
+            return survey_snapshot(self._directory())
         return survey(self.past, self.repository.spec, self.repository.source.commit)
 
     def changes(self, found: Survey, commits: Sequence[str]) -> Iterator[FileChange]:
@@ -229,7 +235,7 @@ class _Reader:
             return
         sampled = SampledCommits(commits=frozenset(commits), marks=found.marks)
         edits = self.repository.corpus.changes
-        yield from changes_of(self.past, self.repository.spec, Skips(), sampled, edits=edits)
+        yield from iterate_changes(self.past, self.repository.spec, Skips(), sampled, edits=edits)
 
     def commits(self, commits: Sequence[str]) -> Iterator[CommitChange]:
         """Some commits with their trees."""
@@ -238,7 +244,7 @@ class _Reader:
             yield from read_commits(self.repository.source, spec, corpus, Skips())
             return
         sampled = SampledCommits(commits=frozenset(commits), marks=frozenset())
-        yield from commits_of(self.past, spec, Skips(), sampled)
+        yield from iterate_commits(self.past, spec, Skips(), sampled)
 
     def _directory(self) -> Iterator[FileChange]:
         return read_changes(
@@ -253,7 +259,7 @@ def _reading(repository: Repository) -> Iterator[_Reader]:
         yield _Reader(repository=repository, past=None)
         return
     spec, corpus = repository.spec, repository.corpus
-    with opened(source.layout, source, spec, corpus, Skips()) as past:
+    with open_history(source.layout, source, spec, corpus, Skips()) as past:
         yield _Reader(repository=repository, past=past)
 
 
@@ -304,7 +310,7 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)
-        listed = in_sample(frame["commit"], self.share, fewest=MIN_CONVERSATIONS)
+        listed = sample_commits(frame["commit"], self.share, min_count=MIN_CONVERSATIONS)
         write_touched(_untouched(listed), drafts[0].path)
         chosen = frozenset(listed)
         with FamilyWriters(drafts[1:]) as writers:

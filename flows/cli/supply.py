@@ -74,7 +74,7 @@ def supply(
     else:
         corpus = _corpus(home, what)
         kinds = _kinds(load_phases(phases_file or "phases", home), corpus)
-        given, store, sources = None, Store(home), Sources.of(home)
+        given, store, sources = None, Store(home), Sources.from_workspace(home)
         print_downloads(corpus, sources)
         if tokenizer and tokenizer != TRAINED_TOKENIZER:
             given = foreign_tokenizer(store, Path(tokenizer), Roles(), unsandboxed=unsandboxed)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from curriculum import objectives
-from curriculum.corpus.batch_diff import whole
+from curriculum.corpus.batch_diff import whole_text_hunks
 from curriculum.corpus.blobs import decode
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.quality import reason_against
@@ -106,7 +106,7 @@ def change_to(text: str, *hunks: Hunk, before: str | None = None) -> FileChange:
         language="cpp",
         before=None if before is None else Blob(blob_id="b" * 40, text=before),
         after=Blob(blob_id="a" * 40, text=text),
-        hunks=hunks or whole(text, added=True),
+        hunks=hunks or whole_text_hunks(text, added=True),
         lineage="sample:src/a.cc",
         before_is_new=True,
     )

@@ -30,7 +30,7 @@ def test_the_sum_of_all_clones_is_printed_before_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, home = corpus_of(tmp_path, 1200, 34, None), tmp_path / "home"
-    print_downloads(corpus, Sources.of(home))
+    print_downloads(corpus, Sources.from_workspace(home))
     said = capsys.readouterr().err
     assert {"lib0", "lib1", "lib2"} <= {*re.findall(r"\w+", said)}
     assert "1,234 MB" in said
@@ -42,13 +42,13 @@ def test_clones_that_are_there_are_not_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, home = corpus_of(tmp_path, 5, 7), tmp_path / "home"
-    Sources.of(home).resolve_all(corpus.repositories[:1])
-    print_downloads(corpus, Sources.of(home))
+    Sources.from_workspace(home).resolve_all(corpus.repositories[:1])
+    print_downloads(corpus, Sources.from_workspace(home))
     said = capsys.readouterr().err
     assert "7 MB" in said
     assert "lib0" not in said
-    Sources.of(home).resolve_all(corpus.repositories)
-    print_downloads(corpus, Sources.of(home))
+    Sources.from_workspace(home).resolve_all(corpus.repositories)
+    print_downloads(corpus, Sources.from_workspace(home))
     assert capsys.readouterr().err == ""
 
 
@@ -56,5 +56,7 @@ def test_a_corpus_of_folders_downloads_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = RepositorySpec(name="own", path=str(tmp_path))
-    print_downloads(CorpusSpec(name="own", repositories=(folder,)), Sources.of(tmp_path / "home"))
+    print_downloads(
+        CorpusSpec(name="own", repositories=(folder,)), Sources.from_workspace(tmp_path / "home")
+    )
     assert capsys.readouterr().err == ""

@@ -91,7 +91,9 @@ def test_a_planted_clone_is_not_read_for_a_repository_of_the_corpus(
 ) -> None:
     spec, home = plant(clones_folder, private), clones_folder.parent
     head = subprocess.check_output(["git", "-C", private, "rev-parse", "HEAD"], text=True).strip()
-    assert Sources.of(home).resolve(spec).commit == head, "the planted one is there to be taken"
+    assert Sources.from_workspace(home).resolve(spec).commit == head, (
+        "the planted one is there to be taken"
+    )
     assert not trust.is_new(home)
     corpus = tmp_path / "mine.yaml"
     place = f'url: "{spec.url}"' if spec.url else f"path: {spec.path}"
@@ -109,7 +111,7 @@ def test_no_answer_is_kept_through_a_planted_link(clones_folder: Path, tmp_path:
     (clones_folder / "answers").symlink_to(outside)
     assert _refuses(("build", "templates.demo"), clones_folder.parent)
     assert [*outside.iterdir()] == []
-    KeptAnswers.of(clones_folder.parent).keep(QUESTION, KeptAnswer(state="s", answer=("a",)))
+    KeptAnswers.from_workspace(clones_folder.parent).keep(QUESTION, KeptAnswer(state="s", answer=("a",)))
     assert [*outside.iterdir()] != [], "the link leads outside"
 
 
@@ -148,7 +150,7 @@ def test_a_workspace_is_made_and_trusted_before_its_first_clone(
 
 
 def test_answers_are_kept_in_a_workspace_alone(tmp_path: Path, private: Path) -> None:
-    sources = Sources.of(tmp_path / "home")
+    sources = Sources.from_workspace(tmp_path / "home")
     sources.resolve(RepositorySpec(name="own", path=str(private)))
     assert not (tmp_path / "home").exists()
     sources.keep_answers()

@@ -67,7 +67,10 @@ def test_a_folder_without_anything_to_read_is_said_to_be_no_git_repository(
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2, done.output
     output = " ".join(done.output.split())
-    assert f"{folder}; it is no git repository, and of the plain folder no file is read" in output
+    assert (
+        f"{folder}; it is not a git repository, and all files of the plain folder were skipped"
+        in output
+    )
     assert "too small 1. Give the path of a clone" in output
     # `supply` keeps what it counted there.
     assert command == "supply" or not (tmp_path / "workspace").exists()
@@ -80,6 +83,6 @@ def test_a_folder_of_a_clone_is_said_to_be_read_without_its_history(tmp_path: Pa
     (folder / "a.hpp").write_text("int answer();\n" * 20)
     words = ["build", "templates", "--repo", str(folder), "--dry-run"]
     done = CliRunner().invoke(app, [*words, "--home", str(tmp_path / "workspace")])
-    said = f"{folder} is no git repository, so it is read as a plain folder"
+    said = f"{folder} is not a git repository, so it is read as a plain folder"
     assert said in done.stderr, done.output
-    assert f"It lies in the clone {folder.parent}" in done.stderr
+    assert f"It is inside the clone {folder.parent}" in done.stderr

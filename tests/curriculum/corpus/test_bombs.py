@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from curriculum.corpus import asked_git, git, git_log, trees
-from curriculum.corpus.git_tree import contents, listed
+from curriculum.corpus import git, git_log, git_process, trees
+from curriculum.corpus.git_tree import list_tree, read_entries
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree, read_commits
@@ -90,7 +90,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", MEBIBYTE)
     monkeypatch.setattr(git, "MAX_LOG_CPU_S", 1)
     monkeypatch.setattr(git, "MAX_CPU_S", 1)
-    monkeypatch.setattr(asked_git, "MAX_SILENCE_S", 0.5)
+    monkeypatch.setattr(git_process, "MAX_SILENCE_S", 0.5)
 
 
 def test_a_tree_bomb_is_skipped_by_the_commits_name(
@@ -119,11 +119,11 @@ def test_a_pinned_tree_bomb_is_refused_by_the_commits_name(
     with git.view(
         git.RepositoryLayout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
     ) as view:
-        assert len([*listed(view, bomb)]) == 10_000
+        assert len([*list_tree(view, bomb)]) == 10_000
         small_limits(monkeypatch)
         monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", 100_000)
         with bounded(seconds=1, mebibytes=2), pytest.raises(CorpusError) as refused:
-            list(listed(view, bomb))
+            list(list_tree(view, bomb))
     assert bomb in str(refused.value)
     assert refused.value.cure
 
@@ -132,7 +132,7 @@ def test_a_tree_bomb_without_files_ends_at_the_limit_of_time(
     repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_limits(monkeypatch)
-    monkeypatch.setattr(git_log, "MAX_OVERSIZED", 0)
+    monkeypatch.setattr(git_log, "MAX_OVERSIZED_COMMITS", 0)
     between(repo, nested(repo, width=100, depth=6, leaf=tree_of(repo)))
     with bounded(seconds=8, mebibytes=8), pytest.raises(CorpusError) as refused:
         read(repo.path)
@@ -211,12 +211,12 @@ def test_a_huge_file_of_zeros_is_left_out_of_a_tree(
     with git.view(
         git.RepositoryLayout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
     ) as view:
-        entries = [*listed(view, commit)]
-        assert [path for path, _ in contents(view, entries)] == [b"a.cc", b"z.cc"]
+        entries = [*list_tree(view, commit)]
+        assert [path for path, _ in read_entries(view, entries)] == [b"a.cc", b"z.cc"]
         small_limits(monkeypatch)
         monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 64 * MEBIBYTE)
         with bounded(seconds=2, mebibytes=4):
-            assert [path for path, _ in contents(view, entries)] == [b"a.cc"]
+            assert [path for path, _ in read_entries(view, entries)] == [b"a.cc"]
 
 
 def test_a_huge_blob_is_never_inflated(
@@ -289,7 +289,7 @@ def test_a_clone_has_limits(
         with pytest.raises(CorpusError) as refused:
             resolve(spec, cache=tmp_path / "cache")
     assert "git clone" in str(refused.value)
-    assert "than a clone may have" in refused.value.cause
+    assert "limits of a clone" in refused.value.cause
     assert not (tmp_path / "cache").exists()
     assert resolve(spec, cache=tmp_path / "cache").commit == repo.ids[-1]
 
@@ -303,7 +303,7 @@ def test_a_server_that_says_nothing_is_left(
         url = f"git://127.0.0.1:{server.getsockname()[1]}/repo"
         with pytest.raises(CorpusError) as refused:
             resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
-        assert "no end after 1 s" in refused.value.cause
+        assert "not finish within 1 s" in refused.value.cause
         monkeypatch.setattr(git, "MAX_CLONE_S", 60)
         with endless(seconds=2):
             resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
@@ -351,7 +351,7 @@ def test_more_bombs_than_a_few_refuse_the_repository(
     repo.git("update-ref", "HEAD", commit_of(repo, files(repo), parent))
     small_limits(monkeypatch)
     monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 3 * MEBIBYTE)
-    monkeypatch.setattr(git_log, "MAX_OVERSIZED", 3)
+    monkeypatch.setattr(git_log, "MAX_OVERSIZED_COMMITS", 3)
     with bounded(seconds=3, mebibytes=8), pytest.raises(CorpusError) as refused:
         read(repo.path)
     assert refused.value.value == "git log"

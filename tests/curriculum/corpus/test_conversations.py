@@ -278,7 +278,7 @@ def test_more_losses_than_allowed_fail_with_counts_and_a_place_of_each(tmp_path:
         refuse_losses(files, CORPUS, skips)
     assert str(refused.value) == (
         "conversations talks: 2.0% of its lines give no conversation (json 1, such as "
-        "talks.jsonl:99, order 1, such as talks.jsonl:100); max_skipped allows 1.0%. Mend the lines, "
+        "talks.jsonl:99, order 1, such as talks.jsonl:100); max_skipped allows 1.0%. Correct the lines, "
         "or raise max_skipped in the corpus file; or skip the source by on_error"
     )
 
@@ -286,7 +286,7 @@ def test_more_losses_than_allowed_fail_with_counts_and_a_place_of_each(tmp_path:
 def test_a_file_without_a_conversation_is_refused(tmp_path: Path) -> None:
     files, skips = found(written(tmp_path, "", " ")), SkippedLines()
     assert [*read_conversations(files, CORPUS, skips)] == []
-    with pytest.raises(CorpusError, match="there is no conversation in it"):
+    with pytest.raises(CorpusError, match="it contains no conversation"):
         refuse_losses(files, CORPUS, skips)
 
 
@@ -334,9 +334,9 @@ def test_a_link_that_is_swapped_into_a_folder_after_it_was_listed_is_not_followe
 
 
 def test_where_there_is_nothing_the_error_says_so(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="nothing lies there"):
+    with pytest.raises(CorpusError, match="found nothing instead"):
         found(tmp_path / "none.jsonl")
-    with pytest.raises(CorpusError, match=r"there is no \.jsonl file in it"):
+    with pytest.raises(CorpusError, match=r"it contains no \.jsonl file"):
         found(tmp_path)
     (tmp_path / "linked.jsonl").symlink_to("/dev/null")
     os.mkfifo(tmp_path / "pipe.jsonl")
@@ -364,10 +364,10 @@ def test_a_source_that_is_no_file_is_refused_by_what_lies_there(
     put(tmp_path / "talks.jsonl")
     with pytest.raises(CorpusError) as refused:
         found(tmp_path / "talks.jsonl")
-    assert refused.value.cause == f"{lies} lies there"
+    assert refused.value.cause == f"found {lies} instead of a file or a folder"
     with pytest.raises(CorpusError) as refused:
         resolve(RepositorySpec(name="mine", path=str(tmp_path / "talks.jsonl")), cache=tmp_path)
-    assert refused.value.cause == f"{lies} lies there"
+    assert refused.value.cause == f"found {lies} instead of a file or a folder"
 
 
 def test_the_key_rests_on_bytes_and_names_and_not_on_where_they_lie(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.domains import NO_RULE, LabelledDocuments, label_domains
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from schemas.corpus import DomainRule, DomainsSpec
@@ -118,7 +118,7 @@ def decided(
     table = pa.Table.from_pylist([choices[name] for name in sorted(choices)], KEPT_SCHEMA)
     pq.write_table(table, kept / KEPT_NAME)
     (kept / SIDES_NAME).write_bytes(b"sides")
-    found = label_domains([DocumentsOf(repository="r", path=given_)], kept, spec, target)
+    found = label_domains([DocumentFolder(repository="r", path=given_)], kept, spec, target)
     frame = pl.read_parquet(target / SELECTION_NAME)
     assert pq.read_schema(target / SELECTION_NAME).equals(SELECTION_SCHEMA, check_metadata=True)
     assert (target / SIDES_NAME).read_bytes() == b"sides"

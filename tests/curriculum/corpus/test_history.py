@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from curriculum.corpus import git
-from curriculum.corpus.batch_diff import diffing
+from curriculum.corpus.batch_diff import open_differ
 from curriculum.corpus.blobs import Version
 from curriculum.corpus.file_histories import BLOB_DIGITS, FileHistories, read_histories
 from curriculum.corpus.history import ingredients
@@ -289,7 +289,7 @@ def differ(tmp_path_factory):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
     layout = git.RepositoryLayout(head=folder / "HEAD", common=folder, name="bare")
-    with git.view(layout) as repository, diffing(repository) as found:
+    with git.view(layout) as repository, open_differ(repository) as found:
         yield found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.corpus.git_log import LATEST
+from curriculum.corpus.git_log import MAX_TIMESTAMP_S
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import find_layout, resolve
@@ -95,8 +95,8 @@ def repo_object(repo: Any, kind: bytes, body: bytes) -> str:
 @pytest.mark.parametrize(
     ("claimed", "timestamp"),
     [
-        ("9" * 5000, LATEST),
-        ("9" * 30, LATEST),
+        ("9" * 5000, MAX_TIMESTAMP_S),
+        ("9" * 30, MAX_TIMESTAMP_S),
         ("0" * 5000 + "17", 17),
         ("1700000000", 1_700_000_000),
         ("soon", 0),

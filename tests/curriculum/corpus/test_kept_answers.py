@@ -59,14 +59,14 @@ def pin(folder: Path, name: str = "HEAD") -> RepositorySpec:
 
 def built(home: Path, spec: RepositorySpec) -> str:
     """Resolve a pin as a build does, which keeps the answers."""
-    sources = Sources.of(home)
+    sources = Sources.from_workspace(home)
     found = sources.resolve(spec).commit
     sources.keep_answers()
     return found
 
 
 def looked(home: Path, spec: RepositorySpec) -> str:
-    return Sources.of(home, clones="none").resolve(spec).commit
+    return Sources.from_workspace(home, clones="none").resolve(spec).commit
 
 
 def test_a_look_after_a_build_asks_git_nothing(
@@ -122,7 +122,7 @@ def test_a_kept_answer_that_is_no_commit_is_not_believed(folder: Path, tmp_path:
     """It would be an option of the next git."""
     home = tmp_path / "home"
     found = built(home, pin(folder))
-    for file in KeptAnswers.of(home).folder.iterdir():
+    for file in KeptAnswers.from_workspace(home).folder.iterdir():
         kept = KeptAnswer.model_validate_json(file.read_text())
         forged = kept.model_copy(update={"answer": ("--output=/tmp/forged",)})
         file.write_text(forged.model_dump_json())
@@ -132,7 +132,7 @@ def test_a_kept_answer_that_is_no_commit_is_not_believed(folder: Path, tmp_path:
 def test_a_damaged_answer_is_asked_for_anew(folder: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     found = built(home, pin(folder))
-    for file in KeptAnswers.of(home).folder.iterdir():
+    for file in KeptAnswers.from_workspace(home).folder.iterdir():
         file.write_text("{")
     assert looked(home, pin(folder)) == found
 

@@ -107,7 +107,7 @@ def test_every_entry_that_can_t_be_read_names_file_and_line(sample_clone, tmp_pa
     file = tmp_path / "c.yaml"
     file.write_text(BROKEN.replace("path: repo\n", f"path: {sample_clone}\n"))
     corpus = load_corpus(str(file))
-    found = Sources.of(tmp_path)
+    found = Sources.from_workspace(tmp_path)
     for spec, line in zip(corpus.repositories, (6, 9, 10), strict=True):
         with pytest.raises(CorpusError) as wrong:
             found.resolve(spec)
@@ -157,7 +157,7 @@ def test_a_workspace_has_corpora_of_its_own_by_name(tmp_path):
     ours = load_corpus("ours", tmp_path)
     assert ours.repositories[0].path == f"{tmp_path}/corpora/repos/near"
     assert load_corpus("sample", tmp_path).name == "mine", "the shipped one went before"
-    with pytest.raises(CorpusError, match=r"neither a corpus of the workspace.*'ours'"):
+    with pytest.raises(CorpusError, match=r"no corpus of the workspace.*'ours'"):
         load_corpus("our", tmp_path)
     with pytest.raises(CorpusError, match="no shipped corpus"):
         load_corpus("ours")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.corpus.copy_clusters import CopyClusters, jaccard, min_large_similarity
-from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
+from curriculum.corpus.other_corpora import LEFT_OUT_FILES_NAME, OtherCorpus, find_in_other_corpora
 from curriculum.corpus.shingles import shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
 from schemas.document import SIGNATURES_SCHEMA
@@ -163,7 +163,7 @@ def test_a_near_copy_in_another_corpus_is_found_by_signatures_alone(tmp_path):
     signed(tmp_path / "other", [" ".join(words(400, 99)), *other])
     third = {"lineage": ["r:1.cc"], "reason": ["other_corpus"], "evidence": ["third r:a.cc"]}
     pl.DataFrame(third).write_parquet(tmp_path / "other" / LEFT_OUT_FILES_NAME)
-    found = held_elsewhere(own, [OtherCorpus(name="big", selection=tmp_path / "other")])
+    found = find_in_other_corpora(own, [OtherCorpus(name="big", selection=tmp_path / "other")])
     assert found == {f"r:{at}.cc": f"big r:{at - 4}.cc" for at in range(6, 10)}
 
 

@@ -35,7 +35,7 @@ def test_a_path_that_is_no_file_and_no_folder_is_refused(
     tmp_path: Path, kind: str, noun: str
 ) -> None:
     path = special(kind, tmp_path / "s")
-    with pytest.raises(CorpusError, match=f"a {noun} lies there"):
+    with pytest.raises(CorpusError, match=f"found a {noun} instead"):
         resolve(RepositorySpec(name="a", path=str(path)), cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 

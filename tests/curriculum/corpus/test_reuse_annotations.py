@@ -263,7 +263,7 @@ def _many(number: int) -> bytes:
 def test_annotations_of_a_history_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch, raw: bytes
 ) -> None:
-    monkeypatch.setattr(licence_files_module, "MAX_ANNOTATED", 10_000)
+    monkeypatch.setattr(licence_files_module, "MAX_ANNOTATIONS_SIZE", 10_000)
     texts = read_licence_files((each, f"f{each}/REUSE.toml", raw) for each in range(9))
     files = [text for text in texts.values() if isinstance(text, AnnotationFile)]
     assert [bool(file.annotations) for file in files] == [True] * 3 + [False] * 6

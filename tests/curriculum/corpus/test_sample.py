@@ -57,5 +57,5 @@ def test_the_shipped_samples_can_be_unpacked_and_read(tmp_path, read):
 
 def test_a_package_without_samples_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(load, "SAMPLES", tmp_path)
-    with pytest.raises(CorpusError, match="no sample is shipped"):
+    with pytest.raises(CorpusError, match="no sample repository is installed"):
         unpack_samples(tmp_path / "out")

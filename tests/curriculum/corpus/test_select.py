@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.document_folders import DocumentsOf
-from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME
+from curriculum.corpus.document_folders import DocumentFolder
+from curriculum.corpus.other_corpora import LEFT_OUT_FILES_NAME
 from curriculum.corpus.select import (
     GRAPHS,
     KEPT_NAME,
@@ -17,7 +17,7 @@ from curriculum.corpus.select import (
     ingredients,
     select,
 )
-from curriculum.corpus.split import Lineage, hash_fraction, stratified
+from curriculum.corpus.split import Lineage, choose_val_clusters, hash_fraction
 from schemas.corpus import CorpusSpec, LicencesSpec, RepositorySpec
 from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Span
 from tests import factories
@@ -79,7 +79,7 @@ def select_from(
         path.mkdir()
         table = pa.Table.from_pylist([row(one) for one in group], schema=DOCUMENT_SCHEMA)
         pq.write_table(table, factories.shard_path(path))
-        given.append(DocumentsOf(repository=repository, path=path))
+        given.append(DocumentFolder(repository=repository, path=path))
     target = folder / name
     target.mkdir()
     summary = select(given, corpus, target, known=known)
@@ -115,7 +115,7 @@ def expected_sides(count: int) -> dict[str, str]:
         Lineage(name=f"r:f{i}.cc", repository="r", order=0, since=0, language="cpp")
         for i in range(count)
     ]
-    val = stratified({file.name: file for file in files}, val_fraction=0.3)
+    val = choose_val_clusters({file.name: file for file in files}, val_fraction=0.3)
     return {file.name: "val" if file.name in val else "train" for file in files}
 
 
@@ -316,7 +316,7 @@ def known_sides(folder: Path) -> dict[str, str]:
 
 def known_files(folder: Path) -> KnownFiles:
     """Return the decisions of the selection `files` in a folder."""
-    versions = DocumentsOf(repository="r", path=folder / "documents-files-r-v2_simple")
+    versions = DocumentFolder(repository="r", path=folder / "documents-files-r-v2_simple")
     decided = folder / "files"
     return KnownFiles(
         sides=decided / SIDES_NAME,

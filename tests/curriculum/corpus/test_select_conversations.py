@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.select import SelectionSummary
 from curriculum.corpus.select_conversations import select_conversations
 from curriculum.corpus.split import hash_fraction
@@ -56,7 +56,7 @@ def selected(
         folder = root / source
         folder.mkdir()
         write_documents((chat.document(conversation(source, *each)) for each in listed), folder)
-        documents.append(DocumentsOf(repository=source, path=folder))
+        documents.append(DocumentFolder(repository=source, path=folder))
     corpus = CorpusSpec(
         name="c",
         repositories=(RepositorySpec(name="r", path="/r"),),
@@ -115,7 +115,7 @@ def test_equal_texts_that_disagree_about_what_is_learnt_are_left_out(tmp_path: P
         folder = tmp_path / order[0].name
         folder.mkdir()
         write_documents(map(chat.document, order), folder)
-        documents = [DocumentsOf(repository="t", path=folder)]
+        documents = [DocumentFolder(repository="t", path=folder)]
         corpus = CorpusSpec(name="c", repositories=(RepositorySpec(name="r", path="/r"),))
         summary = select_conversations(documents, corpus, folder)
         rows = pq.read_table(folder / "selection.parquet").to_pylist()

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.document_folders import DocumentFolder
 from curriculum.corpus.file_histories import FileHistories
-from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
+from curriculum.corpus.other_corpora import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.select import (
     KEPT_NAME,
     SIDES_NAME,
@@ -105,7 +105,7 @@ def selected(
         born = {key: at for key, at in (births or {}).items() if key.startswith(f"{name}:")}
         older = {key: at for key, at in versions.items() if key.startswith(f"{name}:")}
         path = folder_of(folder / "documents" / name, *own, births=born, versions=older)
-        given.append(DocumentsOf(repository=name, path=path))
+        given.append(DocumentFolder(repository=name, path=path))
     (folder / "kept").mkdir()
     summary = select(given, corpus_of(*names), folder / "kept", others=others)
     return pl.read_parquet(folder / "kept" / KEPT_NAME), summary
@@ -333,10 +333,10 @@ def test_a_commit_gives_no_target_from_a_file_that_is_left_out_and_may_show_it_a
     known = KnownFiles(
         sides=kept / SIDES_NAME,
         left_out=kept / LEFT_OUT_FILES_NAME,
-        versions=[DocumentsOf(repository="copy", path=tmp_path / "documents" / "copy")],
+        versions=[DocumentFolder(repository="copy", path=tmp_path / "documents" / "copy")],
     )
     (tmp_path / "selection").mkdir()
-    given = [DocumentsOf(repository="copy", path=folder)]
+    given = [DocumentFolder(repository="copy", path=folder)]
     select(given, corpus_of("own", "copy"), tmp_path / "selection", known=known)
     frame = pl.read_parquet(tmp_path / "selection" / KEPT_NAME)
     fate = dict(frame.select("document_id", "keep").iter_rows())

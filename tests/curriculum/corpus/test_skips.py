@@ -1,6 +1,6 @@
 import json
 
-from curriculum.corpus.skips import EXAMPLES, Skips
+from curriculum.corpus.skips import MAX_EXAMPLES, Skips
 
 
 def test_only_what_cannot_be_read_is_lost():
@@ -16,7 +16,7 @@ def test_examples_are_few_and_counts_are_whole():
         skips.add("binary", path=f"{number}.cc", commit="c")
     report = skips.report().dump()
     assert report["skipped"] == {"binary": 100}
-    assert report["examples"] == {"binary": [f"c:{number}.cc" for number in range(EXAMPLES)]}
+    assert report["examples"] == {"binary": [f"c:{number}.cc" for number in range(MAX_EXAMPLES)]}
     assert json.loads(json.dumps(report)) == report
 
 

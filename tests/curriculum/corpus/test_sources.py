@@ -58,7 +58,7 @@ def test_a_pin_may_be_any_name_of_a_commit(repo, tmp_path, form):
 
 
 def test_an_unknown_commit_names_what_there_is(repo, read):
-    with pytest.raises(CorpusError, match=r"commit = 'v9'; .*Give one that it has, such as main"):
+    with pytest.raises(CorpusError, match=r"commit = 'v9'; .*Give an existing one, such as main"):
         read(repo.path, commit="v9")
 
 
@@ -73,7 +73,7 @@ def test_an_empty_repository_says_so(build, read):
 
 
 def test_a_path_where_nothing_lies_says_so(read, tmp_path):
-    with pytest.raises(CorpusError, match="nothing lies there"):
+    with pytest.raises(CorpusError, match="found nothing instead"):
         read(tmp_path / "nothing")
 
 
@@ -160,11 +160,11 @@ def test_a_plain_folder_is_named_with_the_clone_that_it_lies_in(repo, tmp_path):
     specs = [RepositorySpec(name="r", path=path) for path in paths.values()]
     url = RepositorySpec(name="url", url="https://example.org/a.git")
     alone, inside = plain_folders([*specs, url])
-    assert alone.startswith(f"r: {paths['plain']} is no git repository")
+    assert alone.startswith(f"r: {paths['plain']} is not a git repository")
     assert "clone" not in alone
-    assert inside.startswith(f"r: {paths['origin/include/deep']} is no git repository")
+    assert inside.startswith(f"r: {paths['origin/include/deep']} is not a git repository")
     assert inside.endswith(
-        f"It lies in the clone {repo.path}; to read its history, give that path, with include: "
+        f"It is inside the clone {repo.path}; to read the history, give that path with include: "
         "[include/deep/]"
     )
 
@@ -175,9 +175,13 @@ def test_a_plain_folder_is_named_with_the_clone_that_it_lies_in(repo, tmp_path):
         (
             "a.cc",
             "x",
-            "it is no git repository, and of the plain folder no file is read: too small 1",
+            "it is not a git repository, and all files of the plain folder were skipped: too small 1",
         ),
-        ("a.md", "text", "it is no git repository, and the plain folder has no file in .*has .md"),
+        (
+            "a.md",
+            "text",
+            "it is not a git repository, and the plain folder has no file in .*found: .md",
+        ),
     ],
 )
 def test_a_plain_folder_of_which_nothing_is_read_is_refused(tmp_path, read, name, text, said):
@@ -222,6 +226,6 @@ def test_git_is_given_paths_with_odd_characters_whole(build, read):
 
 
 def test_a_git_that_finds_no_room_is_told_from_a_wrong_url() -> None:
-    full = git.failure("clone", 128, b"error: unable to write: No space left on device\n")
+    full = git.exit_error("clone", 128, b"error: unable to write: No space left on device\n")
     assert full.cure == "Free some space and run the same command again"
-    assert "Correct the url" in git.failure("clone", 128, b"fatal: not found\n").cure
+    assert "Correct the url" in git.exit_error("clone", 128, b"fatal: not found\n").cure

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from curriculum.corpus.split import (
     BY_HASH,
     Lineage,
-    beside_unseen,
+    choose_val_clusters,
     clusters,
+    clusters_beside_unseen,
+    clusters_for_whole_commits,
+    clusters_to_move,
     hash_fraction,
-    held_out_alone,
-    joining,
-    stratified,
 )
 
 
@@ -92,7 +92,7 @@ def test_every_stratum_and_repository_gives_its_share(
     strata: list[tuple[int, str, str]], fraction: float
 ) -> None:
     files = files_in(strata)
-    val = stratified(alone(files), val_fraction=fraction)
+    val = choose_val_clusters(alone(files), val_fraction=fraction)
     seen = Counter(group for file in files for group in file.strata)
     held = Counter(group for file in files if file.name in val for group in file.strata)
     if len(files) > 1:
@@ -101,7 +101,7 @@ def test_every_stratum_and_repository_gives_its_share(
 
 def test_the_share_of_a_large_corpus_is_the_one_that_was_asked_for() -> None:
     strata = [(number % 4, "cpp", "src") for number in range(8_000)]
-    val = stratified(alone(files_in(strata)), val_fraction=0.02)
+    val = choose_val_clusters(alone(files_in(strata)), val_fraction=0.02)
     assert 0.019 < len(val) / 8_000 < 0.023
 
 
@@ -111,8 +111,8 @@ def test_what_is_appended_changes_no_earlier_side(
 ) -> None:
     files = files_in(strata)
     some = files[: cut.draw(st.integers(2, len(files)))]
-    before = stratified(alone(some), val_fraction=fraction)
-    after = stratified(alone(files), val_fraction=fraction)
+    before = choose_val_clusters(alone(some), val_fraction=fraction)
+    after = choose_val_clusters(alone(files), val_fraction=fraction)
     assert before == after & {file.name for file in some}
 
 
@@ -123,8 +123,8 @@ def test_a_cluster_that_its_hash_holds_out_stays_whatever_else_changes(
     files = files_in(strata)
     some = at.draw(st.permutations(files))[: max(2, len(files) // 2)]
     hashed = {file.name for file in some if hash_fraction(file.name) < BY_HASH * fraction}
-    assert hashed <= stratified(alone(some), val_fraction=fraction)
-    assert hashed <= stratified(alone(files), val_fraction=fraction)
+    assert hashed <= choose_val_clusters(alone(some), val_fraction=fraction)
+    assert hashed <= choose_val_clusters(alone(files), val_fraction=fraction)
 
 
 @given(strata=st.lists(STRATA, max_size=60), fraction=FRACTIONS)
@@ -134,7 +134,9 @@ def test_a_cluster_of_more_than_half_of_all_lineages_is_trained_on(
     files = files_in(strata)
     majority = len(files) // 2 + 1
     oldest = alone(files) | {file.name: files[0] for file in files[:majority]}
-    assert all(file.name not in stratified(oldest, val_fraction=fraction) for file in files[:1])
+    assert all(
+        file.name not in choose_val_clusters(oldest, val_fraction=fraction) for file in files[:1]
+    )
 
 
 def test_tests_are_a_stratum_of_their_own() -> None:
@@ -155,20 +157,22 @@ def test_tests_are_a_stratum_of_their_own() -> None:
 
 def test_a_family_without_any_gets_its_lowest_and_says_so():
     units = {"v2_simple": [f"u{i}" for i in range(5)], "v3_simple": ["u1", "u2"]}
-    joined = dict(joining(units, frozenset()))
+    joined = dict(clusters_to_move(units, frozenset()))
     lowest = min(units["v2_simple"], key=hash_fraction)
     assert joined["v2_simple"] == lowest
     assert not {*joined.values()}.isdisjoint(units["v3_simple"])
-    assert joining(units, frozenset(units["v3_simple"])) == ()
+    assert clusters_to_move(units, frozenset(units["v3_simple"])) == ()
 
 
 def test_a_family_with_one_unit_keeps_it_in_train():
-    assert joining({"v2_simple": ["u", "u"]}, frozenset()) == ()
+    assert clusters_to_move({"v2_simple": ["u", "u"]}, frozenset()) == ()
 
 
 def test_the_cluster_of_most_files_of_a_family_joins_last() -> None:
     large, small = sorted("ab", key=hash_fraction)
-    assert joining({"v2_simple": [large, large, small]}, frozenset()) == (("v2_simple", small),)
+    assert clusters_to_move({"v2_simple": [large, large, small]}, frozenset()) == (
+        ("v2_simple", small),
+    )
 
 
 COMMITS = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
@@ -177,16 +181,16 @@ COMMITS = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), froz
 def test_where_too_few_commits_lie_in_val_whole_the_lowest_hash_that_was_changed_alone_joins() -> (
     None
 ):
-    assert held_out_alone(COMMITS, frozenset(), val_fraction=0.4) == ("c",)
-    assert held_out_alone(COMMITS, frozenset(), val_fraction=0.9) == ("c", "b")
-    assert held_out_alone(COMMITS, frozenset("a"), val_fraction=0.4) == ()
-    assert held_out_alone(COMMITS, frozenset("a"), val_fraction=0.8) == ("c",)
-    assert held_out_alone([frozenset("ab")], frozenset("a"), val_fraction=0.4) == ()
+    assert clusters_for_whole_commits(COMMITS, frozenset(), val_fraction=0.4) == ("c",)
+    assert clusters_for_whole_commits(COMMITS, frozenset(), val_fraction=0.9) == ("c", "b")
+    assert clusters_for_whole_commits(COMMITS, frozenset("a"), val_fraction=0.4) == ()
+    assert clusters_for_whole_commits(COMMITS, frozenset("a"), val_fraction=0.8) == ("c",)
+    assert clusters_for_whole_commits([frozenset("ab")], frozenset("a"), val_fraction=0.4) == ()
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcde"), min_size=1), max_size=30))
 def test_train_keeps_a_unit_that_was_changed_alone(commits: list[frozenset[str]]) -> None:
-    joined = held_out_alone(commits, frozenset(), val_fraction=0.9)
+    joined = clusters_for_whole_commits(commits, frozenset(), val_fraction=0.9)
     alone = {next(iter(each)) for each in commits if len(each) == 1}
     assert set(joined) < alone or not alone
     assert bool(joined) == (len(alone) > 1)
@@ -197,10 +201,10 @@ def test_a_cluster_with_an_unseen_file_is_beside_it_unless_it_is_most_of_the_res
     strange = [lineage(number, order=1) for number in range(3)]
     shared = [(files[0].name, strange[0].name), (strange[1].name, strange[2].name)]
     few = clusters([*files, *strange], shared)
-    assert beside_unseen(few, {"r1"}) == {"r0:f0", "r1:f1"}
-    assert beside_unseen(few, ()) == frozenset()
+    assert clusters_beside_unseen(few, {"r1"}) == {"r0:f0", "r1:f1"}
+    assert clusters_beside_unseen(few, ()) == frozenset()
     many = [*shared, *((files[0].name, files[number].name) for number in (1, 2))]
-    assert beside_unseen(clusters([*files, *strange], many), {"r1"}) == {"r1:f1"}
+    assert clusters_beside_unseen(clusters([*files, *strange], many), {"r1"}) == {"r1:f1"}
 
 
 @given(pairs=PAIRS, unseen=st.sets(st.integers(0, 2), max_size=2))
@@ -209,7 +213,7 @@ def test_no_other_file_of_a_cluster_beside_an_unseen_one_is_left_to_training(pai
     named = [(files[one].name, files[other].name) for one, other in pairs]
     oldest = clusters(files.values(), named)
     repositories = {f"r{order}" for order in unseen}
-    beside = beside_unseen(oldest, repositories)
+    beside = clusters_beside_unseen(oldest, repositories)
     seen = [name for name in oldest if name.partition(":")[0] not in repositories]
     strange = {oldest[name].name for name in oldest if name not in set(seen)}
     for unit in strange:

@@ -2,10 +2,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from curriculum.corpus.history import SampledCommits, changes_of, opened
+from curriculum.corpus.history import SampledCommits, iterate_changes, open_history
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
-from curriculum.corpus.survey import Survey, in_sample, survey
+from curriculum.corpus.survey import Survey, sample_commits, survey
 from schemas.change import FileChange
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 
@@ -21,11 +21,11 @@ def looked_over(
     corpus = CorpusSpec(name="c", repositories=(spec,), quality=quality, **rules)
     source = resolve(spec, cache=path / "cache")
     assert source.layout is not None
-    with opened(source.layout, source, spec, corpus, Skips()) as past:
+    with open_history(source.layout, source, spec, corpus, Skips()) as past:
         found = survey(past, spec, source.commit)
-        every = list(changes_of(past, spec, Skips()))
+        every = list(iterate_changes(past, spec, Skips()))
         sampled = SampledCommits(commits=chosen or found.commits, marks=found.marks)
-        some = list(changes_of(past, spec, Skips(), sampled))
+        some = list(iterate_changes(past, spec, Skips(), sampled))
     return found, every, some
 
 
@@ -105,10 +105,13 @@ def test_a_sample_reads_its_commits_as_they_are_read_among_all(build: Any) -> No
 
 def test_a_sample_is_the_beginning_of_a_larger_one_and_keeps_its_commits() -> None:
     commits = [hashlib.sha1(str(n).encode()).hexdigest() for n in range(1000)]
-    small, large = in_sample(commits, 0.01, fewest=5), in_sample(commits, 0.1, fewest=5)
+    small, large = (
+        sample_commits(commits, 0.01, min_count=5),
+        sample_commits(commits, 0.1, min_count=5),
+    )
     assert (len(small), len(large)) == (10, 100)
-    assert large[:10] == small == in_sample(reversed(commits), 0.01, fewest=5)
-    assert len(in_sample(commits, 0.001, fewest=64)) == 64
-    assert sorted(in_sample(commits[:20], 0.01, fewest=64)) == sorted(commits[:20])
-    more = in_sample([*commits, "another"], 0.1, fewest=5)
+    assert large[:10] == small == sample_commits(reversed(commits), 0.01, min_count=5)
+    assert len(sample_commits(commits, 0.001, min_count=64)) == 64
+    assert sorted(sample_commits(commits[:20], 0.01, min_count=64)) == sorted(commits[:20])
+    more = sample_commits([*commits, "another"], 0.1, min_count=5)
     assert len(set(large) - set(more)) <= 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from curriculum.corpus.batch_diff import whole
+from curriculum.corpus.batch_diff import whole_text_hunks
 from curriculum.families.document_check import check_document
 from curriculum.families.render import ExclusionCount, render
 from curriculum.graph.syntax_tree import grammar_versions
@@ -158,7 +158,7 @@ def test_an_unknown_family_is_a_programmers_mistake(make_change: MakeChange) -> 
     ids=lambda text: repr(text[:9]),
 )
 def test_a_hostile_file_gives_sound_documents(make_change: MakeChange, text: str) -> None:
-    (lines,) = whole(text, added=True)
+    (lines,) = whole_text_hunks(text, added=True)
     added = replace(lines, before_start=1, after_start=1)
     change = make_change("int a;\n", f"int a;\n{text}", hunks=(added,))
     documents = render(change, families_of("changes")).documents

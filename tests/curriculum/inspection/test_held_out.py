@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from curriculum.corpus.split import BY_HASH, Lineage, hash_fraction, stratified
+from curriculum.corpus.split import BY_HASH, Lineage, choose_val_clusters, hash_fraction
 from curriculum.inspection.held_out import (
     ExpectedServing,
     HeldOutDocuments,
@@ -112,7 +112,7 @@ def test_the_advice_names_the_val_fraction_that_holds_out_a_file_of_a_domain() -
         Lineage(name=each.lineage, repository="own", order=0, since=number)
         for number, each in enumerate(sides)
     ]
-    assert stratified({file.name: file for file in files}, val_fraction=fraction)
+    assert choose_val_clusters({file.name: file for file in files}, val_fraction=fraction)
     assert "raise the corpus's val_fraction" in _words(replace(held, is_whole=False))
     alone = _words(replace(held, files=sides[:1]))
     assert "the corpus has 1 file of it, and a file is held out whole or not at all" in alone

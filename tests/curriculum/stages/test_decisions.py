@@ -55,8 +55,8 @@ def test_each_document_has_its_own_line_of_the_selection(tmp_path: Path) -> None
         f"lineage {number}" for number in (14, 3, 14, 0, 19)
     ]
     assert found.kept.tolist() == [True, False, False, True, False]
-    assert found.on("val").tolist() == [False, False, False, True, False]
-    assert found.of_held_out_files.tolist() == [False, False, False, True, False]
+    assert found.kept_on("val").tolist() == [False, False, False, True, False]
+    assert found.is_held_out_file.tolist() == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize("number", [0, 5, 99])

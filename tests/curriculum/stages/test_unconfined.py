@@ -35,7 +35,7 @@ def indexed(home: Path, spec: RepositorySpec, *, unsandboxed: bool = False) -> i
     corpus = CorpusSpec(name="c", repositories=(spec,))
     made = make_indexes(
         Coordinator(store=Store(home)),
-        repositories(corpus, Sources.of(home)),
+        repositories(corpus, Sources.from_workspace(home)),
         indexing=Indexing(unsandboxed=unsandboxed),
     )
     return sum(index.artefact is not None for index in made)

@@ -108,7 +108,7 @@ def ends(folder: Path, attacks: Sequence[str], *, confined: bool) -> dict[str, s
     (folder / "secret").write_text("secret")
     spec = RepositorySpec(name="repository", path=str(folder / "repository"))
     corpus, store = CorpusSpec(name="c", repositories=(spec,)), Store(home)
-    found = repositories(corpus, Sources.of(home))
+    found = repositories(corpus, Sources.from_workspace(home))
     sandbox = worker_rights(store, corpus, found, ("documents",))
     assert sandbox is not None
     # The worker imports this file.

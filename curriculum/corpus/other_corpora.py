@@ -41,7 +41,7 @@ class OtherCorpus:
     selection: Path
 
 
-def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str, str]:
+def find_in_other_corpora(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str, str]:
     """Map each lineage with a near copy in another corpus to `corpus repository:path` of that copy.
 
     Files that the other corpus itself left out, because a third corpus has them, don't count.
@@ -101,7 +101,7 @@ def _matches(
     bands = range(SLOTS // band_slots)
     keys = [band_keys(own, band, size=band_slots) for band in bands]
     orders = [np.argsort(key, kind="stable") for key in keys]
-    ordered = [each[order] for each, order in zip(keys, orders, strict=True)]
+    ordered = [key[order] for key, order in zip(keys, orders, strict=True)]
     match = np.full(len(own), -1, dtype=np.int64)
     start = 0
     for slots in read_slots(file):

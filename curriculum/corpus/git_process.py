@@ -16,7 +16,7 @@ MAX_SILENCE_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskedGit:
+class GitProcess:
     """A running git process with its stdin, its stdout and a file for its stderr."""
 
     verb: str
@@ -24,18 +24,18 @@ class AskedGit:
     errors: IO[bytes]
 
     @staticmethod
-    def start(repository: Path, verb: str, *options: str) -> "AskedGit":
+    def start(repository: Path, verb: str, *options: str) -> "GitProcess":
         """Start a git process; the caller closes it."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         process = subprocess.Popen(
-            git.limited(verb, *options),
+            git.limited_command(verb, *options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             env=git.environment(repository),
             cwd="/",
         )
-        return AskedGit(verb=verb, process=process, errors=errors)
+        return GitProcess(verb=verb, process=process, errors=errors)
 
     @property
     def output(self) -> io.BufferedReader:
@@ -43,7 +43,7 @@ class AskedGit:
         assert isinstance(self.process.stdout, io.BufferedReader)
         return self.process.stdout
 
-    def ask(self, question: bytes) -> None:
+    def send(self, request: bytes) -> None:
         """Write one or more requests to the process's stdin.
 
         Raises:
@@ -51,37 +51,37 @@ class AskedGit:
         """
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(question)
+            self.process.stdin.write(request)
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise self.death() from None
+            raise self.exit_error() from None
 
-    def heard(self) -> bytes:
+    def read_answer(self) -> bytes:
         """Return the next bytes of the output, waiting at most MAX_SILENCE_S.
 
         Raises:
             CorpusError: if the process has exited or the wait timed out.
         """
         if not select.select([self.output], [], [], MAX_SILENCE_S)[0]:
-            raise git.over_limit(self.verb, f"more than {MAX_SILENCE_S:g} s")
-        return self.next_bytes()
+            raise git.limit_error(self.verb, f"more than {MAX_SILENCE_S:g} s")
+        return self.read_bytes()
 
-    def next_bytes(self) -> bytes:
+    def read_bytes(self) -> bytes:
         """Return the next bytes of the output, without a timeout.
 
         Raises:
             CorpusError: if the process has exited.
         """
-        found = self.output.read1(git.CHUNK)
+        found = self.output.read1(git.CHUNK_BYTES)
         if not found:
-            raise self.death()
+            raise self.exit_error()
         return found
 
-    def death(self) -> git.GitError:
+    def exit_error(self) -> git.GitError:
         """Return the error for a process that has exited."""
         code = self.process.wait()
         self.errors.seek(0)
-        return git.failure(self.verb, code, self.errors.read())
+        return git.exit_error(self.verb, code, self.errors.read())
 
     def close(self) -> None:
         """Kill the process and discard its pending requests and unread output."""
