@@ -243,7 +243,7 @@ def kind_of(serving: ResolvedServing) -> DocumentKind:
 
 def plan_estimate(plan: RunPlan, kinds: Sequence[DocumentKind], share: float) -> EstimateTask:
     """Return the task of estimating kinds of rows of a plan's corpus."""
-    return EstimateTask.of(
+    return EstimateTask.from_corpus(
         plan.corpus,
         kinds,
         tokenizing=tokenizing_of(plan),

@@ -1,10 +1,10 @@
-"""Estimate of what a corpus has to train on: one artefact a kind of rows, so that none is sampled for twice.
+"""Estimate of the tokens in a corpus: one cached artefact per kind of rows, so that no kind is sampled twice.
 
     estimates/corpus-<name>/family-v3_simple/row_length-512/score-new/<key12>/
         lines.parquet  samplings.parquet  files.parquet  shares.parquet
 
-Its key holds all that decides the figures: commits and rules of the corpus, tokenizer, share, revisions.
-Nothing refers to it: gc removes it, and the next estimate samples again.
+The key covers everything that decides the figures: commits and rules of the corpus, tokenizer, share,
+revisions. Nothing refers to these artefacts: gc deletes them, and the next estimate samples again.
 """
 
 import math
@@ -39,44 +39,44 @@ from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
 REVISION = 8
-"""Revision of how a sample is drawn and scaled."""
+"""Raise if a sample is drawn or scaled differently."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 SHARES_NAME = "shares.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """Supply of a corpus, line by line; lines of ALL domains and lines of each."""
+    """Supply of a corpus by line: one line for ALL domains and one line per domain."""
 
     kinds: frozenset[DocumentKind]
-    """The kinds of rows that are estimated; one that has no line has nothing."""
+    """Estimated kinds of rows; a kind without lines has no tokens."""
     lines: tuple[SupplyLine, ...]
     samplings: tuple[SampledShare, ...]
     notes: tuple[str, ...]
-    """Differences between this estimate and a build, in words."""
+    """Ways in which a build may differ from this estimate, as sentences."""
     files: tuple[FileSide, ...] = ()
-    """Files of the sample, the largest first, with their side of the split."""
+    """Files of the sample with their side of the split, largest first."""
     shares: tuple[FileShare, ...] = ()
-    """Files of the sample with most tokens, by family."""
+    """Files of the sample with the most tokens, by family."""
 
     @property
     def is_whole(self) -> bool:
-        """Return True where all commits were read."""
+        """True if all commits were read."""
         return all(sampling.read >= sampling.units for sampling in self.samplings)
 
     def total(
         self, kind: DocumentKind, domain: str = ALL, repositories: Iterable[str] = ()
     ) -> tuple[float, float]:
-        """Tokens and their standard error, of some repositories or of all."""
-        found = [each for each in self._of(kind, repositories) if each.domain == domain]
-        tokens = math.fsum(each.tokens for each in found)
-        return tokens, math.sqrt(math.fsum(each.error**2 for each in found))
+        """Return the tokens and their standard error, of some repositories or of all."""
+        found = [line for line in self._of(kind, repositories) if line.domain == domain]
+        tokens = math.fsum(line.tokens for line in found)
+        return tokens, math.sqrt(math.fsum(line.error**2 for line in found))
 
     def lines_of(
         self, kind: DocumentKind, repositories: Iterable[str] = ()
     ) -> tuple[SupplyLine, ...]:
-        """The lines of a kind by domain, of some repositories or of all."""
-        return tuple(each for each in self._of(kind, repositories) if not each.is_total)
+        """Return the lines of a kind by domain, of some repositories or of all."""
+        return tuple(line for line in self._of(kind, repositories) if not line.is_total)
 
     def _of(self, kind: DocumentKind, repositories: Iterable[str]) -> Iterator[SupplyLine]:
         only = frozenset(repositories)
@@ -86,7 +86,7 @@ class Estimate:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """The domains of which there is something, sorted."""
+        """Domains with tokens, sorted."""
         return tuple(sorted({line.domain for line in self.lines if line.tokens} - {ALL}))
 
 
@@ -96,11 +96,11 @@ class EstimateTask:
 
     plan: SamplingPlan
     kinds: tuple[DocumentKind, ...]
-    """Kinds that are asked for."""
+    """Requested kinds."""
     tokenizing: Tokenizing
 
     @staticmethod
-    def of(
+    def from_corpus(
         corpus: CorpusSpec,
         kinds: Sequence[DocumentKind],
         *,
@@ -109,15 +109,15 @@ class EstimateTask:
         sources: Sources,
         indexes: Sequence[Index] = (),
     ) -> "EstimateTask":
-        """Return the task of a corpus: a `share` of each repository's commits, and some dozens at least.
+        """Return the task for a corpus: sample a `share` of each repository's commits, with a minimum number.
 
-        What is never trained on isn't estimated: unseen repositories, and later commits.
+        Unseen repositories and later commits are excluded, because they are never trained on.
 
-        `indexes` are those that a workspace has or would make: where one isn't made yet, a family that needs
-        it is taken to have what its stand-in has.
+        `indexes` are existing or planned indexes of the workspace. While an index is only planned, a family
+        that needs it is estimated by its stand-in family.
 
         Raises:
-            CorpusError: for a pin that resolves to nothing.
+            CorpusError: if a pin can't be resolved.
         """
         corpus = corpus.trained()
         task = EstimateTask(
@@ -135,7 +135,7 @@ class EstimateTask:
 
     @property
     def measured(self) -> tuple[DocumentKind, ...]:
-        """The kinds that are sampled: some may have to stand in for those that need an index."""
+        """Kinds that are sampled: the requested ones, and stand-ins for kinds that need an index."""
         stand_ins = {
             replace(kind, family=stand_in)
             for kind in self.kinds
@@ -144,13 +144,13 @@ class EstimateTask:
         return tuple(sorted({*self.kinds, *stand_ins}))
 
     def plan_of(self, kinds: Iterable[DocumentKind]) -> SamplingPlan:
-        """The plan of a sample for some kinds alone."""
+        """Return the sampling plan for the given kinds only."""
         return replace(self.plan, families=frozenset(kind.family for kind in kinds))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimates(Stage[EstimateTask, EstimateTask]):
-    """The estimate of each kind of rows; those that are missing come of one sample."""
+    """Estimate of each kind of rows; all missing kinds are estimated from one sample."""
 
     name = "estimate"
     placement = "coordinator"
@@ -158,7 +158,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
     watch: ProgressCallback
 
     def tasks(self, inputs: EstimateTask) -> Sequence[EstimateTask]:
-        """Return the corpus as one task."""
+        """Return the corpus as a single task."""
         return [inputs]
 
     def title(self, task: EstimateTask) -> str:
@@ -190,7 +190,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
         ]
 
     def run(self, task: EstimateTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Sample the corpus once for the kinds whose estimate is missing."""
+        """Sample the corpus once for all kinds without a cached estimate."""
         labels = [draft.recipe.labels for draft in drafts]
         kind_of = dict(
             zip((recipe.labels for recipe in self.recipes(task)), task.measured, strict=True)
@@ -199,13 +199,13 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
         found = estimate_kinds(
             task.plan_of(kinds), kinds, task.tokenizing, workers=self.workers, watch=self.watch
         )
-        for draft, each in zip(drafts, found, strict=True):
-            write_frame(_frame(each.lines, SupplyLine), draft.path / LINES_NAME)
-            write_frame(_frame(each.samplings, SampledShare), draft.path / SAMPLINGS_NAME)
-            write_frame(_frame(each.files, FileSide), draft.path / FILES_NAME)
-            write_frame(_frame(each.shares, FileShare), draft.path / SHARES_NAME)
-            tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
-            units = sum(sampling.read for sampling in each.samplings)
+        for draft, kind_estimate in zip(drafts, found, strict=True):
+            write_frame(_frame(kind_estimate.lines, SupplyLine), draft.path / LINES_NAME)
+            write_frame(_frame(kind_estimate.samplings, SampledShare), draft.path / SAMPLINGS_NAME)
+            write_frame(_frame(kind_estimate.files, FileSide), draft.path / FILES_NAME)
+            write_frame(_frame(kind_estimate.shares, FileShare), draft.path / SHARES_NAME)
+            tokens = math.fsum(line.tokens for line in kind_estimate.lines if line.is_total)
+            units = sum(sampling.read for sampling in kind_estimate.samplings)
             draft.record(EstimateReport(tokens=round(tokens), units=units))
 
 
@@ -218,11 +218,11 @@ def estimate(
 ) -> Estimate:
     """Estimate the supply of each kind.
 
-    Estimates that `store` holds aren't made again, and new ones are kept there; without a store nothing of
-    what is made here stays.
+    Estimates in `store` are reused, and new ones are written to it. Without a store, all work happens in a
+    temporary folder.
 
     Raises:
-        CorpusError: for a history without a file to read.
+        CorpusError: for a history without a usable file.
         TokenizerError: for a given tokenizer that can't be used.
     """
     if store is None:
@@ -236,13 +236,14 @@ def estimate(
 
 
 def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
-    """Return what `estimate` would, of the kinds that a dry store holds; None where it holds none.
-
-    Nothing is sampled.
-    """
+    """Return the estimate of the kinds cached in a dry store, without sampling; None if there are none."""
     assert store.dry
     made = Coordinator(store=store).make(Estimates(workers=1, watch=ignore_progress), task)
-    kept = {kind: each for kind, each in zip(task.measured, made, strict=True) if not each.planned}
+    kept = {
+        kind: artefact
+        for kind, artefact in zip(task.measured, made, strict=True)
+        if not artefact.planned
+    }
     known = tuple(
         kind
         for kind in task.kinds
@@ -260,7 +261,10 @@ Row = TypeVar("Row", SupplyLine, SampledShare, FileSide, FileShare)
 
 def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
     columns = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
-    schema = {name: columns.get(each, pl.String) for name, each in get_type_hints(kind).items()}
+    schema = {
+        name: columns.get(annotation, pl.String)
+        for name, annotation in get_type_hints(kind).items()
+    }
     return pl.DataFrame([asdict(row) for row in rows], schema=schema)
 
 
@@ -269,37 +273,37 @@ def _rows(file: Path, kind: type[Row]) -> Iterator[Row]:
 
 
 def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
-    """Read the estimates of all kinds, and put them together."""
+    """Read and combine the estimates of all kinds."""
     found = [
         KindEstimate(
-            lines=tuple(_rows(each.path / LINES_NAME, SupplyLine)),
-            samplings=tuple(_rows(each.path / SAMPLINGS_NAME, SampledShare)),
-            files=tuple(_rows(each.path / FILES_NAME, FileSide)),
-            shares=tuple(_rows(each.path / SHARES_NAME, FileShare)),
+            lines=tuple(_rows(artefact.path / LINES_NAME, SupplyLine)),
+            samplings=tuple(_rows(artefact.path / SAMPLINGS_NAME, SampledShare)),
+            files=tuple(_rows(artefact.path / FILES_NAME, FileSide)),
+            shares=tuple(_rows(artefact.path / SHARES_NAME, FileShare)),
         )
-        for each in made
+        for artefact in made
     ]
-    lines = [line for each in found for line in each.lines]
+    lines = [line for estimated in found for line in estimated.lines]
     lines += [line for kind in task.kinds for line in _stand_ins(task.plan, kind, lines)]
     samplings: dict[str, SampledShare] = {}
-    for sampling in (sampling for each in found for sampling in each.samplings):
+    for sampling in (sampling for estimated in found for sampling in estimated.samplings):
         other = samplings.get(sampling.repository, sampling)
         walked = max(other.walked, sampling.walked)
         samplings[sampling.repository] = replace(other, walked=walked)
     return Estimate(
         kinds=frozenset(task.kinds),
-        lines=tuple(each for each in lines if each.kind in task.kinds),
+        lines=tuple(line for line in lines if line.kind in task.kinds),
         samplings=tuple(samplings.values()),
         notes=tuple(_notes(task, samplings.values())),
-        files=next((each.files for each in found if each.files), ()),
-        shares=tuple(dict.fromkeys(share for each in found for share in each.shares)),
+        files=next((estimated.files for estimated in found if estimated.files), ()),
+        shares=tuple(dict.fromkeys(share for estimated in found for share in estimated.shares)),
     )
 
 
 def _stand_ins(
     plan: SamplingPlan, kind: DocumentKind, lines: Sequence[SupplyLine]
 ) -> Iterator[SupplyLine]:
-    """Lines of a family that needs an index where it isn't made yet."""
+    """Yield stand-in lines for a family that needs an index, for repositories whose index isn't built yet."""
     stand_in = FAMILIES[kind.family].stand_in
     if stand_in:
         alike = replace(kind, family=stand_in)
@@ -312,17 +316,20 @@ def _notes(task: EstimateTask, samplings: Iterable[SampledShare]) -> Iterator[st
     plan, is_part = task.plan, any(sampling.read < sampling.units for sampling in samplings)
     yield from plain_folders([repository.spec for repository in plan.repositories])
     if task.tokenizing.given is None and is_part:
-        yield "tokens of a tokenizer trained on the sample; one of the whole corpus may give other counts"
-    for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):
+        yield (
+            "tokens are counted with a tokenizer trained on the sample; "
+            "one trained on the whole corpus may give other counts"
+        )
+    for family in sorted(name for name in plan.families if FAMILIES[name].needs_index):
         yield from _index_notes(plan, family)
 
 
 def _index_notes(plan: SamplingPlan, family: str) -> Iterator[str]:
-    """Yield a note for repositories whose index isn't made yet, and one for each reason to have none."""
-    stand_ins = [each.repository for each in plan.indexes if plan.stands_in(each.repository)]
+    """Yield a note about repositories whose index isn't built yet, and one for each reason to have none."""
+    stand_ins = [index.repository for index in plan.indexes if plan.stands_in(index.repository)]
     if stand_ins:
         yield (
-            f"{family} is taken to have what {FAMILIES[family].stand_in} has, until it is built: "
+            f"until {family} is built, it is assumed to have the tokens of {FAMILIES[family].stand_in}: "
             f"{', '.join(stand_ins)}"
         )
     without: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Ingredients of the key of an estimate: all that decides its figures."""
+"""Ingredients of an estimate's key: everything that decides its figures."""
 
 from dataclasses import asdict
 
@@ -17,7 +17,7 @@ from schemas.objectives import OBJECTIVES
 
 
 def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, JsonValue]:
-    """Return what decides the figures of any kind."""
+    """Return the ingredients that are common to all kinds."""
     rules = domains.load_domains(plan.corpus.domains)
     return {
         "share": plan.share,
@@ -40,7 +40,7 @@ def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, 
 
 
 def own_ingredients(plan: SamplingPlan, kind: DocumentKind) -> dict[str, JsonValue]:
-    """Return the rest that decides the figures of one kind."""
+    """Return the ingredients that are specific to one kind."""
     own: dict[str, JsonValue] = {
         **asdict(kind),
         "family_revision": FAMILIES[kind.family].revision,

@@ -1,4 +1,4 @@
-"""Files that a build would hold out, foreseen from the changes that the log tells."""
+"""Prediction of the files that a build will hold out, from the changes in the log."""
 
 from collections.abc import Mapping
 
@@ -9,13 +9,13 @@ from curriculum.corpus.split import Lineage, choose_val_clusters, clusters_for_w
 
 
 def foreseen_val(surveys: Mapping[str, pl.DataFrame], *, val_fraction: float) -> frozenset[str]:
-    """Return the lineages in val by the rule of the split, each taken for a cluster of its own.
+    """Return the lineages that the split would put into val if every lineage were its own cluster.
 
-    A sample knows few lineages, and holds out others than all commits do.
+    The split of a sample can't be used, because a sample has few lineages and holds out others.
 
     Args:
-        surveys: Tables of SURVEY_SCHEMA, oldest changes first, by repository in the order of the corpus.
-        val_fraction: The corpus's.
+        surveys: Tables of SURVEY_SCHEMA, oldest changes first, by repository in corpus order.
+        val_fraction: The corpus' val_fraction.
     """
     lineages = {
         name: Lineage(

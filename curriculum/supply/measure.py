@@ -1,4 +1,4 @@
-"""Tokens of the documents of sampled commits and conversations, fitted to rows of one kind."""
+"""Tokens of sampled documents after fitting them to one kind of rows."""
 
 from dataclasses import dataclass
 
@@ -41,10 +41,10 @@ MEASURES_SCHEMA = pl.Schema(
         "held_out": pl.Int64,
     }
 )
-"""Columns by unit, a commit or a conversation, and domain: valid and scored tokens of rows to train on,
-documents that have some, those among them that leave out parts to fit, documents that are too long for such a
-row, tokens of lines that no earlier document shows, of files that are shown first and of all others, and
-documents that are held out."""
+"""Counts by unit (a commit or a conversation) and domain. `tokens`, `scored`: valid and scored tokens in
+training rows. `documents`: documents with tokens. `shortened`: those of them with parts left out to fit a
+row. `routed`: documents too long for the row. `first`, `later`: tokens of new lines, in the first document of
+a file and in later ones. `held_out`: held-out documents."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -52,30 +52,30 @@ class DocumentKind:
     """Documents of a family in rows of some length."""
 
     family: str
-    """Never v6_enriched: what has structure is as long as without."""
+    """Never v6_enriched: structure doesn't change the length of its documents."""
     row_length: int
     score: Score = "new"
-    """Targets of the rows; those of conversations are the same with both."""
+    """Which tokens are targets; makes no difference for conversations."""
 
     @property
     def objective(self) -> str:
-        """The one that leaves most as it is."""
+        """Objective that changes the documents least."""
         return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else USUAL_OBJECTIVE
 
     @property
     def is_compared(self) -> bool:
-        """Return True if the lines of its documents are compared with the files before their changes."""
+        """True if the documents' lines are compared with the file before the change."""
         return FAMILIES[self.family].reads == "changes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MeasuredKind:
-    """Documents of one kind that the selection keeps."""
+    """Token counts of the selected documents of one kind."""
 
     counts: pl.DataFrame
-    """A table of MEASURES_SCHEMA, in no order."""
+    """Table of MEASURES_SCHEMA, unsorted."""
     lines: pl.DataFrame
-    """A table of LINES_SCHEMA; of documents that are trained on."""
+    """Table of LINES_SCHEMA, for training documents."""
 
 
 def measure(
@@ -85,7 +85,7 @@ def measure(
     tokenizer: Tokenizer,
     earlier: EarlierVersions = NOTHING_EARLIER,
 ) -> MeasuredKind:
-    """Fit the documents of a repository, and count their tokens."""
+    """Fit the selected documents of a repository to rows and count their tokens."""
     built = objective_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - built.reserve
     fitter = encode.fitter_of(
@@ -100,7 +100,7 @@ def measure(
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         done = scoring(document, fitted)
         if done.encodings:
-            texts[document.row] = ShownText.of(
+            texts[document.row] = ShownText.from_fitted(
                 done,
                 NO_LINES if kind.family == CHAT_FAMILY else read.lines(document, done),
                 turn=int(read.turns[document.row]),
@@ -152,7 +152,7 @@ def measure(
 
 
 def _counted(kind: DocumentKind, text: ShownText, new: Bools) -> tuple[int, int, int]:
-    """Valid tokens, scored tokens and tokens of new lines of a document."""
+    """Return a document's valid tokens, scored tokens, and scored tokens in new lines."""
     scored = int(text.scored.sum()) + text.others
     if not kind.is_compared:
         return int(text.lengths.sum()), scored, scored
@@ -164,7 +164,7 @@ def _counted(kind: DocumentKind, text: ShownText, new: Bools) -> tuple[int, int,
 
 
 def _changes(documents: Artefact) -> list[Change]:
-    """Return commit and lineage of each document; of a conversation its digest and its source."""
+    """Return (commit, lineage) of each document; for conversations (digest, source)."""
     own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
     cited = frames.scan(documents.shards(), ["provenance", "lineage"]).select(
         pl.col("provenance").list.first().struct.field(own), "lineage"

@@ -1,4 +1,4 @@
-"""Tokens to train on, by kind of rows: those of sampled commits and conversations, scaled by ratios."""
+"""Estimated training tokens by kind of rows: counts of a sample, scaled by ratios."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -25,8 +25,8 @@ from curriculum.supply.sampled_corpus import (
     readable_plan,
     sample_corpus,
 )
-from curriculum.supply.scaling import by_ratio, product
-from curriculum.supply.shown_text import NOTHING_EARLIER, EarlierVersions, extrapolated
+from curriculum.supply.scaling import estimate_by_ratio, product
+from curriculum.supply.shown_text import NOTHING_EARLIER, EarlierVersions, extrapolate_tokens
 from schemas.families import CHAT_FAMILY, FAMILIES
 from schemas.objectives import Score
 from schemas.progress import Progress, ProgressCallback
@@ -35,9 +35,9 @@ Floats = npt.NDArray[np.float64]
 
 
 ESTIMATED = ("tokens", "documents", "shortened", "routed", "scored")
-"""Columns of MEASURES_SCHEMA that are scaled with the sizes of units."""
+"""Columns of MEASURES_SCHEMA that scale with the sizes of units."""
 ALL = "*"
-"""The domain of a line that counts all domains."""
+"""Domain of a line that counts all domains."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,25 +50,25 @@ class SupplyLine:
     repository: str
     domain: str
     tokens: float
-    """Valid tokens of rows to train on."""
+    """Valid tokens in training rows."""
     error: float
-    """Their standard error; 0 where nothing is estimated."""
+    """Standard error of `tokens`; 0 if nothing is estimated."""
     scored: float
-    """Tokens of these that are scored."""
+    """Scored tokens among `tokens`."""
     distinct: float
     """Tokens of lines that no earlier document shows."""
     documents: float
-    """Number of documents that have tokens in such rows."""
+    """Number of documents with tokens in such rows."""
     shortened: float
-    """Number of those documents that leave out parts to fit a row."""
+    """Number of these documents with parts left out to fit a row."""
     routed: float
-    """Number of documents that are too long for such a row and wait for a longer one."""
+    """Number of documents that are too long for such rows and need longer ones."""
     held_out: float
-    """Number of documents of split val, whatever their length."""
+    """Number of documents in val, regardless of their length."""
 
     @property
     def is_total(self) -> bool:
-        """Return True if it counts all domains."""
+        """True if the line counts all domains."""
         return self.domain == ALL
 
     @property
@@ -79,26 +79,26 @@ class SupplyLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledShare:
-    """Sampled share of a repository, or of a source of conversations."""
+    """Size of the sample of a repository or a source of conversations."""
 
     repository: str
     units: int
-    """Commits with a change that the corpus reads; of a source its conversations."""
+    """Commits with a change that the corpus reads, or conversations of the source."""
     read: int
     walked: int
-    """Commits whose graphs were walked."""
+    """Number of commits whose graphs were walked."""
     num_bytes: int
-    """Bytes of all versions of files that the corpus reads, or of all turns."""
+    """Bytes of all file versions that the corpus reads, or of all turns."""
     in_log: int = 0
-    """Commits that lead to the pin; 0 for conversations and plain directories."""
+    """Number of commits up to the pin; 0 for conversations and plain folders."""
     unread: str = ""
-    """Number of those of which nothing is read by what limits it, in words; the most first."""
+    """Numbers of commits without a read change, by limit, in words; highest number first."""
 
 
 def _lines(
     taken: SampledCorpus, plan: SamplingPlan, kind: DocumentKind, foreseen: Set[str]
 ) -> Iterator[SupplyLine]:
-    """Yield the lines of each repository or source of one kind."""
+    """Yield the lines of each repository or source for one kind."""
     for repository in taken.surveys:
         sources = taken.sources(kind.family, repository, plan.corpus)
         if not sources:
@@ -107,9 +107,9 @@ def _lines(
         earlier = _earlier(taken, kind, repository, changes)
         selection = taken.selections[kind.family]
         found = [measure(kind, source, selection, taken.tokenizer, earlier) for source in sources]
-        counts = pl.concat([each.counts for each in found])
+        counts = pl.concat([measured.counts for measured in found])
         if FAMILIES[kind.family].reads == "commits":
-            lines = pl.concat([each.lines for each in found])
+            lines = pl.concat([measured.lines for measured in found])
             yield from _graph_lines(taken, kind, repository, counts, lines)
         else:
             yield from _file_lines(taken, kind, repository, counts, changes)
@@ -122,14 +122,15 @@ def _file_lines(
     measured: pl.DataFrame,
     changes: pl.DataFrame,
 ) -> Iterator[SupplyLine]:
-    """Tokens go with the bytes that a commit shows, or edited, of files on the train side.
+    """Yield the lines of a family of files.
 
-    New lines go with these bytes where a file is shown first, else with the number of changes.
+    Tokens scale with the bytes that a commit shows or edits in training files. Tokens of new lines scale with
+    these bytes for the first document of a file, and with the number of changes for later ones.
     """
     units, population = taken.sampled[repository], _population(taken, repository)
 
     def scaled(own: pl.DataFrame, name: str, sizes: pl.DataFrame) -> tuple[float, float]:
-        return by_ratio(
+        return estimate_by_ratio(
             _amounts(own, name, units),
             _amounts(sizes.filter("is_train"), "size", units),
             whole=float(sizes.filter("trains")["size"].sum()),
@@ -154,7 +155,10 @@ def _graph_lines(
     measured: pl.DataFrame,
     lines: pl.DataFrame,
 ) -> Iterator[SupplyLine]:
-    """Tokens go with what a commit touched: walked commits tell how many, sampled ones how much of it."""
+    """Yield the lines of a family of graphs.
+
+    Tokens scale with what commits touch: walked commits give the tokens per size, sampled commits the sizes.
+    """
     sizes, population = taken.sizes[repository], _population(taken, repository)
     walked, sampled = taken.walked[repository], taken.sampled[repository]
     known = _amounts(sizes, "size", walked)
@@ -164,26 +168,28 @@ def _graph_lines(
         own = sizes if domain == ALL else sizes.filter(domain=domain)
         measured_here = measured if domain == ALL else measured.filter(domain=domain)
         amounts = _amounts(own, "size", sampled)
-        whole = by_ratio(amounts, each_one, whole=float(population), population=population)
+        whole = estimate_by_ratio(amounts, each_one, whole=float(population), population=population)
         share = np.count_nonzero(amounts) / len(sampled)
         touching = max(len(walked), round(population * share))
         found = [
             product(
-                by_ratio(_amounts(measured, name, walked), known, whole=1.0, population=touching),
+                estimate_by_ratio(
+                    _amounts(measured, name, walked), known, whole=1.0, population=touching
+                ),
                 whole,
             )
             for name in ESTIMATED
         ]
         estimated, (tokens, error) = [amount for amount, _ in found], found[0]
         if domain == ALL and tokens:
-            distinct = extrapolated(lines, read=len(walked), population=touching)
+            distinct = extrapolate_tokens(lines, read=len(walked), population=touching)
             distinct_share = min(distinct, estimated[-1]) / tokens
         held = _count(measured_here, "held_out", walked, population)
         yield _line(kind, repository, domain, estimated, error, distinct_share * tokens, held)
 
 
 def _count(frame: pl.DataFrame, column: str, units: Sequence[str], population: int) -> float:
-    """The sum of a column over all units, by its mean over some."""
+    """Return the total of a column over all units, scaled from its mean over the sampled ones."""
     return float(_amounts(frame, column, units).sum()) * population / max(len(units), 1)
 
 
@@ -196,7 +202,7 @@ def _line(
     distinct: float,
     held_out: float,
 ) -> SupplyLine:
-    """The line of estimates, which are in the order of ESTIMATED."""
+    """Return the line for estimates given in the order of ESTIMATED."""
     tokens, documents, shortened, routed, scored = estimated
     return SupplyLine(
         family=kind.family,
@@ -216,7 +222,7 @@ def _line(
 
 
 def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
-    """[units]: the sum of a column over the rows of each."""
+    """[units]: the sum of a column over each unit's rows."""
     sums = dict(frame.group_by("unit").agg(pl.col(column).sum()).iter_rows())
     return np.array([float(sums.get(unit, 0)) for unit in units])
 
@@ -228,20 +234,21 @@ def _population(taken: SampledCorpus, repository: str) -> int:
 def _changes(
     taken: SampledCorpus, kind: DocumentKind, repository: str, foreseen: Set[str]
 ) -> pl.DataFrame:
-    """Changes that documents of a kind show: unit, lineage, bytes as size, earlier and unread documents.
+    """Return the changes shown by documents of a kind.
 
-    Those are documents of the same file before, and those among them that the sample lacks.
+    Columns: unit, lineage, size (bytes), is_train, trains, earlier, unread. `earlier` is the number of
+    earlier documents of the same file, and `unread` the number of those that are not in the sample.
 
-    `is_train` is the side that the sample gave a file, `trains` that of a build, `foreseen` where the sample
-    lacks commits.
+    `is_train` is True for training files in the split of the sample, `trains` in the split of a build. If the
+    sample lacks commits, the split of a build is predicted by `foreseen`.
     """
     known = dict(read_sides(taken.selections[kind.family]).select("lineage", "split").iter_rows())
     column = "edits" if FAMILIES[kind.family].edits_only else "versions"
     survey = taken.surveys[repository].rename({"commit": "unit", column: "size"})
-    trains = [each not in foreseen for each in survey["lineage"]]
+    trains = [lineage not in foreseen for lineage in survey["lineage"]]
     is_train = [
-        known[each] == "train" if each in known else built
-        for each, built in zip(survey["lineage"], trains, strict=True)
+        known[lineage] == "train" if lineage in known else built
+        for lineage, built in zip(survey["lineage"], trains, strict=True)
     ]
     is_unread = ~pl.col("unit").is_in(taken.sampled[repository])
     is_whole = len(taken.sampled[repository]) == _population(taken, repository)
@@ -262,7 +269,7 @@ def _changes(
 def _earlier(
     taken: SampledCorpus, kind: DocumentKind, repository: str, changes: pl.DataFrame
 ) -> EarlierVersions:
-    """Return the state of files before their sampled changes, as log and sample tell it."""
+    """Return the state of files before their sampled changes, from the log and the sample."""
     if not kind.is_compared:
         return NOTHING_EARLIER
     before = taken.before[repository]
@@ -283,7 +290,7 @@ def _earlier(
 def _samplings(
     taken: SampledCorpus, plan: SamplingPlan, kind: DocumentKind
 ) -> Iterator[SampledShare]:
-    """Yield what was read for a kind: conversations, and walked commits, for those that need them."""
+    """Yield the size of the sample for a kind, per repository or source of conversations."""
     talks = {conversation.name for conversation in plan.corpus.conversations}
     own = (
         document
@@ -320,11 +327,11 @@ _LIMITS = {
     "vendored": "of vendored folders",
     "boundary": "at the end of the shallow clone",
 }
-"""Words for what leaves commits out."""
+"""Descriptions of the limits that exclude commits."""
 
 
 def unread_words(unread: Mapping[str, int], limits: Mapping[str, int | None]) -> str:
-    """Count commits by what leaves them out, with the numbers of the limits.
+    """Describe the unread commits by the limit that excludes them, with the limit's value.
 
     >>> unread_words({"versions": 341, "merges": 40}, {"versions": 8})
     '341 beyond versions_per_path 8, 40 merges'
@@ -337,14 +344,14 @@ def unread_words(unread: Mapping[str, int], limits: Mapping[str, int | None]) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindEstimate:
-    """Supply of one kind of rows, by repository and domain, and the sample that it comes from."""
+    """Estimated supply of one kind of rows, by repository and domain, and the size of its sample."""
 
     lines: tuple[SupplyLine, ...]
     samplings: tuple[SampledShare, ...]
     files: tuple[FileSide, ...]
-    """Files of the sample, whatever the kind."""
+    """Files of the sample, the same for every kind."""
     shares: tuple[FileShare, ...]
-    """Files of the sample with most tokens of the family."""
+    """Files of the sample with the most tokens of the family."""
 
 
 def estimate_kinds(
@@ -355,10 +362,12 @@ def estimate_kinds(
     workers: int,
     watch: ProgressCallback,
 ) -> Iterator[KindEstimate]:
-    """Sample a corpus in a throw-away store, and yield the estimate of each kind; none depends on another.
+    """Sample a corpus in a temporary store and yield the estimate of each kind.
+
+    The estimate of a kind doesn't depend on the other kinds.
 
     Raises:
-        CorpusError: for a history without a file to read.
+        CorpusError: for a history without a usable file.
         TokenizerError: for a given tokenizer that can't be used.
     """
     with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
@@ -378,7 +387,7 @@ def estimate_kinds(
 
 
 def _foreseen(taken: SampledCorpus, plan: SamplingPlan) -> frozenset[str]:
-    """Return the files and conversations that a build holds out; the split judges them apart."""
+    """Return the files and conversations that a build will hold out; the two are split independently."""
     code = {repository.name: taken.surveys[repository.name] for repository in plan.repositories}
     chats = {name: survey for name, survey in taken.surveys.items() if name not in code}
     fraction = plan.corpus.val_fraction
@@ -388,7 +397,7 @@ def _foreseen(taken: SampledCorpus, plan: SamplingPlan) -> frozenset[str]:
 def _coordinator(
     store: Store, plan: SamplingPlan, workers: int, watch: ProgressCallback
 ) -> Coordinator:
-    """Return one whose workers read the corpus, and indexes of the workspace."""
+    """Return a coordinator whose workers may read the corpus and the workspace's indexes."""
     shelves = ("documents", "surveys", "tokens")
     sandbox = worker_rights(store, plan.corpus, plan.repositories, shelves)
     if sandbox is not None:

@@ -1,8 +1,8 @@
-"""Sample of a whole corpus, selected and tokenized as a build does it, and what its commits touched.
+"""Sample of a whole corpus, selected and tokenized as in a build, and what its commits touched.
 
-A commit gives documents of functions and documents of build targets. Where some of the functions, or of the
-targets, are held out, it gives none of that kind to train on. The domain of a
-document is taken to be that of the files it touched, since more commits are read than walked.
+A commit has documents of functions and documents of build targets. If some of the touched functions are held
+out, the commit gives no training documents of functions; the same applies to build targets. A document's
+domain is assumed to be that of the files it touched, because more commits are read than walked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,24 +39,25 @@ from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
 
-FEWEST, MIN_OF_MANY = 192, 24
-"""Commits of a repository whose files are read at least, in a corpus of up to three and in one of many."""
+MIN_COMMITS, MIN_COMMITS_OF_MANY = 192, 24
+"""Minimum commits per repository whose files are read: in a corpus of up to three repositories, and of
+many."""
 WALKED_BYTES = 100_000_000
-"""Bytes of a repository's trees that are parsed for a sample of one percent: half a minute on a core."""
+"""Bytes of a repository's trees parsed for a sample of one percent: half a minute on one core."""
 COMMIT_BYTES = 1_000_000
-"""Cost of a commit's documents beside its tree, as bytes to parse."""
+"""Cost of a commit's documents in addition to its tree, in equivalent bytes of parsing."""
 MIN_GRAPHS, MIN_GRAPHS_OF_MANY = 4, 2
-"""Trees of a repository that are parsed at least, in a corpus of up to three and in one of many."""
+"""Minimum trees per repository that are parsed: in a corpus of up to three repositories, and of many."""
 SIZES_SCHEMA = pl.Schema({"unit": pl.String, "domain": pl.String, "size": pl.Float64})
-"""Columns by sampled commit and domain: about how many documents it gives; one without any has no row."""
+"""Expected number of documents by sampled commit and domain; a commit without documents has no row."""
 
 
 def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) -> pl.DataFrame:
-    """A table of SIZES_SCHEMA, sorted.
+    """Return a sorted table of SIZES_SCHEMA: the expected number of documents per commit and domain.
 
-    `touched` is as TOUCHED_SCHEMA, `sides` has lineage and split, `domains` unit, lineage and domain. A
-    document has room for CONTEXT_BYTES of functions; a commit that touched few gives one all the same. Build
-    targets give documents of their own.
+    `touched` has TOUCHED_SCHEMA; `sides` has lineage and split; `domains` has unit, lineage and domain. A
+    document holds up to CONTEXT_BYTES of functions; a commit that touched fewer bytes still gives one
+    document. Build targets have separate documents.
     """
     kind = ["unit", "is_build"]
     meant = touched.filter(pl.col("bytes") > 0).join(sides, on="lineage", how="left")
@@ -72,12 +73,12 @@ def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) 
     )
 
 
-def depth_of(repositories: int) -> float:
-    """Return the part of the usual sample of a repository that is read in a corpus of some size.
+def sampling_depth(repositories: int) -> float:
+    """Return the factor by which each repository's sample shrinks in a corpus of many repositories.
 
-    Errors of repositories even out in a sum, so many of them share what three read.
+    Errors of repositories average out in a sum, so more than three repositories share the effort of three.
 
-    >>> [depth_of(number) for number in (1, 3, 6, 30)]
+    >>> [sampling_depth(number) for number in (1, 3, 6, 30)]
     [1.0, 1.0, 0.5, 0.1]
     """
     return min(1.0, 3 / repositories) if repositories else 1.0
@@ -86,9 +87,9 @@ def depth_of(repositories: int) -> float:
 def commits_to_walk(
     sizes: pl.DataFrame, share: float, *, tree_bytes: int, depth: float = 1.0
 ) -> list[str]:
-    """The commits whose graphs are walked, in the order of the sample.
+    """Return the commits whose graphs are walked, in sample order.
 
-    Between two of them most of a tree may have changed, so their number follows from its size.
+    Most of a tree may change between two of them, so their number depends on the tree's size.
     """
     number = int(share / 0.01 * WALKED_BYTES * depth) // (tree_bytes + COMMIT_BYTES)
     min_count = max(MIN_GRAPHS_OF_MANY, round(MIN_GRAPHS * depth))
@@ -96,7 +97,7 @@ def commits_to_walk(
 
 
 def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
-    """(unit, lineage, domain) of some documents of files, each pair of the first two once."""
+    """Return (unit, lineage, domain) of documents of files; each (unit, lineage) occurs once."""
     found = [pl.DataFrame(schema=dict.fromkeys(("unit", "lineage", "domain"), pl.String))]
     for document in documents:
         rows = frames.scan(document.shards(), ["provenance", "lineage"]).select(
@@ -115,27 +116,27 @@ class SamplingPlan:
 
     corpus: CorpusSpec
     families: frozenset[str]
-    """Families of documents: never v6_enriched."""
+    """Families of documents, without v6_enriched."""
     share: float
-    """Share of the commits of each repository."""
+    """Share of each repository's commits."""
     repositories: Sequence[Repository]
-    """The repositories of the corpus."""
+    """Repositories of the corpus."""
     indexes: Sequence[Index]
-    """Indexes that are there or could be made, for families that need them."""
+    """Existing or planned indexes, for families that need one."""
 
     @property
     def depth(self) -> float:
-        """The part of the usual sample that is read of each repository."""
-        return depth_of(len(self.corpus.repositories))
+        """Factor by which each repository's sample is reduced; see `sampling_depth`."""
+        return sampling_depth(len(self.corpus.repositories))
 
     @property
     def files_stage(self) -> SampledFiles:
-        """The stage that reads the files of sampled commits."""
-        min_count = max(MIN_OF_MANY, round(FEWEST * self.depth))
+        """Stage that reads the files of sampled commits."""
+        min_count = max(MIN_COMMITS_OF_MANY, round(MIN_COMMITS * self.depth))
         return SampledFiles(share=self.share, min_count=min_count)
 
     def graphs_of(self, repository: str) -> tuple[str, ...]:
-        """The families of graphs that are walked in a repository."""
+        """Return the families of graphs that are walked in a repository."""
         index = self._index(repository)
         there = index is not None and index.artefact is not None and not index.artefact.planned
         return tuple(
@@ -145,12 +146,12 @@ class SamplingPlan:
         )
 
     def stands_in(self, repository: str) -> bool:
-        """Return True if another family has to stand in for those that need an index: it isn't made yet."""
+        """Return True if the repository's index isn't built yet, so that another family must stand in."""
         index = self._index(repository)
         return index is not None and index.artefact is not None and index.artefact.planned
 
     def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[CommitsTask]:
-        """The commits of each repository in `parts`, each of which parses one whole tree first."""
+        """Yield the walked commits of each repository in `parts`; each part first parses one whole tree."""
         for repository in self.repositories:
             families, commits = self.graphs_of(repository.name), walked[repository.name]
             size = -(-len(commits) // parts)
@@ -171,18 +172,18 @@ class SamplingPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledCorpus:
-    """A sample, as artefacts."""
+    """Artefacts and tables of a sample."""
 
     histories: Mapping[str, SurveyReport]
-    """Counts of histories and of what they leave out, by repository or source of conversations."""
+    """Numbers of commits in each history and of excluded ones, by repository or source of conversations."""
     surveys: Mapping[str, pl.DataFrame]
-    """Surveys by repository or source of conversations, as SURVEY_SCHEMA."""
+    """Tables of SURVEY_SCHEMA, by repository or source of conversations."""
     before: Mapping[str, pl.DataFrame]
-    """Lines of files before their sampled changes, by repository, as BEFORE_SCHEMA."""
+    """Tables of BEFORE_SCHEMA, by repository: lines of files before their sampled changes."""
     sampled: Mapping[str, Sequence[str]]
-    """Units that were read, by repository or source."""
+    """Sampled units, by repository or source of conversations."""
     sizes: Mapping[str, pl.DataFrame]
-    """Sizes of the changes, by repository, as SIZES_SCHEMA."""
+    """Tables of SIZES_SCHEMA, by repository."""
     walked: Mapping[str, Sequence[str]]
     """Commits whose graphs were walked, by repository."""
     documents: Sequence[Artefact]
@@ -192,12 +193,12 @@ class SampledCorpus:
     """Selections by family."""
     tokenizer: Tokenizer
     files: Sequence[FileSide]
-    """Files of which the sample has versions."""
+    """Files with versions in the sample."""
     shares: Sequence[FileShare]
-    """Files with most tokens, by family."""
+    """Files with the most tokens, by family."""
 
     def sources(self, family: str, repository: str, corpus: CorpusSpec) -> list[RowSource]:
-        """Documents and tokens of one family in one repository, part by part."""
+        """Return the documents and tokens of one family in one repository, one source per part."""
         wanted = {"family": family, "repository": repository}
         return [
             RowSource(
@@ -213,10 +214,10 @@ class SampledCorpus:
 
 
 def readable_plan(coordinator: Coordinator, plan: SamplingPlan) -> SamplingPlan:
-    """Sample files, and return the plan without the repositories that the corpus skips.
+    """Sample files, and return the plan without unreadable repositories if the corpus skips those.
 
     Raises:
-        CorpusError: where some can't be read and the corpus doesn't skip them, or none can.
+        CorpusError: if a repository is unreadable and the corpus doesn't skip it, or if all are unreadable.
     """
     stage = plan.files_stage
     try:
@@ -226,7 +227,11 @@ def readable_plan(coordinator: Coordinator, plan: SamplingPlan) -> SamplingPlan:
             raise
         dry = replace(coordinator, store=Store(coordinator.store.root, dry=True))
         made = zip(plan.repositories, dry.by_task(stage, plan.repositories), strict=True)
-        kept = [repository for repository, found in made if not any(each.planned for each in found)]
+        kept = [
+            repository
+            for repository, found in made
+            if not any(artefact.planned for artefact in found)
+        ]
         if not kept:
             raise
         return replace(plan, repositories=kept)
@@ -236,14 +241,14 @@ def readable_plan(coordinator: Coordinator, plan: SamplingPlan) -> SamplingPlan:
 def sample_corpus(
     coordinator: Coordinator, plan: SamplingPlan, tokenizing: Tokenizing
 ) -> SampledCorpus:
-    """Sample a corpus; a tokenizer that isn't given is trained on the files of the sample.
+    """Sample a corpus; without a given tokenizer, train one on the sampled files.
 
     Raises:
-        CorpusError, TokenizerError: as a build does.
+        CorpusError, TokenizerError: as in a build.
     """
     corpus, listed = plan.corpus, plan.repositories
     sampled = coordinator.by_task(plan.files_stage, listed)
-    made = dict(zip((each.name for each in listed), sampled, strict=True))
+    made = dict(zip((repository.name for repository in listed), sampled, strict=True))
     surveys = {name: found[0] for name, found in made.items()}
     files = [artefact for found in made.values() for artefact in found[1:]]
     (kept,) = coordinator.make(SplitDocuments(corpus=corpus), files)
@@ -262,15 +267,17 @@ def sample_corpus(
     counts = [found for _, found in chats.values()]
     (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
     chat_selections = coordinator.make(ConversationSelection(corpus=corpus), counts)
-    documents = [each for each in (*files, *graphs, *counts) if _family(each) in plan.families]
+    documents = [
+        document for document in (*files, *graphs, *counts) if _family(document) in plan.families
+    ]
     tokens = coordinator.make(Tokens(tokenizer=tokenizer), documents)
     return SampledCorpus(
-        histories={name: each.reported(SurveyReport) for name, each in surveys.items()},
-        surveys={name: read_survey(each) for name, each in surveys.items()},
+        histories={name: survey.reported(SurveyReport) for name, survey in surveys.items()},
+        surveys={name: read_survey(survey) for name, survey in surveys.items()},
         before={name: read_before(found[0]) for name, found in made.items()},
         sampled={
-            name: read_touched(each)["unit"].unique(maintain_order=True).to_list()
-            for name, each in surveys.items()
+            name: read_touched(survey)["unit"].unique(maintain_order=True).to_list()
+            for name, survey in surveys.items()
         },
         sizes=sizes,
         walked=walked if graphs else {},
@@ -288,7 +295,7 @@ def sample_corpus(
 
 
 def _walked(sizes: pl.DataFrame, survey: Artefact, plan: SamplingPlan) -> list[str]:
-    """The commits whose graphs are walked, oldest first."""
+    """Return the commits whose graphs are walked, oldest first."""
     tree_bytes = survey.reported(SurveyReport).tree_bytes
     walked = commits_to_walk(sizes, plan.share, tree_bytes=tree_bytes, depth=plan.depth)
     chosen = frozenset(walked)
@@ -316,7 +323,7 @@ def _selections_of_graphs(
     files: KeptDocuments,
 ) -> dict[str, Artefact]:
     keeping, found = SplitDocuments(corpus=selecting.corpus, files=files), dict[str, Artefact]()
-    for family in sorted({_family(each) for each in graphs}):
+    for family in sorted({_family(graph) for graph in graphs}):
         own = [graph for graph in graphs if _family(graph) == family]
         (kept_graphs,) = coordinator.make(keeping, own)
         inputs = KeptDocuments(documents=own, kept=kept_graphs)

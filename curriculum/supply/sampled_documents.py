@@ -1,7 +1,7 @@
-"""Documents of a sample of commits or conversations, made as a build makes them, in a throw-away store.
+"""Documents of sampled commits or conversations, made as in a build, in a temporary store.
 
-The files of a sampled commit tell whether it touched a function or a build target; only of those that did,
-some are walked with their whole trees.
+The files of a sampled commit show whether it touched a function or a build target. Only some of the commits
+that did are walked with their whole trees.
 """
 
 import io
@@ -50,17 +50,17 @@ SURVEY_NAME, TOUCHED_NAME, BEFORE_NAME = "survey.parquet", "touched.parquet", "b
 TOUCHED_SCHEMA = pl.Schema(
     {"unit": pl.String, "lineage": pl.String, "is_build": pl.Boolean, "bytes": pl.Int64}
 )
-"""Columns: for each sampled commit a row without lineage and bytes, and a row for each changed file: whether
-its documents are those of build targets, and bytes of the functions that the commit touched there."""
+"""One row per sampled commit without lineage and bytes, plus one row per changed file. `is_build`: its
+documents are those of build targets. `bytes`: bytes of the functions that the commit touched in the file."""
 BEFORE_SCHEMA = pl.Schema(
     [("unit", pl.String()), ("lineage", pl.String()), ("keys", pl.List(pl.UInt64()))]
 )
-"""Columns by sampled change of a file that was there before: keys of the different lines of that version."""
+"""One row per sampled change of an existing file. `keys`: keys of the distinct lines before the change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitsTask:
-    """Some of a repository's commits with their whole trees; a plain directory has one commit."""
+    """Commits of a repository to read with their whole trees; a plain folder has one commit."""
 
     repository: Repository
     families: tuple[str, ...]
@@ -71,14 +71,14 @@ class CommitsTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledFiles(Stage[Sequence[Repository], Repository]):
-    """The survey of a repository, then the sampled documents of each family that is made of files."""
+    """Survey of a repository, and the sampled documents of each family of files."""
 
     name = "commits"
     parses = True
     raises_last = True
     share: float
     min_count: int
-    """Commits of a repository that are read at least."""
+    """Minimum number of sampled commits per repository."""
 
     def title(self, task: Repository) -> str:
         """Return the repository's name."""
@@ -100,13 +100,13 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
         return [survey, *documents]
 
     def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
-        """Survey all commits, and render the changes of the sampled ones."""
+        """Survey all commits and render the changes of the sampled ones."""
         touched: list[tuple[str, str, bool, int]] = []
         before: list[tuple[str, str, UInt64s]] = []
-        with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
+        with FamilyWriters(drafts[1:]) as writers, _open_reader(task) as reader:
             found = reader.survey()
             chosen = sample_commits(found.commits, self.share, min_count=self.min_count)
-            changes = _noting(reader.changes(found, chosen), touched, before)
+            changes = _record_rows(reader.changes(found, chosen), touched, before)
             settings = task.corpus.edit_settings()
             for rendered in render_changes(changes, writers.families, settings):
                 writers.add(rendered)
@@ -131,7 +131,7 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
     parses = True
 
     def title(self, task: CommitsTask) -> str:
-        """Return the repository's name and the number of the part, from 1."""
+        """Return the repository's name and the part's number, counted from 1."""
         return f"{task.repository.name} {task.number + 1}"
 
     def recipes(self, task: CommitsTask) -> Sequence[Recipe]:
@@ -154,7 +154,7 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
         """Render the commits one after another."""
         settings = task.repository.corpus.context_settings()
         graphs = RepositoryGraphs.of(task.families, task.index, settings)
-        with FamilyWriters(drafts) as writers, _reading(task.repository) as reader:
+        with FamilyWriters(drafts) as writers, _open_reader(task.repository) as reader:
             for commit in reader.commits(task.commits):
                 graphs.apply(commit.tree)
                 for rendered in graphs.documents(commit):
@@ -162,26 +162,29 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
 
 
 def read_survey(artefact: Artefact) -> pl.DataFrame:
-    """A table of SURVEY_SCHEMA, of all commits of a repository."""
+    """Return the table of SURVEY_SCHEMA with all commits of a repository."""
     return frames.read(artefact.path / SURVEY_NAME)
 
 
 def read_touched(artefact: Artefact) -> pl.DataFrame:
-    """A table of TOUCHED_SCHEMA, of the sampled commits of a repository."""
+    """Return the table of TOUCHED_SCHEMA with the sampled commits of a repository."""
     return frames.read(artefact.path / TOUCHED_NAME)
 
 
 def read_before(artefact: Artefact) -> pl.DataFrame:
-    """A table of BEFORE_SCHEMA, of the sampled commits of a repository."""
+    """Return the table of BEFORE_SCHEMA with the sampled commits of a repository."""
     return frames.read(artefact.path / BEFORE_NAME)
 
 
-def _noting(
+def _record_rows(
     changes: Iterable[FileChange],
     touched: list[tuple[str, str, bool, int]],
     before: list[tuple[str, str, UInt64s]],
 ) -> Iterator[FileChange]:
-    """Yield changes, and note rows of TOUCHED_SCHEMA, of those that graphs see, and of BEFORE_SCHEMA."""
+    """Yield the changes, and append rows of TOUCHED_SCHEMA and BEFORE_SCHEMA for them.
+
+    Changes that only edit families use are not in TOUCHED_SCHEMA, because graphs don't use them.
+    """
     for change in changes:
         if not change.is_edit_only:
             is_build = change.language == BUILD_LANGUAGE
@@ -194,7 +197,7 @@ def _noting(
 
 
 def _untouched(units: Iterable[str]) -> list[tuple[str, str, bool, int]]:
-    """The rows of TOUCHED_SCHEMA that only list the units."""
+    """Return rows of TOUCHED_SCHEMA that only list the units."""
     return [(unit, "", False, 0) for unit in units]
 
 
@@ -205,10 +208,10 @@ def write_touched(rows: Sequence[tuple[str, str, bool, int]], folder: Path) -> N
 
 
 def write_frame(frame: pl.DataFrame, file: Path) -> None:
-    """Write a table by way of memory.
+    """Serialise a table in memory, then write it.
 
     Raises:
-        OSError: for a full disk too, which polars, writing by itself, calls a fault of the file.
+        OSError: if the write fails. When polars writes directly, it reports a full disk as a file error.
     """
     held = io.BytesIO()
     frame.write_parquet(held)
@@ -217,19 +220,19 @@ def write_frame(frame: pl.DataFrame, file: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reader:
-    """A history that is open, or a plain directory, which is read as a whole."""
+    """An open history, or a plain folder, which is always read completely."""
 
     repository: Repository
     past: OpenHistory | None
 
     def survey(self) -> Survey:
-        """Return the survey of the history or directory."""
+        """Return the survey of the history or folder."""
         if self.past is None:
             return survey_snapshot(self._directory())
         return survey(self.past, self.repository.spec, self.repository.source.commit)
 
     def changes(self, found: Survey, commits: Sequence[str]) -> Iterator[FileChange]:
-        """The changes of some commits."""
+        """Yield the changes of some commits."""
         if self.past is None:
             yield from self._directory()
             return
@@ -238,7 +241,7 @@ class _Reader:
         yield from iterate_changes(self.past, self.repository.spec, Skips(), sampled, edits=edits)
 
     def commits(self, commits: Sequence[str]) -> Iterator[CommitChange]:
-        """Some commits with their trees."""
+        """Yield some commits with their trees."""
         spec, corpus = self.repository.spec, self.repository.corpus
         if self.past is None:
             yield from read_commits(self.repository.source, spec, corpus, Skips())
@@ -253,7 +256,7 @@ class _Reader:
 
 
 @contextmanager
-def _reading(repository: Repository) -> Iterator[_Reader]:
+def _open_reader(repository: Repository) -> Iterator[_Reader]:
     source = repository.source
     if source.layout is None:
         yield _Reader(repository=repository, past=None)
@@ -264,12 +267,12 @@ def _reading(repository: Repository) -> Iterator[_Reader]:
 
 
 MIN_CONVERSATIONS = 2_000
-"""Conversations of a source that are read at least."""
+"""Minimum number of sampled conversations per source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
-    """The survey of each source of conversations, and the documents of its sample."""
+    """Survey of each source of conversations, and the documents of its sample."""
 
     name = "conversations"
     corpus: CorpusSpec
@@ -279,9 +282,9 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         """Find the files of each source.
 
         Raises:
-            CorpusError: for a source without one.
+            CorpusError: for a source without files.
         """
-        return [find_conversations(each) for each in inputs]
+        return [find_conversations(source) for source in inputs]
 
     def title(self, task: ConversationFiles) -> str:
         """Return the source's name."""
@@ -303,10 +306,12 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
     def run(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
         """Survey all lines, then read them again for the documents of the sample."""
         rows = []
-        for each in read_conversations(task, self.corpus, SkippedLines()):
-            # Its digest stands for the commit that a survey lists.
-            size = sum(len(turn.text.encode()) for turn in each.turns)
-            rows.append((each.digest, f"{each.source}:{each.name}", size, 0))
+        for conversation in read_conversations(task, self.corpus, SkippedLines()):
+            # The digest takes the place of a commit id in the survey.
+            size = sum(len(turn.text.encode()) for turn in conversation.turns)
+            rows.append(
+                (conversation.digest, f"{conversation.source}:{conversation.name}", size, 0)
+            )
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)

@@ -1,4 +1,4 @@
-"""Totals of all units from those of some, with their standard errors."""
+"""Totals of all units from those of sampled units, with standard errors."""
 
 import math
 
@@ -8,17 +8,18 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-def by_ratio(
+def estimate_by_ratio(
     amounts: Floats, sizes: Floats, *, whole: float, population: int
 ) -> tuple[float, float]:
-    """Estimate the total of all units, and its standard error; 0 for an error where all units are sampled.
+    """Estimate the total of all units and its standard error, which is 0 if all units are sampled.
 
-    `amounts` and `sizes` [n] are those of the sampled units, `whole` is the size of all `population` units.
-    The error is that of a ratio under simple sampling without replacement; of one unit it is the amount.
+    `amounts` and `sizes` [n] belong to the sampled units; `whole` is the size of all `population` units. The
+    error is that of a ratio estimator under simple random sampling without replacement; for a single unit it
+    is the amount.
 
-    >>> by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
+    >>> estimate_by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
     (300.0, 0.0)
-    >>> by_ratio(np.array([10.0, 26.0]), np.array([1.0, 2.0]), whole=3.0, population=2)
+    >>> estimate_by_ratio(np.array([10.0, 26.0]), np.array([1.0, 2.0]), whole=3.0, population=2)
     (36.0, 0.0)
     """
     assert len(amounts) == len(sizes) <= population
@@ -38,7 +39,7 @@ def by_ratio(
 
 
 def product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """The product of two estimates, and its standard error.
+    """Return the product of two estimates and its standard error.
 
     >>> product((10.0, 3.0), (2.0, 0.8))
     (20.0, 10.0)

@@ -1,11 +1,12 @@
-"""Lines that a sample shows, and which of them the whole history shows for the first time.
+"""Lines that a sample shows, and an estimate of which ones the whole history shows for the first time.
 
-Files: the sample has the text of each file before its changes, and the log says how many earlier documents
-of the file the sample lacks. A line of that text is known as likely as one of them shows it.
+Files: the sample has the text of each file before its changes, and the log gives the number of earlier
+documents of the file that are not in the sample. A line of that text counts as known with the probability
+that one of those documents shows it.
 
-Graphs: any commit may show any function. The lines that one and that two of the sampled commits show tell
-how many lines of the others no sampled commit shows: the estimator Chao2, extrapolated to all commits.
-Colwell et al., Models and estimators linking individual-based and sample-based rarefaction, 2012.
+Graphs: any commit may show any function. The numbers of lines shown by exactly one and by exactly two sampled
+commits give the number of lines that no sampled commit shows: the Chao2 estimator, extrapolated to all
+commits. Colwell et al., Models and estimators linking individual-based and sample-based rarefaction, 2012.
 """
 
 import math
@@ -25,26 +26,29 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 Change = tuple[str, str]
-"""A commit and the lineage of the file that it changed."""
+"""A commit and the lineage of a changed file."""
 NO_LINES = ShownLines(ranges=np.empty((0, 2), dtype=np.int32), keys=np.empty(0, dtype=np.uint64))
 
 LINES_SCHEMA = pl.Schema({"unit": pl.String, "key": pl.UInt64, "tokens": pl.Int64})
-"""Columns by commit and line that its documents show: key of the line, and tokens that are scored in it."""
+"""One row per commit and line that its documents show. `key`: key of the line. `tokens`: scored tokens in
+it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierVersions:
-    """State of files before sampled changes: earlier documents of them, and their text."""
+    """State of files before their sampled changes: earlier documents and previous text."""
 
     again: frozenset[Change] = frozenset()
-    """Changes of a file that some earlier document shows."""
+    """Changes of files that an earlier document shows."""
     unread: Mapping[Change, int] = field(default_factory=dict)
-    """Earlier documents of the file that the sample lacks."""
+    """Number of earlier documents of the file that are not in the sample."""
     lines: Mapping[Change, UInt64s] = field(default_factory=dict)
     """Lines of the file before the change."""
 
     def known(self, change: Change, shown: UInt64s) -> UInt64s:
-        """Return the lines that unread documents show, where they show as much of the file as this one does.
+        """Return the lines that unread documents are expected to show.
+
+        Each unread document is assumed to show the same share of the file as this document.
 
         >>> lines = np.array([1, 1 << 62, 1 << 63], dtype=np.uint64)
         >>> earlier = EarlierVersions(unread={("c", "f"): 1}, lines={("c", "f"): lines})
@@ -64,10 +68,10 @@ NOTHING_EARLIER = EarlierVersions()
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ShownText:
-    """Lines of a fitted document, with the tokens that are scored in them."""
+    """Lines of a fitted document, with the number of scored tokens in each line."""
 
     turn: int
-    """Place of the document in the order of commits."""
+    """Position of the document's commit in the order of commits."""
     change: Change
     keys: UInt64s
     """[lines]"""
@@ -76,13 +80,13 @@ class ShownText:
     lengths: Int64s
     """[encodings]: valid tokens."""
     others: int
-    """Scored tokens in no line: those of the header, and the end."""
+    """Scored tokens outside of lines: the header and the end token."""
 
     @staticmethod
-    def of(
+    def from_fitted(
         fitted: FitResult, lines: ShownLines, *, turn: int, change: Change, token_bytes: Int32s
     ) -> "ShownText":
-        """Count the tokens of each line; a token belongs to the line of its first byte."""
+        """Count the scored tokens of each line; a token belongs to the line of its first byte."""
         scored = np.zeros((len(fitted.encodings), len(lines.keys) + 1), dtype=np.int64)
         begins, ends = lines.ranges[:, 0], np.append(lines.ranges[:, 1], -1)
         for encoding, counts in zip(fitted.encodings, scored, strict=True):
@@ -99,13 +103,13 @@ class ShownText:
             change=change,
             keys=lines.keys,
             scored=scored[:, :-1],
-            lengths=np.array([len(each.ids) for each in fitted.encodings], dtype=np.int64),
+            lengths=np.array([len(encoding.ids) for encoding in fitted.encodings], dtype=np.int64),
             others=int(scored[:, -1].sum()),
         )
 
 
 def first_shown(texts: Sequence[ShownText], earlier: EarlierVersions) -> list[Bools]:
-    """Flag the lines of each document that no earlier document shows, of the sample or of the same file."""
+    """Flag the lines of each document that no earlier document shows, in the sample or of the same file."""
     shown = FirstShowings()
     for text in texts:
         shown.add(text.turn, text.keys)
@@ -117,7 +121,7 @@ def first_shown(texts: Sequence[ShownText], earlier: EarlierVersions) -> list[Bo
 
 
 def lines_by_commit(texts: Sequence[ShownText]) -> pl.DataFrame:
-    """A table of LINES_SCHEMA; a line counts once a commit."""
+    """Return a table of LINES_SCHEMA; a line counts once per commit."""
     tables = [
         pl.DataFrame(
             {"unit": text.change[0], "key": text.keys, "tokens": text.scored.sum(axis=0)},
@@ -129,17 +133,17 @@ def lines_by_commit(texts: Sequence[ShownText]) -> pl.DataFrame:
     return whole.group_by("unit", "key").agg(pl.col("tokens").max())
 
 
-def extrapolated(lines: pl.DataFrame, *, read: int, population: int) -> float:
-    """Estimate the tokens of the different lines of all commits from those of the commits that were read.
+def extrapolate_tokens(lines: pl.DataFrame, *, read: int, population: int) -> float:
+    """Estimate the tokens in distinct lines of all commits from those of the commits that were read.
 
-    Where the lines are few that a single commit shows, hardly any are missing:
+    If few lines are shown by a single commit only, hardly any line is missing:
 
     >>> lines = pl.DataFrame({"unit": ["a", "b", "a", "b"], "key": [1, 1, 2, 2], "tokens": [9, 9, 5, 5]},
     ...     schema=LINES_SCHEMA)
-    >>> extrapolated(lines, read=2, population=100)
+    >>> extrapolate_tokens(lines, read=2, population=100)
     14.0
     >>> new = pl.DataFrame({"unit": ["a", "b"], "key": [1, 2], "tokens": [9, 9]}, schema=LINES_SCHEMA)
-    >>> extrapolated(new, read=2, population=2), round(extrapolated(new, read=2, population=4))
+    >>> extrapolate_tokens(new, read=2, population=2), round(extrapolate_tokens(new, read=2, population=4))
     (18.0, 33)
     """
     different = lines.group_by("key").agg(pl.len().alias("commits"), pl.col("tokens").max())

@@ -78,7 +78,7 @@ def supply(
         print_downloads(corpus, sources)
         if tokenizer and tokenizer != TRAINED_TOKENIZER:
             given = foreign_tokenizer(store, Path(tokenizer), Roles(), unsandboxed=unsandboxed)
-        task = EstimateTask.of(
+        task = EstimateTask.from_corpus(
             corpus,
             kinds,
             tokenizing=Tokenizing(given=given),

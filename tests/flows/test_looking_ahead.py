@@ -16,7 +16,7 @@ import pytest
 
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.run_config import MixConfig
-from curriculum.supply.sampled_corpus import FEWEST, MIN_GRAPHS
+from curriculum.supply.sampled_corpus import MIN_COMMITS, MIN_GRAPHS
 from flows.settings.trust import is_trusted
 from schemas.errors import MixtureError
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
@@ -75,7 +75,7 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
 def test_the_help_of_a_share_gives_the_commits_that_are_read_at_least() -> None:
     for words in (("supply",), ("diet", "check")):
         said = " ".join(curriculum(*words, "--help").stdout.replace("│", " ").split())
-        assert f"at least {FEWEST} are read, and at least {MIN_GRAPHS} for v4" in said
+        assert f"at least {MIN_COMMITS} are read, and at least {MIN_GRAPHS} for v4" in said
 
 
 @pytest.mark.parametrize(

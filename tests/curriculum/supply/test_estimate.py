@@ -77,7 +77,7 @@ def asked(
 ) -> EstimateTask:
     sources = Sources(cache=folder)
     given = {"tokenizing": TOKENIZING, "share": share, "sources": sources, **settings}
-    return EstimateTask.of(corpus, kinds, **given)
+    return EstimateTask.from_corpus(corpus, kinds, **given)
 
 
 def test_an_estimate_from_all_commits_is_what_a_build_leaves(tmp_path: Path) -> None:
@@ -214,6 +214,6 @@ def test_a_family_whose_index_is_not_made_yet_is_taken_to_have_what_the_other_gr
         for index in [Index(repository=name, artefact=None if lacks else planned, lacks=lacks)]
     }
     assert found[""].total(kind) == found[""].total(CONTEXT) != (0.0, 0.0)
-    assert any("is taken to have" in note for note in found[""].notes)
+    assert any("is assumed to have" in note for note in found[""].notes)
     assert found["libclang"].total(kind) == (0.0, 0.0)
     assert any("libclang" in note for note in found["libclang"].notes)

@@ -47,7 +47,7 @@ class Setting:
     tokenizing: Tokenizing = field(default_factory=lambda: Tokenizing(vocab_size=300))
 
     def task(self, cache: Path) -> EstimateTask:
-        return EstimateTask.of(
+        return EstimateTask.from_corpus(
             self.corpus,
             self.kinds,
             tokenizing=self.tokenizing,

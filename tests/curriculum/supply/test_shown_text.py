@@ -10,7 +10,7 @@ from curriculum.supply.shown_text import (
     LINES_SCHEMA,
     EarlierVersions,
     ShownText,
-    extrapolated,
+    extrapolate_tokens,
     first_shown,
 )
 
@@ -64,8 +64,8 @@ def test_lines_of_all_commits_follow_from_those_of_some(seed: int) -> None:
     lines = pl.DataFrame(
         {"unit": unit.astype(str), "key": key, "tokens": tokens}, schema=LINES_SCHEMA
     )
-    whole = extrapolated(lines, read=commits, population=commits)
+    whole = extrapolate_tokens(lines, read=commits, population=commits)
     read = lines.filter(pl.Series(unit < 40))
     assert whole == (5 + np.flatnonzero(is_shown.any(axis=0)) % 10).sum()
-    assert extrapolated(read, read=40, population=commits) == pytest.approx(whole, rel=0.1)
-    assert extrapolated(read, read=40, population=40) < 0.8 * whole
+    assert extrapolate_tokens(read, read=40, population=commits) == pytest.approx(whole, rel=0.1)
+    assert extrapolate_tokens(read, read=40, population=40) < 0.8 * whole

@@ -4,7 +4,7 @@ from curriculum.supply.sampled_corpus import (
     MIN_GRAPHS,
     MIN_GRAPHS_OF_MANY,
     commits_to_walk,
-    depth_of,
+    sampling_depth,
     sizes_of,
 )
 from curriculum.supply.sampled_documents import TOUCHED_SCHEMA
@@ -79,8 +79,8 @@ def test_large_trees_are_walked_for_fewer_commits() -> None:
 def test_of_many_repositories_fewer_trees_of_each_are_walked() -> None:
     found = pl.DataFrame({"unit": [f"c{n}" for n in range(500)]})
     alone = commits_to_walk(found, 0.01, tree_bytes=1_000_000)
-    beside = commits_to_walk(found, 0.01, tree_bytes=1_000_000, depth=depth_of(6))
+    beside = commits_to_walk(found, 0.01, tree_bytes=1_000_000, depth=sampling_depth(6))
     assert len(alone) == 2 * len(beside)
     assert alone[: len(beside)] == beside
-    large = commits_to_walk(found, 0.01, tree_bytes=500_000_000, depth=depth_of(30))
+    large = commits_to_walk(found, 0.01, tree_bytes=500_000_000, depth=sampling_depth(30))
     assert len(large) == MIN_GRAPHS_OF_MANY
