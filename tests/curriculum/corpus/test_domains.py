@@ -74,7 +74,7 @@ def test_why_a_rule_is_decides_nothing(tmp_path):
         ("loops > 2", "max(loops) > 2", "it depends on more than one document"),
         ("loops > 2", "rank() over (order by loops) > 2", "it depends on more than one document"),
         ("rule: loops", "rule: path", "rules.yaml:8: rules.1.rule = 'path'; another rule has the same name"),
-        ("domain: busy", "domain: chat", "s.yaml:7: rules.1.domain = 'chat'; that is the domain of"),
+        ("domain: busy", "domain: chat", "s.yaml:7: rules.1.domain = 'chat'; this domain is reserved"),
         ("when: loops", "wenn: loops", "Did you mean 'when'?"),
         ("domain: busy", "domain: ../x", "rules.1.domain"),
     ],
