@@ -111,7 +111,9 @@ def test_no_answer_is_kept_through_a_planted_link(clones_folder: Path, tmp_path:
     (clones_folder / "answers").symlink_to(outside)
     assert _refuses(("build", "templates.demo"), clones_folder.parent)
     assert [*outside.iterdir()] == []
-    KeptAnswers.from_workspace(clones_folder.parent).keep(QUESTION, KeptAnswer(state="s", answer=("a",)))
+    KeptAnswers.from_workspace(clones_folder.parent).keep(
+        QUESTION, KeptAnswer(state="s", answer=("a",))
+    )
     assert [*outside.iterdir()] != [], "the link leads outside"
 
 
