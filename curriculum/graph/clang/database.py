@@ -318,9 +318,9 @@ def _require_few(folder: Path, number: int, size: int) -> None:
         raise CorpusError(
             f"headers in {folder}",
             f"{number:,} files, {size:,} bytes",
-            cause=f"more than {MAX_GENERATED:,} files or {MAX_GENERATED_BYTES:,} bytes can be included from "
-            "outside of the tree",
-            cure="Take the folder out of the compile database, or clear it",
+            cause=f"headers outside of the tree exceed the limit of {MAX_GENERATED:,} files or "
+            f"{MAX_GENERATED_BYTES:,} bytes",
+            cure="Remove the folder from the compilation database, or clear the folder",
         )
 
 
@@ -384,32 +384,34 @@ def _values(file: Path) -> list[Any]:
         value = parse_json(regular_files.read_inside(file, (file.parent,)))
     except OSError as error:
         raise CorpusError(
-            str(file), cause=f"it can't be read: {error.strerror}", cure="Give another path"
+            str(file),
+            cause=f"the file can't be read: {error.strerror}",
+            cure="Set compile_commands to another path",
         ) from error
     except ValueError as error:
         raise CorpusError(
             str(file),
-            cause=f"it isn't JSON that is read: {error}",
-            cure="Generate the database anew",
+            cause=f"the file isn't valid JSON: {error}",
+            cure="Generate the database again",
         ) from error
     if not isinstance(value, list):
         raise CorpusError(
             str(file),
             type(value).__name__,
-            cause="a compilation database is a list",
-            cure="Generate it anew, as with cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+            cause="a compilation database must be a list",
+            cure="Generate it again, for example with cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
         )
     return value
 
 
 def _entry(file: Path, at: int, value: object) -> _Entry:
     if not isinstance(value, dict) or not isinstance(value.get("file"), str):
-        raise _broken(file, at, "an entry has a file, as text")
+        raise _broken(file, at, "an entry must have `file`, a string")
     directory, arguments, command = (
         value.get(name) for name in ("directory", "arguments", "command")
     )
     if not isinstance(directory, str):
-        raise _broken(file, at, "an entry has a directory, as text")
+        raise _broken(file, at, "an entry must have `directory`, a string")
     base = _rooted(posixpath.join(file.absolute().parent.as_posix(), _rooted(directory)))
     source = posixpath.normpath(posixpath.join(base, _rooted(value["file"])))
     if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
@@ -417,12 +419,14 @@ def _entry(file: Path, at: int, value: object) -> _Entry:
     elif isinstance(command, str):
         words = _split(_rooted(command))
     else:
-        raise _broken(file, at, "an entry has arguments, a list of texts, or a command, a text")
+        raise _broken(
+            file, at, "an entry must have `arguments`, a list of strings, or `command`, a string"
+        )
     return _Entry(directory=posixpath.normpath(base), file=source, arguments=words)
 
 
 def _broken(file: Path, at: int, cause: str) -> CorpusError:
-    return CorpusError(f"{file}: entry {at}", cause=cause, cure="Generate the database anew")
+    return CorpusError(f"{file}: entry {at}", cause=cause, cure="Generate the database again")
 
 
 def _rooted(text: str) -> str:

@@ -154,8 +154,8 @@ class GraphSnapshot:
         except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise CorpusError(
                 str(folder),
-                cause=f"it holds no snapshot of a compiler's index: {error}",
-                cure="Build it anew",
+                cause=f"the folder has no valid snapshot of a compiler's index: {error}",
+                cure="Build the index again",
             ) from error
 
 
@@ -215,5 +215,5 @@ def _report(text: bytes) -> IndexReport:
     row = parse_json(text)
     report = IndexReport.model_validate(row)
     if report.model_dump(mode="json") != row:
-        raise ValueError("its report lacks a field, or has one too many")
+        raise ValueError("the report has missing or unknown fields")
     return report

@@ -200,11 +200,11 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("", "isn't JSON"),
-        ("[{", "isn't JSON"),
-        ("\xff\xfe", "isn't JSON"),
-        ("[" * 100_000, "isn't JSON"),
-        ("{}", "is a list"),
+        ("", "isn't valid JSON"),
+        ("[{", "isn't valid JSON"),
+        ("\xff\xfe", "isn't valid JSON"),
+        ("[" * 100_000, "isn't valid JSON"),
+        ("{}", "must be a list"),
         ("[1]", "entry 0"),
         ('[{"file": "a.c"}]', "entry 0"),
         ('[{"file": "a.c", "directory": 1, "command": "cc"}]', "entry 0"),
@@ -292,7 +292,7 @@ def test_a_pipe_as_response_file_is_missing(tmp_path: Path) -> None:
 def test_what_is_no_strict_json_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "compile_commands.json"
     file.write_text(text)
-    with pytest.raises(CorpusError, match="isn't JSON that is read"):
+    with pytest.raises(CorpusError, match="isn't valid JSON"):
         read_database(file, ["a.cc"], original=None)
 
 

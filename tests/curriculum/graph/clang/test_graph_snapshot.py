@@ -112,5 +112,5 @@ def test_a_damaged_snapshot_is_named(tmp_path: Path, name: str, damage: bytes | 
     (tmp_path / name).unlink()
     if damage is not None:
         (tmp_path / name).write_bytes(damage)
-    with pytest.raises(CorpusError, match="no snapshot"):
+    with pytest.raises(CorpusError, match="no valid snapshot"):
         GraphSnapshot.open(tmp_path)
