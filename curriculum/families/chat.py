@@ -1,7 +1,7 @@
-"""chat: a conversation as it was, a part a turn; who speaks is the part's kind, not text.
+"""chat: an unchanged conversation, one part per turn; the speaker is the part's kind, not text.
 
-An answer that is only context has a span `unscored`. Control tokens for the roles come with the tokenizer,
-when rows are made.
+An answer that is only context has a span `unscored`. The tokenizer adds control tokens for the roles when
+rows are built.
 """
 
 from itertools import accumulate, pairwise
@@ -12,9 +12,9 @@ from schemas.families import CHAT_FAMILY
 
 
 def document(conversation: Conversation) -> Document:
-    """The document of a conversation.
+    """Return the document of a conversation.
 
-    A turn is whole lines, so that the next begins one: line feeds around it become one behind it.
+    Each turn is whole lines: line feeds around it are replaced by a single one at its end.
     """
     texts = [_lines(turn.text) for turn in conversation.turns]
     borders = [*pairwise(accumulate((len(text.encode()) for text in texts), initial=0))]
@@ -51,7 +51,7 @@ def document(conversation: Conversation) -> Document:
 
 
 def _lines(text: str) -> str:
-    r"""The text as whole lines.
+    r"""Return the text with `\n` line ends, without leading and trailing line feeds, and one at its end.
 
     >>> _lines("\n  a\r\nb\r\rc\n\n")
     '  a\nb\n\nc\n'

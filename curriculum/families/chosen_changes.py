@@ -1,11 +1,11 @@
-"""Edits: the changes that families of edits show, rendered beside the documents of other families.
+"""Selection of the changes that families of edits show, rendered along with the other families.
 
-With the option `changes: all` those are all changes of a file. With `changes: code`
+With the option `changes: all`, these families show all changes of a file. With `changes: code`
 
-- a change of nothing but comments, includes and white space is left out;
-- a deleted file is left out unless its commit adds a file of the same name, whatever suffix and folder;
-- a commit gives MAX_EDITS edits at most if it is tree-wide, or mechanical: one replacement of words makes
-  more than half of its edits. The digests of commit and file choose among them.
+- changes of only comments, includes and white space are left out;
+- a deleted file is left out, unless its commit adds a file with the same stem in any folder;
+- a commit yields at most MAX_EDITS edits if it is tree-wide, or if it is mechanical: one replacement of words
+  explains more than half of its edits. Digests of commit and path choose the edits.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from schemas.corpus import CODE, ChangeChoice, EditSettings, Language
 from schemas.families import FAMILIES
 
 MAX_EDITS = 3
-"""Edits of a tree-wide or mechanical commit."""
+"""Maximum number of edits of a tree-wide or mechanical commit."""
 MAX_CANDIDATES = 4
-"""Replacements that are tried on all edits of a commit: those that most of its edits show."""
+"""Maximum number of replacements tested on all edits of a commit; the most frequent ones are tested."""
 MAX_PAIRS = 200
-"""Pairs of lines of an edit that are searched for a replacement."""
+"""Maximum number of line pairs per edit that are searched for a replacement."""
 Words = tuple[str, ...]
 
 _COMMENT = (b"//", b"/*")
@@ -39,9 +39,9 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def render_changes(
     changes: Iterable[FileChange], families: Sequence[str], options: EditSettings
 ) -> Iterator[RenderResult]:
-    """Render the changes of a history, whose commits come as a whole; equal input gives equal documents.
+    """Render the changes of a history, grouped by commit; equal input gives equal documents.
 
-    Holds the changes of one commit; of a tree-wide commit, or a snapshot, MAX_EDITS of them.
+    Memory: the changes of one commit; MAX_EDITS changes of a tree-wide commit or a snapshot.
     """
     if options.changes == "all":
         yield from (render(change, families, options) for change in changes)
@@ -54,14 +54,14 @@ def render_changes(
 
 
 def _commit_of(change: FileChange) -> tuple[str, bool]:
-    """Return the commit, and whether its changes may be too many to hold."""
+    """Return the commit, and True if its changes may not fit into memory."""
     return change.commit, change.is_tree_wide or change.kind == "snapshot"
 
 
 def _render_streamed(
     commit: Iterable[FileChange], families: Sequence[str], options: EditSettings
 ) -> Iterator[RenderResult]:
-    """Render a commit of any size, families of edits last."""
+    """Render a commit of any size; documents of families of edits come last."""
     own = [family for family in families if FAMILIES[family].edits_only]
     others = [family for family in families if not FAMILIES[family].edits_only]
     chosen: list[tuple[int, FileChange]] = []
@@ -100,7 +100,7 @@ def _digest(change: FileChange) -> bytes:
 
 
 def reason_against(change: FileChange, choice: ChangeChoice) -> Reason | None:
-    """Return why a change by itself is no edit to show; None for an edit."""
+    """Return the reason to leave out a change, judged on its own; None to show it."""
     if change.before is None:
         return "new_file"
     if not change.hunks:
@@ -117,7 +117,7 @@ def reason_against(change: FileChange, choice: ChangeChoice) -> Reason | None:
 
 
 def code_of(text: str, language: Language) -> bytes:
-    r"""Return a file without comments, includes and white space; of build files without lines of comments.
+    r"""Return a file without comments, includes and white space; for build files, without comment lines.
 
     >>> code_of("#include <a>\nint a; // b\n", "cpp"), code_of("# a\nset(b) # c\n", "cmake")
     (b'inta;', b'set(b)#c')
@@ -130,7 +130,7 @@ def code_of(text: str, language: Language) -> bytes:
 
 
 def is_mechanical(edits: Sequence[FileChange]) -> bool:
-    """Return True if one replacement of words makes more than half of the edits, includes aside."""
+    """Return True if one replacement of words explains more than half of the edits, ignoring includes."""
     hunks = [tuple(_hunk_lines(edit)) for edit in edits]
     shown = Counter(pair for lines in hunks for pair in dict.fromkeys(_replacements(lines)))
     sides = [
@@ -163,7 +163,7 @@ def _hunk_lines(edit: FileChange) -> Iterator[tuple[Sequence[str], Sequence[str]
 def _replacements(
     hunks: Iterable[tuple[Sequence[str], Sequence[str]]],
 ) -> Iterator[tuple[Words, Words]]:
-    """Yield the words that differ between a removed line and the added one in its place."""
+    """Yield the differing words of each removed line and the added line at its position."""
     pairs = (zip(*sides, strict=True) for sides in hunks if len(sides[0]) == len(sides[1]))
     for removed, added in islice(chain.from_iterable(pairs), MAX_PAIRS):
         old, new = _differing(_words(removed), _words(added))
@@ -172,7 +172,7 @@ def _replacements(
 
 
 def _differing(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
-    """Return the words between those that both begin and those that both end with.
+    """Return the words that remain after removing the common beginning and the common end.
 
     >>> _differing(["int", "a", ";"], ["long", "long", "a", ";"])
     (('int',), ('long', 'long'))
@@ -185,10 +185,10 @@ def _differing(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a line; none of an include."""
+    """Return the words of a line; none for an include."""
     return [] if _INCLUDE_LINE.match(line) else _WORD.findall(line)
 
 
 def _joined(words: Iterable[str]) -> str:
-    """Return words so that a run of words is found only as a whole."""
+    """Return the words with delimiters, so that substrings match whole words only."""
     return "".join(f"\n{word}\n" for word in words)

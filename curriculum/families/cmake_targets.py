@@ -1,9 +1,9 @@
-"""v4_context_graph for CMake: the build targets that a commit touched, among what they link and compile.
+"""v4_context_graph for CMake: the build targets that a commit touched, with the targets and files they use.
 
 target      their commands
-before      the commands of the targets that they link, and of those that these link
-before      the files that the targets compile, as skeletons; where the context is filled, those of all, and
-            those of the targets whole
+before      the commands of the targets that they link, directly or indirectly
+before      the files that the targets compile, as skeletons. With `context: filled`, also the files of linked
+            targets, and the targets' own files whole
 """
 
 from collections import deque
@@ -25,12 +25,12 @@ from schemas.document import ChunkForm, Document, Edge, EdgeKind
 
 LANGUAGE: Language = "cmake"
 MAX_SHARE = 8
-"""A file takes one part in so many of the budget at most; a longer one shows its skeleton."""
+"""A file takes at most 1/MAX_SHARE of the budget; a longer one is shown as a skeleton."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Item:
-    """A chunk in the making: commands of a target in one file, or a file where `target` is None."""
+    """Chunk to be written: a target's commands in one file, or a file if `target` is None."""
 
     file: TreeFile
     target: TargetId | None
@@ -38,17 +38,17 @@ class _Item:
     ranges: tuple[Range, ...]
     hop: int
     owner: TargetId | None
-    """The target that led here, one hop nearer; None for one that the commit touched."""
+    """Target over which the item was found, one hop nearer; None for a target that the commit touched."""
 
 
 def documents(
     commit: CommitChange, graph: RepositoryGraph, *, family: str, settings: ContextSettings
 ) -> RenderResult:
-    """The documents of one commit, whose tree the graph has; none where it changes no CMake file.
+    """Return the documents of one commit, whose tree the graph has; none if it changes no CMake file.
 
-    What is too much for one document is divided by targets.
+    Touched targets that don't fit one document are distributed over several.
     """
-    changes = [each for each in commit.changes if each.language == LANGUAGE and each.after]
+    changes = [change for change in commit.changes if change.language == LANGUAGE and change.after]
     if not changes:
         return RenderResult(documents=(), counts=())
     build = build_graph(graph)
@@ -56,7 +56,7 @@ def documents(
     if not touched:
         return result_of(family, (), {"no_build_target": 1})
     room = settings.context_bytes - context_documents.frame_bytes(commit, LANGUAGE)
-    groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
+    groups, too_large = _shared_out([_commands(graph, build, target) for target in touched], room)
     documents = [
         _document(
             commit,
@@ -74,13 +74,13 @@ def documents(
         {
             "divided": len(documents) if len(documents) > 1 else 0,
             "build_target_too_large": too_large,
-            "names_unresolved": sum(build.targets[each].num_unresolved for each in touched),
+            "names_unresolved": sum(build.targets[target].num_unresolved for target in touched),
         },
     )
 
 
 def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
-    """The targets of whose commands a hunk adds, changes or takes away a line."""
+    """Return the targets with a command in which a hunk adds, changes or removes a line."""
     if change.after is None or is_blank(change):
         return []
     starts = line_starts(change.after.text.encode()).tolist()
@@ -89,7 +89,7 @@ def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
 
 
 def _shared_out(targets: Sequence[tuple[_Item, ...]], room: int) -> tuple[list[list[_Item]], int]:
-    """The targets in groups that fit a document each, and how many don't fit any."""
+    """Return the targets in groups that fit one document each, and the number that fit none."""
     groups: list[list[_Item]] = []
     used, too_large = room, 0
     for items in targets:
@@ -113,7 +113,7 @@ def _cost(item: _Item) -> int:
 
 @dataclass(kw_only=True, slots=True)
 class _Search:
-    """Takes what fits, the nearest first."""
+    """Search that adds items until the budget is used, nearest first."""
 
     graph: RepositoryGraph
     build: BuildGraph
@@ -122,7 +122,7 @@ class _Search:
     items: list[_Item] = field(default_factory=list)
 
     def run(self, targets: Sequence[_Item]) -> list[_Item]:
-        """The items around the targets, nearest first."""
+        """Return the items around the targets, nearest first."""
         self.room -= sum(map(_cost, targets))
         hops = self._targets({item.target for item in targets if item.target})
         seen: set[str] = set()
@@ -134,7 +134,7 @@ class _Search:
         return self.items
 
     def _targets(self, targets: set[TargetId]) -> dict[TargetId, int]:
-        """Take what the targets link, directly or not; all that are shown, with their distances."""
+        """Add directly and indirectly linked targets; return all shown targets with their distances."""
         hops = dict.fromkeys(sorted(targets), 0)
         waiting = deque(hops)
         while waiting:
@@ -165,7 +165,7 @@ class _Search:
         return self.settings.context == "filled"
 
     def _follows(self, kind: EdgeKind, hop: int, confidence: float) -> bool:
-        """Return True if the context goes along an edge of a target that is `hop` links away."""
+        """Return True if the context follows this edge of a target that is `hop` links away."""
         before: Traversal | None = ("links", True) if hop else None
         is_wanted = self._is_filled or is_related(before, (kind, True), hop + 1)
         return is_wanted and is_trusted("syntactic", confidence, self.settings.edges)
@@ -180,7 +180,7 @@ class _Search:
 
 
 def _forms(source: SourceFile, *, in_full: bool) -> Iterator[tuple[ChunkForm, tuple[Range, ...]]]:
-    """Yield the forms in which a file can be shown, the fullest first."""
+    """Yield the forms in which a file can be shown, fullest first."""
     data = source.file.blob.text.encode()
     span = Range(0, len(data))
     lines = with_text(data, outside_bodies(data, span, source.facts.symbols))
@@ -197,7 +197,7 @@ def _commands(
     hop: int = 0,
     owner: TargetId | None = None,
 ) -> tuple[_Item, ...]:
-    """The commands of a target, an item a file."""
+    """Return the commands of a target, one item per file."""
     return tuple(
         _Item(
             file=graph.source(path).file,
@@ -219,7 +219,7 @@ def _document(
     targets: Sequence[_Item],
     around: Sequence[_Item],
 ) -> Document:
-    """The document of items; `around` has the nearest first, targets go in the order of their files."""
+    """Return the document of items; `around` is nearest first, targets are written in file order."""
     in_order = sorted(targets, key=lambda item: (item.file.path, item.ranges))
     items = [*reversed(around), *in_order]
     edges = list(_edges(build, items))
@@ -243,7 +243,7 @@ def _document(
 
 
 def _edges(build: BuildGraph, items: Sequence[_Item]) -> Iterator[Edge]:
-    """Yield edges from the first chunk of a target to all chunks of its links, and to its files."""
+    """Yield edges from a target's first chunk to all chunks of its linked targets, and to its files."""
     places: dict[TargetId, list[int]] = {}
     files = {item.file.path: at for at, item in enumerate(items) if item.target is None}
     for at, item in enumerate(items):

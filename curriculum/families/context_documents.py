@@ -1,15 +1,15 @@
-"""Context documents: what a commit changed, and before it what that stands among.
+"""Context documents: the code around a commit's change, then the changed code.
 
 header      facts of the commit
-context     chunks, the farthest first; a crop takes whole chunks from that end
+context     chunks, farthest first; cropping removes whole chunks from this end
 === TARGET: the commit's subject ===
 target      chunks
 
-Neighbouring chunks of one file are a run, under one line with the path of the file. That line has the rank
-of the last chunk of its run, so it is left out together with the whole run and never without it. In the
-context a blank line stands between two chunks of a run. The target is laid out as its files are: one line
-marks what is left out between two chunks of a file, and nothing stands between two that touch.
-A part that ends with its file has a line end, whether or not the file has one.
+Consecutive chunks of one file form a run with one line above it, the file's path. The path line has the rank
+of the run's last chunk, so it is left out exactly when the whole run is. In the context, a blank line
+separates the chunks of a run. In the target, chunks of a file are laid out as in the file: a gap line marks
+omitted lines between two chunks, and nothing separates adjacent chunks. A part at the end of a file gets a
+line end even if the file lacks it.
 """
 
 from bisect import bisect_left
@@ -46,44 +46,44 @@ from schemas.document import (
 )
 
 LEAD = "\n"
-"""Bytes between the text above a path line and the line."""
+"""Text before a path line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Excerpt:
-    """A chunk before it stands in a document: whole lines of one file."""
+    """Chunk to be written: whole lines of one file."""
 
     file: TreeFile
     name: str
     symbol: str
     form: ChunkForm
     ranges: Sequence[Range]
-    """Sorted and disjoint; a mark goes between two of them."""
+    """Sorted and disjoint; a gap line is written between two ranges."""
     hop: int
     marks: Sequence[Span]
-    """Spans of the whole file, sorted by their start, the outer first; hidden ones are skipped."""
+    """Spans of the whole file, sorted by start, outer ones first; spans of omitted lines are skipped."""
     via: Edge | None = None
-    """One of the document's edges; None for a target."""
+    """Edge of the document over which the chunk was found; None for a target."""
 
 
 def path_line(path: str, language: Language) -> str:
-    """The lead of a run: an empty line, and the path of its file as a comment."""
+    """Return the lines above a run: a blank line, and the file's path as a comment."""
     mark = line_mark(language)
     return LEAD + unspliced(f"{mark} File: {one_line(path)}", mark) + "\n"
 
 
 def gap_line(language: Language) -> str:
-    """Return the line in place of lines of a chunk that aren't shown."""
+    """Return the line that replaces omitted lines of a chunk."""
     return f"{line_mark(language)} …\n"
 
 
 def frame_bytes(commit: CommitChange, language: Language) -> int:
-    """Return the bytes that header and the target's opening take of the budget."""
+    """Return the bytes of the header and of the line above the target."""
     return len((commit_header(commit, language).text + _opening(commit, language)).encode())
 
 
 def chunk_bytes(path: str, language: Language) -> int:
-    """Bytes of a run beside its chunks: the path, and a line end where its file lacks the last."""
+    """Return the maximum bytes of a run besides its chunks: the path line and a missing final line end."""
     return len(path_line(path, language).encode()) + 1
 
 
@@ -95,7 +95,16 @@ def document(
     edges: Iterable[Edge],
     left_out: Iterable[LeftOut] = (),
 ) -> Document:
-    """The document of these chunks; `context` has the farthest first, and edges count it before targets."""
+    """Return the document of these chunks.
+
+    Args:
+        commit: the commit.
+        family: name of the family.
+        context: excerpts around the target, farthest first.
+        targets: excerpts of the target.
+        edges: edges between the chunks, numbered with the context first.
+        left_out: definitions that would have come next.
+    """
     main = largest(targets)
     known = sorted({(edge.source, edge.target, edge.kind): edge for edge in edges}.items())
     places = {key: at for at, (key, _) in enumerate(known)}
@@ -120,10 +129,10 @@ def document(
 
 
 def largest(targets: Sequence[Excerpt]) -> TreeFile:
-    """The file that most of the target's bytes come from; of two the first."""
+    """Return the file with most bytes of the target; the first one if several are equal."""
     sizes: Counter[str] = Counter()
-    for each in targets:
-        sizes[each.file.path] += sum(end - start for start, end in each.ranges)
+    for excerpt in targets:
+        sizes[excerpt.file.path] += sum(end - start for start, end in excerpt.ranges)
     path = min(sizes, key=lambda path: (-sizes[path], path))
     return next(target.file for target in targets if target.file.path == path)
 
@@ -134,12 +143,12 @@ class _Writer:
     builder: DocumentBuilder
     chunks: list[Chunk]
     places: dict[tuple[int, int, EdgeKind], int]
-    """Index of an edge, by its ends and kind."""
+    """Index of an edge, by (source, target, kind)."""
     texts: dict[str, bytes] = field(default_factory=dict)
-    """Texts by path."""
+    """Texts of files, by path."""
 
     def add_context(self, run: Sequence[Excerpt], nearer: int) -> None:
-        """Add chunks of one file around the target, of which `nearer` chunks are nearer than all of them."""
+        """Add a run of context chunks; `nearer` chunks are nearer to the target than all of them."""
         file = run[0].file
         for number, excerpt in enumerate(run):
             first = len(self.builder.parts)
@@ -151,7 +160,7 @@ class _Writer:
             self._add(excerpt, first, "context", rank)
 
     def add_targets(self, run: Sequence[Excerpt]) -> None:
-        """Add chunks of one file that belong to the target."""
+        """Add a run of target chunks."""
         file, end = run[0].file, -1
         for excerpt in run:
             first, start = len(self.builder.parts), excerpt.ranges[0][0]
@@ -168,7 +177,7 @@ class _Writer:
         self.builder.mark("unscored", [(start, self.builder.size)])
 
     def _add(self, excerpt: Excerpt, first: int, kind: PartKind, rank: int | None) -> None:
-        """Add the lines of a chunk, which begins with the part `first`."""
+        """Add the lines of a chunk whose first part has the index `first`."""
         builder, file = self.builder, excerpt.file
         if file.path not in self.texts:
             self.texts[file.path] = file.blob.text.encode()
@@ -196,9 +205,10 @@ class _Writer:
         )
 
     def _mark(self, marks: Sequence[Span], start: int, end: int) -> None:
-        """Span what lies in these bytes of a file; of nested marks the outermost.
+        """Add spans for these bytes of a file; of nested marks, only the outermost.
 
-        A declaration whose documentation lies before these bytes has no span: it would go with another's.
+        A declaration whose documentation is above these bytes gets no span, since it would be paired with
+        another declaration's documentation.
         """
         offset = self.builder.size - start
         ends: dict[SpanKind, int] = {}
@@ -211,14 +221,14 @@ class _Writer:
 
 
 def _opening(commit: CommitChange, language: Language) -> str:
-    """Return the line that opens the target."""
+    """Return the line above the target."""
     subject = subject_of(commit)
     title = f"=== TARGET: {subject} ===" if subject else "=== TARGET ==="
     return f"\n{line_mark(language)} {title}\n"
 
 
 def marks_of(source: SourceFile) -> tuple[Span, ...]:
-    """Doc comments, what they stand above, and functions' bodies of a file; the outer before the inner."""
+    """Return spans of a file's doc comments, documented declarations and function bodies; outer first."""
     data = source.file.blob.text.encode()
     found: list[Span] = []
     declarations: list[Range] = []
@@ -243,7 +253,7 @@ def _place(mark: Span) -> tuple[int, int]:
 
 
 def with_statements(marks: Iterable[Span], source: SourceFile) -> tuple[Span, ...]:
-    """The marks of a file with its statements and arguments of calls, one here and there."""
+    """Return the marks of a file together with a sample of its statements and call arguments."""
     found = outline(source.file.blob.text, source.file.language)
     statements = [Span(kind="statement", start=start, end=end) for start, end in found.statements]
     arguments = [Span(kind="arguments", start=start, end=end) for start, end in found.arguments]
@@ -251,7 +261,7 @@ def with_statements(marks: Iterable[Span], source: SourceFile) -> tuple[Span, ..
 
 
 class DocComment(NamedTuple):
-    """Comments that have their lines to themselves, and the first byte of the code below."""
+    """Comments alone on their lines, and the offset of the code below."""
 
     start: int
     end: int
@@ -259,7 +269,7 @@ class DocComment(NamedTuple):
 
 
 def comment_above(data: bytes, start: int, end: int) -> DocComment | None:
-    r"""The comments that `data[start:end]` begins with, or None where it begins with a line of code.
+    r"""Return the comments at the beginning of `data[start:end]`; None if it begins with a line of code.
 
     >>> comment_above(b"  // a\n  /* b */\nint f();", 0, 21)
     DocComment(start=2, end=16, code=17)

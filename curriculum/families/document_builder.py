@@ -1,7 +1,7 @@
-"""A document in the making: text is added from top to bottom, and offsets count themselves.
+"""Building of documents: text is appended from top to bottom, and offsets are computed.
 
-Comment headers hold facts about a change in comments that no text from outside can end; `ChangeText` are the
-hunks of a file in a commit, removed lines as comments and added lines as live code.
+Headers are comments with facts about a change; no text from outside can end these comments. `ChangeText`
+holds the hunks of a change of a file: removed lines as comments, added lines as code.
 """
 
 import re
@@ -55,7 +55,7 @@ class DocumentBuilder:
     def add(
         self, kind: PartKind, text: str, *, source: int = GENERATED, rank: int | None = None
     ) -> None:
-        """Add text, which ends with a line end, as one part; without a rank it has to stay."""
+        """Add text, which ends with a line end, as one part; a part without a rank is never left out."""
         self.texts.append(text)
         start, self.size = self.size, self.size + len(text.encode())
         self._part(kind, start, self.size, source, rank)
@@ -73,9 +73,9 @@ class DocumentBuilder:
         )
 
     def file(self, blob: Blob, outline: Outline, source: int, ranks: Sequence[int | None]) -> None:
-        """Add a whole file, an item a part; an item without a rank has to stay.
+        """Add a whole file, one part per item; an item without a rank is never left out.
 
-        A source's parts tile its range in order, so each part's bytes in the blob follow.
+        The parts of a source tile its range in order, which determines each part's bytes in the blob.
         """
         offset = self.size
         self.texts.append(blob.text)
@@ -88,9 +88,10 @@ class DocumentBuilder:
     def excerpt(
         self, data: bytes, outline: Outline, lines: Range, source: int, rank: int | None
     ) -> None:
-        """Add some lines of a file as one part, with the marks that lie in them.
+        """Add some lines of a file as one part, with the marks inside them.
 
-        A declaration whose documentation isn't among the lines has no mark: it would go with another's.
+        A declaration whose documentation isn't among the lines gets no mark, since it would be paired with
+        another declaration's documentation.
         """
         start, end = lines
         comments = outline.documentation[bisect_left(outline.documentation, (start, start)) :]
@@ -100,13 +101,13 @@ class DocumentBuilder:
             first, last = (bisect_left(ranges, place, key=itemgetter(0)) for place in (begin, end))
             self.mark(
                 kind,
-                (each for each in ranges[first:last] if each[1] <= end),
+                (marked for marked in ranges[first:last] if marked[1] <= end),
                 offset=self.size - start,
             )
         self.add("code", data[start:end].decode(), source=source, rank=rank)
 
     def mark(self, kind: SpanKind, ranges: Iterable[Range], *, offset: int = 0) -> None:
-        """Add spans; the ranges count from `offset`, are sorted and don't overlap."""
+        """Add spans; the ranges are relative to `offset`, sorted and disjoint."""
         self.spans.extend(
             Span(kind=kind, start=start + offset, end=end + offset) for start, end in ranges
         )
@@ -120,7 +121,7 @@ class DocumentBuilder:
         *,
         lineage: str,
     ) -> int:
-        """Add a source, the bytes `span` of a blob; its index."""
+        """Add a source, the bytes `span` of a blob; return its index."""
         files = change.licence_files
         if isinstance(change, FileChange) and blob is change.before:
             files = change.old_licence_files
@@ -151,7 +152,7 @@ class DocumentBuilder:
         edges: tuple[Edge, ...] = (),
         left_out: tuple[LeftOut, ...] = (),
     ) -> Document:
-        """The document of all that was added; its language and lineage are those of `file`."""
+        """Return the document of everything added; its language and lineage are those of `file`."""
         spans = sorted(self.spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start))
         return Document(
             text="".join(self.texts),
@@ -176,12 +177,12 @@ _SPLICES = ("\\", "??/")
 
 
 def line_mark(language: Language) -> Mark:
-    """Return the mark of a comment that ends with its line."""
+    """Return the mark that begins a line comment."""
     return "//" if language in ("cpp", "c") else "#"
 
 
 def one_line(text: str) -> str:
-    r"""Text from outside as one line that neither opens nor closes a comment.
+    r"""Return untrusted text as one line that neither opens nor closes a comment.
 
     >>> one_line("end it */ int x;\n#define Y")
     'end it * / int x; #define Y'
@@ -191,10 +192,10 @@ def one_line(text: str) -> str:
 
 
 def unspliced(line: str, mark: Mark) -> str:
-    r"""A comment's line without its end that cannot continue on the next line.
+    r"""Return a comment line, without its line end, that can't continue on the next line.
 
-    A backslash, its trigraph, or either before blanks would glue the next line to the comment; the
-    mark is set behind.
+    A backslash or its trigraph at the end, even before white space, would join the next line to the comment;
+    the comment mark is appended to prevent that.
 
     >>> unspliced("// - #define SUM \\", "//")
     '// - #define SUM \\ //'
@@ -207,26 +208,26 @@ Side = Literal["before", "after", "change"]
 Fact = tuple[str, str]
 
 MAX_SUBJECT_LENGTH = 200
-"""Characters; the rest of a subject is left out and an ellipsis stands for it."""
+"""Characters. A longer subject is cut and ends with an ellipsis."""
 COMMIT_DIGITS = 12
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999."""
 _COMMAND = re.compile(r"\\|(?<!\w)@")
 _SUBJECT = "Subject"
 _TAGS = {"File": "@file", "Date": "@date", "Commit": "@version"}
-"""A subject is no @brief: it says what a commit did, not what the file is."""
+"""A subject isn't a @brief: it describes a commit, not the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """Generated comment of a document, and its lines that aren't scored: all but the subject."""
+    """Generated comment at the top of a document; all of its lines except the subject are unscored."""
 
     text: str
     unscored: tuple[Range, ...]
 
     @staticmethod
     def of(lines: Sequence[str], *, blank: bool, scored: int | None = None) -> "Header":
-        """Join lines; a blank line follows them where asked. `scored` indexes the subject's line."""
+        """Join lines, optionally with a blank line below; `scored` is the index of the subject's line."""
         ends = list(accumulate((len(line.encode()) + 1 for line in lines), initial=0))
         whole = (0, ends[-1])
         around = [whole] if scored is None else [(0, ends[scored]), (ends[scored + 1], ends[-1])]
@@ -237,10 +238,10 @@ class Header:
 
 
 def header(change: FileChange, *, side: Side, style: Style) -> Header:
-    """A comment with what is known of the change and a blank line; a fact that isn't known is left out.
+    """Return a comment with the known facts of a change, and a blank line.
 
-    It holds whatever a path or a subject contains: no text from outside ends the comment, begins
-    another one, or reads as a Doxygen command.
+    Whatever a path or a subject contains: it can't end the comment, begin another one, or act as a Doxygen
+    command.
     """
     mark = line_mark(change.language)
     facts: list[Fact] = [("File", change.old_path if side == "before" else change.path)]
@@ -260,7 +261,7 @@ def header(change: FileChange, *, side: Side, style: Style) -> Header:
     lines = [opening]
     for name, value in known:
         tag = _TAGS.get(name, f"@remark {name}:")
-        # Doxygen's own escape: the character twice.
+        # Doxygen's own escape: the character is doubled.
         escaped = _COMMAND.sub(lambda command: command[0] * 2, value)
         lines.append(unspliced(f"{margin} {tag} {escaped}", mark))
     lines += [closing] if closing else []
@@ -268,7 +269,7 @@ def header(change: FileChange, *, side: Side, style: Style) -> Header:
 
 
 def commit_header(commit: CommitChange, language: Language) -> Header:
-    """Plain comment lines with what is known of a whole commit; its subject is left to the caller."""
+    """Return comment lines with the known facts of a whole commit, without its subject."""
     mark = line_mark(language)
     facts = _place_and_time(commit)
     lines = [unspliced(f"{mark} {name}: {one_line(value)}", mark) for name, value in facts]
@@ -276,7 +277,7 @@ def commit_header(commit: CommitChange, language: Language) -> Header:
 
 
 def subject_of(change: FileChange | CommitChange) -> str:
-    """The subject of a commit as one line that is not too long; it may be empty."""
+    """Return the subject of a commit as one line of at most MAX_SUBJECT_LENGTH characters; may be empty."""
     subject = one_line(change.subject)
     if len(subject) <= MAX_SUBJECT_LENGTH:
         return subject
@@ -292,25 +293,25 @@ def _place_and_time(change: FileChange | CommitChange, before: str = "") -> Iter
 
 
 SIDE_BYTES = 8_192
-"""The removed lines of a hunk take so many bytes at most, and so do the added ones."""
+"""Maximum bytes of a hunk's removed lines, and of its added lines."""
 CHANGES_BYTES = 65_536
-"""Hunks that begin past so many bytes are left out, and the last line says how many."""
+"""Bytes. Hunks that begin after this size are left out, and the last line states their number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeText:
-    """The hunks of a change as text, and what was too much of it."""
+    """Hunks of a change as text, and the number of lines and hunks left out."""
 
     blocks: tuple[str, ...]
-    """One a hunk; each line of it is generated, or a comment, or an added line as it stands."""
+    """One text per hunk; each of its lines is generated, a comment, or an unchanged added line."""
     shown: tuple[tuple[int, int], ...]
-    """Lines of the file afterwards that stand in `blocks` word for word, in order."""
+    """Ranges of lines of the new file that `blocks` contain unchanged, in order."""
     lines_left_out: int
     hunks_left_out: int
 
 
 def lines_of(text: str) -> list[str]:
-    r"""The lines of a text without their ends; only `\n` ends a line.
+    r"""Return the lines of a text without their ends; only `\n` ends a line.
 
     >>> lines_of("a\n\nb\n")
     ['a', '', 'b']
@@ -322,7 +323,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def is_blank_change(before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]) -> bool:
-    """Return True if no hunk changes more than white space."""
+    """Return True if all hunks change only white space."""
     for hunk in hunks:
         removed = before[hunk.before_start : hunk.before_start + hunk.before_lines]
         added = after[hunk.after_start : hunk.after_start + hunk.after_lines]
@@ -333,7 +334,7 @@ def is_blank_change(before: Sequence[str], after: Sequence[str], hunks: Sequence
 
 
 def is_blank(change: FileChange) -> bool:
-    """Return True if a change of a file differs in nothing but white space."""
+    """Return True if a change of a file changes only white space."""
     if change.before is None or change.after is None:
         return False
     return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)
@@ -342,11 +343,11 @@ def is_blank(change: FileChange) -> bool:
 def describe(
     before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk], mark: Mark
 ) -> ChangeText:
-    """The hunks as text within the limits; whole lines are shown or left out.
+    """Return the hunks as text within the limits; only whole lines are left out.
 
-    A removed line is a comment on a line of its own, whatever it holds: where it would glue the next
-    line to itself, `unspliced` ends it otherwise. Added lines are fragments: one that opens a comment
-    or a raw string that closes in an unchanged line leaves what follows inside it.
+    A removed line is always a comment on a line of its own; `unspliced` keeps it from continuing on the next
+    line. Added lines are fragments: a line may open a comment or raw string that an unchanged line closes, so
+    that the text after the hunk is inside it.
     """
     blocks: list[str] = []
     shown: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Check the invariants of documents: parts, spans, sources, and the chunks and edges of context documents."""
+"""Checks of document invariants: parts, spans, sources, and the chunks and edges of context documents."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,23 +26,24 @@ Wrong = tuple[str, str]
 
 
 def wrong_with_context(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
-    """Yield the violations of the rules, in no more than one line each.
+    """Yield the violations of the rules, each on one line.
 
-    1. Chunks are in the order of the text and have every part but the headers, and show one file each, in
-       order. Of a run, neighbouring chunks of one file, the first begins with the path and no other does;
-       only in the target a chunk may begin with its file, where the one before it ends.
-    2. The target stands last: chunks without an edge to them, whole, which may not be left out. All
-       others may, each with a rank of its own that falls towards the target, and an edge that led there.
-       The path has the rank of the last chunk of its run.
-    3. No line of a file stands in two chunks.
-    4. The text keeps the budget.
-    5. Edges are sorted, each once, between chunks, and of known kinds, labels and confidences.
-    6. Edges that led to the context are trusted, and what they led to is related to the target unless the
-       context is filled.
+    1. Chunks are in the order of the text and contain all parts except headers. A chunk shows one file, in
+       order. The first chunk of a run (consecutive chunks of one file) begins with the path, and no other
+       chunk does. A chunk may begin with file text only in the target, if it continues where the previous
+       chunk ends.
+    2. The target is last: its chunks have hop 0, are whole and may not be left out. All other chunks may be
+       left out. They have ranks of their own, which decrease towards the target, and an edge over which they
+       were found. A path line has the rank of its run's last chunk.
+    3. No line of a file is in two chunks.
+    4. The text fits the budget.
+    5. Edges are sorted, unique, between existing chunks, and of known kinds, labels and confidences.
+    6. Edges over which context was found are trusted. Unless the context is filled, the context is related to
+       the target.
     """
     size = len(document.text.encode())
     if size > settings.context_bytes:
-        yield f"{size} bytes", f"the budget is {settings.context_bytes}"
+        yield f"{size} bytes", f"the text exceeds the budget of {settings.context_bytes} bytes"
     yield from _wrong_order(document)
     data = document.text.encode()
     for run in _runs(document):
@@ -59,23 +60,23 @@ def wrong_with_context(document: Document, settings: ContextSettings) -> Iterato
 def _wrong_order(document: Document) -> Iterator[Wrong]:
     chunks = document.chunks
     if not chunks or chunks[-1].hop:
-        yield f"{len(chunks)} chunks", "the target stands last"
+        yield f"{len(chunks)} chunks", "the target must be last"
     held = [at for chunk in chunks for at in range(chunk.first_part, chunk.last_part)]
     others = [at for at, part in enumerate(document.parts) if part.kind != "header"]
     if held != others:
         yield (
             f"{len(held)} parts in chunks",
-            f"they have all {len(others)} but the headers, in order",
+            f"chunks must contain all {len(others)} parts except headers, in order",
         )
     hops = [chunk.hop > 0 for chunk in chunks]
     if hops != sorted(hops, reverse=True):
-        yield "a target before the context", "the target stands last"
+        yield "a target before the context", "the target must be last"
 
 
 def _runs(document: Document) -> Iterator[list[Chunk]]:
-    """Neighbouring chunks of one file on one side of the target's opening."""
+    """Yield runs: consecutive chunks of one file, either in the context or in the target."""
     keys = [
-        (chunk.hop > 0, [(each.path, each.blob) for each in _shown(document, chunk)][:1])
+        (chunk.hop > 0, [(source.path, source.blob) for source in _shown(document, chunk)][:1])
         for chunk in document.chunks
     ]
     for _, group in groupby(zip(keys, document.chunks, strict=True), itemgetter(0)):
@@ -87,7 +88,7 @@ def _parts(document: Document, chunk: Chunk) -> tuple[Part, ...]:
 
 
 def _shown(document: Document, chunk: Chunk) -> list[Provenance]:
-    """The sources of a chunk's parts."""
+    """Return the sources of a chunk's parts."""
     return [
         document.provenance[part.source] for part in _parts(document, chunk) if part.source >= 0
     ]
@@ -99,19 +100,22 @@ def _wrong_lead(
     named = f"chunk {chunk.name!r} at part {chunk.first_part}"
     parts, shown = _parts(document, chunk), _shown(document, chunk)
     if not shown:
-        yield named, "a chunk shows something"
+        yield named, "a chunk must show text of a file"
         return
     lead = data[parts[0].start : parts[0].end] if parts[0].source < 0 else b""
     if (b" File: " in lead) != (before is None):
-        yield named, "the first chunk of a run begins with its path, and no other does"
+        yield named, "only the first chunk of a run must begin with its path"
     elif before is not None and not lead:
         end = _shown(document, before)[-1].end
         if chunk.hop or shown[0].start != end:
-            yield named, "only what goes on where a chunk of the target ends has nothing before it"
+            yield (
+                named,
+                "only a chunk that continues the previous chunk of the target may lack a line before it",
+            )
 
 
 def _wrong_chunk(document: Document, chunk: Chunk, last: Chunk | None) -> Iterator[Wrong]:
-    """The faults of a chunk, where the path that it begins with has the rank of `last`, if it has a path."""
+    """Yield the violations of a chunk; its path line, if any, has the rank of the chunk `last`."""
     named = f"chunk {chunk.name!r} at part {chunk.first_part}"
     parts = _parts(document, chunk)
     ranks = [parts[-1].rank] * len(parts)
@@ -120,33 +124,42 @@ def _wrong_chunk(document: Document, chunk: Chunk, last: Chunk | None) -> Iterat
     kind = "context" if chunk.hop else "target"
     wanted = [(kind, rank, chunk.hop > 0) for rank in ranks]
     if [(part.kind, part.rank, part.elidable) for part in parts] != wanted:
-        yield named, f"its parts are {kind}, of one rank, and all may go or none"
+        yield (
+            named,
+            f"its parts must have the kind {kind} and one rank, and all or none may be left out",
+        )
     shown = _shown(document, chunk)
-    if len({(each.path, each.blob) for each in shown}) != 1:
-        yield named, "a chunk shows one file"
-    if any(later.start <= each.end for each, later in pairwise(shown)):
-        yield named, "what it shows is in the order of the file, with gaps"
-    # A build target is whole in several places.
+    if len({(source.path, source.blob) for source in shown}) != 1:
+        yield named, "a chunk must show one file"
+    if any(later.start <= earlier.end for earlier, later in pairwise(shown)):
+        yield named, "its ranges must be in the order of the file, with gaps between them"
+    # A build target is whole even if its commands are in several places.
     is_cut = len(shown) > 1 and chunk.symbol != "target"
     if chunk.form not in CHUNK_FORMS or (chunk.form == "whole" and is_cut):
-        yield named, f"{chunk.form} has no gap"
+        yield named, f"the form {chunk.form} is unknown or doesn't allow gaps"
     if not chunk.hop and chunk.form != "whole":
-        yield named, "a target is whole"
+        yield named, "a target must be whole"
 
 
 def _wrong_ranks(document: Document) -> Iterator[Wrong]:
     context = [chunk for chunk in document.chunks if chunk.hop]
     ranks = [document.parts[chunk.last_part - 1].rank for chunk in context]
     if any(later >= rank for rank, later in pairwise(ranks)):
-        yield f"ranks {ranks[:8]}", "each chunk has its own, which falls towards the target"
+        yield (
+            f"ranks {ranks[:8]}",
+            "each chunk must have its own rank, and ranks must decrease towards the target",
+        )
     for at, chunk in enumerate(document.chunks):
         if (chunk.via < 0) != (chunk.hop == 0) or chunk.via >= len(document.edges):
-            yield f"chunk {chunk.name!r} via {chunk.via}", "an edge led to it, and to no target"
+            yield (
+                f"chunk {chunk.name!r} via {chunk.via}",
+                "every chunk except targets must have the edge over which it was found",
+            )
         elif chunk.hop:
             edge = document.edges[chunk.via]
             other = {edge.source: edge.target, edge.target: edge.source}.get(at)
             if other is None or document.chunks[other].hop != chunk.hop - 1:
-                yield f"chunk {chunk.name!r}", "the edge that led to it comes from one hop nearer"
+                yield f"chunk {chunk.name!r}", "its edge must come from a chunk one hop nearer"
 
 
 def _wrong_lines(document: Document) -> Iterator[Wrong]:
@@ -156,21 +169,21 @@ def _wrong_lines(document: Document) -> Iterator[Wrong]:
     for (path, _), shown in ranges.items():
         for (_, end), (start, _) in pairwise(sorted(shown)):
             if start < end:
-                yield f"byte {start} of {path}", "no line stands in two chunks"
+                yield f"byte {start} of {path}", "no line may be in two chunks"
 
 
 def _wrong_edges(document: Document) -> Iterator[Wrong]:
     keys = [(edge.source, edge.target, edge.kind) for edge in document.edges]
     if any(later <= key for key, later in pairwise(keys)):
-        yield f"{len(keys)} edges", "they are sorted by source, target and kind, each once"
+        yield f"{len(keys)} edges", "edges must be unique and sorted by source, target and kind"
     count = len(document.chunks)
     for edge in document.edges:
         if not (0 <= edge.source < count and 0 <= edge.target < count):
-            yield f"edge {edge.source} to {edge.target}", f"there are {count} chunks"
+            yield f"edge {edge.source} to {edge.target}", f"the document has only {count} chunks"
         if edge.kind not in EDGE_KINDS or edge.label not in EDGE_LABELS:
             yield f"edge {edge.kind!r}, {edge.label!r}", "the schema has no such kind or label"
         if not 0 < edge.confidence <= 1:
-            yield f"confidence {edge.confidence}", "it is in (0, 1]"
+            yield f"confidence {edge.confidence}", "a confidence must be in (0, 1]"
 
 
 def _wrong_ways(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
@@ -184,30 +197,36 @@ def _wrong_ways(document: Document, settings: ContextSettings) -> Iterator[Wrong
         ways[at] = edge.kind, outward
         before = ways.get(edge.source if outward else edge.target)
         if not is_trusted(edge.label, edge.confidence, settings.edges):
-            yield f"chunk {chunk.name!r}", f"edges that led to the context are {settings.edges}"
+            yield (
+                f"chunk {chunk.name!r}",
+                f"its edge doesn't meet the setting edges: {settings.edges}",
+            )
         if settings.context == "related" and not is_related(before, ways[at], chunk.hop):
-            yield f"chunk {chunk.name!r}", "the context is related to the target"
+            yield (
+                f"chunk {chunk.name!r}",
+                "with context: related, the chunk must be related to the target",
+            )
 
 
 def check_document(document: Document, settings: ContextSettings = USUAL_CONTEXT) -> None:
-    """Pass if parts tile the text at line starts and spans, sources and offsets are sound.
+    """Raise unless parts tile the text at line starts, and spans, sources and offsets are valid.
 
-    1. Parts tile the bytes of the text, none is empty, and each but the first begins after a line end.
-    2. Spans lie in the text and aren't empty; those of one kind are sorted and disjoint.
-    3. A part's source is -1 or indexes the provenance; where parts name a source, they are as long as its
-       range. One line end more is allowed in documents with a target, for a file that lacks its last. What a
-       conversation comes from is JSON, which is longer by its escapes and names.
-    4. A document of the families of graphs keeps the rules of wrong_with_context.
+    1. Parts tile the bytes of the text. None is empty, and all but the first begin after a line end.
+    2. Spans lie in the text and aren't empty; spans of one kind are sorted and disjoint.
+    3. A part's source is -1 or an index into the provenance. Parts with a source have the total length of its
+       range. In documents with a target, one more line end is allowed, for a file without a final line end.
+       Sources of conversations are exempt: they are JSON, which is longer by escapes and names.
+    4. A document of the graph families satisfies the rules of wrong_with_context.
 
     Raises:
-        SchemaError: with the first thing that is wrong.
+        SchemaError: for the first violation.
     """
     for value, cause in _wrong(document, settings):
         raise SchemaError(
             f"document {document.document_id} ({document.family})",
             value,
             cause=cause,
-            cure="Mend the family that made it",
+            cure="Fix the render function of this family",
         )
 
 
@@ -221,41 +240,44 @@ def _wrong(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
         yield from wrong_with_context(document, settings)
     kinds = {span.kind for span in document.spans}
     if not kinds <= set(SPAN_KINDS):
-        yield f"span kinds {sorted(kinds)}", f"known are {', '.join(SPAN_KINDS)}"
+        yield f"span kinds {sorted(kinds)}", f"known kinds are {', '.join(SPAN_KINDS)}"
 
 
 def _wrong_parts(document: Document, data: bytes) -> Iterator[Wrong]:
     borders = [0, *(part.end for part in document.parts)]
     if [part.start for part in document.parts] != borders[:-1] or borders[-1] != len(data):
-        yield f"parts of {borders[-1]} bytes", f"they tile {len(data)} bytes"
+        yield f"parts of {borders[-1]} bytes", f"parts must tile the text of {len(data)} bytes"
     for part in document.parts:
         if part.kind not in PART_KINDS:
-            yield f"part kind {part.kind!r}", f"known are {', '.join(PART_KINDS)}"
+            yield f"part kind {part.kind!r}", f"known kinds are {', '.join(PART_KINDS)}"
         if part.start == part.end:
-            yield f"part at {part.start}", "a part is not empty"
+            yield f"part at {part.start}", "a part must not be empty"
         if part.start and data[part.start - 1] != ord("\n"):
-            yield f"part at {part.start}", "a part begins at a line start"
+            yield f"part at {part.start}", "a part must begin at a line start"
 
 
 def _wrong_spans(document: Document, kind: str, size: int) -> Iterator[Wrong]:
     spans = [span for span in document.spans if span.kind == kind]
     for span in spans:
         if not 0 <= span.start < span.end <= size:
-            yield f"{kind} [{span.start}, {span.end})", f"it lies in [0, {size})"
+            yield (
+                f"{kind} [{span.start}, {span.end})",
+                f"a span must be non-empty and lie in [0, {size})",
+            )
     for span, later in pairwise(spans):
         if later.start < span.end:
-            yield f"{kind} at {later.start}", "spans are sorted and disjoint"
+            yield f"{kind} at {later.start}", "spans of one kind must be sorted and disjoint"
 
 
 def _wrong_sources(document: Document) -> Iterator[Wrong]:
     sizes = [0] * len(document.provenance)
     for part in document.parts:
         if not -1 <= part.source < len(sizes):
-            yield f"source {part.source}", f"there are {len(sizes)}"
+            yield f"source {part.source}", f"the document has only {len(sizes)} sources"
         if part.source >= 0:
             sizes[part.source] += part.end - part.start
     spare = int(any(part.kind == "target" for part in document.parts))
     for source, size in zip(document.provenance, sizes, strict=True):
         is_whole = 0 <= size - (source.end - source.start) <= spare
         if size and not is_whole and document.family != CHAT_FAMILY:
-            yield f"{size} bytes of {source.path}", "parts tile their source"
+            yield f"{size} bytes of {source.path}", "parts must tile their source"

@@ -1,4 +1,4 @@
-"""Documents on disk: data/part-00000.parquet, data/part-00001.parquet, … in the order in which they came."""
+"""Documents on disk: data/part-00000.parquet, data/part-00001.parquet, … in the order of writing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -41,13 +41,13 @@ from schemas.structure import (
 ROWS_PER_FILE = 100_000
 ROWS_PER_GROUP = 1_000
 BYTES_PER_GROUP = 8_000_000
-"""Bytes of text; a row group ends at so many rows or bytes, whichever is first."""
+"""Bytes of text; a row group ends at ROWS_PER_GROUP rows or this size, whichever comes first."""
 Row = TypeVar("Row")
 Enriched = tuple[Document, Structure]
 
 
 class _Folder(Generic[Row]):
-    """Rows to Parquet files of one schema; holds one row group, and equal rows give equal bytes."""
+    """Writer of rows to Parquet files of one schema; holds one row group, and equal rows give equal bytes."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _Folder(Generic[Row]):
             self._flush()
 
     def close(self) -> None:
-        """Write what is left; an artefact without documents has one file without rows."""
+        """Write the remaining rows; without any documents, write one file without rows."""
         if self._group or not self._shards.count:
             self._flush()
         self._shards.close()
@@ -96,7 +96,7 @@ class _Folder(Generic[Row]):
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close; after an error, only finish the file that is open."""
+        """Close the writer; after an error, only finish the open file."""
         if kind is None:
             self.close()
         else:
@@ -112,10 +112,10 @@ class _Folder(Generic[Row]):
 
 
 class DocumentWriter(_Folder[Document]):
-    """Writes the documents of one artefact; holds one row group, and equal documents give equal bytes."""
+    """Writer of one artefact's documents; holds one row group, and equal documents give equal bytes."""
 
     def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
-        """`folder` exists; the first file is there once the first row group is full, or at close."""
+        """Open an existing folder; the first file is written with the first full row group, or on close."""
         super().__init__(folder, as_table, DOCUMENT_SCHEMA, rows_per_file)
 
     def append(self, document: Document) -> None:
@@ -124,14 +124,14 @@ class DocumentWriter(_Folder[Document]):
 
 
 class EnrichedWriter(_Folder[Enriched]):
-    """Writes documents of any family as v6_enriched, with their structure, as DocumentWriter writes."""
+    """Writer of documents as v6_enriched, with their structure; behaves like DocumentWriter."""
 
     def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
-        """`folder` exists; the first file is there once the first row group is full, or at close."""
+        """Open an existing folder; the first file is written with the first full row group, or on close."""
         super().__init__(folder, as_enriched_table, ENRICHED_SCHEMA, rows_per_file)
 
     def append(self, document: Document, structure: Structure) -> None:
-        """Add the structure of a document of the base family."""
+        """Add a document of the base family with its structure."""
         assert document.family != ENRICHED_FAMILY, document.family
         self._add((document, structure), _size(document))
 
@@ -148,10 +148,10 @@ _PLAIN = ("text", "family", "language", "licence", "timestamp", "lineage")
 
 
 def documents_in(folder: Path) -> Iterator[Document]:
-    """The documents of an artefact as they were written, one row group in memory at a time.
+    """Yield the documents of an artefact in order, with one row group in memory at a time.
 
     Raises:
-        SchemaError: if there is no documents file, and for columns of other types or with nulls.
+        SchemaError: if there is no documents file, or a column has another type or nulls.
     """
     for file in _files(folder):
         for group in range(file.num_row_groups):
@@ -167,10 +167,10 @@ def documents_in(folder: Path) -> Iterator[Document]:
 def _require_types(folder: Path, table: pa.Table) -> None:
     wanted = pa.schema([DOCUMENT_SCHEMA.field(name) for name in (*_PLAIN, *_NESTED)])
     try:
-        # The cast refuses null where the contract has none, but for the items of lists.
+        # The cast refuses nulls in non-nullable columns, except for the items of lists.
         table.select(wanted.names).cast(wanted).validate(full=True)
         lists: dict[str, Any] = {name: table[name].combine_chunks() for name in _NESTED}
-        nulls = [name for name, each in lists.items() if each.flatten().null_count]
+        nulls = [name for name, column in lists.items() if column.flatten().null_count]
         found = f"a null in {nulls[0]}" if nulls else None
     except (pa.ArrowException, ValueError, KeyError) as wrong:
         found = str(wrong).splitlines()[0][:200]
@@ -178,7 +178,7 @@ def _require_types(folder: Path, table: pa.Table) -> None:
         raise SchemaError(
             str(folder),
             found,
-            cause="these are no documents of the contract",
+            cause="the columns don't match the document schema",
             cure="Build them again",
         )
 
@@ -188,7 +188,7 @@ def _files(folder: Path) -> Iterator[pq.ParquetFile]:
     if not paths:
         raise SchemaError(
             str(folder),
-            cause="there are no documents here",
+            cause="the folder has no documents",
             cure="Build the documents of this family first",
         )
     for path in paths:
@@ -197,7 +197,7 @@ def _files(folder: Path) -> Iterator[pq.ParquetFile]:
 
 
 def as_table(documents: Sequence[Document]) -> pa.Table:
-    """Documents as a table of DOCUMENT_SCHEMA."""
+    """Return documents as a table of DOCUMENT_SCHEMA."""
     columns: dict[str, Any] = {
         "document_id": [document.document_id for document in documents],
         "content_id": [document.content_id for document in documents],
@@ -212,17 +212,23 @@ def as_table(documents: Sequence[Document]) -> pa.Table:
 
 
 def as_enriched_table(rows: Sequence[Enriched]) -> pa.Table:
-    """Documents of a base family with their structure as a table of ENRICHED_SCHEMA."""
+    """Return documents of a base family with their structure as a table of ENRICHED_SCHEMA."""
     table = as_table([replace(document, family=ENRICHED_FAMILY) for document, _ in rows])
     found = [structure for _, structure in rows]
     columns: dict[str, Any] = dict(zip(table.column_names, table.columns, strict=True))
     columns["base_document_id"] = [document.document_id for document, _ in rows]
-    columns["run_ends"] = _numbers([each.ends for each in found], pa.int32())
+    columns["run_ends"] = _numbers([structure.ends for structure in found], pa.int32())
     for name in RUN_COLUMNS:
-        columns[f"run_{name}"] = _numbers([getattr(each, name) for each in found], pa.uint8())
-    columns["structure_chunks"] = _structs([each.chunks for each in found], STRUCTURE_CHUNK_TYPE)
+        columns[f"run_{name}"] = _numbers(
+            [getattr(structure, name) for structure in found], pa.uint8()
+        )
+    columns["structure_chunks"] = _structs(
+        [structure.chunks for structure in found], STRUCTURE_CHUNK_TYPE
+    )
     for name in ("call_edges", "type_edges"):
-        columns[name] = _structs([getattr(each, name) for each in found], STRUCTURE_EDGE_TYPE)
+        columns[name] = _structs(
+            [getattr(structure, name) for structure in found], STRUCTURE_EDGE_TYPE
+        )
     return pa.table({name: columns[name] for name in ENRICHED_SCHEMA.names}, schema=ENRICHED_SCHEMA)
 
 
@@ -231,7 +237,7 @@ def _size(document: Document) -> int:
 
 
 def _structs(lists: Sequence[Sequence[object]], kind: pa.StructType) -> "pa.Array[Any]":
-    """A column of lists of structs, whose fields are attributes."""
+    """Return a column of lists of structs, whose fields are attributes of the values."""
     values = list(chain.from_iterable(lists))
     fields = [kind.field(index) for index in range(kind.num_fields)]
     columns = [

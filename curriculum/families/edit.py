@@ -1,11 +1,11 @@
 """edit: a file before a commit, then the commit's changes of the file as search/replace blocks.
 
-header     facts, the commit's subject among them
-the file   a part a function or class; those without a line of SEARCH may be left out
-blocks     targets: markers, SEARCH, and REPLACE with kept and added lines in parts of their own
+header     facts, including the commit's subject
+the file   one part per function or class; parts without a line of SEARCH may be left out
+blocks     targets: markers, SEARCH, and REPLACE, whose kept and added lines are separate parts
 
-The first line of each SEARCH and the added lines of each REPLACE are scored. All else is only read: header,
-file, markers, the rest of SEARCH, kept lines.
+Scored are the first line of each SEARCH and the added lines of each REPLACE. Header, file, markers, other
+lines of SEARCH and kept lines are unscored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,21 +32,21 @@ from schemas.change import Blob, FileChange, Hunk
 from schemas.document import Document
 
 MAX_REMOVED_SHARE = 0.5
-"""Share of a file's lines; a change that removes more of them is a rewrite."""
+"""Share of a file's lines. A change that removes more lines is a rewrite."""
 MAX_EDIT_BYTES = 65_536
-"""Bytes of all removed and added lines, and of the markers of one block for each hunk."""
+"""Maximum bytes of all removed and added lines, including the markers of one block per hunk."""
 _MARKER_BYTES = len(SEARCH + DIVIDER + REPLACE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Version:
-    """The file before the change or after it."""
+    """File before or after the change."""
 
     path: str
     blob: Blob
     lines: Sequence[str]
     starts: Sequence[int]
-    """[lines + 1] where each line begins, and the number of bytes."""
+    """[lines + 1] Offsets of the lines, then the number of bytes."""
 
     @staticmethod
     def of(path: str, blob: Blob) -> "_Version":
@@ -55,12 +55,12 @@ class _Version:
         return _Version(path=path, blob=blob, lines=lines, starts=starts)
 
     def bytes_of(self, lines: LineRange) -> tuple[int, int]:
-        """The bytes of some lines."""
+        """Return the byte range of some lines."""
         return self.starts[lines[0]], self.starts[lines[1]]
 
 
 def documents(change: FileChange, *, family: str) -> Iterator[Document | Reason]:
-    """Yield the document of a change, else the reason that there is none."""
+    """Yield the document of a change, or the reason why there is none."""
     if change.before is None:
         yield "new_file"
         return
@@ -94,7 +94,7 @@ def documents(change: FileChange, *, family: str) -> Iterator[Document | Reason]
 def _blocks(
     change: FileChange, before: _Version, after: _Version
 ) -> tuple[EditBlock, ...] | Reason:
-    """The blocks of a change of a file, or the reason that there are none."""
+    """Return the blocks of a change, or the reason why there are none."""
     if not change.hunks:
         return "unchanged"
     if is_blank(change):
@@ -110,7 +110,7 @@ def _blocks(
 
 
 def _size(hunk: Hunk, before: _Version, after: _Version) -> int:
-    """Bytes of what a hunk removes and adds, and of a block's markers."""
+    """Return the bytes that a hunk removes and adds, plus a block's markers."""
     gone = before.bytes_of((hunk.before_start, hunk.before_start + hunk.before_lines))
     new = after.bytes_of((hunk.after_start, hunk.after_start + hunk.after_lines))
     return gone[1] - gone[0] + new[1] - new[0] + _MARKER_BYTES
@@ -119,7 +119,7 @@ def _size(hunk: Hunk, before: _Version, after: _Version) -> int:
 def _add_file(
     builder: DocumentBuilder, change: FileChange, before: _Version, blocks: Sequence[EditBlock]
 ) -> None:
-    """Add the file before the change; items that have a line of a block's SEARCH stay."""
+    """Add the file before the change; items with a line of a block's SEARCH are never left out."""
     is_open = not before.lines[-1].endswith("\n")
     text = before.blob.text + "\n" * is_open
     lines = outline(text, change.language)
@@ -133,7 +133,7 @@ def _add_file(
 
 
 def _place(lines: LineRange) -> Hunk:
-    """Lines of a file as a hunk that leaves them where they are."""
+    """Return lines of a file as a hunk with the same position before and after."""
     first, number = lines[0], lines[1] - lines[0]
     return Hunk(before_start=first, before_lines=number, after_start=first, after_lines=number)
 
@@ -146,7 +146,7 @@ def _add_lines(
     *,
     scored: Sequence[LineRange],
 ) -> None:
-    """Add lines of a version, in parts that are scored or not; a last one without its end is marked."""
+    """Add lines of a version as scored and unscored parts; mark a last line without a line end."""
     if lines[0] == lines[1]:
         return
     cited = version.bytes_of(lines)
@@ -164,6 +164,6 @@ def _add_lines(
 
 
 def _add_fixed(builder: DocumentBuilder, text: str) -> None:
-    """Add a line that is the same in all documents, which isn't scored."""
+    """Add an unscored line that is the same in all documents."""
     builder.mark("unscored", [(0, len(text))], offset=builder.size)
     builder.add("target", text)

@@ -1,8 +1,8 @@
-r"""Search/replace blocks: changes of a text, each at a place that some lines of it name.
+r"""Search/replace blocks: changes of a text, each at the place of given lines.
 
-A block is `<<<<<<< SEARCH`, lines of the text before, `=======`, lines of the text after, `>>>>>>> REPLACE`.
-All blocks apply to the text before at once, so their order doesn't matter. SEARCH is empty only where that
-text is empty. A last line that lacks its line end has the line NO_NEWLINE below it, as in git's patches.
+A block is `<<<<<<< SEARCH`, lines of the old text, `=======`, lines of the new text, `>>>>>>> REPLACE`. All
+blocks apply to the old text at once, so their order doesn't matter. SEARCH is empty only if the old text is
+empty. A final line without a line end is followed by the line NO_NEWLINE, as in git's patches.
 """
 
 import re
@@ -16,9 +16,9 @@ SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n"
 NO_NEWLINE = "\\ No newline at end of file\n"
 MARKERS = (SEARCH, DIVIDER, REPLACE, NO_NEWLINE)
 MAX_CONTEXT = 32
-"""Lines above a change, and likewise below it, that may be needed to make it unique."""
+"""Maximum number of lines added above a change, and below it, to make it unique."""
 MAX_PLACES = 1_024
-"""Places that a change's lines may be equal to; of more none is looked at."""
+"""Maximum number of other places compared with a change's lines; with more places, the change is given up."""
 _NAMES = frozenset(marker.strip() for marker in MARKERS)
 _BLOCK = re.compile(rf"{SEARCH}(?P<search>(?:.*\n)*?){DIVIDER}(?P<replace>(?:.*\n)*?){REPLACE}")
 LineRange = tuple[int, int]
@@ -27,18 +27,18 @@ LineRange = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EditBlock:
-    """One block, in terms of lines of the texts before and after."""
+    """One block, as line ranges of the old and the new text."""
 
     search: LineRange
-    """Lines of the text before."""
+    """Lines of the old text."""
     replace: LineRange
-    """Lines of the text after."""
+    """Lines of the new text."""
     added: tuple[LineRange, ...]
-    """Those of `replace` that no line of `search` stays as, in order; not empty."""
+    """Lines of `replace` that are new, in order; not empty."""
 
 
 def whole_lines(text: str) -> list[str]:
-    r"""Lines of a text with their ends; only `\n` ends a line, and the last may lack its end.
+    r"""Return the lines of a text with their ends; only `\n` ends a line, and the last may lack its end.
 
     >>> whole_lines("a\n\nb")
     ['a\n', '\n', 'b']
@@ -49,7 +49,7 @@ def whole_lines(text: str) -> list[str]:
 
 
 def has_marker(lines: Sequence[str]) -> bool:
-    r"""Return True if a line is a marker, but for blanks at its ends.
+    r"""Return True if any line, stripped of white space, is a marker.
 
     >>> has_marker(["a\n", " ======= \n"]), has_marker(["// =======\n"])
     (True, False)
@@ -60,11 +60,11 @@ def has_marker(lines: Sequence[str]) -> bool:
 def blocks_between(
     before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]
 ) -> tuple[EditBlock, ...] | None:
-    r"""Return the blocks of a change, in order; None where a change needs more than MAX_CONTEXT lines.
+    r"""Return the blocks of a change, in order; None if they need more than MAX_CONTEXT lines.
 
-    SEARCH of a block is the shortest run of lines that has all lines that the block's hunks remove and is
-    unique in the text before. Of equally short runs it is the first. An insertion has a line beside it at
-    least. Hunks whose runs touch or overlap are one block.
+    A block's SEARCH is the shortest unique run of lines that contains all lines its hunks remove; of equally
+    short runs, the first. For an insertion, it contains at least one line beside it. Hunks whose runs touch
+    or overlap form one block.
 
     The line `c` is replaced; it is unique. An insertion follows `a`, of which there are two:
 
@@ -94,12 +94,12 @@ def blocks_between(
 
 
 def _removed(group: Sequence[Hunk]) -> LineRange:
-    """Lines from the first that a group of hunks removes to the last."""
+    """Return the lines from the first removed line of a group of hunks to the last."""
     return group[0].before_start, group[-1].before_start + group[-1].before_lines
 
 
 def _joined(groups: Sequence[list[Hunk]], runs: Sequence[LineRange]) -> list[list[Hunk]]:
-    """Join neighbouring groups whose runs touch or overlap."""
+    """Merge adjacent groups whose runs touch or overlap."""
     joined: list[list[Hunk]] = []
     end = -1
     for group, run in zip(groups, runs, strict=True):
@@ -128,7 +128,7 @@ def _block(group: Sequence[Hunk], run: LineRange) -> EditBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Finder:
-    """Lines of a text, and the places of each line."""
+    """Lines of a text, with an index of the places of each line."""
 
     lines: Sequence[str]
     places: dict[str, list[int]]
@@ -143,7 +143,7 @@ class _Finder:
     def unique_run(self, core: LineRange) -> LineRange | None:
         """Return the shortest unique run around some lines, the first of several; None if there is none.
 
-        An empty `core` lies between two lines, of which the run has one at least.
+        An empty `core` is a position between two lines; the run contains at least one of them.
         """
         first, last = core
         cores = [core] if first < last else [(first - 1, first), (first, first + 1)]
@@ -169,7 +169,7 @@ class _Finder:
         ]
         best: tuple[int, int] | None = None
         for above in range(min(first, MAX_CONTEXT) + 1):
-            # A place that is equal so far above has to differ below.
+            # A place that is equal this far above must differ below.
             below = 1 + max((down for up, down in matches if up >= above), default=-1)
             fits = below <= min(len(self.lines) - last, MAX_CONTEXT)
             if fits and (best is None or above + below <= sum(best)):
@@ -177,7 +177,7 @@ class _Finder:
         return best and (first - best[0], last + best[1])
 
     def _equal(self, first: int, last: int) -> list[int] | None:
-        """Other places of some lines; None where there may be too many."""
+        """Return other places of some lines; None if there are more than MAX_PLACES candidates."""
         wanted = self.lines[first:last]
         rarest = min(range(first, last), key=lambda number: len(self.places[self.lines[number]]))
         listed = self.places[self.lines[rarest]]
@@ -191,7 +191,7 @@ class _Finder:
         ]
 
     def _common(self, one: int, other: int, step: int) -> int:
-        """Number of equal lines from two places on, MAX_CONTEXT at most."""
+        """Return the number of equal lines from two places on, at most MAX_CONTEXT."""
         count = 0
         while (
             count < MAX_CONTEXT
@@ -204,9 +204,9 @@ class _Finder:
 
 
 def applied(before: str, blocks: str) -> str | None:
-    r"""Return a text with blocks applied; None where they aren't blocks or don't fit the text.
+    r"""Return a text with blocks applied; None if the blocks are malformed or don't fit the text.
 
-    Blocks fit where SEARCH of each stands in the text once, in whole lines, and no two overlap.
+    Blocks fit if each SEARCH occurs exactly once in the text, as whole lines, and no two overlap.
 
     >>> applied("a\nb\nc\n", "<<<<<<< SEARCH\nb\n=======\nx\ny\n>>>>>>> REPLACE\n")
     'a\nx\ny\nc\n'
@@ -232,12 +232,12 @@ def applied(before: str, blocks: str) -> str | None:
 
 
 def _section(text: str) -> str:
-    """The text of a section: a last line above NO_NEWLINE lacks its end."""
+    """Return the text of a section; a last line followed by NO_NEWLINE loses its line end."""
     return text.removesuffix(f"\n{NO_NEWLINE}")
 
 
 def _place(text: str, search: str) -> int | None:
-    """Return where some lines stand in a text; None where they don't, or more than once."""
+    """Return the offset at which these lines occur in a text; None unless they occur exactly once."""
     if not search:
         return None if text else 0
     whole, lines = f"\n{text}", f"\n{search}"

@@ -1,9 +1,9 @@
-"""Related lines of a file: what a change edited, and signatures of other definitions.
+"""Related lines of a file: the edited lines of a change, and signatures of other definitions.
 
-edited       functions and classes of at most MAX_PART bytes that hold a hunk, whole; elsewhere a hunk and
-             at most LINES_AROUND lines above and below, up to a blank line or to such a definition
-signatures   of functions and types, without the inside of their bodies: first those around a hunk, then those
-             that the change names, then those whose lines are nearest to a hunk, while there is room
+edited       functions and classes of at most MAX_PART bytes with a hunk, whole; otherwise a hunk with up to
+             LINES_AROUND lines above and below, up to a blank line or a whole definition
+signatures   of functions and types, without the insides of their bodies: first those around a hunk, then
+             those that the change names, then those nearest to a hunk, until the budget is used
 """
 
 import re
@@ -30,13 +30,13 @@ from schemas.change import Hunk
 from schemas.corpus import Language
 
 MAX_PART = MAX_CLASS
-"""Bytes; of a larger function or class only the lines around its hunks are shown."""
+"""Bytes. Of a larger function or class, only the lines around its hunks are shown."""
 LINES_AROUND = 16
 _WORD = re.compile(r"\w+")
 
 
 class RelatedLines(NamedTuple):
-    """Whole lines of a file, as bytes; `rank` is that of a part, None for lines that were edited."""
+    """Whole lines of a file, as a byte range; `rank` is the part's rank, None for edited lines."""
 
     start: int
     end: int
@@ -58,16 +58,16 @@ def related_lines(
     room: int,
     gap: int,
 ) -> list[RelatedLines]:
-    """Return the related lines of a file in their order.
+    """Return the related lines of a file, in order.
 
     Args:
-        text: File after the change.
-        language: Language of the file.
-        outline: Outline of the file.
-        hunks: Hunks of the change.
-        named: Names that the change mentions.
-        room: Bytes of all signatures, each run of lines with a gap line, at most.
-        gap: Bytes of the line in place of lines that are left out.
+        text: file after the change.
+        language: language of the file.
+        outline: outline of the file.
+        hunks: hunks of the change.
+        named: names that the change mentions.
+        room: maximum bytes of all signatures, including a gap line per run of lines.
+        gap: bytes of the line that replaces omitted lines.
     """
     data = text.encode()
     edited = edited_lines(data, outline, hunks)
@@ -119,9 +119,10 @@ def edited_lines(data: bytes, outline: Outline, hunks: Sequence[Hunk]) -> tuple[
 
 
 def lines_to_hunks(places: Sequence[tuple[int, int]], hunks: Sequence[Hunk]) -> list[int]:
-    """Count the lines between lines `[first, last)` and the nearest hunk; below 0 where they hold a hunk.
+    """Return the number of lines between each range `[first, last)` and the nearest hunk.
 
-    A hunk that only removes lines is in the lines around its place, not in those beside a border.
+    The number is negative for a range that contains a hunk. A hunk that only removes lines counts as
+    contained in the lines around its position, but not in lines that end or begin there.
     """
     starts = [hunk.after_start for hunk in hunks]
     ends = [hunk.after_start + hunk.after_lines for hunk in hunks]
@@ -144,6 +145,6 @@ def _is_definition(symbol: Symbol) -> bool:
 
 
 def _signature(data: bytes, symbol: Symbol) -> tuple[Range, ...]:
-    """Return the lines of a definition that aren't inside its body."""
+    """Return the lines of a definition outside of its body."""
     inside = joined([inner_lines(data, symbol.body)] if symbol.body is not None else [])
     return without([Range(symbol.start, symbol.end)], inside)

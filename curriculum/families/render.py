@@ -1,4 +1,4 @@
-"""Rendering of a change: documents, and counts of what was left out by reason."""
+"""Rendering of a change: documents, and counts of omissions by reason."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,44 +37,44 @@ Reason = Literal[
     "unchanged",
     "whole_rewrite",
 ]
-"""Reasons why a family gave no document, or (…_left_out) less than all of one.
+"""Reasons why a family has no document, or (…_left_out) an incomplete one.
 
-before_known    the version before was an `after` of an earlier change
-blank_change    nothing but white space differs
-blocks_fail     search/replace blocks don't make the version after of the version before
+before_known    the version before was the version after of an earlier change
+blank_change    only white space differs
+blocks_fail     search/replace blocks don't turn the version before into the version after
 build_target_too_large
-                a build target's commands are too much for a document of their own
-comment_change  nothing but comments, includes and white space differs
+                a build target's commands exceed the size of a document
+comment_change  only comments, includes and white space differ
 deleted         there is no version after
-divided         a commit's functions are too much for one document: so many more were made
-edits_too_large the changed lines are too much for search/replace blocks
+divided         number of documents of a commit whose functions exceed the size of one document
+edits_too_large the changed lines exceed the limit of search/replace blocks
 empty           the version has no text
 function_too_large
-                a function is too much for a document of its own
-hunks_left_out  hunks past the limit of a document
-lines_left_out  lines past the limit of a hunk
+                a function exceeds the size of a document
+hunks_left_out  hunks beyond the limit of a document
+lines_left_out  lines beyond the limit of a hunk
 marker_lines    a line of the file is a marker of search/replace blocks
-mechanical      one replacement of words makes most edits of the commit, which gives others
+mechanical      one replacement of words explains most edits of the commit, and others are shown
 names_unresolved
-                what a build target links or compiles isn't a literal name, or isn't in the tree
+                a build target's link or source isn't a literal name, or isn't in the tree
 new_file        there is no version before, so nothing changed
-no_build_target a commit touches CMake files, and no commands of a build target
+no_build_target a commit touches CMake files, but no commands of a build target
 no_function     a commit touches no function
-no_unique_lines no few lines around a change are unique in the version before
-not_covered     the compiler frontend saw less than half of the functions as the commit has them
+no_unique_lines no short run of lines around a change is unique in the version before
+not_covered     the compiler frontend indexed less than half of the functions with their bytes in the commit
 not_replaced    the commit deletes the file and adds none of its name
 repeated_bytes  bytes of the repeated definitions
 repeated_definitions
                 a definition around a target has the text of a nearer one, or of the target
-tree_wide       the commit changes 30 files or more, and gives other edits
-unchanged       the text is the same: a pure rename, or other line ends
+tree_wide       the commit changes 30 files or more, and other edits are shown
+unchanged       the text is the same: a pure rename, or different line ends
 whole_rewrite   more than half of the version before is removed
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExclusionCount:
-    """The number of things left out: documents, functions, hunks, lines or bytes, as the reason says."""
+    """Number of documents, functions, hunks, lines or bytes left out for a reason."""
 
     family: str
     reason: Reason
@@ -83,7 +83,7 @@ class ExclusionCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderResult:
-    """The documents of one change, in the order of the families asked for, or of one commit."""
+    """Documents of one change, in the order of the families, or of one commit."""
 
     documents: tuple[Document, ...]
     counts: tuple[ExclusionCount, ...]
@@ -92,7 +92,7 @@ class RenderResult:
 def result_of(
     family: str, documents: Sequence[Document], left_out: Mapping[Reason, int]
 ) -> RenderResult:
-    """The documents of one commit, with the counts of what they leave out that aren't 0."""
+    """Return the documents of one commit, with its non-zero counts of omissions."""
     counts = (
         ExclusionCount(family=family, reason=reason, number=number)
         for reason, number in left_out.items()
@@ -108,15 +108,15 @@ def render(
     *,
     against: Reason | None = None,
 ) -> RenderResult:
-    """Render one change for each of the families; equal input gives equal documents, on any machine.
+    """Render one change for each of the families; equal input gives equal documents on any machine.
 
-    Costs one parse for each version of a file, whatever the number of families.
+    Costs one parse per version of a file, whatever the number of families.
 
     Args:
-        change: Change of a file.
-        families: Families that read changes.
-        options: Settings of the families that show edits.
-        against: Reason for which families of edits leave the change out.
+        change: change of a file.
+        families: families that read changes.
+        options: settings of the families that show edits.
+        against: reason for which families of edits leave out the change; None to show it.
     """
     documents: list[Document] = []
     counts: list[ExclusionCount] = []

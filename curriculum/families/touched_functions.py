@@ -1,4 +1,4 @@
-"""Targets of a context document: the functions that a commit touched, shared out over documents."""
+"""Targets of context documents: the functions that a commit touched, distributed over documents."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from schemas.corpus import CODE
 
 
 def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, ...]:
-    """Every function that a hunk touches, in the order of paths and places; no line is in two.
+    """Return every function that a hunk touches, sorted by path and offset; no line is in two.
 
-    The functions and types of an added file have all of its lines, the functions of a changed one the blank
-    lines between them.
+    The functions and types of a new file are extended to cover all of its lines, those of a changed file to
+    cover the blank lines between them.
     """
     return tuple(
         fragment
@@ -34,9 +34,10 @@ def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, 
 
 
 def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> list[int]:
-    """The functions in which a line was added, changed or taken away; of nested ones the innermost.
+    """Return the functions in which a line was added, changed or removed; of nested ones, the innermost.
 
-    A hunk that only removes lines touches the function in which they stood, not those beside a border.
+    A hunk that only removes lines touches the function that contained them, not functions that end or begin
+    there.
     """
     starts = line_starts(text.encode())
     functions = [
@@ -71,7 +72,7 @@ def touched_bytes(change: FileChange) -> int:
     text = change.after.text
     facts = facts_of(text, change.language)
     touched = touched_functions(facts, text, change.hunks)
-    return sum(facts.symbols[each].end - facts.symbols[each].start for each in touched)
+    return sum(facts.symbols[number].end - facts.symbols[number].start for number in touched)
 
 
 def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
@@ -94,7 +95,7 @@ def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
 
 
 def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterator[Fragment]:
-    """The types of a file that stand in none of its functions; none where there is no function."""
+    """Yield the types of a file outside of its functions; none without functions."""
     starts = [function.ranges[0].start for function in functions]
     for number, symbol in enumerate(facts.symbols):
         if symbol.kind in TYPES and (symbol.body is not None or symbol.kind == "alias"):
@@ -106,25 +107,26 @@ def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterat
 
 
 def _tiled(definitions: Sequence[Fragment], size: int) -> Iterator[Fragment]:
-    """The fragments of a file as wide as it takes to show all of it.
+    """Yield the fragments of a file, extended so that they show all of it.
 
-    Each has what stands before it, up to the end of the definition or to the first one in it; the last has
-    the rest. One that shares all its lines with the next is left out.
+    Each fragment starts where the previous one ends, and reaches to the end of its definition or to the first
+    definition inside it; the last one reaches to the end of the file. Fragments that would be empty are left
+    out.
     """
     start = 0
-    for each, later in zip_longest(definitions, definitions[1:]):
-        end = min(each.ranges[-1].end, later.ranges[0].start) if later else size
+    for definition, later in zip_longest(definitions, definitions[1:]):
+        end = min(definition.ranges[-1].end, later.ranges[0].start) if later else size
         if start < end:
-            yield replace(each, ranges=(Range(start, end),))
+            yield replace(definition, ranges=(Range(start, end),))
             start = end
 
 
 def _with_blank_lines(fragments: Sequence[Fragment], data: bytes) -> Iterator[Fragment]:
-    """The fragments of a file with the blank lines that its functions have towards each other.
+    """Yield the fragments of a file, extended by the blank lines between its functions.
 
-    Blank lines alone belong to the lower fragment, so that the two touch.
+    If only blank lines separate two functions, the lines belong to the lower fragment, so that the two touch.
     """
-    spans = [each.ranges[0]._replace(end=each.ranges[-1].end) for each in fragments]
+    spans = [fragment.ranges[0]._replace(end=fragment.ranges[-1].end) for fragment in fragments]
     for at, later in enumerate(spans[1:]):
         end, start = spans[at].end, later.start
         above = blank_lines_after(data, end, start)
@@ -138,11 +140,11 @@ def _with_blank_lines(fragments: Sequence[Fragment], data: bytes) -> Iterator[Fr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """The targets of one commit, a document each."""
+    """Targets of one commit, one group per document."""
 
     groups: tuple[tuple[Fragment, ...], ...]
     too_large: int
-    """Functions that no document can hold."""
+    """Number of functions that fit no document."""
 
 
 _by_node = attrgetter("node")
@@ -151,24 +153,24 @@ _by_node = attrgetter("node")
 def shared_out(
     targets: Sequence[Fragment], graph: RepositoryGraph, costs: FragmentCosts, room: int
 ) -> Shares:
-    """The targets in groups that cost `room` at most: all, or those of a file, or some of a file.
+    """Return the targets in groups that cost at most `room`: all of them, one file's, or part of a file's.
 
-    Functions of one file that an edge joins stay together where they fit.
+    Functions of one file that an edge connects stay together if they fit.
     """
     fitting = [target for target in targets if costs.of(target) <= room]
     too_large = len(targets) - len(fitting)
     if costs.of_all(fitting) <= room:
         return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
     groups: list[tuple[Fragment, ...]] = []
-    for _, each in groupby(fitting, lambda fragment: fragment.node.path):
-        of_file = list(each)
+    for _, group in groupby(fitting, lambda fragment: fragment.node.path):
+        of_file = list(group)
         joined = [of_file] if costs.of_all(of_file) <= room else _connected(of_file, graph)
         groups.extend(_filled(joined, costs, room))
     return Shares(groups=tuple(groups), too_large=too_large)
 
 
 def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
-    """Fragments that edges join, the groups and their members in the order of the file."""
+    """Return groups of connected fragments; groups and members are in file order."""
     left = {fragment.node: fragment for fragment in fragments}
 
     def joined(node: NodeId) -> Iterator[NodeId]:
@@ -184,7 +186,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
 def _filled(
     groups: Sequence[Sequence[Fragment]], costs: FragmentCosts, room: int
 ) -> Iterator[tuple[Fragment, ...]]:
-    """The groups in order, as many together as fit; one that is too large by itself is cut."""
+    """Yield the groups merged in order while they fit; a group that is too large is split."""
     current: list[Fragment] = []
     used = 0
     for group in groups:

@@ -11,7 +11,7 @@ from schemas.document import Document
 
 
 def documents(change: FileChange, *, family: str, style: Style) -> Iterator[Document | Reason]:
-    """Yield the version before, if no other change gives it, and the version after; else the reason."""
+    """Yield the version before, unless another change yields it, and the version after; else reasons."""
     if change.before is not None:
         yield (
             _version(change, change.before, "before", family=family, style=style)

@@ -1,11 +1,11 @@
-"""v3_simple, v3_doxygen: what a commit changed in a file, then the file as it became.
+"""v3_simple, v3_doxygen: a commit's changes of a file, then the file after the commit.
 
 header                      facts
-=== CHANGES ===             a part a hunk: removed lines as comments, added lines live
+=== CHANGES ===             one part per hunk: removed lines as comments, added lines as code
 === FULL FILE (Post-Commit) ===
                             related: functions and classes with a hunk, and signatures, which may be
-                            left out; a gap line marks what isn't shown
-                            all: a part a function or class; those without a hunk may be left out
+                            left out; gap lines mark omitted text
+                            all: one part per function or class; those without a hunk may be left out
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ from schemas.document import Document
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """Description of a change, which both styles of v3 share."""
+    """Description of a change, shared by both styles of v3."""
 
     before: Blob
     changes: ChangeText
@@ -46,7 +46,7 @@ class Edit:
 def documents(
     change: FileChange, *, family: str, style: Style, full_file: FullFile
 ) -> Iterator[Document | Reason | ExclusionCount]:
-    """Yield the document of a change and counts of what it leaves out; else the reason that there is none.
+    """Yield the document of a change and counts of omissions, or the reason why there is no document.
 
     The document of a deleted file has no FULL FILE.
     """
@@ -78,7 +78,7 @@ def documents(
 def _add_file(
     builder: DocumentBuilder, change: FileChange, after: Blob, changes: ChangeText
 ) -> None:
-    """Add every line of the file, an item a part."""
+    """Add all lines of the file, one part per item."""
     lines = outline(after.text, change.language)
     starts = lines.starts.tolist()
     offset = builder.size
@@ -91,7 +91,7 @@ def _add_file(
 def _add_related(
     builder: DocumentBuilder, change: FileChange, after: Blob, changes: ChangeText
 ) -> None:
-    """Add the related lines of the file, with a gap line for text that is left out."""
+    """Add the related lines of the file, with gap lines for omitted text."""
     data, lines, gap = (
         after.text.encode(),
         outline(after.text, change.language),
@@ -121,7 +121,7 @@ def _add_related(
 
 
 def _add_gap(builder: DocumentBuilder, hidden: bytes, gap: str, rank: int | None) -> None:
-    """Add the gap line for hidden lines, unless these are blank."""
+    """Add the gap line for hidden lines, unless they are blank."""
     if hidden.strip():
         start = builder.size
         builder.add("code", gap, rank=rank)
@@ -130,7 +130,7 @@ def _add_gap(builder: DocumentBuilder, hidden: bytes, gap: str, rank: int | None
 
 @lru_cache(maxsize=1)
 def edit_of(change: FileChange) -> Edit | Reason:
-    """Describe a change, or give the reason that there is nothing to show; both styles share the last one."""
+    """Return the description of a change, or the reason why there is nothing to show; caches the last one."""
     against = reason_against(change, "all")
     if against is not None:
         return against
@@ -150,7 +150,7 @@ def edit_of(change: FileChange) -> Edit | Reason:
 
 
 def ranks(items: Sequence[Item], hunks: Sequence[Hunk]) -> list[int | None]:
-    """Lines between each item and the nearest hunk; None for an item that a hunk touches."""
+    """Return the number of lines between each item and the nearest hunk; None for a touched item."""
     gaps = lines_to_hunks([(item.first, item.last) for item in items], hunks)
     return [gap if gap >= 0 else None for gap in gaps]
 

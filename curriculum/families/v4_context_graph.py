@@ -1,7 +1,7 @@
-"""v4_context_graph: the functions that a commit touched, among what the syntax trees say is around them.
+"""v4_context_graph: the functions that a commit touched, with the code around them by syntax trees.
 
-Functions are shared out over several documents where they are too many for one. The build targets that the
-commit touched make documents of their own.
+Functions that don't fit one document are distributed over several. Build targets that the commit touched get
+documents of their own.
 """
 
 import hashlib
@@ -48,7 +48,9 @@ ORDER = SearchOrder(
         GraphStep("calls", outward=False),
     ),
 )
-"""Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
+"""Direct callees and callers, then classes, bases, overrides, sibling methods, files, and more
+distant nodes.
+"""
 
 
 def documents(
@@ -74,9 +76,9 @@ def graph_documents(
     order: SearchOrder,
     settings: ContextSettings,
 ) -> RenderResult:
-    """The documents of one commit, whose tree the graph has; equal input gives equal documents.
+    """Return the documents of one commit, whose tree the graph has; equal input gives equal documents.
 
-    The target is every function that the commit touched; what doesn't fit one document is divided.
+    The target is every function that the commit touched. Targets that don't fit one document are divided.
     """
     targets = targets_of(commit, graph)
     if not targets:
@@ -116,30 +118,30 @@ def _document(
     near: Neighbourhood,
     settings: ContextSettings,
 ) -> Document:
-    """The document of targets and what is around them."""
+    """Return the document of targets and the fragments around them."""
     farthest_first = _ordered(commit, near.fragments, settings.context_order)
     fragments = [*farthest_first, *targets]
-    places = {each.node: at for at, each in enumerate(fragments)}
+    places = {fragment.node: at for at, fragment in enumerate(fragments)}
     sources = {fragment.node.path: graph.source(fragment.node.path) for fragment in fragments}
     marks = {path: context_documents.marks_of(source) for path, source in sources.items()}
     target_marks = {
         path: context_documents.with_statements(marks[path], sources[path])
-        for path in {each.node.path for each in targets}
+        for path in {target.node.path for target in targets}
     }
     return context_documents.document(
         commit,
         family,
-        [_excerpt(graph, each, marks, places) for each in farthest_first],
+        [_excerpt(graph, fragment, marks, places) for fragment in farthest_first],
         [_excerpt(graph, target, target_marks, places) for target in targets],
         _edges(graph, fragments, places),
-        [_rejected(graph, each) for each in near.left_out],
+        [_rejected(graph, rejected) for rejected in near.left_out],
     )
 
 
 def _ordered(
     commit: CommitChange, nearest_first: Sequence[Fragment], order: ContextOrder
 ) -> list[Fragment]:
-    """Return fragments as they stand in a document: the farthest first, or shuffled by commit and place."""
+    """Return fragments in document order: farthest first, or shuffled by a hash of commit and node."""
     if order == "graph":
         return list(reversed(nearest_first))
 

@@ -1,7 +1,8 @@
-"""v5_clang_graph: the functions that a commit touched, among what a compiler frontend knows around them.
+"""v5_clang_graph: the functions that a commit touched, with the code around them by a compiler frontend.
 
-What uses the change stands nearest to it: overrides, callers, their callers, base interfaces. Each edge is as
-sure as its label says, and those of context that the frontend didn't see as it is stay syntactic.
+Users of the changed code are nearest to it: overrides, callers, their callers, base interfaces. An edge is as
+certain as its label. Edges of definitions that the frontend didn't index with their current bytes stay
+`syntactic`.
 """
 
 from curriculum.families.render import RenderResult, result_of
@@ -37,10 +38,10 @@ ORDER = SearchOrder(
         GraphStep("calls", outward=False),
     ),
 )
-"""Overrides, callers and the own class; bases and callers of callers; callees and types; what is farther.
+"""Overrides, callers and the own class; bases and callers of callers; callees and types; more distant nodes.
 
-A caller's callers count as one step away and a callee's as three, so that what shares a callee with the
-target stands far from it.
+Callers of callers have distance 1 and callees of callees have distance 3, so that functions that only share a
+callee with the target are far from it.
 """
 
 
@@ -51,14 +52,14 @@ def documents(
     family: str,
     settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
-    """Render one commit, whose tree the graph has, if the frontend saw half of the functions that it touched.
+    """Render one commit if the frontend covers at least half of the functions that it touched.
 
-    Other commits are the stand-in's to show.
+    The graph has the commit's tree. Other commits are left to the family's `stand_in`.
     """
     functions = [
-        each.node
-        for each in targets_of(commit, graph)
-        if symbol(graph, each.node).kind == "function"
+        target.node
+        for target in targets_of(commit, graph)
+        if symbol(graph, target.node).kind == "function"
     ]
     if 2 * sum(map(graph.covers, functions)) < len(functions):
         return result_of(family, (), {"not_covered": 1})

@@ -1,8 +1,8 @@
-"""v6_enriched: any document as it is, and its structure beside it: chunks, edges between them, their levels.
+"""v6_enriched: an unchanged document with its structure: chunks, edges between them, and dependency levels.
 
-Generated lines are comments; hunks of CHANGES and lines of search/replace blocks are `other` and aren't
-parsed. Each piece of code is parsed by itself, so depth and siblings count within it. Languages other than C
-and C++ have no structure: every code is 0, and there are no chunks.
+Generated lines count as comments. Hunks of CHANGES and lines of search/replace blocks are `other` and aren't
+parsed. Each piece of code is parsed on its own, so depth and sibling index are relative to it. Languages
+other than C and C++ have no structure: every code is 0, and there are no chunks.
 """
 
 import functools
@@ -36,7 +36,7 @@ from schemas.structure import (
 _BESIDE = (STRUCTURE_CODES["comment"], STRUCTURE_CODES["preamble"])
 _BODY = STRUCTURE_CODES["func_body"]
 _SEVERAL = ("file", "target")
-"""Chunks that show more than one definition, under a name that is none of theirs."""
+"""Kinds of chunks that show several definitions, under a name that is none of theirs."""
 
 
 class ByteSpan(NamedTuple):
@@ -45,17 +45,17 @@ class ByteSpan(NamedTuple):
     start: int
     end: int
     chunks: tuple[int, ...]
-    """The document's chunks that it shows, in order; none in a document without chunks."""
+    """Indices of the document's chunks in the span, in order; none in a document without chunks."""
     source: int
-    """The source of its first part."""
+    """Source of its first part."""
 
 
 def pieces(document: Document) -> Iterator[ByteSpan]:
-    """The pieces in order.
+    """Yield the contiguous pieces of code in order.
 
-    Of a file document the whole file, or what is shown of it with gap lines between. Of a context document
-    each chunk without the generated part that it begins with, and what begins with a part of a file goes on
-    with the piece before; generated lines between its parts are in the piece.
+    For a file document, this is the whole file, or its shown lines with the gap lines between them. For a
+    context document, each chunk is a piece, without its generated first part; a chunk that begins with file
+    text continues the previous piece. Generated lines between its parts belong to the piece.
     """
     parts, chunks = document.parts, document.chunks
     starts = [
@@ -77,30 +77,30 @@ def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[ByteSpa
 
 
 def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
-    """Return the chunk found in a piece that the document's chunk shows; -1 where there is none.
+    """Return the index of the parsed chunk that the document's chunk shows; -1 if there is none.
 
-    The first whose name ends the document's, which knows namespaces that the piece doesn't; else the
-    first body of a function, where it shows one; else the first that is code.
+    This is the first whose name ends the document's name, which has more namespaces; for a function, else the
+    first function body; else the first that is code.
     """
-    code = [i for i, each in enumerate(found) if each.kind not in _BESIDE]
+    code = [i for i, chunk in enumerate(found) if chunk.kind not in _BESIDE]
     named = [i for i in code if _prefix(chunk.name, found[i].name) is not None]
     bodies = [i for i in code if found[i].kind == _BODY and chunk.symbol == "function"]
     return next(iter(named or bodies or code), -1)
 
 
 def renamed(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeChunk, ...]:
-    """The chunks of a piece with names as the document's chunk qualifies them."""
+    """Return the chunks of a piece with the qualifiers that the document's chunk adds."""
     if main < 0 or chunk.symbol in _SEVERAL:
         return tuple(found)
     prefix = _prefix(chunk.name, found[main].name)
     if prefix is None:
         main_only = found[main]._replace(name=chunk.name)
         return (*found[:main], main_only, *found[main + 1 :])
-    return tuple(each._replace(name=prefix + each.name if each.name else "") for each in found)
+    return tuple(inner._replace(name=prefix + inner.name if inner.name else "") for inner in found)
 
 
 def _prefix(name: str, tail: str) -> str | None:
-    """Return the text before a qualified name's tail.
+    """Return the text before a qualified name's tail; None if the name doesn't end with the tail.
 
     >>> _prefix("lattice::Matrix::at", "Matrix::at"), _prefix("at", "at"), _prefix("format", "at")
     ('lattice::', '', None)
@@ -111,10 +111,10 @@ def _prefix(name: str, tail: str) -> str | None:
 
 
 def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """[count] the length of the shortest way from each node to a leaf, breadth first.
+    """Return [count] the length of the shortest path from each node to a leaf, breadth first.
 
-    Nodes that reach each other, as functions do that call each other, count as one; a leaf is such a
-    group (mostly a single node) from which no edge leads out. 0 → 1 ⇄ 2 → 3 and 4 → 4:
+    Nodes that reach each other, such as mutually recursive functions, count as one group. A leaf is a group,
+    mostly a single node, without outgoing edges. For 0 → 1 ⇄ 2 → 3 and 4 → 4:
 
     >>> levels(5, [(0, 1), (1, 2), (2, 1), (2, 3), (4, 4)])
     [2, 1, 1, 0, 0]
@@ -126,7 +126,7 @@ def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
         behind[target].append(source)
     found = [-1] * count
     for group in _groups(ahead, behind):
-        # All that a group leads to stands in earlier groups; its own nodes have no level yet.
+        # All groups that this one leads to come earlier; its own nodes have no level yet.
         below = [found[target] for node in group for target in ahead[node] if found[target] >= 0]
         level = 1 + min(below) if below else 0
         for node in group:
@@ -135,12 +135,14 @@ def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
-    """The strongly connected components, each after all that it leads to (Kosaraju)."""
+    """Return the strongly connected components, each after all components that it leads to (Kosaraju)."""
     grouped = [False] * len(ahead)
     groups: list[list[int]] = []
     for root in reversed(_finished(ahead)):
         if not grouped[root]:
-            group = reached(root, lambda node: (each for each in behind[node] if not grouped[each]))
+            group = reached(
+                root, lambda node: (source for source in behind[node] if not grouped[source])
+            )
             for node in group:
                 grouped[node] = True
             groups.append(group)
@@ -148,7 +150,7 @@ def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
 
 
 def _finished(ahead: list[list[int]]) -> list[int]:
-    """All nodes, each after those that a depth-first walk found behind it."""
+    """Return all nodes in the order in which a depth-first search finishes them."""
     seen = [False] * len(ahead)
     done: list[int] = []
     for root in range(len(ahead)):
@@ -175,7 +177,7 @@ Pair = tuple[int, int]
 
 
 class ChunkRelation(NamedTuple):
-    """Relation of the chunk `source` to `target`."""
+    """Relation from the chunk `source` to the chunk `target`."""
 
     source: int
     target: int
@@ -186,7 +188,7 @@ class ChunkRelation(NamedTuple):
 def edges_of(
     links: Iterable[ChunkRelation], kinds: frozenset[EdgeKind]
 ) -> tuple[StructureEdge, ...]:
-    """The links of some kinds, sorted, each pair once, with its best label."""
+    """Return the links of the given kinds, sorted, one per pair of chunks with its best label."""
     best: dict[Pair, int] = {}
     for link in links:
         if link.kind in kinds:
@@ -201,10 +203,10 @@ def edges_of(
 def links_in_file(
     graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]
 ) -> Iterator[ChunkRelation]:
-    """The links of a graph between the chunks of one of its files.
+    """Yield a graph's links between the chunks of one file.
 
-    What a class declares and nothing defines is found in the class. A chunk has a link to itself only
-    where a function calls itself.
+    A member that is only declared belongs to its class's chunk. A chunk has a link to itself only if a
+    function calls itself.
     """
     symbols = graph.source(path).facts.symbols
     chunk_of = [chunk_at(chunks, symbol.name_start) for symbol in symbols]
@@ -220,7 +222,7 @@ def links_in_file(
 
 
 def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
-    """The chunk that holds a byte, or -1.
+    """Return the index of the chunk that contains a byte, or -1.
 
     >>> chunk_at([CodeChunk(2, 5, 4, "f"), CodeChunk(7, 9, 4, "g")], 4)
     0
@@ -230,9 +232,9 @@ def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
 
 
 def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge]) -> list[int]:
-    """The stored level of each chunk, from their kinds and names: `levels` + 1, clamped.
+    """Return the stored level of each chunk, given their (kind, name): `levels` + 1, clamped.
 
-    The pieces of a class count as one. f calls g, which is in no other's way; C, in two pieces, uses f:
+    The pieces of a class count as one node. f calls g, which calls nothing; C, in two pieces, uses f:
 
     >>> edge = lambda source, target: StructureEdge(source=source, target=target, label=1)
     >>> chunks = [(5, "C"), (4, "C::m"), (5, "C"), (4, "f"), (4, "g")]
@@ -251,7 +253,7 @@ def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge])
 def with_levels(
     chunks: Sequence[CodeChunk], edges: Sequence[StructureEdge]
 ) -> tuple[StructureChunk, ...]:
-    """Chunks with their levels over call and type edges."""
+    """Return chunks with their dependency levels over call and type edges."""
     found = dep_levels([(chunk.kind, chunk.name) for chunk in chunks], edges)
     return tuple(
         StructureChunk(**chunk._asdict(), dep_level=level)
@@ -260,27 +262,27 @@ def with_levels(
 
 
 _REMEMBERED = 10_000
-"""Pieces, some 3 kB each with their structure."""
+"""Number of cached pieces, some 3 kB each including their structure."""
 _LANGUAGES: dict[str, Language] = {"cpp": "cpp", "c": "c"}
 _COLUMN = {name: number for number, name in enumerate(RUN_COLUMNS)}
 
 
 @dataclass(kw_only=True, slots=True)
 class _Canvas:
-    """Columns, chunks and links of a document in the making."""
+    """Columns, chunks and links of the document being enriched."""
 
     data: bytes
     levels: npt.NDArray[np.uint8]
-    """[columns, bytes] the RUN_COLUMNS."""
+    """[columns, bytes] Values of the RUN_COLUMNS."""
     chunks: list[CodeChunk] = field(default_factory=list)
     links: list[ChunkRelation] = field(default_factory=list)
 
 
 def enrich(document: Document) -> Structure:
-    """The structure of a document of any other family; equal documents have equal structure.
+    """Return the structure of a document of any other family; equal documents have equal structure.
 
-    Chunks and edges of a context document are those of its chunks; in a document of one file they are
-    what the syntax of that file alone tells. Costs a parse and a walk, 2 MB/s.
+    In a context document, edges connect its own chunks. In a document of one file, chunks and edges come from
+    the syntax of that file alone. Costs a parse and a walk, 2 MB/s.
     """
     data = document.text.encode()
     canvas = _Canvas(data=data, levels=np.zeros((len(RUN_COLUMNS), len(data)), dtype=np.uint8))
@@ -347,7 +349,7 @@ def _add_file(document: Document, piece: ByteSpan, language: Language, canvas: _
 
 def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None:
     shown_by: dict[int, int] = {}
-    """The structure's chunk that shows a chunk of the document."""
+    """Index of the structure's chunk that shows a chunk of the document."""
     for piece in pieces(document):
         found = _structure_of(_text(canvas, piece), language)
         first = 0
@@ -372,7 +374,7 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _structure_of(text: str, language: Language) -> CodeStructure:
-    """The structure of a piece by itself: successive commits show most of their context again."""
+    """Return the structure of a piece; cached, since consecutive commits repeat most of their context."""
     return code_structure(text, language, facts_of(text, language))
 
 

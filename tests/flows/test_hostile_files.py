@@ -82,7 +82,7 @@ def test_documents_of_other_types_are_named(home: Path) -> None:
     changed(home, "documents/**/part-*.parquet", texts)
     done = CliRunner().invoke(app, ["check", str(home / "documents")])
     assert done.exit_code == 2, done.output
-    assert "no documents of the contract" in done.output
+    assert "don't match the document schema" in done.output
 
 
 def test_metrics_of_an_open_run_with_nulls_are_answered_with_nulls(home: Path) -> None:

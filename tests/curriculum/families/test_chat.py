@@ -78,5 +78,5 @@ def test_every_conversation_gives_a_sound_document(exchanges: list[tuple[str, st
 
 def test_the_check_still_knows_parts_that_do_not_tile() -> None:
     made = chat.document(conversation(("user", "a"), ("assistant", "b")))
-    with pytest.raises(SchemaError, match="they tile 4 bytes"):
+    with pytest.raises(SchemaError, match="text of 4 bytes"):
         check_document(replace(made, parts=made.parts[:1]))

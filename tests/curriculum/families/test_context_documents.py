@@ -214,25 +214,28 @@ def rising(found: Document) -> dict[str, Any]:
 
 
 BREAKS: list[tuple[str, Callable[[Document], dict[str, Any]]]] = [
-    ("the target stands last", lambda of: {"chunks": of.chunks[:-1]}),
+    ("the target must be last", lambda of: {"chunks": of.chunks[:-1]}),
     ("the budget", longer),
-    ("but the headers, in order", lambda of: {"chunks": (*of.chunks[1::-1], of.chunks[2])}),
-    ("a target is whole", lambda of: {"chunks": with_field(of.chunks, 2, form="signature")}),
-    ("whole has no gap", lambda of: {"chunks": with_field(of.chunks, 0, form="whole")}),
+    ("except headers, in order", lambda of: {"chunks": (*of.chunks[1::-1], of.chunks[2])}),
+    ("a target must be whole", lambda of: {"chunks": with_field(of.chunks, 2, form="signature")}),
     (
-        "no line stands in two",
+        "whole is unknown or doesn't allow gaps",
+        lambda of: {"chunks": with_field(of.chunks, 0, form="whole")},
+    ),
+    (
+        "no line may be in two",
         lambda of: {
             "provenance": with_field(of.provenance, 3, path="near.cc", blob="id of near.cc")
         },
     ),
     ("sorted by source", lambda of: {"edges": (*of.edges, of.edges[-1])}),
     ("one hop nearer", lambda of: {"chunks": with_field(of.chunks, 0, via=1)}),
-    ("there are 3 chunks", lambda of: {"edges": (*of.edges, edge(2, 3))}),
+    ("only 3 chunks", lambda of: {"edges": (*of.edges, edge(2, 3))}),
     ("no such kind", lambda of: {"edges": with_field(of.edges, 1, label="guessed")}),
     ("in (0, 1]", lambda of: {"edges": with_field(of.edges, 0, confidence=0.0)}),
-    ("of one rank", lambda of: {"parts": with_field(of.parts, 1, rank=7)}),
-    ("falls towards the target", rising),
-    ("all may go or none", lambda of: {"parts": with_field(of.parts, -1, elidable=True)}),
+    ("and one rank", lambda of: {"parts": with_field(of.parts, 1, rank=7)}),
+    ("decrease towards the target", rising),
+    ("all or none may be left out", lambda of: {"parts": with_field(of.parts, -1, elidable=True)}),
 ]
 
 

@@ -30,7 +30,7 @@ def test_a_sound_document_passes(sound: Document) -> None:
     [
         ({"text": "short"}, "tile"),
         ({"parts": ()}, "tile"),
-        ({"provenance": ()}, "there are 0"),
+        ({"provenance": ()}, "only 0 sources"),
     ],
 )
 def test_a_broken_document_is_named(sound: Document, change: dict[str, Any], cause: str) -> None:
@@ -51,7 +51,7 @@ def test_an_empty_part_is_refused(sound: Document) -> None:
         dataclasses.replace(sound.parts[0]),
         *sound.parts[1:],
     )
-    with pytest.raises(SchemaError, match="not empty"):
+    with pytest.raises(SchemaError, match="not be empty"):
         check_document(dataclasses.replace(sound, parts=parts))
 
 
