@@ -1,12 +1,12 @@
-"""Objectives: tokens and targets of an encoding, one file an entry of schemas/objectives.py.
+"""Objectives: tokens and targets of an encoding, one file per entry of schemas/objectives.py.
 
-objective.py       the protocol: what goes in and what comes out
-causal.py          every next token, and target: what a commit changed, in a document of its graph
-fim.py             the middle after what is before and after it
-documentation.py   a body after its comment, a comment after its code; no text that one copies from the other
+objective.py       the protocol, with its input and its result
+causal.py          causal: every next token; target: the changed code of a context document
+fim.py             the middle, given the text before and after it
+documentation.py   a body given its comment, or a comment given its code, without copied text
 chat_objective.py  the assistant's turns
 
-new_lines.py       of lines that a repository shows again and again, the first showing
+new_lines.py       of lines that documents of a repository repeat, only the first occurrence
 rearrange.py       an encoding in another order
 """
 
@@ -18,10 +18,10 @@ __all__ = ["DocumentFacts", "Objective", "Result", "objective_of"]
 
 
 def objective_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Objective:
-    """Build an objective for a tokenizer; its variants draw otherwise.
+    """Build an objective for a tokenizer; each variant makes different random choices.
 
     Raises:
-        TokenizerError: for a tokenizer without a control token that the objective needs.
+        TokenizerError: if the tokenizer lacks a control token that the objective needs.
     """
     built: Objective = OBJECTIVES[objective].function(tokenizer, variant)
     return built

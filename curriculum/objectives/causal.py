@@ -1,9 +1,10 @@
-"""causal: every next token counts, except what the input has trivially leaked. target: of targets only.
+"""causal: every next token, except copies of earlier text in the document. target: only tokens of targets.
 
-Documents of graphs end with their targets, behind the context that they are among. So a model has read all
-of it before the first token that `target` scores.
+Documents of the graph families end with their targets, after the context. So the model has read the whole
+context before the first token that `target` scores.
 
-loss_mask[t] speaks of the target ids[t + 1], so a target that must not count clears the mask before it.
+loss_mask[t] belongs to the target ids[t + 1]: to exclude a token as a target, clear the mask one position
+before it.
 """
 
 from dataclasses import dataclass, replace
@@ -20,12 +21,12 @@ from schemas.packed_row import GENERATED_PIECE
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Causal; all variants are one."""
+    """Return the causal objective; all variants are equal."""
     return _Causal(token_bytes=tokenizer.token_bytes, targets_alone=False)
 
 
 def target(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Target; all variants are one."""
+    """Return the target objective; all variants are equal."""
     return _Causal(token_bytes=tokenizer.token_bytes, targets_alone=True)
 
 
@@ -36,7 +37,7 @@ class _Causal:
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Score what causal scores, or of it the tokens of targets and the EOS behind; nothing moves."""
+        """Score the causal targets, or only those in target parts and the EOS after them; no token moves."""
         done = apply(encoding, document.spans.of(*UNSCORED_KINDS), self.token_bytes)
         if self.targets_alone:
             done = within_targets(done, document, self.token_bytes)
@@ -44,7 +45,7 @@ class _Causal:
 
 
 def scored_where(scored: npt.NDArray[np.bool_], encoding: Encoding) -> Encoding:
-    """Return the encoding with those of its targets that are `scored` [n], each by its own place."""
+    """Return the encoding, keeping only targets whose own position is True in `scored` [n]."""
     mask = encoding.loss_mask.copy()
     mask[:-1] &= scored[1:]
     return replace(encoding, loss_mask=mask)
@@ -53,7 +54,7 @@ def scored_where(scored: npt.NDArray[np.bool_], encoding: Encoding) -> Encoding:
 def within_targets(
     encoding: Encoding, document: DocumentFacts, token_bytes: npt.NDArray[np.int32]
 ) -> Encoding:
-    """The encoding with those of its scored tokens that lie in targets, and the EOS behind them."""
+    """Return the encoding, keeping only scored tokens in target parts and the EOS after them."""
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
     inside = overlaps(starts, ends, document.parts("target"))
     if inside.any() and encoding.pieces[-1, KIND] == GENERATED_PIECE:
@@ -66,12 +67,12 @@ def apply(
     unscored: npt.NDArray[np.int32],
     token_bytes: npt.NDArray[np.int32],
 ) -> Encoding:
-    """The encoding, scored where its targets are worth learning.
+    """Return the encoding with the targets of the causal objective.
 
-    A target isn't scored if any of its bytes lie in an `unscored` span ([r, 2] bytes, sorted, disjoint): a
-    copy of text that stands already in the input, or generated metadata. It goes by position, so an equal
-    line elsewhere stays scored. An elision line isn't scored either: what it stands for was
-    chosen by the row length, not by a programmer. EOS is scored; BOS is never a target.
+    A token is not a target if any of its bytes are in an `unscored` span ([r, 2] bytes, sorted, disjoint): a
+    copy of text that is already in the input, or generated metadata. Only the position counts, so an equal
+    line elsewhere stays scored. Elision lines aren't scored either, since they depend on the row length. EOS
+    is scored; BOS is never a target.
 
     >>> encoding = Encoding(
     ...     document_id="d", ids=np.array([0, 2, 3, 4, 1], dtype=np.int32),
@@ -81,7 +82,7 @@ def apply(
     >>> apply(encoding, np.array([[2, 3]], dtype=np.int32), token_bytes).loss_mask.tolist()
     [1, 0, 1, 1, 0]
     """
-    # Tokens that were inserted and yet spell text are elision lines; control tokens spell none.
+    # Inserted tokens with text are elision lines; control tokens have no text.
     lengths = encoding.pieces[:, TOKEN_END] - encoding.pieces[:, TOKEN_START]
     is_inserted = np.repeat(encoding.pieces[:, KIND] == GENERATED_PIECE, lengths)
     scored: npt.NDArray[np.bool_] = ~(is_inserted & (token_bytes[encoding.ids] > 0))
@@ -92,10 +93,10 @@ def apply(
 
 
 def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
-    """The encoding without targets in runs of tokens that it has before, and how many those were.
+    """Return the encoding without targets in repeated runs of tokens, and the number of removed targets.
 
-    A run has `repeats.RUN` tokens. In whatever order an encoding has its text, what comes first is read
-    first: a copy of it is not worth learning. Some 10 Mtok/s.
+    A run has `repeats.RUN` tokens and occurs earlier in the encoding, in the encoding's own order: a model
+    could copy it. Speed: some 10 Mtok/s.
     """
     repeated = in_repeats(encoding.ids)
     cleared = int((repeated[1:] & (encoding.loss_mask[:-1] == 1)).sum())
@@ -105,7 +106,7 @@ def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
 def overlaps(
     starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], spans: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
-    """Flag byte ranges that share a byte with a span ([r, 2], sorted, disjoint); empty ones don't.
+    """Return flags: True for non-empty byte ranges that overlap a span ([r, 2], sorted, disjoint).
 
     >>> starts, ends = np.array([0, 2, 4, 5, 9]), np.array([2, 4, 5, 9, 9])
     >>> overlaps(starts, ends, np.array([[1, 2], [5, 9]])).tolist()

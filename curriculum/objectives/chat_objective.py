@@ -1,4 +1,4 @@
-"""chat: what the assistant says, and that it ends there; what others say, and context, is never scored."""
+"""chat: scores the assistant's turns and the tokens that end them; other turns and context are unscored."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Chat; all variants are one."""
+    """Return the chat objective; all variants are equal."""
     return _Chat(
         token_bytes=tokenizer.token_bytes,
         special=tokenizer.special,
@@ -31,10 +31,9 @@ class _Chat:
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Scored are the tokens of the assistant's turns and the tokens that end each of them.
+        """Score the tokens of the assistant's turns, except context, and the tokens that end these turns.
 
-        Those have no bytes, so the scored bytes are the assistant's, all of them and no others; but for
-        turns that are context.
+        End tokens have no bytes, so the scored bytes are exactly the assistant's.
         """
         starts, ends = byte_ranges(encoding.ids, encoding.pieces, self.token_bytes)
         is_text = ends > starts
@@ -55,7 +54,10 @@ class _Chat:
         return Result(encoding=scored_where(scored, encoding), counts=counts)
 
     def _ended(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
-        """(last token of a turn's text, token that ends the turn) where no other control token is between."""
+        """Return pairs (last token of a turn's text, token that ends the turn).
+
+        No other control token is between the two.
+        """
         if self.format.ender is None:
             return self._ended_by_text(ids, is_text)
         controls = np.flatnonzero(self.special[ids] & ~is_text)
@@ -69,7 +71,7 @@ class _Chat:
         return [*zip(last[found].tolist(), controls[found].tolist(), strict=True)]
 
     def _ended_by_text(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
-        """(last token of a turn's text, last of the text that ends the turn)."""
+        """Return pairs (last token of a turn's text, last token of the text that ends the turn)."""
         ending, size = self.format.ending, len(self.format.ending)
         lasts = np.flatnonzero(is_text & ~np.append(is_text[1:], False)) if size else ()
         return [
@@ -79,7 +81,7 @@ class _Chat:
         ]
 
     def _counts(self, turns: int, ended: int) -> tuple[tuple[str, int], ...]:
-        """Count the turns, and pieces of turns, by the way in which they are marked."""
+        """Return the number of turns and of ended turns, named by the way turns are marked."""
         if self.format.style == "template":
             return ("turns_by_template", turns), ("turns_ended_by_template", ended)
         return (

@@ -1,17 +1,16 @@
-"""doc_to_code, code_to_doc: from what is said of a function to what it does, and back.
+"""doc_to_code and code_to_doc: predict a function's body from its comment, or the comment from the code.
 
-    doc_to_code   a comment, then the body that it is about, which is the target
-    code_to_doc   the code, then the comment that stood above it, which is the target
+    doc_to_code   a comment, then the documented body, which is the target
+    code_to_doc   the code, then its comment, which is the target
 
-In the first, lines of the comment that give the body away are masked from the input. In the second, a
-comment moves to the line below its code; what is declared without a body, too, has it below; lines of it
-that its code gives away aren't scored. Nothing else is scored, and nothing that stands earlier in the
-document.
+In doc_to_code, comment lines that copy code of the body are masked from the input. In code_to_doc, each
+comment moves to the line below its code, also for declarations without a body, and its lines that copy code
+aren't scored. Nothing else is scored, and no target repeats text from earlier in the document.
 
-A line gives code away where it has a part in a run of GIVEN_AWAY words and marks that is in the code too.
-Blanks don't count, since neither indentation nor the spaces in an expression hide a copy. Not tokens,
-since what is masked mustn't depend on a vocabulary, nor on what begins a line of comment; and not bytes,
-since a name of thirty of them is what a comment has to share with code.
+A comment line copies code if it overlaps a run of GIVEN_AWAY words and punctuation marks that is also in the
+code. White space is ignored, since changed indentation or spacing doesn't hide a copy. Runs are not counted
+in tokens, because masking must not depend on a vocabulary or on the beginnings of comment lines. They are not
+counted in bytes, because a comment legitimately shares names of thirty bytes with its code.
 """
 
 import itertools
@@ -42,19 +41,20 @@ from schemas.packed_row import TEXT_PIECE
 Bools = npt.NDArray[np.bool_]
 
 TAUGHT_PARTS: tuple[PartKind, ...] = ("code", "target")
-"""A header's documentation is about the file, and the context of a target is only read."""
+"""Kinds of parts whose documentation is used: a header documents the file, and context is input only."""
 START, END, CODE, BODY, LAST = range(5)
-"""Columns of what is documented: the comment's start and end, where the code below it begins, where its
-body does, and where the code ends. Without a body, that begins where the code ends."""
+"""Columns of `documented`: start and end of the comment, start of the code below it, start of its body, and
+end of the code. Without a body, BODY equals LAST.
+"""
 
 
 def documented(document: DocumentFacts) -> Int32s:
-    """[d, 5]: every documentation that stands above a declaration in the parts that are scored, sorted."""
+    """Return [d, 5] documented declarations in TAUGHT_PARTS, sorted; columns START to LAST."""
     parts = document.parts(*TAUGHT_PARTS)
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
     declared = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
     comment = comments[np.searchsorted(comments[:, 0], declared[:, 0]) - 1]
-    assert (comment[:, 1] <= declared[:, 0]).all(), "a declaration stands below its documentation"
+    assert (comment[:, 1] <= declared[:, 0]).all(), "a declaration must be below its documentation"
     bodies = np.concatenate((document.spans.of("body"), [[-1, -1]]))
     body = bodies[np.searchsorted(bodies[:-1, 0], declared[:, 1])]
     last = np.where(body[:, 0] == declared[:, 1], body[:, 1], declared[:, 1])
@@ -64,20 +64,20 @@ def documented(document: DocumentFacts) -> Int32s:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class EncodedLines:
-    """The text of an encoding, whose pieces are in the document's order, by bytes of the document."""
+    """Text of an encoding whose pieces are in document order, indexed by the document's byte offsets."""
 
     first: int
-    """The first byte that the encoding has."""
+    """Offset of the first byte in the encoding."""
     data: npt.NDArray[np.uint8]
-    """The bytes from there on; 0 for those that it lacks."""
+    """Bytes from there on; 0 for bytes missing in the encoding."""
     pieces: Int32s
-    """[p, 2]: the bytes of each piece of text."""
+    """[p, 2] Byte range of each piece of text."""
     ends: Int32s
-    """The first byte after each newline."""
+    """Offset after each newline."""
 
     @staticmethod
     def of(encoding: Encoding, tokenizer: Tokenizer) -> "EncodedLines":
-        """Decodes the encoding; some 20 Mtok/s."""
+        """Decode the encoding; some 20 Mtok/s."""
         text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
         pieces = text[:, (BYTE_START, BYTE_END)]
         first = int(pieces[0, 0]) if len(text) else 0
@@ -93,7 +93,7 @@ class EncodedLines:
         return EncodedLines(first=first, data=found, pieces=pieces, ends=ends.astype(np.int32))
 
     def piece_of(self, at: Int32s) -> tuple[Int32s, Int32s]:
-        """Start and end of the piece that has each byte; an empty one at the byte for one it lacks."""
+        """Return start and end of the piece that contains each byte; an empty range for missing bytes."""
         number = np.searchsorted(self.pieces[:, 0], at, side="right") - 1
         padded = np.concatenate((self.pieces, [[-1, -1]])).astype(np.int32)
         start, end = padded[number].T
@@ -101,28 +101,28 @@ class EncodedLines:
         return np.where(lacks, at, start), np.where(lacks, at, end)
 
     def starts_of(self, at: Int32s) -> Int32s:
-        """The first byte of the line that has each byte, as far as its piece goes back."""
+        """Return the start of the line that contains each byte, but not before the start of its piece."""
         before = np.concatenate((self.ends, [-1])).astype(np.int32)
         start = before[np.searchsorted(self.ends, at, side="right") - 1]
         return np.maximum(start, self.piece_of(at)[0])
 
     def ends_of(self, at: Int32s) -> Int32s:
-        """The first byte after the line that has each byte; far away without a newline."""
+        """Return the offset after the line that contains each byte; the int32 maximum without a newline."""
         after = np.concatenate((self.ends, [np.iinfo(np.int32).max])).astype(np.int32)
         return after[np.searchsorted(self.ends, at, side="right")]
 
     def has(self, low: Int32s, high: Int32s) -> Bools:
-        """Mask of ranges `[low, high)`, each of one byte at least, that are in one piece."""
+        """Return flags: True for non-empty ranges `[low, high)` inside a single piece."""
         found: Bools = self.piece_of(low)[1] >= high
         return found
 
     def text(self, low: int, high: int) -> bytes:
-        """Bytes `[low, high)` of the document."""
+        """Return bytes `[low, high)` of the document."""
         return self.data[low - self.first : high - self.first].tobytes()
 
 
 GIVEN_AWAY = 8
-"""Words and marks; `return a.first < b.first;` has nine."""
+"""Number of words and marks in a copied run; `return a.first < b.first;` has nine."""
 _UNIT = re.compile(rb"[\w\x80-\xff]+|[^\w\s]")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _OPENING = re.compile(rb"/\*[*!]?<?")
@@ -132,15 +132,20 @@ _WORD = re.compile(rb"\w")
 def copied_spans(
     lines: EncodedLines, comments: Int32s, codes: Int32s, changes: Int32s
 ) -> tuple[Int32s, Bools]:
-    """Bytes of lines that give code away, [r, 2], and by comment whether no word of it is left without.
+    """Return [r, 2] the bytes of comment lines that copy code, and [c] True for comments left without a word.
 
-    `comments` [c, 2] are sorted and disjoint, `codes` [c, 2] what each is compared with: the same code
-    costs once where the comments beside each other share it. The encoding has all of their bytes.
-    `changes` [p, 2] are parts that may show lines of the comments again; equal lines of them go too. The
-    result is sorted and disjoint.
+    Args:
+        lines: text of the encoding, which contains all ranges below.
+        comments: [c, 2] comments, sorted and disjoint.
+        codes: [c, 2] the code that each comment is compared with. Consecutive comments with the same code
+            share the cost.
+        changes: [p, 2] parts that may repeat lines of the comments; equal lines there are returned as well.
+
+    Returns:
+        The sorted, disjoint ranges, and the flags.
     """
     wordless = np.zeros(len(comments), dtype=np.bool_)
-    # A unit has a byte at least: what is shorter than a run shares none.
+    # A word or mark has at least one byte, so shorter code can't contain a run.
     long_enough = codes[:, 1] - codes[:, 0] >= GIVEN_AWAY
     told = _spans(lines, comments[long_enough], codes[long_enough])
     if not len(told):
@@ -163,9 +168,9 @@ def copied_spans(
 
 
 def masked_bytes(comment: bytes, spans: Int64s) -> Bools:
-    r"""[n]: which bytes of a comment's lines go, so that no line is left with a byte of `told`.
+    r"""Return flags [n] for the bytes of a comment: True for whole lines that contain one of `spans`.
 
-    Where some lines of a block comment stay, what opens and closes it does too.
+    If other lines of a block comment stay, its opening and closing marks stay as well.
 
     >>> comment = b"/** Adds:\n *  a + b\n */\n"
     >>> gone = masked_bytes(comment, np.array([5, 14]))
@@ -178,18 +183,18 @@ def masked_bytes(comment: bytes, spans: Int64s) -> Bools:
     goes = np.zeros(len(newlines) + 1, dtype=np.bool_)
     goes[line[spans]] = True
     masked: Bools = goes[line]
-    for each in _COMMENT.finditer(comment):
-        first, last = line[each.start()], line[each.end() - 1]
-        opening = _OPENING.match(comment, each.start())
+    for remark in _COMMENT.finditer(comment):
+        first, last = line[remark.start()], line[remark.end() - 1]
+        opening = _OPENING.match(comment, remark.start())
         if opening is not None and not goes[first : last + 1].all():
-            masked[each.start() : opening.end()] = False
+            masked[remark.start() : opening.end()] = False
             masked[newlines[[first, last]]] = False
-            masked[each.end() - len("*/") : each.end()] = False
+            masked[remark.end() - len("*/") : remark.end()] = False
     return masked
 
 
 def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
-    """The first bytes of words and marks of comments that stand in runs of their codes, sorted."""
+    """Return the offsets of words and marks of comments that are in runs shared with their code, sorted."""
     if not len(comments):
         return np.empty(0, dtype=np.int64)
     numbers: dict[bytes, int] = {}
@@ -201,16 +206,16 @@ def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
     for (first, last), group in itertools.groupby(pairs, key=lambda pair: pair[0]):
         firsts.append(len(units))
         code = [
-            numbers.setdefault(each, len(numbers))
-            for each in _UNIT.findall(lines.text(first, last))
+            numbers.setdefault(unit, len(numbers))
+            for unit in _UNIT.findall(lines.text(first, last))
         ]
         units += code
         places += [-1] * len(code)
         for number, (_, (start, end)) in enumerate(group):
             found = list(_UNIT.finditer(lines.text(start, end)))
-            units += [numbers.setdefault(each.group(), len(numbers)) for each in found]
-            places += [start + each.start() for each in found]
-            # A number that no other unit has: no run goes from one comment on into the next.
+            units += [numbers.setdefault(match.group(), len(numbers)) for match in found]
+            places += [start + match.start() for match in found]
+            # A unique number, so that no run continues from one comment into the next.
             units.append(-1 - number)
             places.append(-1)
         code_ends += [firsts[-1] + len(code)] * (len(units) - firsts[-1])
@@ -221,7 +226,7 @@ def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
 
 
 def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
-    """The lines of a comment that lose bytes, and which."""
+    """Return the lines of a comment that lose bytes, with the flags of these bytes."""
     return {
         comment[start:end]: masked[start:end]
         for start, end in _line_ranges(comment)
@@ -232,7 +237,7 @@ def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
 def _shown_again(
     lines: EncodedLines, part: Sequence[int], gone_of: Mapping[bytes, Bools]
 ) -> Int32s:
-    """[r, 2]: the bytes of a part whose lines are among those that lose bytes."""
+    """Return [r, 2] the bytes of a part's lines that equal lines losing bytes."""
     low = max(part[0], lines.first)
     text = lines.text(low, part[1])
     masked = np.zeros(len(text), dtype=np.bool_)
@@ -247,25 +252,25 @@ def _line_ranges(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ranges_of(chosen: Bools) -> Int32s:
-    """[r, 2]: where runs begin and end: [0 1 1 0 1] -> [1 3) [4 5)."""
+    """Return [r, 2] the ranges of True values: [0 1 1 0 1] -> [1 3) [4 5)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return edges.reshape(-1, 2).astype(np.int32)
 
 
 RESERVE = 16
-"""Tokens for what text cut inside a token takes more than before: one or two for each comment that moves."""
+"""Tokens reserved for text that is cut inside a token: one or two per moved comment."""
 
 Counts = tuple[tuple[str, int], ...]
 NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
 def doc_to_code(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Documentation is read and bodies are learnt; all variants are one."""
+    """Return the objective that predicts bodies from their documentation; all variants are equal."""
     return _DocToCode(tokenizer=tokenizer)
 
 
 def code_to_doc(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Code is read and its documentation is learnt; all variants are one."""
+    """Return the objective that predicts documentation from its code; all variants are equal."""
     return _CodeToDoc(tokenizer=tokenizer)
 
 
@@ -275,7 +280,7 @@ class _DocToCode:
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """The bodies below comments that the encoding has whole are scored, as far as it has them."""
+        """Score the bodies below comments that are completely in the encoding, as far as it contains them."""
         found = _within(encoding, documented(document))
         found = found[found[:, BODY] < found[:, LAST]]
         if not len(found):
@@ -307,9 +312,9 @@ class _CodeToDoc:
     reserve: int = RESERVE
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Comments of which the encoding has all lines, and all of their code, move and are scored.
+        """Move and score comments whose lines and code are completely in the encoding.
 
-        Where there isn't room for all that moving takes, the first ones.
+        If the row is too short for all moves, only the first comments move.
         """
         found = _within(encoding, documented(document))
         if not len(found):
@@ -335,22 +340,23 @@ class _CodeToDoc:
 
 
 def _within(encoding: Encoding, found: Int32s) -> Int32s:
-    """Return the documentation between the first byte that an encoding has and the last."""
+    """Return the documentation that starts between the first and the last byte of the encoding."""
     first, last = encoding.pieces[0, BYTE_START], encoding.pieces[-1, BYTE_END]
     within: Int32s = found[(found[:, START] >= first) & (found[:, START] < last)]
     return within
 
 
 def _unscored_result(encoding: Encoding, *counts: tuple[str, int]) -> Result:
-    """Return the encoding without a target; rows leave it out."""
+    """Return the encoding without targets; it is not packed into rows."""
     mask = np.zeros_like(encoding.loss_mask)
     return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 
 
 def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
-    """[m, 7]: the lines of each comment, start and end, and where the line below its code begins.
+    """Return [m, 7] the comments that can move.
 
-    Then the comment itself, start and end, and its code.
+    The columns are start and end of the comment's lines, start of the line below its code, start and end of
+    the comment, and start and end of its code.
     """
     low, high = lines.starts_of(found[:, START]), lines.ends_of(found[:, END] - 1)
     below = lines.ends_of(found[:, LAST] - 1)
@@ -362,9 +368,9 @@ def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
 
 
 def _below(moves: Int32s, size: int) -> list[Segment]:
-    """The text with each comment moved below its code.
+    """Return the segments of the text with each comment moved below its code.
 
-    >>> [(each.start, each.end) for each in _below(np.array([[2, 4, 7]]), 9)]
+    >>> [(part.start, part.end) for part in _below(np.array([[2, 4, 7]]), 9)]
     [(0, 2), (4, 7), (2, 4), (7, 9)]
     """
     order, done = [], 0
@@ -384,9 +390,9 @@ def _score_targets(
     *,
     copied: Int32s = NOTHING,
 ) -> Result:
-    """Scored where tokens have a byte of the targets, none that is copied, and repeat nothing.
+    """Return the result with targets scored, except copied, unscored and repeated tokens.
 
-    `targets` [t, 2] and `copied` [r, 2] are sorted and disjoint.
+    `targets` [t, 2] and `copied` [r, 2] are byte ranges, sorted and disjoint.
     """
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
     scored = causal.overlaps(starts, ends, targets) & ~causal.overlaps(starts, ends, copied)

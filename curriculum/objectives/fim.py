@@ -1,13 +1,13 @@
-"""fim: fill in the middle of what a document is about, whose head stays where it is.
+"""fim: fill in the middle of a document's main text; the head of the document stays in place.
 
     psm   head <prefix> before <suffix> after <middle> the middle
     spm   head <prefix> <suffix> after <middle> before the middle
 
-What is split is the code of a file or the target of a context document: a header, the changes and the
-context stay in front, so that all that repeats them still stands behind. Half the middles are a
-function's body, a statement or the arguments of a call, half any text; half are psm, half spm, as a hash
-of (document, variant) says. Lines of documentation that give the middle away are masked from the input,
-and nothing is scored that stands earlier in the encoding.
+The code of a file, or the target of a context document, is split. Header, changes and context stay in front,
+so that text repeating them still comes after them. Half the middles are a function's body, a statement or the
+arguments of a call, the other half is any text. Half are psm, half spm. A hash of (document, variant)
+decides. Documentation lines that copy code of the middle are masked from the input. Tokens that repeat
+earlier text of the encoding aren't scored.
 """
 
 import hashlib
@@ -43,33 +43,33 @@ SENTINELS: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
 SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")
 RESERVE = 16
-"""Tokens for three sentinels, and for what text cut inside a token takes more than before."""
+"""Tokens reserved for three sentinels and for text that is cut inside a token."""
 SMALLEST = 16
-"""Bytes; less than this is left as it is."""
+"""Bytes. A shorter text is not split."""
 MAX_CHARACTER_BYTES = 4
-"""Bytes, and so tokens."""
+"""Bytes per UTF-8 character, and so the maximum number of tokens per character."""
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Fill in the middle; each variant splits elsewhere.
+    """Return the fim objective; each variant splits at different places.
 
     Raises:
-        TokenizerError: for a tokenizer without the sentinels.
+        TokenizerError: if the tokenizer lacks a sentinel.
     """
     lacking = [role for role in SENTINELS if role not in tokenizer.ids_of]
     if lacking:
         raise TokenizerError(
             tokenizer.name,
             f"objective fim, no {' and no '.join(NAMES[role][0] for role in lacking)}",
-            cause="fim marks prefix, suffix and middle with control tokens",
-            cure="Train a tokenizer (tokenizer: corpus), which has them, or leave fim out",
+            cause="the tokenizer lacks the control tokens with which fim marks prefix, suffix and middle",
+            cure="Train a tokenizer (tokenizer: corpus), which has them, or remove the objective fim",
         )
     before, after, middle = (Inserted(ids=(tokenizer.ids_of[role],)) for role in SENTINELS)
     return _Fim(tokenizer=tokenizer, variant=variant, before=before, after=after, middle=middle)
 
 
 class _Draws(NamedTuple):
-    """Four numbers below 1 that an encoding of a document has in each variant."""
+    """Four pseudo-random numbers in [0, 1) of an encoding of a document, per variant."""
 
     form: float
     source: float
@@ -84,7 +84,7 @@ class _Draws(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Split:
-    """A middle, and what it is."""
+    """Middle of a document, and its kind."""
 
     start: int
     end: int
@@ -94,14 +94,14 @@ class _Split:
 def _masked_and_copied(
     encoding: Encoding, document: DocumentFacts, split: _Split, tokenizer: Tokenizer
 ) -> tuple[Int32s, Int32s]:
-    """[r, 2] each: bytes of lines around a middle that give it away.
+    """Return two arrays [r, 2] of bytes: lines around a middle that copy it, and copies inside it.
 
-    Then bytes of comments in the middle that the rest of their code, behind it, gives away.
+    The latter are bytes of comments in the middle that copy the rest of their code, which comes after it.
     """
     text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
     comments = _shared(document.spans.of("documentation"), text[:, (BYTE_START, BYTE_END)])
     if not len(comments):
-        # Then the text isn't decoded.
+        # Without comments, the text isn't decoded.
         return NOTHING, NOTHING
     lines = EncodedLines.of(encoding, tokenizer)
     start, end = split.start, split.end
@@ -127,7 +127,7 @@ class _Fim:
     reserve: int = RESERVE
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Split, or left in its order where there is nothing to split or no room; causal's targets count."""
+        """Return the encoding, split if it is large enough and the row has room, with the causal targets."""
         done, counts, copied = self._split(encoding, document)
         scored = done
         for unscored in (document.spans.of(*UNSCORED_KINDS), copied):
@@ -138,7 +138,7 @@ class _Fim:
     def _split(
         self, encoding: Encoding, document: DocumentFacts
     ) -> tuple[Encoding, Counts, Int32s]:
-        """The encoding split, what there is to count, and bytes ([r, 2]) that aren't scored then."""
+        """Return the split encoding, counts, and [r, 2] bytes that must not be scored."""
         code = document.parts(*SPLIT_PARTS)
         text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
         if (text[:, 1] - text[:, 0]).sum() < SMALLEST:
@@ -164,7 +164,7 @@ class _Fim:
     def _order(
         self, masked: Int32s, borders: Sequence[int], *, is_psm: bool
     ) -> tuple[Segment | Inserted, ...]:
-        """All but what is masked; `borders` are those of head, before, middle and after."""
+        """Return the new order without masked text; `borders` are those of head, before, middle and after."""
         head, before, middle, after = (
             segments_without(masked, start, end) for start, end in itertools.pairwise(borders)
         )
@@ -173,7 +173,7 @@ class _Fim:
         return (*head, self.before, self.after, *after, self.middle, *before, *middle)
 
     def _random(self, encoding: Encoding, text: Int32s, draws: _Draws) -> _Split:
-        """Between two bytes of one piece; each byte of the text is as likely to be the one."""
+        """Return a split between two random bytes of one piece; the first byte is uniform over the text."""
         lengths = np.cumsum(text[:, 1] - text[:, 0])
         at = int(draws.first * lengths[-1])
         number = int(np.searchsorted(lengths, at, side="right"))
@@ -190,7 +190,7 @@ class _Fim:
         return _Split(start=start, end=end, kind="random")
 
     def _character(self, encoding: Encoding, starts: Int32s, ends: Int32s, byte: int) -> int:
-        """The first byte of the character that has this byte of the text."""
+        """Return the first byte of the character that contains this byte of the text."""
         token = int(np.searchsorted(starts, byte, side="right")) - 1
         near = encoding.ids[max(0, token - MAX_CHARACTER_BYTES + 1) : token + 1]
         shown = self.tokenizer.decode_bytes(near.tolist())
@@ -201,7 +201,7 @@ class _Fim:
 
 
 def _text_from(region: int, pieces: Int32s) -> Int32s:
-    """[p, 2]: byte ranges of the text pieces from a byte on.
+    """Return [p, 2] the byte ranges of the text pieces from a byte on.
 
     >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 3, 0, 4], [0, 4, 5, 4, 9], [0, 5, 9, 12, 20]])
     >>> _text_from(6, pieces).tolist()
@@ -213,7 +213,7 @@ def _text_from(region: int, pieces: Int32s) -> Int32s:
 
 
 def _shared(ranges: Int32s, others: Int32s) -> Int32s:
-    """[s, 2]: what two sets of ranges, each sorted and disjoint, have in common.
+    """Return [s, 2] the intersection of two sets of ranges, each sorted and disjoint.
 
     >>> _shared(np.array([[0, 4], [6, 9]]), np.array([[2, 3], [3, 7]])).tolist()
     [[2, 3], [3, 4], [6, 7]]
@@ -230,7 +230,7 @@ def _shared(ranges: Int32s, others: Int32s) -> Int32s:
 
 
 def _syntactic(document: DocumentFacts, text: Int32s, draws: _Draws) -> _Split | None:
-    """A span that stands whole in one piece, each kind that there is as likely; `text` is [pieces, 2]."""
+    """Return a random span inside one piece; every kind with such spans is equally likely."""
     repeated = document.spans.of("repeated")
     found = {
         kind: spans[_within(spans, text) & ~_within(spans, repeated)]
@@ -246,7 +246,7 @@ def _syntactic(document: DocumentFacts, text: Int32s, draws: _Draws) -> _Split |
 
 
 def _within(spans: Int32s, ranges: Int32s) -> npt.NDArray[np.bool_]:
-    """Flag the spans ([s, 2]) that lie whole in one of the ranges ([r, 2], sorted, disjoint).
+    """Return flags: True for spans ([s, 2]) inside a single one of the ranges ([r, 2], sorted, disjoint).
 
     >>> _within(np.array([[0, 2], [1, 4], [5, 6]]), np.array([[0, 3], [4, 6]])).tolist()
     [True, False, True]

@@ -1,8 +1,8 @@
-"""Lines that the documents of a repository show for the first time: what `score: new` scores.
+"""Lines that no earlier document of a repository contains: `score: new` scores only these.
 
-A line is known by its key, a hash of the line before it and the line itself, both without blanks at their
-ends. Equal pairs have equal keys; different pairs share a key with a probability of about 2^-64. A line at
-the start of a stretch of source text has no line before it. Speed: some 20 MB/s.
+A line's key is a hash of the line and the line before it, both stripped of white space. Equal pairs have
+equal keys; different pairs share a key with a probability of about 2^-64. The first line of a stretch of
+source text has no line before it. Speed: some 20 MB/s.
 """
 
 from dataclasses import dataclass, replace
@@ -21,31 +21,31 @@ Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 
 REVISION = 1
-"""Revision of the masks, in keys: raise it with every change of them."""
+"""Revision of the masks, part of cache keys: raise it whenever masks change."""
 _FACTOR, _OTHER_FACTOR = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
 _NO_LINE = np.uint64(0x632BE59BD9B4E019)
-"""The line before the first line of a stretch."""
+"""Stands for the line before the first line of a stretch."""
 _BYTES = mixed_words(np.arange(1, 257, dtype=np.uint64))
 _IS_BLANK = np.isin(np.arange(256), [*b" \t\n\v\f\r"])
 _MERGED_AT_A_TIME = 1 << 21
-"""Keys."""
+"""Minimum number of keys per merge."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ShownLines:
-    """Lines of a document in the order of its text."""
+    """Lines of a document in textual order."""
 
     ranges: Int32s
-    """[lines, 2]: bytes of each line, its newline included."""
+    """[lines, 2] Bytes of each line, including its newline."""
     keys: UInt64s
-    """[lines]"""
+    """[lines] Key of each line."""
 
 
 def shown_lines(text: bytes, stretches: Int32s) -> ShownLines:
-    r"""Return the lines of a text that lie in some stretches of it ([s, 2] bytes, sorted, disjoint).
+    r"""Return the lines of a text inside the stretches ([s, 2] bytes, sorted, disjoint).
 
-    A stretch begins at the start of a line and ends at the start of another line or with the text.
+    A stretch begins at a line start, and ends at a line start or at the end of the text.
 
     >>> lines = shown_lines(b"a\n  b\n\na\nb \n", np.array([[0, 12]], dtype=np.int32))
     >>> lines.ranges.tolist()
@@ -71,13 +71,13 @@ def shown_lines(text: bytes, stretches: Int32s) -> ShownLines:
 
 
 def _line_hashes(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> UInt64s:
-    """[lines]: a polynomial of the bytes from the first to the last that is no blank, mixed."""
+    """Return [lines] the mixed polynomial hash of each line, stripped of white space."""
     solid = np.flatnonzero(~_IS_BLANK[data])
     first, after = np.searchsorted(solid, starts), np.searchsorted(solid, ends)
     count = 1 << len(data).bit_length()
     sums = np.zeros(len(data) + 1, dtype=np.uint64)
     np.cumsum(_BYTES[data] * _powers(_FACTOR, count)[: len(data)], out=sums[1:])
-    # A blank line has no solid byte: the empty sum.
+    # A blank line has an empty sum.
     padded = np.append(solid, len(data))
     begin = padded[first]
     end = np.where(after > first, padded[after - 1] + 1, begin)
@@ -87,16 +87,16 @@ def _line_hashes(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> U
 
 @lru_cache(maxsize=8)
 def _powers(factor: int, count: int) -> UInt64s:
-    """[count]: powers of a factor modulo 2^64, from 0 on."""
+    """Return [count] the powers of a factor modulo 2^64, from exponent 0 on."""
     factors = np.full(count, factor, dtype=np.uint64)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)
 
 
 class FirstShowings:
-    """For each key the lowest turn of a document that shows it; documents may come in any order.
+    """For each key, the lowest turn of a document that contains it; documents may be added in any order.
 
-    Memory: 16 bytes a different key, twice as much while keys are merged.
+    Memory: 16 bytes per distinct key, twice as much while keys are merged.
 
     >>> shown = FirstShowings()
     >>> shown.add(7, np.array([1, 2, 2], dtype=np.uint64))
@@ -112,14 +112,14 @@ class FirstShowings:
         self._num_waiting = 0
 
     def add(self, turn: int, keys: UInt64s) -> None:
-        """Note that the document whose turn it is shows lines with some keys."""
+        """Record that the document with this turn contains lines with these keys."""
         self._waiting.append((turn, np.unique(keys)))
         self._num_waiting += len(self._waiting[-1][1])
         if self._num_waiting > max(_MERGED_AT_A_TIME, len(self._keys)):
             self._merge()
 
     def are_first(self, turn: int, keys: UInt64s) -> Bools:
-        """Flag the keys of a document, which was added, that no document of a lower turn shows."""
+        """Return flags: True for keys of an added document that no document with a lower turn contains."""
         if self._waiting:
             self._merge()
         found: Bools = self._turns[np.searchsorted(self._keys, keys)] == turn
@@ -141,16 +141,16 @@ class FirstShowings:
 def within_new_lines(
     encoding: Encoding, new: Int32s, headers: Int32s, token_bytes: Int32s
 ) -> Encoding:
-    """Return the encoding with those of its scored tokens that have a byte of a new line or of a header.
+    """Return the encoding, keeping only scored tokens that overlap a new line or a header.
 
-    A token that belongs to several lines is scored where one of them is new. EOS goes with the last token of
-    text before it. An encoding of which no new line is scored isn't scored at all.
+    A token that spans several lines stays scored if one of them is new. EOS follows the last token of text
+    before it. If no token of a new line is scored, the encoding has no targets at all.
 
     Args:
-        encoding: Has its text in the document's order.
+        encoding: its text is in document order.
         new: [n, 2] bytes of new lines, sorted and disjoint.
-        headers: [h, 2] bytes of headers, likewise.
-        token_bytes: Bytes of each token, by id.
+        headers: [h, 2] bytes of headers, sorted and disjoint.
+        token_bytes: number of bytes of each token, by id.
 
     >>> encoding = Encoding(
     ...     document_id="d", ids=np.array([0, 2, 3, 4, 1], dtype=np.int32),

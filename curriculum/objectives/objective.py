@@ -1,4 +1,4 @@
-"""Objective: the protocol, its input beside an encoding, and its result."""
+"""Protocol of objectives, with their input besides an encoding, and their result."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,31 +12,33 @@ from schemas.document import PART_KINDS, PartKind
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DocumentFacts:
-    """Facts of a document that an objective may read besides an encoding of it."""
+    """Facts about a document that an objective may use in addition to an encoding of it."""
 
     flat_id: str
-    """The same with and without structure, so that what is drawn by it is the same too."""
+    """Id of the document without structure, so that random choices are the same with and without
+    structure.
+    """
     spans: Spans
     part_bytes: npt.NDArray[np.int32]
-    """[parts + 1] borders, from 0 to the number of bytes."""
+    """[parts + 1] Borders, from 0 to the number of bytes."""
     part_kinds: npt.NDArray[np.int32]
-    """[parts], which index PART_KINDS."""
+    """[parts] Indices into PART_KINDS."""
     room: int
-    """Tokens that a row has."""
+    """Tokens of a row."""
 
     def parts(self, *kinds: PartKind) -> npt.NDArray[np.int32]:
-        """[p, 2] byte ranges of the parts of some kinds, in the order of the text."""
+        """Return [p, 2] the byte ranges of the parts of these kinds, in the order of the text."""
         wanted = np.isin(self.part_kinds, [PART_KINDS.index(kind) for kind in kinds])
         return np.stack((self.part_bytes[:-1][wanted], self.part_bytes[1:][wanted]), axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Result:
-    """An encoding with its targets decided, and what there is to count about that."""
+    """Encoding with its final targets, and counts about them."""
 
     encoding: Encoding
     counts: tuple[tuple[str, int], ...] = ()
-    """Counts for a manifest's report, where equal names are summed."""
+    """Counts for a manifest's report; equal names are summed."""
 
 
 class Objective(Protocol):
@@ -44,9 +46,9 @@ class Objective(Protocol):
 
     @property
     def reserve(self) -> int:
-        """Tokens that it may add to an encoding: fitting leaves them free."""
+        """Maximum number of tokens the objective adds to an encoding; fitting leaves them free."""
         ...
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """The encoding as this objective has it; what is given has text in its order, and no structure."""
+        """Return the encoding after this objective; the input is in document order and has no structure."""
         ...

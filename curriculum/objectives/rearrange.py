@@ -1,7 +1,8 @@
-"""An encoding in another order: text moves by bytes, and tokens with it.
+"""Reordering of an encoding: text moves by bytes, together with its tokens.
 
-Tokens are taken as they are; only where a cut falls inside one is the text beside the cut encoded anew,
-up to the border of its part, since no token crosses one. Pieces say where each byte went.
+Tokens are kept. Only if a cut falls inside a token, the text beside the cut is encoded again, up to the
+border of its part, since no token crosses a border. The pieces of the result map its tokens to the document's
+bytes.
 """
 
 import itertools
@@ -29,7 +30,7 @@ Int32s = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """Bytes `[start, end)` of the document's text, from one border of characters to another."""
+    """Bytes `[start, end)` of the document's text; both are character borders."""
 
     start: int
     end: int
@@ -38,9 +39,9 @@ class Segment:
 
 
 def segments_without(removed: Int32s, start: int, end: int) -> list[Segment]:
-    """Bytes `[start, end)` without those of some ranges ([r, 2], sorted, disjoint).
+    """Return bytes `[start, end)` without the `removed` ranges ([r, 2], sorted, disjoint).
 
-    >>> [(each.start, each.end) for each in segments_without(np.array([[2, 4], [6, 7]]), 3, 9)]
+    >>> [(part.start, part.end) for part in segments_without(np.array([[2, 4], [6, 7]]), 3, 9)]
     [(4, 6), (7, 9)]
     """
     edges = [start, *np.clip(removed, start, end).ravel().tolist(), end]
@@ -50,7 +51,7 @@ def segments_without(removed: Int32s, start: int, end: int) -> list[Segment]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inserted:
-    """Tokens that stand in no document: a sentinel, a role."""
+    """Tokens that are not in the document, such as a sentinel."""
 
     ids: tuple[int, ...]
     scored: bool = False
@@ -58,15 +59,15 @@ class Inserted:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Rearranged:
-    """An encoding in its new order."""
+    """Reordered encoding."""
 
     encoding: Encoding
     masked_bytes: int
-    """Bytes of the text that stood in no segment."""
+    """Bytes of text in no segment."""
 
 
 class _Run(NamedTuple):
-    """Tokens that stay together, with their pieces; token offsets count from the first."""
+    """Consecutive tokens with their pieces; token offsets are relative to the first."""
 
     ids: Int32s
     pieces: Int32s
@@ -81,17 +82,17 @@ def rearranged(
     *,
     end_scored: bool = True,
 ) -> Rearranged:
-    """The encoding with its text in the order of the segments, which are disjoint, and what goes between.
+    """Return the encoding with its text in the order of disjoint segments, and with the inserted tokens.
 
-    `encoding` has its text in the document's order; BOS stays first and EOS last. The line of a gap goes
-    with the segment that has the first byte of the gap. Bytes in no segment go. `part_bytes` [parts + 1]
-    are the document's borders. The mask is made anew: BOS is no target, and EOS as `end_scored` says.
+    The encoding is in document order; BOS stays first and EOS last. A gap line moves with the segment that
+    contains the first byte of the gap. Bytes in no segment are removed. `part_bytes` [parts + 1] are the
+    document's borders. The mask is new: BOS is no target, and EOS is one if `end_scored`.
 
     >>> class Bytes:  # two bytes a token, or one
     ...     bos_id, eos_id, token_bytes = 0, 1, np.array([0, 0, 0] + [1] * 9 + [2] * 9, dtype=np.int32)
-    ...     decode_bytes = staticmethod(lambda ids: b"".join(_TEXT[each] for each in ids))
+    ...     decode_bytes = staticmethod(lambda ids: b"".join(_TEXT[token] for token in ids))
     ...     encode_batch = staticmethod(lambda texts: (
-    ...         np.array([_BACK[each] for text in texts for each in text], dtype=np.int32),
+    ...         np.array([_BACK[letter] for text in texts for letter in text], dtype=np.int32),
     ...         np.cumsum([0, *map(len, texts)])))
     >>> _TEXT = {3: b"a", 4: b"b", 5: b"c", 6: b"d", 12: b"ab", 13: b"cd"}
     >>> _BACK = {"a": 3, "b": 4, "c": 5, "d": 6}
@@ -108,10 +109,10 @@ def rearranged(
     >>> done.encoding.pieces.tolist()
     [[1, 0, 1, 0, 0], [0, 1, 2, 4, 5], [1, 2, 3, 5, 5], [0, 3, 5, 0, 3], [1, 5, 6, 5, 5]]
     """
-    assert encoding.structure is None, "structure comes after"
-    ranges = sorted((each.start, each.end) for each in order if isinstance(each, Segment))
+    assert encoding.structure is None, "structure is added after reordering"
+    ranges = sorted((item.start, item.end) for item in order if isinstance(item, Segment))
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(ranges)), (
-        "no byte stands twice"
+        "segments must be disjoint"
     )
     source = _Source.of(encoding, part_bytes, tokenizer)
     runs = list(source.runs(order, end_scored=end_scored))
@@ -131,14 +132,14 @@ def _text_bytes(pieces: Int32s) -> int:
 
 
 class _Taken(NamedTuple):
-    """Tokens `[start, end)` as they are."""
+    """Tokens `[start, end)` that are kept."""
 
     start: int
     end: int
 
 
 class _Anew(NamedTuple):
-    """Bytes `[start, end)`, at least one of which is beside a cut inside a token."""
+    """Bytes `[start, end)` that are encoded again, because a cut falls inside a token."""
 
     start: int
     end: int
@@ -146,16 +147,16 @@ class _Anew(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Source:
-    """An encoding in its old order, and where its text lies."""
+    """Encoding in its old order, and the positions of its text."""
 
     encoding: Encoding
     starts: Int32s
-    """[n]: the first byte of each token; of the line of a gap, the first byte of the gap. They don't fall."""
+    """[n] First byte of each token, or of the gap for a gap line's tokens; non-decreasing."""
     ends: Int32s
     first: int
-    """The first token that isn't BOS."""
+    """Index of the first token that isn't BOS."""
     last: int
-    """The token after the last that isn't EOS."""
+    """Index after the last token that isn't EOS."""
     part_bytes: Int32s
     tokenizer: Tokenizer
 
@@ -176,26 +177,26 @@ class _Source:
         )
 
     def runs(self, order: Sequence[Segment | Inserted], *, end_scored: bool) -> Iterator[_Run]:
-        """All tokens in their new order."""
-        planned = [list(self._cuts(each)) if isinstance(each, Segment) else [] for each in order]
+        """Yield all tokens in their new order."""
+        planned = [list(self._cuts(item)) if isinstance(item, Segment) else [] for item in order]
         anew = [cut for cuts in planned for cut in cuts if isinstance(cut, _Anew)]
         encoded = self._encoded(anew)
         byte = int(self.starts[0])
         yield from self._as_is(0, self.first, scored=False)
-        for each, cuts in zip(order, planned, strict=True):
-            if isinstance(each, Inserted):
-                ids = np.array(each.ids, dtype=np.int32)
-                yield _run(GENERATED_PIECE, ids, byte, byte, scored=each.scored)
+        for item, cuts in zip(order, planned, strict=True):
+            if isinstance(item, Inserted):
+                ids = np.array(item.ids, dtype=np.int32)
+                yield _run(GENERATED_PIECE, ids, byte, byte, scored=item.scored)
             for cut in cuts:
                 if isinstance(cut, _Anew):
-                    yield _run(TEXT_PIECE, next(encoded), *cut, scored=each.scored)
+                    yield _run(TEXT_PIECE, next(encoded), *cut, scored=item.scored)
                 else:
-                    yield from self._as_is(*cut, scored=each.scored)
+                    yield from self._as_is(*cut, scored=item.scored)
                 byte = cut.end if isinstance(cut, _Anew) else int(self.ends[cut.end - 1])
         yield from self._as_is(self.last, len(self.starts), scored=end_scored)
 
     def _cuts(self, segment: Segment) -> Iterator[_Taken | _Anew]:
-        """Yield the pieces of a segment: whole tokens, and text beside a cut inside one."""
+        """Yield the pieces of a segment: whole tokens, and text beside a cut inside a token."""
         start, end = segment.start, segment.end
         if start >= end:
             return
@@ -218,7 +219,7 @@ class _Source:
             yield _Taken(low, high)
 
     def _token(self, byte: int) -> int:
-        """The first token of text, or of a gap, that begins at a byte or after it."""
+        """Return the first token of text or of a gap line that begins at or after a byte."""
         return self.first + int(np.searchsorted(self.starts[self.first : self.last], byte))
 
     def _piece(self, token: int) -> Int32s:
@@ -227,7 +228,7 @@ class _Source:
         return found
 
     def _border_after(self, byte: int, token: int) -> int:
-        """Return the end of a byte's part, or of what the encoding has of it; `token` has the byte."""
+        """Return the end of a byte's part or of its piece, whichever is first; `token` contains the byte."""
         part = self.part_bytes[np.searchsorted(self.part_bytes, byte, side="right")]
         return int(min(part, self._piece(token)[BYTE_END]))
 
@@ -243,7 +244,7 @@ class _Source:
         yield from (ids[low:high] for low, high in itertools.pairwise(offsets.tolist()))
 
     def _read(self, stretch: _Anew) -> bytes:
-        """The bytes of text in one piece."""
+        """Return the text of a stretch, which is in one piece."""
         low = int(np.searchsorted(self.starts, stretch.start, side="right")) - 1
         high = int(np.searchsorted(self.starts, stretch.end))
         skipped = stretch.start - int(self.starts[low])
@@ -268,7 +269,7 @@ def _run(kind: int, ids: Int32s, start: int, end: int, *, scored: bool) -> _Run:
 
 
 def _pieces(runs: Sequence[_Run]) -> Int32s:
-    """The pieces of runs laid end to end; text that goes on is one piece."""
+    """Return the pieces of concatenated runs; contiguous text becomes one piece."""
     counts = [len(run.ids) for run in runs]
     shift = np.repeat(np.cumsum(counts) - counts, [len(run.pieces) for run in runs])
     pieces = np.concatenate([run.pieces for run in runs])
