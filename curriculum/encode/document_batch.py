@@ -1,16 +1,16 @@
-"""A batch of documents as flat arrays, with the side of the split of each chunk of context.
+"""Batches of documents as flat arrays, including the split of their context chunks and their structure.
 
-A context document has its target's side. In a document that is trained on, a chunk around the target with a
-part of a held-out file has to go. A held-out document keeps that context, of which nothing is scored. A chunk
-under a licence that the corpus refuses has to go from every document.
-A target that has a part of a file of the other side straddles the split.
+Split: a context document belongs to its target's split. In a training document, context chunks with text of a
+held-out file are removed. A held-out document keeps its context, of which nothing is scored. Chunks under a
+licence that the corpus refuses are removed from every document. A target with text from both splits
+straddles.
 
-The structure of a document goes from its bytes to the tokens of its encodings: a token takes what its
-first byte that isn't whitespace has, since tokens begin with the space before a word; one of whitespace
-alone takes what its first byte has. A chunk is the tokens that it gave its level to, so chunks stay
-disjoint; one that no token took is dropped with its edges, and counted. Tokens that encode no text have 0
-everywhere; a chunk goes on behind the line of a gap inside it. Where an objective moved a part of a
-chunk, each stretch of it is a chunk of its own, without edges, and that is counted too.
+Structure: the structure of a document's bytes is mapped to the tokens of its encodings. A token gets the
+values of its first byte that isn't white space, since tokens begin with the space before a word; a token of
+only white space gets those of its first byte. A chunk becomes the tokens that got its level, so chunks stay
+disjoint. Chunks without tokens are dropped with their edges, and counted. Tokens without text have 0 in all
+columns. A chunk continues after a gap line inside it. If an objective moves part of a chunk, each contiguous
+stretch becomes a chunk of its own, without edges; these are counted as well.
 """
 
 from collections.abc import Sequence
@@ -53,27 +53,27 @@ _LEVEL = STRUCTURE_TOKENS.index("dep_levels")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ByteStructure:
-    """schemas.structure.Structure of one document as arrays."""
+    """schemas.structure.Structure of one document, as arrays."""
 
     base_document_id: str
     ends: Int32s
     """[runs]"""
     codes: Codes
-    """[runs, 4]: RUN_COLUMNS"""
+    """[runs, 4] Values of RUN_COLUMNS."""
     chunks: Int32s
-    """[chunks, 4]: start, end, kind, dep_level"""
+    """[chunks, 4] Columns start, end, kind, dep_level."""
     call_edges: Int32s
-    """[edges, 3]: source, target, label"""
+    """[edges, 3] Columns source, target, label."""
     type_edges: Int32s
 
 
 class _Held(NamedTuple):
-    """The structure of an encoding, and what of the document's it holds."""
+    """Structure of an encoding, and flags for the document's chunks and edges in it."""
 
     structure: EncodedStructure
     chunks: Bools
     cut: Bools
-    """Chunks that it holds in several stretches."""
+    """True for chunks that are in several stretches of the encoding."""
     calls: Bools
     types: Bools
 
@@ -81,22 +81,27 @@ class _Held(NamedTuple):
 def with_structure(
     fitted: FitResult, structure: ByteStructure, token_bytes: Int32s, leading_space: Int32s
 ) -> FitResult:
-    """The document with the structure of its encodings; `token_bytes`, `leading_space` are by id."""
+    """Return the result with structure added to its encodings.
+
+    `token_bytes` and `leading_space` are indexed by token id.
+    """
     if not fitted.encodings:
         return fitted
-    held = [_encoded(structure, each, token_bytes, leading_space) for each in fitted.encodings]
+    held = [
+        _encoded(structure, encoding, token_bytes, leading_space) for encoding in fitted.encodings
+    ]
     chunks, cut, calls, types = (
         np.logical_or.reduce(masks)
         for masks in zip(
-            *((each.chunks, each.cut, each.calls, each.types) for each in held), strict=True
+            *((part.chunks, part.cut, part.calls, part.types) for part in held), strict=True
         )
     )
     edges = len(calls) + len(types)
     return replace(
         fitted,
         encodings=tuple(
-            replace(encoding, structure=each.structure)
-            for encoding, each in zip(fitted.encodings, held, strict=True)
+            replace(encoding, structure=part.structure)
+            for encoding, part in zip(fitted.encodings, held, strict=True)
         ),
         structure=StructureCounts(
             chunks=len(chunks),
@@ -112,7 +117,7 @@ def _encoded(
     structure: ByteStructure, encoding: Encoding, token_bytes: Int32s, leading_space: Int32s
 ) -> _Held:
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
-    # A token takes the values of its first byte that isn't whitespace; -1 where it encodes no text.
+    # First byte of each token that isn't white space; -1 for tokens without text.
     at = np.where(ends > starts, starts + leading_space[encoding.ids], np.int32(-1))
     chunk = chunk_of(at, structure.chunks)
     found = token_ranges(chunk, _stretches(encoding.pieces))
@@ -136,7 +141,9 @@ def _encoded(
 
 
 def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
-    """[n]: the chunk ([k, 2] or wider: start, end) that each byte of `at` lies in, -1 for none.
+    """Return [n] the index of the chunk that contains each byte of `at`, -1 for none.
+
+    `chunks` is [k, 2] or wider: start, end.
 
     >>> chunk_of(np.array([-1, 0, 2, 3, 5]), np.array([[0, 2], [3, 6]])).tolist()
     [-1, 0, -1, 1, 1]
@@ -148,9 +155,10 @@ def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
 
 
 def token_ranges(chunk: Int32s, stretch: Int32s) -> Int32s:
-    """[held, 3]: chunk, its first token, the one after its last; [n] chunks and stretches of tokens.
+    """Return [ranges, 3] the chunks with their first token and the token after their last one.
 
-    A chunk that a stretch interrupts comes once a stretch; -1 is no chunk and interrupts none.
+    `chunk` [n] and `stretch` [n] describe the tokens. A chunk has one range per stretch; tokens with chunk -1
+    belong to none and interrupt none.
 
     >>> chunk, stretch = np.array([-1, 0, 0, -1, 2, -1, 2, 2]), np.array([0, 0, 0, 0, 0, 0, 0, 1])
     >>> token_ranges(chunk, stretch).tolist()
@@ -167,9 +175,10 @@ def token_ranges(chunk: Int32s, stretch: Int32s) -> Int32s:
 
 
 def _stretches(pieces: Int32s) -> Int32s:
-    """[n]: the number of the stretch of text that each token stands in: text that moved begins another.
+    """Return [n] the index of each token's stretch: text that an objective moved starts another stretch.
 
-    What follows a piece of text is what follows it in the document, but for what no piece has: a gap.
+    Two pieces are contiguous if no piece in between contains text of the document; a gap doesn't separate
+    them.
 
     >>> _stretches(np.array([[0, 0, 1, 0, 3], [1, 1, 2, 3, 3], [0, 2, 3, 7, 9], [0, 3, 5, 3, 7]])).tolist()
     [0, 0, 1, 2, 2]
@@ -183,7 +192,7 @@ def _stretches(pieces: Int32s) -> Int32s:
 
 
 def _renumbered(edges: Int32s, place: Int32s) -> tuple[Bools, Int32s]:
-    """Flag edges [e, 3] between chunks with a place (≥ 0), and return them between places, sorted.
+    """Return flags of edges [e, 3] whose chunks have a place (≥ 0), and these edges between places, sorted.
 
     >>> edges = np.array([[0, 1, 1], [0, 2, 1], [2, 0, 4]], dtype=np.int32)
     >>> stays, kept = _renumbered(edges, np.array([1, -1, 0], dtype=np.int32))
@@ -198,22 +207,22 @@ def _renumbered(edges: Int32s, place: Int32s) -> tuple[Bools, Int32s]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Split:
-    """The sides that the selection decided."""
+    """Training and held-out documents as the selection decided."""
 
     held_out: npt.NDArray[np.bool_]
-    """[documents]: whether the file of each document of the artefact is held out."""
+    """[documents] True if the file of a document is held out."""
     held_out_files: frozenset[str]
-    """Lineages of which no version is trained on."""
+    """Lineages of held-out files; no version of them is trained on."""
     licences: LicencesSpec = USUAL_LICENCES
-    """Licences that the corpus takes."""
+    """Licences that the corpus accepts."""
 
     @property
     def refuses(self) -> bool:
-        """Return True if the corpus may refuse a licence."""
+        """True if the corpus may refuse a licence."""
         return self.licences != USUAL_LICENCES
 
     def are_refused(self, sources: Any) -> Bools:
-        """[sources]: whether the corpus refuses the licence of each."""
+        """Return [sources] True if the corpus refuses the licence of a source."""
         coded = sources.field("licence").dictionary_encode()
         refused = [self.licences.refuses(name) for name in coded.dictionary.to_pylist()]
         unknown = self.licences.refuses(None)
@@ -224,14 +233,14 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Placed:
-    """Parts of one document by the side of their source."""
+    """Parts of one document by the split of their source."""
 
     context: Int32s
-    """[chunks, 2]: parts [first, after) of each chunk around the target."""
+    """[chunks, 2] Range of parts [first, after) of each context chunk."""
     other_side: Bools
-    """[parts]: those of context chunks that must go, since they hold text of held-out files."""
+    """[parts] True for parts of context chunks that must be removed because they contain held-out text."""
     refused: Bools
-    """[parts]: those of other context chunks that must go, since they hold text under a refused licence."""
+    """[parts] True for parts of other context chunks that must be removed because of a refused licence."""
     straddles: bool
     held_out: bool
     """True for a held-out document, which keeps its context."""
@@ -245,11 +254,15 @@ def placed(
     held_out: bool = False,
     refused: Bools | None = None,
 ) -> Placed:
-    """The chunks around a target and what of them is `foreign` [parts], which is text of the other side.
+    """Return the parts to remove from the context, given `foreign` [parts], text from the other split.
 
-    `chunks` [chunks, 2] are ranges of parts, `hops` [chunks] their distances, 0 for the target's own.
-    A document that is `held_out` may show files that are trained on around its target. Text under a `refused`
-    licence [parts] goes from the context of every document; the selection leaves out targets with some.
+    Args:
+        chunks: [chunks, 2] ranges of parts.
+        hops: [chunks] distances, 0 for the target's chunks.
+        foreign: [parts] True for text from the other split.
+        held_out: whether the document is held out; it may contain context from training files.
+        refused: [parts] True for text under a refused licence, which is removed from the context of every
+            document. The selection excludes targets with such text.
 
     >>> chunks = np.array([[0, 2], [2, 4], [4, 5]], dtype=np.int32)
     >>> hops = np.array([2, 1, 0], dtype=np.int32)
@@ -276,14 +289,14 @@ def placed(
 
 
 def _touched(ranges: Int32s, marked: Bools) -> Bools:
-    """[ranges]: whether a marked part lies in each."""
+    """Return [ranges] True for ranges that contain a marked part."""
     before = np.concatenate(([0], np.cumsum(marked)))
     found: Bools = before[ranges[:, 1]] > before[ranges[:, 0]]
     return found
 
 
 def _painted(ranges: Int32s, count: int) -> Bools:
-    """[count]: whether each part lies in one of the ranges; [[1 3]] of 4 -> [F T T F]."""
+    """Return [count] True for parts inside one of the ranges; [[1 3]] of 4 -> [F T T F]."""
     steps = np.zeros(count + 1, dtype=np.int32)
     np.add.at(steps, ranges[:, 0], 1)
     np.add.at(steps, ranges[:, 1], -1)
@@ -306,7 +319,7 @@ _STRUCTURE = (
 
 
 def columns_of(path: Path, *, split: Split | None, structure: bool) -> list[str]:
-    """The columns that fitting needs of a file: chunks where there are any, then sources for a split."""
+    """Return the columns of a file that fitting needs: chunks if there are any, and sources for a split."""
     columns = [*_COLUMNS, *(_STRUCTURE if structure else ())]
     if _has_chunks(path):
         sources = [] if split is None else [_LINEAGE, *([_LICENCE] if split.refuses else [])]
@@ -315,7 +328,7 @@ def columns_of(path: Path, *, split: Split | None, structure: bool) -> list[str]
 
 
 def _has_chunks(path: Path) -> bool:
-    """Return True if a file is of context documents; files of other families take some ms."""
+    """Return True if the file contains context documents; costs some ms for files of other families."""
     with parquet.File(path) as file:
         if _CHUNKS not in file.schema_arrow.names:
             return False
@@ -327,7 +340,7 @@ def _has_chunks(path: Path) -> bool:
 
 
 class DocumentBatch:
-    """Documents of one artefact; `first_row` is the row of the first there."""
+    """Documents of one artefact; `first_row` is the row number of the first one."""
 
     def __init__(self, batch: pa.RecordBatch, first_row: int, split: Split | None) -> None:
         self.first_row = first_row
@@ -355,7 +368,7 @@ class DocumentBatch:
     def document(
         self, index: int, store: TokenStore, tokens: npt.NDArray[np.int64]
     ) -> TokenizedDocument:
-        """One document of the batch; `tokens` are the lengths of all its parts."""
+        """Return one document of the batch; `tokens` are the lengths of all parts of the batch."""
         row = self.first_row + index
         parts = slice(self._parts[index], self._parts[index + 1])
         spans = slice(self._spans[index], self._spans[index + 1])
@@ -384,13 +397,13 @@ class DocumentBatch:
         )
 
     def structure(self, index: int) -> ByteStructure:
-        """The structure of one document; it was read."""
+        """Return the structure of one document; the batch must contain its columns."""
         assert self._structure is not None, "columns_of(…, structure=True)"
         return self._structure.of(index)
 
 
 class _Structure:
-    """The structure of a batch's documents."""
+    """Structure of a batch's documents."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._bases: list[Any] = batch.column("base_document_id").to_pylist()
@@ -406,11 +419,11 @@ class _Structure:
         ]
 
     def base(self, index: int) -> str:
-        """The id of the document that has the structure."""
+        """Return the id of the document that the structure belongs to."""
         return str(self._bases[index])
 
     def of(self, index: int) -> ByteStructure:
-        """Encoding of one document; views."""
+        """Return the structure of one document, as views."""
         runs = slice(self._runs[index], self._runs[index + 1])
         chunks, calls, types = (
             rows[borders[index] : borders[index + 1]]
@@ -427,7 +440,7 @@ class _Structure:
 
 
 class _Context:
-    """The chunks of a batch, and on which side of the split their sources lie."""
+    """Chunks of a batch, and the split of their sources."""
 
     def __init__(self, batch: pa.RecordBatch, part: Any, split: Split | None) -> None:
         self._chunks, chunk = flat(batch.column(_CHUNKS))
@@ -444,7 +457,7 @@ class _Context:
             self._is_refused = split.are_refused(source) if split.refuses else None
 
     def placed(self, index: int, row: int, parts: slice) -> Placed | None:
-        """The context of one document; None where it has no chunks."""
+        """Return the context of one document; None if it has no chunks."""
         chunks = slice(self._chunks[index], self._chunks[index + 1])
         if chunks.start == chunks.stop:
             return None
@@ -463,13 +476,13 @@ class _Context:
 
 
 def flat(column: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Borders [n + 1] and items of a list column."""
+    """Return the borders [n + 1] and the items of a list column."""
     counts = pc.list_value_length(column).to_numpy()
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), column.flatten()
 
 
 def _table(column: Any, *fields: str) -> tuple[npt.NDArray[np.int64], Int32s]:
-    """Borders [n + 1] and items [items, fields] of a column of lists of structs."""
+    """Return the borders [n + 1] and the items [items, fields] of a column of lists of structs."""
     borders, items = flat(column)
     return borders, np.stack([items.field(name).to_numpy() for name in fields], axis=1)
 

@@ -1,4 +1,4 @@
-"""Values that go into fitting and come out of it, and their counts for a manifest."""
+"""Inputs and outputs of fitting, and their counts for a manifest."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -15,62 +15,65 @@ from schemas.reports import EncodeReport, LengthBucket
 Outcome = Literal[
     "whole", "elided", "divided", "routed", "straddles", "refused", "too_long", "dropped"
 ]
-"""refused: a conversation that the chat template can't mark; too_long: one that is longer than a row."""
+"""refused: the chat template can't mark a conversation; too_long: a conversation is longer than a row."""
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TokenizedDocument:
-    """A document as ids, before it is fitted."""
+    """Tokenized document before fitting."""
 
     row: int
     """Row number in the documents artefact."""
     document_id: str
     flat_id: str
-    """Id of the document that structure was added to, else its own: the same with and without structure."""
+    """Id of the document without structure: the base document's for a document with structure,
+    else its own.
+    """
     language: str
     ids: npt.NDArray[np.integer[Any]]
     """[BOS] text [EOS]"""
     part_bytes: Int32s
-    """[parts + 1] borders, from 0 to the number of bytes."""
+    """[parts + 1] Borders, from 0 to the number of bytes."""
     part_tokens: Int32s
-    """[parts + 1] borders, from 0 to the number of text tokens: BOS and EOS aren't counted."""
+    """[parts + 1] Borders, from 0 to the number of text tokens, without BOS and EOS."""
     part_kinds: Int32s
-    """[parts], which index PART_KINDS."""
+    """[parts] Indices into PART_KINDS."""
     ranks: Int32s
     elidable: Bools
     spans: Spans
     generated: Bools
-    """[parts]: those that are no source text, such as headers, path lines and lines of gaps."""
+    """[parts] True for parts without source text, such as headers, path lines and gap lines."""
     other_side: Bools
-    """[parts]: those of context chunks that must go, since they hold text of held-out files."""
+    """[parts] True for parts of context chunks that must be removed because they contain held-out text."""
     refused: Bools
-    """[parts]: those of other context chunks that must go, since they hold text under a refused licence."""
+    """[parts] True for parts of other context chunks that must be removed because of a refused licence."""
     straddles: bool = False
-    """True if the target itself has text from the other side."""
+    """True if the target itself contains text from the other split."""
     context: Int32s | None = None
-    """[chunks, 2]: parts [first, after) of each chunk around the target; None where there are no chunks."""
+    """[chunks, 2] Range of parts [first, after) of each context chunk; None for documents without chunks."""
     targets_alone: bool = False
-    """True for a held-out document with context, which may be of files that are trained on: nothing but the
-    target may be scored."""
+    """True for a held-out document with context: only its target may be scored, since the context may be
+    training files.
+    """
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the text."""
+        """Number of bytes of the text."""
         return int(self.part_bytes[-1])
 
     @property
     def forbidden(self) -> Bools:
-        """[parts]: those of context chunks that must go, however much room there is."""
+        """[parts] True for parts of context chunks that must be removed even if the row has room."""
         return self.other_side | self.refused
 
     @property
     def units(self) -> Int32s:
-        """[parts]: the number of the unit that each part goes or stays with, counted from 0.
+        """[parts] Index of the unit in which each part is kept or removed.
 
-        Neighbours of one rank are a unit. Where there are chunks, all parts of a rank are: the line that
-        names a file goes with the last chunk of its run.
+        Adjacent parts of one rank form a unit. In documents with chunks, all parts of one rank form a unit: a
+        path line is removed with the last chunk of its run.
         """
         keys = np.stack((self.ranks, self.elidable, self.other_side, self.refused))
         if self.context is None:
@@ -80,7 +83,10 @@ class TokenizedDocument:
         return np.unique(keys, axis=1, return_inverse=True)[1].astype(np.int32)
 
     def chunks_of(self, dropped: Bools) -> "ChunkCounts | None":
-        """The counts of context chunks when the parts in `gone` [parts] go: a chunk goes as its last part."""
+        """Return the counts of context chunks after removing the parts in `dropped` [parts].
+
+        A chunk counts as removed if its last part is. The result is None for documents without chunks.
+        """
         if self.context is None:
             return None
         last = self.context[:, 1] - 1
@@ -95,15 +101,15 @@ class TokenizedDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkCounts:
-    """Chunks around a target by what became of them."""
+    """Number of context chunks by outcome."""
 
     kept: int
     elided: int
-    """Number elided for want of room."""
+    """Removed because the row has no room."""
     other_side: int
-    """Because they hold text of held-out files, in a document that is trained on."""
+    """Removed from a training document because they contain text of held-out files."""
     refused: int
-    """Because they hold text under a licence that the corpus refuses."""
+    """Removed because the corpus refuses their licence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,12 +118,12 @@ class StructureCounts:
 
     chunks: int
     chunks_without_tokens: int
-    """Number in no encoding: elided, or smaller than a token."""
+    """Number of chunks in no encoding: elided, or smaller than a token."""
     chunks_cut: int
-    """Number in several stretches of an encoding, since an objective moved a part: without edges there."""
+    """Number of chunks that an objective split into several stretches, which have no edges."""
     edges: int
     edges_dropped: int
-    """Number in no encoding: an end is elided, cut, or in another division."""
+    """Number of edges in no encoding: an end is elided, split, or in another division."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -128,21 +134,21 @@ class FitResult:
     document_id: str
     outcome: Outcome
     encodings: tuple[Encoding, ...] = ()
-    """Encodings in text order; more than one only where it was divided, none where it was left out."""
+    """In text order; several only for a divided document, none for an excluded one."""
     num_bytes: int
     num_tokens: int
-    """Tokens of the whole document, BOS and EOS included, before it was fitted."""
+    """Tokens of the whole document before fitting, including BOS and EOS."""
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of the context chunks that hold text of held-out files or under a refused licence."""
+    """Elided bytes of context chunks with text of held-out files or under a refused licence."""
     objective_counts: tuple[tuple[str, int], ...] = ()
-    """Counts of the objective that was applied to its encodings."""
+    """Counts of the objective applied to the encodings."""
     chunks: ChunkCounts | None = None
-    """Counts of context chunks, for context documents."""
+    """Counts of context chunks; None for documents without chunks."""
     structure: StructureCounts | None = None
-    """Counts of structure, for documents with structure that have encodings."""
+    """Counts of structure; None without structure or without encodings."""
     refusal: TurnError | None = None
-    """Reason for which it was refused."""
+    """Reason of the outcome `refused`."""
 
 
 LENGTHS = {
@@ -151,14 +157,14 @@ LENGTHS = {
     "4k to 16k": 1 << 14,
     "16k to 64k": 1 << 16,
 }
-"""Buckets of tokens, up to and with the last: what is in `1k to 4k` fits a row of 4,096."""
+"""Upper bounds of buckets in tokens, inclusive: an encoding in `1k to 4k` fits a row of 4,096."""
 LONGER = "over 64k"
 _NAMES, _LAST = (*LENGTHS, LONGER), tuple(LENGTHS.values())
 
 
 @dataclass(kw_only=True, slots=True)
 class _Bucket:
-    """Documents before they are fitted, and encodings after, of one range of lengths."""
+    """Documents before fitting and encodings after it, in one range of lengths."""
 
     documents: int = 0
     tokens: int = 0
@@ -168,7 +174,7 @@ class _Bucket:
 
 @dataclass(kw_only=True, slots=True)
 class Counts:
-    """Counts of fit results, by outcome; for a manifest's report."""
+    """Counts of fit results by outcome, for a manifest's report."""
 
     documents: Counter[Outcome] = field(default_factory=Counter)
     num_bytes: Counter[Outcome] = field(default_factory=Counter)
@@ -176,16 +182,16 @@ class Counts:
     tokens: int = 0
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of the context chunks that hold text of held-out files or under a refused licence."""
+    """Elided bytes of context chunks with text of held-out files or under a refused licence."""
     chunks: Counter[str] = field(default_factory=Counter)
-    """Chunks of context, of documents with encodings: kept, elided for want of room, of the other side."""
+    """Context chunks of documents with encodings, by outcome: the fields of ChunkCounts."""
     structure: Counter[str] = field(default_factory=Counter)
     objective_counts: Counter[str] = field(default_factory=Counter)
     """Counts of the objective."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Refused documents by cause."""
+    """Number of refused documents, by cause."""
     refused_examples: dict[str, str] = field(default_factory=dict)
-    """The first of them by cause, with its turn."""
+    """First refused document and its turn, by cause."""
     lengths: dict[str, _Bucket] = field(
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
     )
@@ -224,7 +230,7 @@ class Counts:
         return self.lengths[_NAMES[bisect_left(_LAST, tokens)]]
 
     def report(self) -> EncodeReport:
-        """All counts: by outcome where they have one, and by length, before and after."""
+        """Return all counts: by outcome, and by length before and after fitting."""
         found: dict[str, Any] = {}
         if self.chunks or self.documents["straddles"]:
             found |= {
@@ -244,6 +250,6 @@ class Counts:
             encodings=self.encodings,
             tokens=self.tokens,
             elided_bytes=self.elided_bytes,
-            lengths={name: LengthBucket(**asdict(each)) for name, each in self.lengths.items()},
+            lengths={name: LengthBucket(**asdict(bucket)) for name, bucket in self.lengths.items()},
             **found,
         )

@@ -1,11 +1,11 @@
-"""Conversations become encodings: each turn behind what says who speaks, and before what ends it.
+"""Fitting of conversations: each turn is framed by the tokens that name its speaker and end it.
 
-A conversation is never divided: an answer would lose its question, and what follows the system turn. One
-that is longer than a row is left out, or loses its oldest exchanges, each a question with its answer, until
-the rest fits; the system turn and the last exchange stay.
+A conversation is never divided, since an answer would lose its question or the system turn. A conversation
+longer than a row is left out, or loses its oldest exchanges (a question and its answer) until the rest fits;
+the system turn and the last exchange stay.
 
-Every turn of a document ends with a line feed that its family put there. A chat template ends turns in its
-own way, so with one that line feed is left out, and counted as elided.
+Every turn of a document ends with a line feed that its family added. A chat template has its own ends of
+turns, so with a template this line feed is removed and counted as elided.
 """
 
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Turns:
-    """Turns of a conversation as tokens: all of them, or those that stay; BOS and EOS aren't among them."""
+    """Tokens of all turns of a conversation or of the kept ones, without BOS and EOS."""
 
     numbers: tuple[int, ...]
-    """Their numbers in the document."""
+    """Indices of the turns in the document."""
     said: tuple[Int32s, ...]
-    """The tokens of their texts."""
+    """Tokens of the turns' texts."""
     frame: Frame
 
     @property
@@ -44,14 +44,14 @@ class _Turns:
 
     @property
     def sizes(self) -> list[int]:
-        """Tokens of each turn with its marks."""
+        """Tokens of each turn, including its marks."""
         turns = zip(self.frame.leads, self.said, self.frame.ends, strict=True)
         return [len(lead) + len(text) + len(end) for lead, text, end in turns]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TurnFitter:
-    """Fits conversations to rows of one length with one tokenizer."""
+    """Fitter of conversations to rows of one length with one tokenizer."""
 
     tokenizer: Tokenizer
     row_length: int
@@ -70,13 +70,13 @@ class TurnFitter:
         return _tokens(self.tokenizer.eos_id)
 
     def fit(self, document: TokenizedDocument) -> FitResult:
-        """The encoding of one conversation, at most `row_length` tokens, or none.
+        """Return the result of one conversation: an encoding of at most `row_length` tokens, or none.
 
-        Its loss_mask is 1 but at the last token: an objective decides what counts. A conversation that the
+        The loss_mask is 1 except at the last token; an objective chooses the targets. A conversation that the
         chat template can't mark is refused.
 
         Raises:
-            TokenizerError: for a template that fails.
+            TokenizerError: if the template fails.
         """
         frame_tokens = len(self.bos) + len(self.eos)
         if not document.num_bytes:
@@ -116,7 +116,7 @@ class TurnFitter:
         )
 
     def _said(self, document: TokenizedDocument) -> list[Int32s]:
-        """The ids of each turn's text; encoded anew where it is without its line feed."""
+        """Return the ids of each turn's text; with a template, encode it again without its line feed."""
         text = document.ids[len(self.bos) : len(document.ids) - len(self.eos)].astype(np.int32)
         said = [text[start:end] for start, end in pairwise(document.part_tokens.tolist())]
         if self.format.style != "template":
@@ -128,7 +128,7 @@ class TurnFitter:
     def _framed(
         self, roles: Sequence[Role], said: Sequence[Int32s], numbers: Sequence[int]
     ) -> _Turns:
-        """Some turns of a conversation, marked as if there were no others."""
+        """Return some turns of a conversation, marked as a conversation of their own."""
         return _Turns(
             numbers=tuple(numbers),
             said=tuple(said[number] for number in numbers),
@@ -136,9 +136,9 @@ class TurnFitter:
         )
 
     def _fitting(self, roles: Sequence[Role], whole: _Turns, last_learnt: int) -> _Turns | None:
-        """The turns that a row has room for: all, those that stay without the oldest, or None.
+        """Return the turns that fit a row: all of them, those left without the oldest exchanges, or None.
 
-        The question of the last answer that is learnt stays, since without it nothing would be.
+        The question of the last scored answer is kept, since otherwise nothing would be scored.
         """
         room = self.row_length - len(self.bos) - len(self.eos)
         if whole.num_tokens <= room:
@@ -163,7 +163,7 @@ class TurnFitter:
     def _require_contents(
         self, document: TokenizedDocument, roles: Sequence[Role], kept: _Turns
     ) -> None:
-        """Refuse a text that the chat template would take apart; of the turns that stay."""
+        """Raise a TurnError if the chat template would alter a kept turn's text."""
         if self.format.reads_texts:
             texts = [b""] * len(roles)
             for number, said in zip(kept.numbers, kept.said, strict=True):
@@ -171,7 +171,7 @@ class TurnFitter:
             self.format.check(f"conversation {document.document_id}", roles, texts)
 
     def _encoding(self, document: TokenizedDocument, kept: _Turns) -> Encoding:
-        """[BOS] the turns in their marks [EOS]; marks are generated pieces."""
+        """Return the encoding [BOS] marked turns [EOS]; marks are generated pieces."""
         frame = kept.frame
         marks_before = (frame.opening, *frame.ends[:-1])
         runs: list[tuple[Int32s, int | None]] = [(self.bos, None)]
@@ -201,7 +201,7 @@ def _tokens(token: int | None) -> Int32s:
 
 
 def _last_learnt(document: TokenizedDocument, roles: Sequence[Role]) -> int:
-    """The last turn of the assistant that isn't context; -1 where there is none."""
+    """Return the index of the last assistant turn that isn't context; -1 if there is none."""
     context = set(document.spans.of("unscored")[:, 0].tolist())
     starts = document.part_bytes.tolist()
     learnt = (

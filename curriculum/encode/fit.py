@@ -1,4 +1,4 @@
-"""One document becomes encodings of at most T tokens each."""
+"""Fitting of one document: encodings of at most T tokens each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,33 +18,33 @@ _SLASHES, _HASH = "// …\n", "# …\n"
 ELISIONS: Mapping[str, str] = {
     language: _SLASHES if language in ("cpp", "c") else _HASH for language in LANGUAGES
 }
-"""Line in a gap, by language."""
+"""Elision line, by language."""
 
 
 def policy_of(family: str) -> TooLong:
-    """Return the fate of a document that doesn't fit even when all that is elidable is gone.
+    """Return how a family handles documents that don't fit even without their elidable parts.
 
-    What has structure is fitted as its base family, which has to be asked for.
+    For documents with structure, ask for their base family.
     """
-    assert family != ENRICHED_FAMILY, "its base family says"
+    assert family != ENRICHED_FAMILY, "ask for the policy of its base family"
     return FAMILIES[family].too_long
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _FittedLine:
-    """Text tokens and elision lines of a document, without BOS and EOS."""
+    """Kept text tokens and elision lines of a document, without BOS and EOS."""
 
     ids: Int32s
     pieces: Int32s
     borders: Int32s
-    """Token positions of the borders of what was kept."""
+    """Token positions of the borders of kept parts."""
     gone: Bools
-    """[parts]"""
+    """[parts] True for removed parts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Fitter:
-    """Fits documents of one family to rows of one length with one tokenizer."""
+    """Fitter of documents of one family to rows of one length with one tokenizer."""
 
     tokenizer: Tokenizer
     row_length: int
@@ -54,15 +54,15 @@ class Fitter:
 
     @staticmethod
     def of(tokenizer: Tokenizer, *, row_length: int, policy: TooLong) -> "Fitter":
-        """The fitter; each elision line is encoded here, once."""
+        """Return the fitter; each elision line is encoded once."""
         assert row_length > 3, row_length
         elisions = {language: tokenizer.encode(line) for language, line in ELISIONS.items()}
         return Fitter(tokenizer=tokenizer, row_length=row_length, policy=policy, elisions=elisions)
 
     def fit(self, document: TokenizedDocument) -> FitResult:
-        """The encodings of one document, at most `row_length` tokens each.
+        """Return the result of one document: encodings of at most `row_length` tokens each, or none.
 
-        Their loss_mask is 1 but at the last token: an objective decides what counts.
+        The loss_mask is 1 except at the last token; an objective chooses the targets.
         """
         if not document.num_bytes:
             return _fitted(document, "dropped", ())
@@ -89,7 +89,7 @@ class Fitter:
         return int(self.tokenizer.eos_id is not None)
 
     def _whole(self, document: TokenizedDocument) -> Encoding:
-        """The common case: no work for each part."""
+        """Return the encoding of a document that fits; this common case does no work per part."""
         text = document.ids[self._lead : len(document.ids) - self._trail]
         pieces = np.array([[TEXT_PIECE, 0, len(text), 0, document.num_bytes]], dtype=np.int32)
         return self._framed(document, text, pieces, is_end=True)
@@ -111,7 +111,7 @@ class Fitter:
     def _divide(self, document: TokenizedDocument, line: _FittedLine) -> Iterator[Encoding]:
         start, count, room = 0, len(line.ids), self.row_length - self._lead
         while count - start > room - self._trail:
-            # What is left may fit but for its EOS: then the last division still needs a token.
+            # The rest may fit except for its EOS; then the last division still needs a token.
             limit = min(start + room, count - 1)
             end = self._cut(line, start, limit)
             yield self._encoding(document, line, start, end)
@@ -119,10 +119,10 @@ class Fitter:
         yield self._encoding(document, line, start, count)
 
     def _cut(self, line: _FittedLine, start: int, limit: int) -> int:
-        """Return the end of a division that starts at `start`, `limit` at the latest.
+        """Return the end of a division that starts at `start`, at most `limit`.
 
-        The last part border, if the division is half full there: a header isn't a division of its
-        own. Else the last line start. Else the last token that fits and ends a character.
+        This is the last part border if the division is at least half full there, so that a header isn't a
+        division of its own; else the last line start; else the last token that fits and ends a character.
         """
         border = int(line.borders[np.searchsorted(line.borders, limit, side="right") - 1])
         if border > start and 2 * (border - start) >= limit - start:
@@ -136,7 +136,7 @@ class Fitter:
     def _encoding(
         self, document: TokenizedDocument, line: _FittedLine, start: int, end: int
     ) -> Encoding:
-        """The encoding of line[start:end]."""
+        """Return the encoding of line[start:end]."""
         pieces = self._clip(line, start, end)
         is_end = end == len(line.ids)
         return self._framed(document, line.ids[start:end], pieces, is_end=is_end)
@@ -149,7 +149,7 @@ class Fitter:
         *,
         is_end: bool,
     ) -> Encoding:
-        """[BOS] text [EOS, at the document's end]; `pieces` count tokens from the first of the text."""
+        """Return [BOS] text [EOS, if `is_end`]; token positions in `pieces` are relative to the text."""
         pieces[:, (TOKEN_START, TOKEN_END)] += self._lead
         start, last, size = pieces[0, BYTE_START], len(text) + self._lead, document.num_bytes
         ids, rows = [text], [pieces]
@@ -168,7 +168,7 @@ class Fitter:
         )
 
     def _clip(self, line: _FittedLine, start: int, end: int) -> Int32s:
-        """The pieces of line[start:end]; a cut piece's bytes follow its tokens."""
+        """Return the pieces of line[start:end]; the byte range of a cut piece is computed from its tokens."""
         first = np.searchsorted(line.pieces[:, TOKEN_END], start, side="right")
         last = np.searchsorted(line.pieces[:, TOKEN_START], end, side="left")
         pieces = line.pieces[first:last].copy()
@@ -195,12 +195,12 @@ def elided_parts(
     elision: int,
     room: int,
 ) -> Bools:
-    """The parts to leave out, as few as make the rest fit `room`: banned ones, then the highest rank first.
+    """Return flags of the parts to remove: banned ones, then as few as possible, highest rank first.
 
-    All arrays [parts]. Parts of one unit are of one rank and go together; of equal ranks the earlier unit
-    goes first. What is `banned` goes however much room there is. `elision` is the tokens of the line that
-    each gap costs, where neighbours that go share one gap. If no choice fits, all that may go goes; a
-    text isn't elided as a whole.
+    All arrays are [parts]. The parts of one unit have one rank and are removed together; of units with equal
+    rank, the earlier one is removed first. `banned` parts are removed even if there is room. `elision` is the
+    number of tokens of the line in each gap; adjacent removed parts share one gap. If nothing fits, all
+    removable parts are removed, but never the whole text.
 
     >>> lengths, ranks = np.array([9, 5, 5, 5, 9]), np.array([0, 1, 3, 2, 0], dtype=np.int32)
     >>> elidable, none = np.array([False, True, True, True, False]), np.zeros(5, dtype=np.bool_)
@@ -230,14 +230,14 @@ def elided_parts(
 
 
 def _gaps(order: npt.NDArray[np.int64], units: Int32s, count: int) -> npt.NDArray[np.int64]:
-    """Gaps between parts once the first, the first two … units of `order` went: [0 2 1] -> [1 2 1]."""
+    """Return the number of gaps after removing the first 1, 2, … units of `order`: [0 2 1] -> [1 2 1]."""
     turn = np.full(count, count)
     turn[order] = np.arange(len(order))
     turns = turn[units]
     joined = np.maximum(turns[:-1], turns[1:])
     parts, joins = (
-        np.bincount(each[each < count], minlength=len(order))[: len(order)]
-        for each in (turns, joined)
+        np.bincount(values[values < count], minlength=len(order))[: len(order)]
+        for values in (turns, joined)
     )
     gaps: npt.NDArray[np.int64] = np.cumsum(parts - joins)
     return gaps
@@ -249,7 +249,7 @@ def _line(
     dropped: Bools,
     elision: Int32s,
 ) -> _FittedLine:
-    """Runs of kept parts become one text piece each, runs of elided parts one elision line each."""
+    """Return the line: one text piece per run of kept parts, one elision line per run of removed parts."""
     part_bytes, part_tokens = document.part_bytes, document.part_tokens
     runs = np.concatenate(([0], np.flatnonzero(np.diff(dropped)) + 1, [len(dropped)]))
     ids: list[Int32s] = []
@@ -276,7 +276,7 @@ def _line(
 
 
 def all_but_last(count: int) -> npt.NDArray[np.uint8]:
-    """Return a mask of ones, the last of which is 0."""
+    """Return a mask of ones with 0 at the end."""
     mask = np.ones(count, dtype=np.uint8)
     mask[-1] = 0
     return mask

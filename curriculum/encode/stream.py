@@ -1,4 +1,4 @@
-"""A documents artefact and its tokens, read side by side, document after document."""
+"""Encoding of a documents artefact: documents and their tokens are read side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,9 +22,9 @@ from schemas.families import CHAT_FAMILY
 def fitter_of(
     tokenizer: Tokenizer, *, row_length: int, family: str, overlong: Overlong = "skip"
 ) -> Fitter | TurnFitter:
-    """The fitter of a family; of what has structure it is its base family's.
+    """Return the fitter of a family; for documents with structure, the fitter of their base family.
 
-    `overlong` says what becomes of conversations that are longer than a row.
+    `overlong` sets how conversations longer than a row are handled.
     """
     if family == CHAT_FAMILY:
         return TurnFitter(
@@ -37,7 +37,7 @@ def fitter_of(
 
 
 ApplyObjective = Callable[[TokenizedDocument, FitResult], FitResult]
-"""Function that applies an objective to a document's encodings, of which there is one at least."""
+"""Function that applies an objective to a document's encodings; called only if there are any."""
 
 
 def encode_documents(
@@ -50,13 +50,13 @@ def encode_documents(
     structure: bool = False,
     objective: ApplyObjective | None = None,
 ) -> Iterator[FitResult]:
-    """Fit each document of an artefact, in its order; `kept` [documents] leaves some out.
+    """Fit the documents of an artefact in order; `kept` [documents] selects some.
 
-    With a `split` no held-out file stands in an encoding of a document with chunks that is trained on, and no
-    chunk under a refused licence in any. Documents without chunks are never looked at.
-    With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
-    are those of the base, and have structure. `objective` is applied between fitting and structure, which
-    follows the tokens. Memory is one batch of documents and one document's tokens.
+    With `split`, encodings of training documents contain no text of held-out files, and no encoding contains
+    context under a refused licence. This concerns only documents with chunks. With `structure`, `files` are
+    of v6_enriched and `store` has the tokens of its base family: the encodings equal the base family's, with
+    structure added. `objective` is applied after fitting and before structure. Memory: one batch of
+    documents, and the tokens of one document.
     """
     batches = (
         batch
@@ -80,7 +80,7 @@ def _tokenized(
     split: Split | None,
     kept: npt.NDArray[np.bool_] | None,
 ) -> Iterator[tuple[DocumentBatch, int, TokenizedDocument]]:
-    """Each document with its batch, and its place there."""
+    """Yield each document with its batch and its index in the batch."""
     row, lengths = 0, store.part_lengths()
     for columns in batches:
         batch = DocumentBatch(columns, row, split)
@@ -101,6 +101,6 @@ def _mismatched(store: TokenStore, documents: int) -> SchemaError:
     return SchemaError(
         str(store.folder),
         f"{len(store)} documents",
-        cause=f"they are not the tokens of these documents, of which there are {documents} or more",
-        cure="Tokenise the documents again",
+        cause=f"these are not the tokens of these documents, which are at least {documents}",
+        cure="Tokenize the documents again",
     )
