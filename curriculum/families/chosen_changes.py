@@ -16,7 +16,7 @@ from itertools import chain, groupby, islice
 
 from curriculum.families.document_builder import is_blank_change, lines_of
 from curriculum.families.render import Reason, RenderResult, render
-from curriculum.graph.blank import blank, opaque
+from curriculum.graph.blank import blank, comments_and_literals
 from schemas.change import FileChange
 from schemas.corpus import CODE, ChangeChoice, EditSettings, Language
 from schemas.families import FAMILIES
@@ -125,7 +125,11 @@ def code_of(text: str, language: Language) -> bytes:
     data = text.encode()
     if language not in CODE:
         return b"".join(_HASH_LINE.sub(b"", data).split())
-    comments = [span for span in opaque(data) if data[span.start : span.start + 2] in _COMMENT]
+    comments = [
+        span
+        for span in comments_and_literals(data)
+        if data[span.start : span.start + 2] in _COMMENT
+    ]
     return b"".join(_INCLUDE.sub(b"", blank(data, comments)).split())
 
 

@@ -19,17 +19,17 @@ from curriculum.graph.index import facts_of
 from curriculum.graph.line_ranges import (
     LineRanges,
     inner_lines,
-    joined,
+    merge_ranges,
     size_of,
+    subtract_ranges,
     with_text,
-    without,
 )
 from curriculum.graph.names import TYPES
-from curriculum.graph.outline import MAX_CLASS, Item, Outline
+from curriculum.graph.outline import MAX_CLASS_BYTES, Item, Outline
 from schemas.change import Hunk
 from schemas.corpus import Language
 
-MAX_PART = MAX_CLASS
+MAX_PART = MAX_CLASS_BYTES
 """Bytes. Of a larger function or class, only the lines around its hunks are shown."""
 LINES_AROUND = 16
 _WORD = re.compile(r"\w+")
@@ -114,8 +114,8 @@ def edited_lines(data: bytes, outline: Outline, hunks: Sequence[Hunk]) -> tuple[
         highest = int(borders[above - 1]) + 1 if above else 0
         lowest = int(borders[below]) if below < len(borders) else len(is_border)
         first, last = max(highest, first - LINES_AROUND), min(lowest, last + LINES_AROUND)
-        held += without([Range(int(starts[first]), int(starts[last]))], spans)
-    return joined(held)
+        held += subtract_ranges([Range(int(starts[first]), int(starts[last]))], spans)
+    return merge_ranges(held)
 
 
 def lines_to_hunks(places: Sequence[tuple[int, int]], hunks: Sequence[Hunk]) -> list[int]:
@@ -146,5 +146,5 @@ def _is_definition(symbol: Symbol) -> bool:
 
 def _signature(data: bytes, symbol: Symbol) -> tuple[Range, ...]:
     """Return the lines of a definition outside of its body."""
-    inside = joined([inner_lines(data, symbol.body)] if symbol.body is not None else [])
-    return without([Range(symbol.start, symbol.end)], inside)
+    inside = merge_ranges([inner_lines(data, symbol.body)] if symbol.body is not None else [])
+    return subtract_ranges([Range(symbol.start, symbol.end)], inside)

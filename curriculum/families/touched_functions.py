@@ -10,10 +10,15 @@ import numpy as np
 
 from curriculum.families import cmake_targets
 from curriculum.families.document_builder import is_blank
-from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, reached
-from curriculum.graph.fragments import Fragment, FragmentCosts, whole
+from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, reachable
+from curriculum.graph.fragments import Fragment, FragmentCosts, whole_fragment
 from curriculum.graph.index import facts_of
-from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
+from curriculum.graph.line_ranges import (
+    blank_lines_after,
+    blank_lines_before,
+    line_starts,
+    subtract_ranges,
+)
 from curriculum.graph.names import TYPES
 from schemas.change import CommitChange, FileChange, Hunk
 from schemas.corpus import CODE
@@ -80,9 +85,9 @@ def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
     numbers = touched_functions(source.facts, source.file.blob.text, change.hunks)
     found: list[Fragment] = []
     end = 0
-    for fragment in (whole(graph, NodeId(change.path, number)) for number in numbers):
+    for fragment in (whole_fragment(graph, NodeId(change.path, number)) for number in numbers):
         (span,) = fragment.ranges
-        left = without([span], [span._replace(start=0, end=end)])
+        left = subtract_ranges([span], [span._replace(start=0, end=end)])
         if left:
             found.append(replace(fragment, ranges=left))
         end = max(end, span.end)
@@ -157,14 +162,14 @@ def shared_out(
 
     Functions of one file that an edge connects stay together if they fit.
     """
-    fitting = [target for target in targets if costs.of(target) <= room]
+    fitting = [target for target in targets if costs.size(target) <= room]
     too_large = len(targets) - len(fitting)
-    if costs.of_all(fitting) <= room:
+    if costs.total_size(fitting) <= room:
         return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
     groups: list[tuple[Fragment, ...]] = []
     for _, group in groupby(fitting, lambda fragment: fragment.node.path):
         of_file = list(group)
-        joined = [of_file] if costs.of_all(of_file) <= room else _connected(of_file, graph)
+        joined = [of_file] if costs.total_size(of_file) <= room else _connected(of_file, graph)
         groups.extend(_filled(joined, costs, room))
     return Shares(groups=tuple(groups), too_large=too_large)
 
@@ -178,7 +183,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
 
     groups: list[list[Fragment]] = []
     while left:
-        nodes = reached(next(iter(left)), joined)
+        nodes = reachable(next(iter(left)), joined)
         groups.append(sorted(map(left.pop, nodes), key=_by_node))
     return groups
 
@@ -190,15 +195,15 @@ def _filled(
     current: list[Fragment] = []
     used = 0
     for group in groups:
-        if current and used + costs.of_all(group) > room:
+        if current and used + costs.total_size(group) > room:
             yield tuple(sorted(current, key=_by_node))
             current, used = [], 0
         for fragment in group:
-            cost = costs.of(fragment, current[-1] if current else None)
+            cost = costs.size(fragment, current[-1] if current else None)
             if used + cost > room:
                 yield tuple(sorted(current, key=_by_node))
                 current, used = [], 0
-                cost = costs.of(fragment)
+                cost = costs.size(fragment)
             current.append(fragment)
             used += cost
     if current:

@@ -26,7 +26,7 @@ from curriculum.families.document_builder import (
 from curriculum.families.related_lines import lines_to_hunks, related_lines, words_of
 from curriculum.families.render import ExclusionCount, Reason
 from curriculum.graph.facts import Range
-from curriculum.graph.line_ranges import without
+from curriculum.graph.line_ranges import subtract_ranges
 from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk
 from schemas.corpus import FullFile
@@ -109,12 +109,14 @@ def _add_related(
     )
     starts = lines.starts.tolist()
     shown = [Range(starts[first], starts[last]) for first, last in changes.shown]
-    others = without([Range(0, len(data))], shown)
+    others = subtract_ranges([Range(0, len(data))], shown)
     done = 0
     for start, end, rank in related:
         _add_gap(builder, data[done:start], gap, rank)
         source = builder.cite(change, change.path, after, (start, end), lineage=change.lineage)
-        builder.mark("repeated", without([Range(start, end)], others), offset=builder.size - start)
+        builder.mark(
+            "repeated", subtract_ranges([Range(start, end)], others), offset=builder.size - start
+        )
         builder.excerpt(data, lines, (start, end), source, rank)
         done = end
     _add_gap(builder, data[done:], gap, None)

@@ -91,7 +91,7 @@ def graph_documents(
     room = settings.context_bytes - context_documents.frame_bytes(commit, language)
     shares = shared_out(targets, graph, costs, room)
     around = [
-        neighbourhood(graph, group, room - costs.of_all(group), order, costs, settings)
+        neighbourhood(graph, group, room - costs.total_size(group), order, costs, settings)
         for group in shares.groups
     ]
     documents = [

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.facts import NodeId, RepositoryGraph, reached
+from curriculum.graph.facts import NodeId, RepositoryGraph, reachable
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import CodeChunk, CodeStructure, code_structure
 from schemas.change import Blob, TreeDelta, TreeFile
@@ -140,7 +140,7 @@ def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
     groups: list[list[int]] = []
     for root in reversed(_finished(ahead)):
         if not grouped[root]:
-            group = reached(
+            group = reachable(
                 root, lambda node: (source for source in behind[node] if not grouped[source])
             )
             for node in group:

@@ -19,10 +19,10 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import NamedTuple
 
 from curriculum.graph.facts import Range
-from curriculum.graph.line_ranges import is_in, without
+from curriculum.graph.line_ranges import is_in, subtract_ranges
 from schemas.corpus import Language
 
-_LONGEST = 500
+_MAX_CONDITION_LENGTH = 500
 """Characters. Longer conditions are not evaluated and count as true."""
 _FALSE = frozenset(
     """_WIN32 WIN32 _WIN64 __WIN32__ _MSC_VER _MSC_FULL_VER __MINGW32__ __MINGW64__ __CYGWIN__
@@ -61,22 +61,22 @@ _RULES = tuple(
 
 
 @functools.lru_cache(maxsize=4096)
-def may_hold(directive: str, condition: str, language: Language) -> bool:
+def may_be_compiled(directive: str, condition: str, language: Language) -> bool:
     """Return True if the branch of `#directive condition` may be compiled; unknown conditions may.
 
-    >>> may_hold("if", "defined(_WIN32) && X", "cpp"), may_hold("ifndef", "A_H", "cpp")
+    >>> may_be_compiled("if", "defined(_WIN32) && X", "cpp"), may_be_compiled("ifndef", "A_H", "cpp")
     (False, True)
-    >>> may_hold("if", "0 || (X > 3)", "cpp"), may_hold("ifdef", "__cplusplus", "c")
+    >>> may_be_compiled("if", "0 || (X > 3)", "cpp"), may_be_compiled("ifdef", "__cplusplus", "c")
     (True, False)
     """
     condition = condition.strip()
     if directive in ("ifdef", "ifndef", "elifdef", "elifndef"):
         condition = f"defined {condition.split()[0]}" if condition else ""
         condition = f"!{condition}" if directive.endswith("ndef") else condition
-    return len(condition) > _LONGEST or _judged(condition, language) != "F"
+    return len(condition) > _MAX_CONDITION_LENGTH or _evaluate(condition, language) != "F"
 
 
-def _judged(condition: str, language: Language) -> str:
+def _evaluate(condition: str, language: Language) -> str:
     reduced = _DEFINED.sub(lambda match: _truth(match[1] or match[2], language), condition)
     if language == "cpp":
         reduced = re.sub(r"\b__cplusplus\b", str(_STANDARD), reduced)
@@ -87,7 +87,7 @@ def _judged(condition: str, language: Language) -> str:
     reduced = _MACRO_CALL.sub("U", reduced)
     reduced = _NUMBER.sub(lambda match: "T" if int(match[1]) else "F", reduced)
     reduced = _NAME.sub("U", reduced)
-    return _reduced("".join(reduced.split()))
+    return _simplify("".join(reduced.split()))
 
 
 def _truth(name: str, language: Language) -> str:
@@ -102,7 +102,7 @@ def _number(name: str, language: Language) -> str:
     return {"true": "1", "false": "0"}.get(name, name)
 
 
-def _reduced(logic: str) -> str:
+def _simplify(logic: str) -> str:
     while True:
         before = logic
         for pattern, to in _RULES:
@@ -146,13 +146,13 @@ def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
     return b"".join((*pieces, data[done:]))
 
 
-def opaque(data: bytes) -> list[Range]:
+def comments_and_literals(data: bytes) -> list[Range]:
     r"""Return the ranges of comments and literals, sorted and disjoint.
 
     An unclosed block comment or raw string ends at the end of the file, any other unclosed string at the end
     of its line.
 
-    >>> [tuple(found) for found in opaque(b'f("/*", 1); /* "\n */ // a')]
+    >>> [tuple(found) for found in comments_and_literals(b'f("/*", 1); /* "\n */ // a')]
     [(2, 6), (12, 20), (21, 25)]
     """
     found: list[Range] = []
@@ -185,7 +185,7 @@ def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     if data.count(b"[[") < MIN_ATTRIBUTES:
         return []
     found = [Range(*match.span()) for match in _ATTRIBUTES.finditer(blank(data, hidden))]
-    return list(without(found, hidden))
+    return list(subtract_ranges(found, hidden))
 
 
 def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
@@ -236,13 +236,15 @@ def _step(levels: list[_Level], directive: str, condition: str, language: Langua
     """Update the open conditionals for one directive; ignore a directive that has no matching #if."""
     if directive.startswith("if"):
         is_around = levels[-1].is_live
-        is_live = is_around and may_hold(directive, condition, language)
+        is_live = is_around and may_be_compiled(directive, condition, language)
         levels.append(_Level(is_around, is_live, is_live))
     elif len(levels) > 1:
         is_around, had_one, _ = levels.pop()
         if directive != "endif":
             may_live = is_around and not had_one
-            is_live = may_live and (directive == "else" or may_hold(directive, condition, language))
+            is_live = may_live and (
+                directive == "else" or may_be_compiled(directive, condition, language)
+            )
             levels.append(_Level(is_around, had_one or is_live, is_live))
 
 

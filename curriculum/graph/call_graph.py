@@ -192,7 +192,9 @@ class _Edges(Lookup):
         name = found.key[-1]
         names = self.scopes.names_for(name)
         ends = self._callers(node, self.scopes.names_making(name), "constructs")
-        for subclass in self._representing(self.names.nodes("heirs", alias) for alias in names):
+        for subclass in self._representing(
+            self.names.nodes("subclasses", alias) for alias in names
+        ):
             if node in self._bases(subclass):
                 ends["inherits", subclass] = 1.0
         for member in self._representing([self.names.nodes("members", name)]):

@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from curriculum.graph.blank import blank, directives, opaque
+from curriculum.graph.blank import blank, comments_and_literals, directives
 from curriculum.graph.facts import FileFacts, Range
 from curriculum.graph.line_ranges import Flags, Offsets, line_starts
 from schemas.change import FileChange
 from schemas.reports import ChangedLinesReport
 
-EXAMPLES = 5
+MAX_EXAMPLES = 5
 _FRAMES = re.compile(
     rb"(?m:^)[ \t]*+(?:(?:inline\s+)?namespace|using|extern(?=\s*\{)|static_assert|_Static_assert"
     rb"|(?:public|private|protected)(?=\s*:))\b[^;{:]*+(?:::[^;{:]*+)*+"
 )
 """Lines such as `namespace`, `using` and `public:`: they define nothing, and no symbol contains them."""
-_EXAMPLE_BYTES = 80
+_MAX_EXAMPLE_BYTES = 80
 _IN_WORD = np.zeros(256, dtype=bool)
 _IN_WORD[[byte for byte in range(256) if chr(byte).isalnum() or byte in b"_" or byte > 127]] = True
 
@@ -58,7 +58,7 @@ class ChangedLines:
         self.outside_symbols += len(outside)
         for run in np.split(outside, np.flatnonzero(np.diff(outside) > 1) + 1):
             if len(run) > self._longest.get(change.path, _LineRun(0, "")).lines:
-                line = data[starts[run[0]] : starts[run[0] + 1]].strip()[:_EXAMPLE_BYTES]
+                line = data[starts[run[0]] : starts[run[0] + 1]].strip()[:_MAX_EXAMPLE_BYTES]
                 place = f"{commit[:12]}:{change.path}:{run[0] + 1}"
                 self._longest[change.path] = _LineRun(
                     len(run), f"{place}: {line.decode(errors='replace')}"
@@ -71,7 +71,7 @@ class ChangedLines:
             lines=self.lines,
             outside_functions=self.outside_functions,
             outside_symbols=self.outside_symbols,
-            examples=tuple(run.example for run in longest[:EXAMPLES]),
+            examples=tuple(run.example for run in longest[:MAX_EXAMPLES]),
         )
 
 
@@ -84,7 +84,7 @@ def _changed(change: FileChange, count: int) -> Flags:
 
 def _has_code(data: bytes, starts: Offsets) -> Flags:
     """Return flags [lines]: True for a word outside of comments, literals, directives and _FRAMES."""
-    hidden = opaque(data)
+    hidden = comments_and_literals(data)
     bare = blank(blank(data, hidden), directives(data, hidden))
     bare = blank(bare, (Range(*frame.span()) for frame in _FRAMES.finditer(bare)))
     words = np.cumsum(_IN_WORD[np.frombuffer(bare, dtype=np.uint8)])

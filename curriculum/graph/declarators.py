@@ -13,7 +13,7 @@ from curriculum.graph.syntax_tree import Kinds
 
 Node = tree_sitter.Node
 
-_DEEPEST = 64
+_MAX_DEPTH = 64
 """Maximum number of pointers, references, arrays and parentheses around a name."""
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}\s*\Z")
 
@@ -31,7 +31,7 @@ def function_declarator(top: Node, kinds: Kinds, text: str) -> FunctionDeclarato
     """Return the function that a declarator declares; None if it declares a variable."""
     node: Node | None = top
     around: Node | None = None
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if node is None:
             return None
         kind = node.kind_id

@@ -12,13 +12,13 @@ from curriculum.graph.declarators import FunctionDeclarator, function_declarator
 from curriculum.graph.facts import Member, Range, Symbol, SymbolKind
 from curriculum.graph.line_ranges import Extents
 from curriculum.graph.spelling import (
-    LONGEST,
+    MAX_TEXT_LENGTH,
     NO_NAME,
     NO_PARAMETERS,
     Name,
     Parameters,
     bases_of,
-    declared,
+    declared_name,
     name_of,
     parameters_of,
     type_of,
@@ -236,7 +236,7 @@ class _Sweep:
         tag = made.child_by_field_id(self.kinds.name) if body else None
         for declarator in node.children_by_field_id(self.kinds.declarator):
             written = self.text[declarator.start_byte : declarator.end_byte]
-            name = declared(written)
+            name = declared_name(written)
             at = declarator.start_byte + max(0, written.find(name))
             if body is not None and tag is None:
                 self.typedef = (end, Name((), name, 0), at)
@@ -258,7 +258,7 @@ class _Sweep:
     def _type_of(self, made: Node) -> tuple[str, str]:
         # Nested classes can be long. The name of a type is read from its beginning only.
         start = made.start_byte
-        return type_of(self.text[start : min(made.end_byte, start + LONGEST + 1)])
+        return type_of(self.text[start : min(made.end_byte, start + MAX_TEXT_LENGTH + 1)])
 
     def _concept(self, node: Node, start: int, end: int) -> None:
         name = node.child_by_field_id(self.kinds.name)
@@ -343,12 +343,12 @@ class _Sweep:
         if declarator.kind_id != self.kinds.init_declarator or inner is None:
             inner = declarator
         begin = inner.start_byte
-        written = self.text[begin : min(inner.end_byte, begin + LONGEST)]
+        written = self.text[begin : min(inner.end_byte, begin + MAX_TEXT_LENGTH)]
         if "::" in written:
             begin += len(written) - len(written.lstrip("*& "))
             name = name_of(written.lstrip("*& ").partition("[")[0])
         else:
-            name = NO_NAME._replace(name=declared(written))
+            name = NO_NAME._replace(name=declared_name(written))
             begin += max(0, written.find(name.name))
         if made is None or not name.name:
             return -1
@@ -366,7 +366,7 @@ class _Sweep:
                     self._bracket(number, start, end)
             elif made is not None and self.frame.owner >= 0:
                 written = self.text[declarator.start_byte : declarator.end_byte]
-                name = declared(written)
+                name = declared_name(written)
                 direct, pointee = self._type_of(made)
                 is_object = direct == pointee and not written.startswith(("*", "&", "("))
                 self.found.members.append(Member(self.frame.owner, name, pointee, is_object))

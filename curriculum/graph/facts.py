@@ -181,18 +181,18 @@ def symbol(graph: RepositoryGraph, node: NodeId) -> Symbol:
 Found = TypeVar("Found", bound=Hashable)
 
 
-def reached(
-    start: Found, ahead: Callable[[Found], Iterable[Found]], most: float = inf
+def reachable(
+    start: Found, ahead: Callable[[Found], Iterable[Found]], limit: float = inf
 ) -> list[Found]:
-    """Return `start` and everything reachable by `ahead`, breadth first; stop once `most` are found.
+    """Return `start` and everything reachable by `ahead`, breadth first; stop at `limit` nodes.
 
-    >>> reached(1, lambda number: [2 * number, 3 * number], 4)
+    >>> reachable(1, lambda number: [2 * number, 3 * number], 4)
     [1, 2, 3, 4, 6]
     """
     found = [start]
     seen = {start}
     for node in found:
-        if len(found) >= most:
+        if len(found) >= limit:
             break
         new = [successor for successor in dict.fromkeys(ahead(node)) if successor not in seen]
         seen.update(new)
@@ -222,7 +222,7 @@ class Includes:
         for path in paths:
             self._named.setdefault(posixpath.basename(path), set()).add(path)
 
-    def of(self, path: str) -> tuple[str, ...]:
+    def included(self, path: str) -> tuple[str, ...]:
         """Return the files that a file includes, without duplicates, in the order of its text."""
         if path not in self._included:
             found = (self._resolved(path, written) for written in self._written(path))
@@ -236,7 +236,7 @@ class Includes:
     def include_closure(self, path: str) -> frozenset[str]:
         """Return a file and all files that it includes, directly or indirectly."""
         if path not in self._reached:
-            self._reached[path] = frozenset(reached(path, self.of, MAX_FILES))
+            self._reached[path] = frozenset(reachable(path, self.included, MAX_FILES))
         return self._reached[path]
 
     def _resolved(self, path: str, written: str) -> str | None:

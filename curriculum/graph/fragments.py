@@ -9,10 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from curriculum.graph.facts import NodeId, Range, RepositoryGraph, symbol
-from curriculum.graph.line_ranges import LineRanges, outside_bodies, size_of, with_text, without
+from curriculum.graph.line_ranges import (
+    LineRanges,
+    outside_bodies,
+    size_of,
+    subtract_ranges,
+    with_text,
+)
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
-SMALL_BODY = 256
+SMALL_BODY_BYTES = 256
 """Bytes inside a body. Smaller bodies are always shown, since omitting them saves too little."""
 WHOLE_FILE = -1
 """Node number that stands for a whole file."""
@@ -58,16 +64,16 @@ class FragmentCosts:
     gap: int
     """Bytes of the line between two ranges or fragments of one file."""
 
-    def of(self, fragment: Fragment, beside: Fragment | None = None) -> int:
+    def size(self, fragment: Fragment, beside: Fragment | None = None) -> int:
         """Return the maximum bytes of a fragment; after a fragment of the same file, it needs no header."""
         is_led = beside is None or beside.node.path != fragment.node.path
         lead = self.lead(fragment.node.path) if is_led else self.gap
         return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
 
-    def of_all(self, fragments: Sequence[Fragment]) -> int:
+    def total_size(self, fragments: Sequence[Fragment]) -> int:
         """Return the maximum bytes of fragments in this order."""
         return sum(
-            self.of(fragment, beside)
+            self.size(fragment, beside)
             for beside, fragment in zip((None, *fragments), fragments, strict=False)
         )
 
@@ -78,7 +84,7 @@ def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
     return Range(found.start, found.end)
 
 
-def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
+def whole_fragment(graph: RepositoryGraph, node: NodeId) -> Fragment:
     """Return a target as a fragment."""
     return Fragment(node=node, form="whole", ranges=(span_of(graph, node),), hop=0, via=None)
 
@@ -97,44 +103,46 @@ class Budget:
     fragments: list[Fragment] = field(default_factory=list)
     used: int = 0
     _hidden: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
-    _alone: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
+    _standalone: defaultdict[str, LineRanges] = field(
+        default_factory=lambda: defaultdict(LineRanges)
+    )
     """Lines of definitions that are shown on their own."""
     _shown: defaultdict[str, LineRanges] = field(default_factory=lambda: defaultdict(LineRanges))
     """Lines of definitions shown on their own, and of skeletons."""
     _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Indices of skeleton fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
-    _wordings: set[bytes] = field(default_factory=set)
+    _known_texts: set[bytes] = field(default_factory=set)
     """Texts of all fragments: the shown lines, and the whole definitions they belong to."""
 
     def hide(self, fragments: Iterable[Fragment]) -> None:
         """Exclude the lines of these fragments from all other fragments."""
         for fragment in fragments:
             self._hidden[fragment.node.path].add(fragment.ranges)
-            self._wordings.update(self._worded(fragment.node, fragment.ranges))
+            self._known_texts.update(self._texts_of(fragment.node, fragment.ranges))
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[NodeForm]:
         """Return the forms in which a node can still be shown, fullest first; none if it is already shown.
 
-        Unless `in_full` is set, a function is shown by its signature if its body is longer than SMALL_BODY.
+        Unless `in_full` is set, a function is shown by its signature if its body exceeds SMALL_BODY_BYTES.
         """
         if self._is_skeleton(node):
             lines = self._skeleton(node)
             return [lines] if lines.ranges else []
         span = span_of(self.graph, node)
-        is_cut = self._alone[node.path].missing([span]) != (span,)
+        is_cut = self._standalone[node.path].missing([span]) != (span,)
         if is_cut or not self._shown[node.path].missing([span]):
             return []
         signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
         saved = size_of([span]) - size_of(signature)
-        full = [NodeForm("whole", (span,))] if in_full or saved <= SMALL_BODY else []
+        full = [NodeForm("whole", (span,))] if in_full or saved <= SMALL_BODY_BYTES else []
         return [*full, NodeForm("signature", signature)] if saved else full
 
     def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
         """Return True if the definition, or these lines of it, equals a text that is shown or hidden."""
-        return not self._wordings.isdisjoint(self._worded(node, ranges))
+        return not self._known_texts.isdisjoint(self._texts_of(node, ranges))
 
-    def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
+    def _texts_of(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
         """Yield two stripped texts: the given lines, and the whole definition or file."""
         text = self._text(node.path)
         yield b"".join(text[start:end] for start, end in ranges).strip()
@@ -148,9 +156,9 @@ class Budget:
         """Add a fragment and return True, unless it exceeds the budget or would empty a skeleton."""
         path = fragment.node.path
         is_skeleton = self._is_skeleton(fragment.node)
-        smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
-        cost = self.costs.of(fragment, self.fragments[-1] if self.fragments else None) + sum(
-            self.costs.of(skeleton) - self.costs.of(self.fragments[at])
+        smaller = {} if is_skeleton else self._shrunken_skeletons(path, fragment.ranges)
+        cost = self.costs.size(fragment, self.fragments[-1] if self.fragments else None) + sum(
+            self.costs.size(skeleton) - self.costs.size(self.fragments[at])
             for at, skeleton in smaller.items()
         )
         if self.used + cost > self.budget or not all(
@@ -162,9 +170,9 @@ class Budget:
         if is_skeleton:
             self._skeletons[path].append(len(self.fragments))
         else:
-            self._alone[path].add(fragment.ranges)
+            self._standalone[path].add(fragment.ranges)
         self._shown[path].add(fragment.ranges)
-        self._wordings.update(self._worded(fragment.node, fragment.ranges))
+        self._known_texts.update(self._texts_of(fragment.node, fragment.ranges))
         self.fragments.append(fragment)
         self.used += cost
         return True
@@ -185,14 +193,14 @@ class Budget:
         left = with_text(text, left)
         return NodeForm("whole" if left == (span,) else "skeleton", left)
 
-    def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
+    def _shrunken_skeletons(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
         """Return the skeletons that lose lines to `ranges`, by index, without these lines."""
         found: dict[int, Fragment] = {}
         for at in self._skeletons[path]:
             before = self.fragments[at]
             if ranges[-1].end <= before.ranges[0].start or before.ranges[-1].end <= ranges[0].start:
                 continue
-            left = without(before.ranges, ranges)
+            left = subtract_ranges(before.ranges, ranges)
             if left != before.ranges:
                 left = with_text(self._text(path), left)
                 found[at] = replace(before, form="skeleton", ranges=left)

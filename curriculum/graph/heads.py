@@ -28,7 +28,7 @@ from functools import partial
 
 from curriculum.graph.blank import blank
 from curriculum.graph.facts import Range
-from curriculum.graph.line_ranges import BLANK, joined
+from curriculum.graph.line_ranges import BLANK, merge_ranges
 from schemas.corpus import Language
 
 _KEYWORDS = (
@@ -92,10 +92,10 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
         language: c or cpp.
     """
     rules = _C_RULES if language == "c" else _CPP_RULES
-    around = joined(_around_parameters(bare))
+    around = merge_ranges(_around_parameters(bare))
     bare = blank(bare, around) if around else bare
     rest = (found for rule in rules for found in rule(bare))
-    return joined((*around, *_macro_calls(bare, calls), *rest))
+    return merge_ranges((*around, *_macro_calls(bare, calls), *rest))
 
 
 def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
@@ -158,7 +158,7 @@ _NAMES = rb"\(\s*+" + _WORD + rb"\s*+(?:,\s*+" + _WORD + rb"\s*+)*+\)"
 _K_AND_R = _NAMES + rb"\s*+(?:[A-Za-z_][^;{}=]{0,300}+;\s*+){1,32}+\{"
 _OLD_STYLE = re.compile(_K_AND_R)
 _LISTED = re.compile(_NAMES)
-_SHORTEST = 3
+_MIN_NAME_BYTES = 3
 """Minimum bytes of a function name whose second byte is blanked."""
 _CALL = re.compile(
     rb"\n(?:[ \t]*+(?:(static|extern|inline|virtual|friend|constexpr)[ \t]++)++)?+(?=" + _WORD
@@ -197,7 +197,7 @@ def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Rang
             yield from (Range(name, arguments[0] + 1), Range(arguments[1] - 1, arguments[1]))
 
 
-def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
+def untyped_functions(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
     """Return the second byte of the names of functions without a type, and macro arguments that are no names.
 
     A macro that defines a function, such as SYSCALL_DEFINE1(close, unsigned int, fd) {…}, looks like a
@@ -207,14 +207,14 @@ def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
     for call in calls:
         (start, end), (opening, closing) = call.span(2), call.span(3)
         has_body = bare.startswith(b"{", call.end())
-        if end - start < _SHORTEST or not (has_body or _OLD_STYLE.match(bare, opening)):
+        if end - start < _MIN_NAME_BYTES or not (has_body or _OLD_STYLE.match(bare, opening)):
             continue
         if bare[start] in BLANK or not (call[1] or _is_first(bare, start)):
             continue
         found.append(Range(start + 1, start + 2))
         if _CAPS.match(call[2]) and not _LISTED.fullmatch(bare, opening, closing):
             found.append(Range(opening + 1, closing - 1))
-    return joined(found)
+    return merge_ranges(found)
 
 
 def _is_first(bare: bytes, place: int) -> bool:

@@ -20,7 +20,7 @@ from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.extract_symbols import ExtractedSymbols, extract_symbols
 from curriculum.graph.facts import Call, CallForm, FileFacts, Member, Range, Symbol
 from curriculum.graph.line_ranges import Extents, byte_text, from_byte_text, is_in
-from curriculum.graph.spelling import Name, declared, name_of, split, type_of, using_of
+from curriculum.graph.spelling import Name, declared_name, name_of, split, type_of, using_of
 from curriculum.graph.syntax_tree import Kinds, Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language
 
@@ -79,7 +79,7 @@ def calls_of(
 def _resolved(call: Call, receiver: str, function: int, types: "_Types") -> Iterator[Call]:
     """Yield the call with its receiver's type; the call is a method call or constructs a member."""
     if call.form == "call":
-        kind = types.of(receiver[:-1], function, call.start)
+        kind = types.type_at(receiver[:-1], function, call.start)
         if kind is None:
             yield call._replace(receiver="", object=receiver[:-1])
         else:
@@ -221,7 +221,7 @@ class _Types:
 
     def _learn_local(self, node: Node, place: int, function: int, names: set[str]) -> None:
         for declarator in node.children_by_field_id(self.kinds.declarator):
-            name = declared(
+            name = declared_name(
                 self.text[
                     declarator.start_byte : min(declarator.end_byte, declarator.start_byte + 200)
                 ]
@@ -232,7 +232,7 @@ class _Types:
                 kind = "" if kind == "auto" else kind
                 self._locals.setdefault((function, name), []).append((place, kind))
 
-    def of(self, name: str, function: int, place: int) -> str | None:
+    def type_at(self, name: str, function: int, place: int) -> str | None:
         """Return the type of a name in a function at an offset; None if this file doesn't declare it."""
         known = self._locals.get((function, name))
         if known:
@@ -274,7 +274,7 @@ def types_by_draft(
     found: defaultdict[int, set[str]] = defaultdict(set)
     for node, start, symbol in zip(mentions, starts, swept.at(starts, swept.symbols), strict=True):
         name = text[start : node.end_byte]
-        # The first letter of a function without a type is not a type (see heads.untyped).
+        # The first letter of a function without a type is not a type (see heads.untyped_functions).
         if symbol >= 0 and name and not _IN_WORD.match(text, node.end_byte):
             if text.startswith("::", start - 2):
                 name = _scopes(text, start) + name
@@ -380,10 +380,10 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
         is_complete=True,
         members=tuple(member._replace(owner=places[member.owner]) for member in swept.members),
     )
-    return facts if text.isascii() else _unlettered(facts)
+    return facts if text.isascii() else _with_original_text(facts)
 
 
-def _unlettered(facts: FileFacts) -> FileFacts:
+def _with_original_text(facts: FileFacts) -> FileFacts:
     return replace(
         facts,
         symbols=tuple(Symbol._make(map(_decoded, symbol)) for symbol in facts.symbols),

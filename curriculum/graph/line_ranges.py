@@ -77,13 +77,14 @@ class LineRanges:
             return ()
         first = bisect_right(self._ranges, ranges[0].start, key=_end)
         last = bisect_left(self._ranges, ranges[-1].end, key=_start)
-        return without(ranges, self._ranges[first:last])
+        return subtract_ranges(ranges, self._ranges[first:last])
 
 
-def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
+def subtract_ranges(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
     """Return the parts of `ranges` outside of `others`; both are sorted and disjoint.
 
-    >>> [tuple(part) for part in without([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])]
+    >>> parts = subtract_ranges([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])
+    >>> [tuple(part) for part in parts]
     [(0, 1), (2, 4), (8, 9)]
     """
     taken = list(others)
@@ -103,10 +104,11 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ..
     return tuple(found)
 
 
-def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+def merge_ranges(ranges: Iterable[Range]) -> tuple[Range, ...]:
     """Return the union of the ranges, sorted and disjoint; adjacent ranges are merged.
 
-    >>> [tuple(part) for part in joined([Range(4, 6), Range(0, 2), Range(2, 3), Range(5, 7)])]
+    >>> merged = merge_ranges([Range(4, 6), Range(0, 2), Range(2, 3), Range(5, 7)])
+    >>> [tuple(span) for span in merged]
     [(0, 3), (4, 7)]
     """
     found: list[Range] = []
@@ -135,26 +137,26 @@ def end_of_blanks(data: bytes, start: int, end: int) -> int:
     return start
 
 
-def blank_lines_after(data: bytes, end: int, most: int) -> int:
-    r"""Return the end of the blank lines that follow a line end at `end`, but at most `most`.
+def blank_lines_after(data: bytes, end: int, limit: int) -> int:
+    r"""Return the end of the blank lines that follow a line end at `end`, but at most `limit`.
 
     >>> blank_lines_after(b"a;\n\n \n b;\n", 3, 10)
     6
     """
-    at = end_of_blanks(data, end, most)
-    return at if at == most else data.rfind(b"\n", end, at) + 1 or end
+    at = end_of_blanks(data, end, limit)
+    return at if at == limit else data.rfind(b"\n", end, at) + 1 or end
 
 
-def blank_lines_before(data: bytes, start: int, least: int) -> int:
-    r"""Return the start of the blank lines before the line start `start`, but at least `least`.
+def blank_lines_before(data: bytes, start: int, limit: int) -> int:
+    r"""Return the start of the blank lines before the line start `start`, but at least `limit`.
 
     >>> blank_lines_before(b"a;\n\n \n b;\n", 6, 0)
     3
     """
     at = start
-    while at > least and data[at - 1] in BLANK:
+    while at > limit and data[at - 1] in BLANK:
         at -= 1
-    return at if at == least else data.find(b"\n", at, start) + 1 or start
+    return at if at == limit else data.find(b"\n", at, start) + 1 or start
 
 
 def inner_lines(data: bytes, body: Range) -> Range:
@@ -173,12 +175,12 @@ def inner_lines(data: bytes, body: Range) -> Range:
 def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple[Range, ...]:
     """Return the lines of `span` outside of the bodies of these functions; `symbols` is sorted by start."""
     first, last = (bisect_left(symbols, place, key=_start) for place in span)
-    inner = joined(
+    inner = merge_ranges(
         inner_lines(data, symbol.body)
         for symbol in symbols[first:last]
         if symbol.kind == "function" and symbol.body is not None and symbol.end <= span.end
     )
-    return without([span], inner)
+    return subtract_ranges([span], inner)
 
 
 _MAX_COMMENT_LENGTH = 20_000
@@ -232,9 +234,9 @@ class Extents:
 Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-MIN_GROUP = 512
+MIN_GROUP_BYTES = 512
 """Bytes. A smaller group is merged with the next one."""
-MAX_GROUP = 8_192
+MAX_GROUP_BYTES = 8_192
 """Bytes. A larger group is split at a line boundary, regardless of its content."""
 
 
@@ -252,19 +254,19 @@ def line_starts(data: bytes) -> Offsets:
 
 
 def group_lines(starts: Offsets, blank: Flags, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield groups that tile the lines `[first, last)`, about MIN_GROUP to MAX_GROUP bytes each.
+    """Yield groups that tile the lines `[first, last)`, of about MIN_GROUP_BYTES to MAX_GROUP_BYTES.
 
-    A group ends between a `blank` line and a non-blank line, if it has at least MIN_GROUP bytes.
+    A group ends between a `blank` line and a non-blank line, if it has at least MIN_GROUP_BYTES.
     """
     inside = blank[first:last]
     borders = np.flatnonzero(inside[:-1] & ~inside[1:]) + first + 1
     begin = first
     for border in (*borders.tolist(), last):
         size = int(starts[border] - starts[begin])
-        if size < MIN_GROUP and border != last:
+        if size < MIN_GROUP_BYTES and border != last:
             continue
-        while size > MAX_GROUP:
-            full = int(np.searchsorted(starts, starts[begin] + MAX_GROUP, "right")) - 1
+        while size > MAX_GROUP_BYTES:
+            full = int(np.searchsorted(starts, starts[begin] + MAX_GROUP_BYTES, "right")) - 1
             cut = max(begin + 1, full)
             if cut >= border:
                 break

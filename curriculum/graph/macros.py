@@ -37,7 +37,7 @@ _ENABLING = re.compile(rb"(?<!\w)(?:(?!ENABLE_IF)\w)*+(ENABLE_IF\w*+)\(")
 _TYPE_ARGUMENT = re.compile(rb"\n[ \t]*+[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
 _MAX_ARGUMENTS_LENGTH = 2_000
 """Bytes. A name with longer arguments is not treated as a macro."""
-_DEEPEST_ARGUMENTS = 30
+_MAX_ARGUMENTS_DEPTH = 30
 """Maximum depth of nested parentheses in a macro's arguments."""
 _LOOK_BACK = 120
 """Maximum bytes searched backwards for a word and the text before it."""
@@ -112,7 +112,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
     before = _Before(data, hidden, lines)
     masked = [*names(_TYPE_ARGUMENT, shift=1)]
     for name in names(_FIRST, shift=1):
-        masked += _first(data, name, before.of(name.start))
+        masked += _first(data, name, before.line_end(name.start))
     for pattern, rule in ((_LATER, _later), (_TRAILING, _trailing), (_ENABLING, _enabling)):
         for name in names(pattern):
             masked += rule(data, name)
@@ -228,7 +228,7 @@ def _before_parameters(data: bytes, start: int) -> bytes | None:
     place = data.rfind(b")", 0, start) + 1
     first = max(0, place - _MAX_ARGUMENTS_LENGTH)
     depth = 0
-    while depth < _DEEPEST_ARGUMENTS:
+    while depth < _MAX_ARGUMENTS_DEPTH:
         opening, closing = data.rfind(b"(", first, place), data.rfind(b")", first, place)
         place = max(opening, closing)
         if place < 0:
@@ -263,7 +263,7 @@ def _arguments_end(data: bytes, end: int) -> int:
         depth += (match[0] == b"(") - (match[0] == b")")
         if depth == 0:
             return match.end()
-        if depth > _DEEPEST_ARGUMENTS:
+        if depth > _MAX_ARGUMENTS_DEPTH:
             break
     return -1
 
@@ -284,7 +284,7 @@ class _Before:
         self._lines = lines
         self._known: dict[int, _LineEnd] = {}
 
-    def of(self, place: int) -> _LineEnd:
+    def line_end(self, place: int) -> _LineEnd:
         """Return the last character of code before a line, and the word it ends.
 
         White space, comments and directives are skipped. At the beginning of a file, the character is a

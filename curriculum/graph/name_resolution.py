@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from curriculum.graph.facts import Call, NodeId
 from curriculum.graph.memo import derived
-from curriculum.graph.names import Function, Lookup, Scope, Type, agree, canonical
-from curriculum.graph.scopes import Ranks, Scopes, is_alike
+from curriculum.graph.names import Function, Lookup, Scope, Type, canonical, parameters_match
+from curriculum.graph.scopes import Ranks, Scopes, have_common_ending
 from schemas.document import EdgeKind
 
 
@@ -52,7 +52,7 @@ class Methods(Lookup):
                     found = [
                         other
                         for other in self._alike(method, base)
-                        if self.sees(path, other) and self._says_virtual(other)
+                        if self.sees(path, other) and self._is_declared_virtual(other)
                     ]
                     overridden += found
                     if not found:
@@ -65,14 +65,16 @@ class Methods(Lookup):
         # Damaged code may contain virtual functions outside of classes.
         if not method.scope or not self.is_virtual(method):
             return ()
-        heirs = self.scopes.heirs(method.scope)
-        return tuple(overrider for subclass in heirs for overrider in self._alike(method, subclass))
+        subclasses = self.scopes.subclasses(method.scope)
+        return tuple(
+            overrider for subclass in subclasses for overrider in self._alike(method, subclass)
+        )
 
     def is_virtual(self, method: Function) -> bool:
         """Return True if a method or one that it overrides is declared virtual."""
         return method.is_virtual or bool(self.overridden(method))
 
-    def _says_virtual(self, method: Function) -> bool:
+    def _is_declared_virtual(self, method: Function) -> bool:
         """Return True like `is_virtual`, but without recursion: broken code may have circular bases."""
         path = method.nodes[0].path
         return method.is_virtual or any(
@@ -86,7 +88,7 @@ class Methods(Lookup):
         """Yield the methods of a class with the name and the parameters of a method."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
         for other in self.scopes.functions_by_scope(name).get(key, ()):
-            if agree(other.parameters, method.parameters):
+            if parameters_match(other.parameters, method.parameters):
                 yield other
 
 
@@ -102,7 +104,7 @@ BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
 """Confidence of targets found by the namespaces of types that the caller uses; by name alone; by a method's
 name alone. Targets found by scopes or types have confidence 1.
 """
-FAMILIAR = frozenset(
+STANDARD_METHODS = frozenset(
     re.findall(
         r"\w+",
         """
@@ -196,7 +198,9 @@ class Resolver(Lookup):
         if made := self._constructs(path, scope, call):
             return made
         known = self.scopes.functions_by_scope(call.name)
-        return self._only_one(path, call, [scope for scope in known if is_alike(scope, space)])
+        return self._only_one(
+            path, call, [scope for scope in known if have_common_ending(scope, space)]
+        )
 
     def _of_receiver(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         if call.receiver == "this":
@@ -223,7 +227,7 @@ class Resolver(Lookup):
         return self._virtual_calls(path, self._methods(path, seen, call), BY_NAME)
 
     def _of_anything(self, path: str, call: Call) -> tuple[Target, ...]:
-        if call.name in FAMILIAR:
+        if call.name in STANDARD_METHODS:
             return ()
         known = self.scopes.functions_by_scope(call.name)
         if len(known) > MAX_SCOPES:

@@ -34,13 +34,21 @@ _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
 
 Table = Literal[
-    "functions", "types", "macros", "callers", "heirs", "aliases", "users", "members", "holders"
+    "functions",
+    "types",
+    "macros",
+    "callers",
+    "subclasses",
+    "aliases",
+    "users",
+    "members",
+    "holders",
 ]
 """Tables that find the symbols of a file by a name.
 
 functions, types, macros    by their own name
 callers    functions, by the names that they call
-heirs      classes, by the last part of a base's name
+subclasses classes, by the last part of a base's name
 aliases    aliases, by the last part of their target's name
 users      functions and classes, by the last part of the name of a type they refer to
 members    members, by their innermost named scope
@@ -153,7 +161,7 @@ def _entries(symbol: Symbol) -> Iterator[tuple[Table, str]]:
     if symbol.kind == "alias":
         yield "aliases", last_name(symbol.returns)
     for name in {last_name(base) for base in symbol.bases}:
-        yield "heirs", name
+        yield "subclasses", name
     for name in {last_name(written) for written in symbol.types}:
         yield "users", name
     scope = canonical(symbol.scope)
@@ -382,13 +390,13 @@ def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
     for node, symbol in sorted(members, key=lambda member: member[1].body is None):
         parameters = symbol.parameters
         if symbol.body is None and parameters not in groups:
-            fitting = [other for other in groups if agree(parameters, other)]
+            fitting = [other for other in groups if parameters_match(parameters, other)]
             parameters = fitting[0] if len(fitting) == 1 else parameters
         groups.setdefault(parameters, []).append((node, symbol))
     return list(groups.values())
 
 
-def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+def parameters_match(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     """Return True if parameter types can be equal; a type of unknown name ("") matches any type."""
     return len(ours) == len(theirs) and all(
         not a or not b or a == b for a, b in zip(ours, theirs, strict=True)

@@ -35,9 +35,9 @@ STEP_SHARE = 2
 """Fragments found by one kind of step take at most 1/STEP_SHARE of the budget, which leaves room
 for others.
 """
-TURN = 1
+TURN_COST = 1
 """Extra distance of a callee's other callers and of a caller's other callees."""
-MISSES = 64
+MAX_MISSES = 64
 """The search ends after this many consecutive definitions that exceed the remaining budget."""
 MAX_LEFT_OUT = 5
 """Maximum number of rejected definitions reported."""
@@ -159,7 +159,7 @@ class _Search:
             self._look_at_files(nodes)
         distant = DISTANT if self._is_filled else DISTANT_RELATED
         misses = 0
-        while self._waiting and misses < MISSES:
+        while self._waiting and misses < MAX_MISSES:
             place = heappop(self._waiting)
             if place.node in self._seen:
                 continue
@@ -201,7 +201,7 @@ class _Search:
         distance: int,
         behind: _Place | None = None,
     ) -> None:
-        """Queue the ends of these steps; going back along calls costs TURN extra."""
+        """Queue the ends of these steps; going back along calls costs TURN_COST extra."""
         ranks = {(step.kind, step.outward): rank for rank, step in enumerate(steps)}
         before = None if behind is None else behind.way
         hop = 1 if behind is None else behind.hop + 1
@@ -213,7 +213,7 @@ class _Search:
                 continue
             ends = (node, near.node) if near.outward else (near.node, node)
             place = _Place(
-                distance=distance + steps[rank].cost + TURN * (way == back),
+                distance=distance + steps[rank].cost + TURN_COST * (way == back),
                 rank=rank,
                 doubt=-near.confidence,
                 folders=folders_between(node.path, near.node.path),
@@ -236,7 +236,7 @@ class _Search:
         includes = Includes(graph.paths(), lambda path: graph.source(path).facts.includes)
         first = {node.path: node for node in reversed(targets)}
         for path, node in sorted(first.items()):
-            for other in (path, *includes.of(path)):
+            for other in (path, *includes.included(path)):
                 file = NodeId(other, WHOLE_FILE)
                 kind: EdgeKind = "member" if other == path else "includes"
                 place = _Place(
@@ -254,7 +254,7 @@ class _Search:
         fragment = Fragment(
             node=place.node, form=form.form, ranges=form.ranges, hop=place.hop, via=place.via
         )
-        cost = self.spent.costs.of(fragment)
+        cost = self.spent.costs.size(fragment)
         if cost * MAX_SHARE > self.spent.budget or not self.spent.take(fragment):
             return False
         self._spent[place.way] += cost

@@ -24,7 +24,7 @@ from schemas.document import SpanKind
 
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
 
-MAX_CLASS = 8_192
+MAX_CLASS_BYTES = 8_192
 """Bytes. The members of a larger class become items of their own."""
 _CLASSES = frozenset(("class_specifier", "struct_specifier", "union_specifier"))
 _WRAPPERS = frozenset(
@@ -48,7 +48,7 @@ _SHELLS = _WRAPPERS | {
     "preproc_elif",
     "preproc_elifdef",
 }
-SPACING = 256
+SPACING_BYTES = 256
 """Bytes. At most one range of a kind begins in each stretch of this size, so that spans don't dominate a
 document's size.
 """
@@ -80,9 +80,9 @@ class Outline:
     bodies: tuple[Range, ...]
     """Function bodies with their braces."""
     statements: tuple[Range, ...] = ()
-    """Top-level statements of function bodies, at most one per SPACING bytes."""
+    """Top-level statements of function bodies, at most one per SPACING_BYTES."""
     arguments: tuple[Range, ...] = ()
-    """Texts between the parentheses of calls, at most one per SPACING bytes."""
+    """Texts between the parentheses of calls, at most one per SPACING_BYTES."""
     declarations: tuple[Range, ...] = ()
     """Documented declarations: a function up to its body, others to their end; without those that contain
     others.
@@ -126,7 +126,7 @@ class _Marks:
             self._note_function(node, outer)
         if kind in _CLASSES:
             has_members = node.child_by_field_name("body") is not None
-            if has_members and outer.end_byte - outer.start_byte <= MAX_CLASS:
+            if has_members and outer.end_byte - outer.start_byte <= MAX_CLASS_BYTES:
                 self.units.append(_lines("class", outer))
             return has_members
         return kind in _SHELLS
@@ -140,14 +140,14 @@ class _Marks:
                 self.declared[outer.start_point.row] = Range(outer.start_byte, body.start_byte)
 
 
-REMEMBERED = 128
+CACHED_OUTLINES = 128
 """Number of cached outlines: a file's version before a commit is mostly the version after an earlier commit.
 
 Memory: some 50 MB for the files of re2.
 """
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
+@functools.lru_cache(maxsize=CACHED_OUTLINES)
 def outline(text: str, language: Language) -> Outline:
     """Return the outline of a file; never raises, and costs the time of `parse` for C and C++.
 
@@ -264,7 +264,7 @@ def statements_and_arguments(
 ) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
     """Return the top-level statements of function bodies, and the texts between calls' parentheses.
 
-    Both are sorted, disjoint and thinned, without comments and empty arguments. Costs a sixth of the parse.
+    Both are sorted, disjoint and thinned out, without comments and empty arguments. Costs a sixth of the parse.
     """
     found = tree_sitter.QueryCursor(_statement_query(language)).captures(parsed.tree.root_node)
     statements = (
@@ -280,15 +280,15 @@ def statements_and_arguments(
         if data[call.start : call.start + 1] == b"(" and data[call.end - 1 : call.end] == b")"
     )
     written = (argument for argument in arguments if data[argument.start : argument.end].strip())
-    return thinned(statements), thinned(written)
+    return thin_out(statements), thin_out(written)
 
 
-def thinned(ranges: Iterable[Range], spacing: int = SPACING) -> tuple[Range, ...]:
+def thin_out(ranges: Iterable[Range], spacing: int = SPACING_BYTES) -> tuple[Range, ...]:
     """Return at most one range per `spacing` bytes, disjoint: the first that doesn't overlap an earlier one.
 
     Of ranges with the same start, the outermost is kept.
 
-    >>> thinned([Range(1, 4), Range(5, 6), Range(11, 25), Range(22, 24), Range(26, 27)], 10)
+    >>> thin_out([Range(1, 4), Range(5, 6), Range(11, 25), Range(22, 24), Range(26, 27)], 10)
     (Range(start=1, end=4), Range(start=11, end=25), Range(start=26, end=27))
     """
     kept: list[Range] = []

@@ -8,7 +8,7 @@ from schemas.document import EdgeKind, EdgeLabel
 
 Traversal = tuple[EdgeKind, bool]
 """An edge's kind, and True if it is followed from its source."""
-LONGEST = 3
+MAX_HOPS = 3
 """Maximum number of edges between a target and a related node."""
 CONFIDENT = 0.5
 """Minimum confidence of an edge that is more likely right than wrong."""
@@ -59,7 +59,7 @@ def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
     False
     """
     following = _FIRST if before is None else _AFTER.get(before, frozenset())
-    return hop <= LONGEST and way in following
+    return hop <= MAX_HOPS and way in following
 
 
 def is_trusted(label: EdgeLabel, confidence: float, trust: EdgeTrust) -> bool:

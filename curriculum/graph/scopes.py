@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from curriculum.graph.facts import NodeId, reached
+from curriculum.graph.facts import NodeId, reachable
 from curriculum.graph.memo import derived
 from curriculum.graph.names import (
     Function,
@@ -21,7 +21,7 @@ MAX_CLASSES = 256
 """Maximum number of bases or subclasses followed per class, nearest first."""
 MAX_ALIASES = 4
 """Maximum length of a chain of aliases."""
-FAR = 1 << 30
+UNSEEN = 1 << 30
 """Rank of names that a place doesn't see."""
 Ranks = dict[Scope, int]
 """Ranks of the scopes that a place sees; names in scopes of lower rank hide those of higher rank."""
@@ -136,9 +136,9 @@ class Scopes(Lookup):
         return None
 
     @derived
-    def heirs(self, key: Scope) -> tuple[Scope, ...]:
+    def subclasses(self, key: Scope) -> tuple[Scope, ...]:
         """Return all direct and indirect subclasses of a class, nearest first."""
-        return tuple(reached(key, self._children, MAX_CLASSES)[1:])
+        return tuple(reachable(key, self._children, MAX_CLASSES)[1:])
 
     @derived
     def bases(self, node: NodeId) -> tuple[Type, ...]:
@@ -204,7 +204,9 @@ class Scopes(Lookup):
         names = self.names_for(key[-1])
         return [
             (*canonical(declared.scope), declared.name)
-            for node in sorted({node for name in names for node in self.names.nodes("heirs", name)})
+            for node in sorted(
+                {node for name in names for node in self.names.nodes("subclasses", name)}
+            )
             for declared in [self.names.declaration(node)]
             if any(base.key == key for base in self.bases(node))
         ]
@@ -248,12 +250,14 @@ class Scopes(Lookup):
         if not seen:
             return ()
         space = canonical(tuple(qualifier))
-        rooted = qualifier[:1] == [""]
+        is_global = qualifier[:1] == [""]
         ranks = self.ranks(path, scope, name, with_bases=with_bases)
-        ranked = {type_.key: rank_of(type_.key[:-1], space, ranks, rooted=rooted) for type_ in seen}
+        ranked = {
+            type_.key: rank_of(type_.key[:-1], space, ranks, is_global=is_global) for type_ in seen
+        }
         nearest = min(ranked.values())
-        if nearest == FAR:
-            seen = [type_ for type_ in seen if is_alike(type_.key[:-1], space)]
+        if nearest == UNSEEN:
+            seen = [type_ for type_ in seen if have_common_ending(type_.key[:-1], space)]
             return tuple(seen) if len(seen) == 1 else ()
         return tuple(type_ for type_ in seen if ranked[type_.key] == nearest)
 
@@ -283,21 +287,21 @@ class Scopes(Lookup):
         return scope
 
 
-def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, rooted: bool = False) -> int:
-    """Return the rank of a scope for a name with a qualifier; FAR if the scope isn't seen.
+def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, is_global: bool = False) -> int:
+    """Return the rank of a scope for a name with a qualifier; UNSEEN if the scope isn't seen.
 
     >>> rank_of(("a", "b"), ("b",), {("a", "c"): 0, ("a",): 1, (): 2})
     1
     """
-    if rooted:
-        return 0 if scope == qualifier else FAR
+    if is_global:
+        return 0 if scope == qualifier else UNSEEN
     outside = len(scope) - len(qualifier)
     if outside < 0 or scope[outside:] != qualifier:
-        return FAR
-    return ranks.get(scope[:outside], FAR)
+        return UNSEEN
+    return ranks.get(scope[:outside], UNSEEN)
 
 
-def is_alike(scope: Scope, qualifier: Scope) -> bool:
+def have_common_ending(scope: Scope, qualifier: Scope) -> bool:
     """Return True if one scope ends with the other: macros and namespace aliases may hide outer scopes."""
     shared = min(len(scope), len(qualifier))
     return scope[len(scope) - shared :] == qualifier[len(qualifier) - shared :]

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-LONGEST = 2_000
+MAX_TEXT_LENGTH = 2_000
 """Characters. Longer texts are not parsed."""
-_KEPT = 8_192
+_CACHE_SIZE = 8_192
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _OPERATOR = re.compile(r"\boperator\b")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
@@ -52,15 +52,15 @@ class Parameters(NamedTuple):
     """Parameter list: type names, and the minimum and maximum number of arguments (-1 for no limit)."""
 
     types: tuple[str, ...]
-    least: int
-    most: int
+    min_arity: int
+    max_arity: int
 
 
 NO_NAME = Name((), "", 0)
 NO_PARAMETERS = Parameters((), 0, 0)
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def name_of(text: str) -> Name:
     """Return a name without template arguments.
 
@@ -69,7 +69,7 @@ def name_of(text: str) -> Name:
     >>> name_of("A::operator  bool").name, name_of("operator ()").name, name_of("~A").name
     ('operator bool', 'operator()', '~A')
     """
-    if len(text) > LONGEST:
+    if len(text) > MAX_TEXT_LENGTH:
         return Name((), "", 0)
     operator = _OPERATOR.search(text)
     flat = _flat(text[: operator.start()] if operator else text)
@@ -107,14 +107,14 @@ def _operator(signs: str) -> str:
     return "operator" + signs.replace(" ", "")
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def type_of(text: str) -> tuple[str, str]:
     """Return a type's name twice, or for a smart pointer its name and the name of the type it points to.
 
     >>> type_of("const std::vector<int>&"), type_of("std::unique_ptr<a::Foo>"), type_of("unsigned  long")
     (('vector', 'vector'), ('unique_ptr', 'Foo'), ('unsigned long', 'unsigned long'))
     """
-    if len(text) > LONGEST:
+    if len(text) > MAX_TEXT_LENGTH:
         return "", ""
     found = _TYPE.match(_flat(text))
     if found is None:
@@ -129,32 +129,34 @@ def type_of(text: str) -> tuple[str, str]:
     return name, type_of(pointee[1])[0] if pointee else name
 
 
-@functools.lru_cache(maxsize=_KEPT)
-def declared(text: str) -> str:
+@functools.lru_cache(maxsize=_CACHE_SIZE)
+def declared_name(text: str) -> str:
     """Return the name that a declarator declares; "" for none.
 
-    >>> declared("*const *names[3]"), declared("(&all)[N]"), declared("(*call)(int)"), declared("&&")
-    ('names', 'all', 'call', '')
+    >>> declared_name("*const *names[3]"), declared_name("(&all)[N]"), declared_name("(*call)(int)")
+    ('names', 'all', 'call')
+    >>> declared_name("&&")
+    ''
     """
     found = _DECLARED.match(text)
     return found[1] if found else ""
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def parameters_of(text: str) -> Parameters:
     """Parse the text between the parentheses of a parameter list.
 
     >>> parameters_of("const std::vector<int>& x, int n = 3")
-    Parameters(types=('vector', 'int'), least=1, most=2)
-    >>> parameters_of("void"), parameters_of("const char* format, ...")
-    (Parameters(types=(), least=0, most=0), Parameters(types=('char',), least=1, most=-1))
+    Parameters(types=('vector', 'int'), min_arity=1, max_arity=2)
+    >>> parameters_of("void"), parameters_of("const char* format, ...").max_arity
+    (Parameters(types=(), min_arity=0, max_arity=0), -1)
     """
-    if len(text) > LONGEST:
+    if len(text) > MAX_TEXT_LENGTH:
         return Parameters((), 0, -1)
     if "/" in text:
         text = _REMARK.sub(" ", text)
     types: list[str] = []
-    least, is_open = 0, False
+    min_arity, is_open = 0, False
     for parameter in split(text):
         if parameter in ("", "void"):
             continue
@@ -164,10 +166,10 @@ def parameters_of(text: str) -> Parameters:
         head, has_default, _ = parameter.partition("=")
         is_pack = "..." in head
         is_open |= is_pack
-        least += not has_default and not is_pack
+        min_arity += not has_default and not is_pack
         is_callable = "(*" in head or "(&" in head or "(^" in head
         types.append("" if is_callable else type_of(head)[0])
-    return Parameters(tuple(types), least, -1 if is_open else len(types))
+    return Parameters(tuple(types), min_arity, -1 if is_open else len(types))
 
 
 def split(text: str) -> Iterator[str]:
@@ -202,14 +204,14 @@ def using_of(text: str) -> str:
     return "".join(found[1].split()) if found else ""
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def bases_of(text: str) -> tuple[str, ...]:
     """Return the base classes in the text between a class's name and its body.
 
     >>> bases_of(" final : public detail::Stage<T, 2>, private B ")
     ('detail::Stage', 'B')
     """
-    _, colon, listed = _flat(text[:LONGEST]).partition(":")
+    _, colon, listed = _flat(text[:MAX_TEXT_LENGTH]).partition(":")
     if not colon:
         return ()
     words = (base.replace("...", " ").split() for base in listed.split(","))

@@ -54,22 +54,24 @@ TYPEDEF = STRUCTURE_CODES["typedef"]
 NAMESPACE = STRUCTURE_CODES["namespace"]
 
 
-def _of(*kinds: str) -> Flags:
+def _kind_flags(*kinds: str) -> Flags:
     """Return flags [256]: True for the buckets of these kinds of nodes."""
     table = np.zeros(BUCKETS, dtype=bool)
     table[[NODE_TYPES[kind] for kind in kinds]] = True
     return table
 
 
-IS_NODE = _of(*NODE_TYPES)
-IS_CLASS = _of("class_specifier", "struct_specifier", "union_specifier", "enum_specifier")
-IS_FUNCTION = _of("function_definition")
-IS_DECLARATION = _of("declaration")
-IS_ALIAS = _of("alias_declaration", "type_definition")
-IS_NAMED_OTHER = _of("declaration", "preproc_def", "preproc_function_def", "concept_definition")
-IS_SHELL = _of("translation_unit", "declaration_list", "field_declaration_list")
+IS_NODE = _kind_flags(*NODE_TYPES)
+IS_CLASS = _kind_flags("class_specifier", "struct_specifier", "union_specifier", "enum_specifier")
+IS_FUNCTION = _kind_flags("function_definition")
+IS_DECLARATION = _kind_flags("declaration")
+IS_ALIAS = _kind_flags("alias_declaration", "type_definition")
+IS_NAMED_OTHER = _kind_flags(
+    "declaration", "preproc_def", "preproc_function_def", "concept_definition"
+)
+IS_SHELL = _kind_flags("translation_unit", "declaration_list", "field_declaration_list")
 """Kinds of nodes that only contain declarations."""
-IS_WRAPPER = _of(
+IS_WRAPPER = _kind_flags(
     "template_declaration",
     "declaration",
     "field_declaration",
@@ -79,20 +81,24 @@ IS_WRAPPER = _of(
     "template_instantiation",
 )
 """Kinds of nodes that a class or function may begin and end with."""
-_IS_LEAD = _of("template_declaration", "template_instantiation", "linkage_specification")
+_IS_LEAD = _kind_flags("template_declaration", "template_instantiation", "linkage_specification")
 """Kinds of nodes before a declaration that are part of it."""
-_IS_BRANCH = _of("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef")
-_IS_MEMBERS = _of("field_declaration_list", "enumerator_list")
-_IS_BODY = _of("compound_statement", "try_statement", "field_initializer_list")
-_IS_BLOCK = _of("compound_statement", "try_statement")
-_IS_LAMBDA = _of("lambda_expression")
-_IS_NOT_WRITTEN = _of("default_method_clause", "delete_method_clause", "pure_virtual_clause")
-_IS_PREAMBLE = _of("preproc_include", "preproc_call")
-_IS_LIST = _of("declaration_list")
-_IS_COMMENT = _of("comment")
-_IS_DECLARATOR = _of("pointer_declarator", "reference_declarator", "attributed_declarator")
-_IS_FUNCTION_DECLARATOR = _of("function_declarator", "operator_cast")
-_IS_PARENTHESIS = _of("parenthesized_declarator")
+_IS_BRANCH = _kind_flags(
+    "preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"
+)
+_IS_MEMBERS = _kind_flags("field_declaration_list", "enumerator_list")
+_IS_BODY = _kind_flags("compound_statement", "try_statement", "field_initializer_list")
+_IS_BLOCK = _kind_flags("compound_statement", "try_statement")
+_IS_LAMBDA = _kind_flags("lambda_expression")
+_IS_NOT_WRITTEN = _kind_flags(
+    "default_method_clause", "delete_method_clause", "pure_virtual_clause"
+)
+_IS_PREAMBLE = _kind_flags("preproc_include", "preproc_call")
+_IS_LIST = _kind_flags("declaration_list")
+_IS_COMMENT = _kind_flags("comment")
+_IS_DECLARATOR = _kind_flags("pointer_declarator", "reference_declarator", "attributed_declarator")
+_IS_FUNCTION_DECLARATOR = _kind_flags("function_declarator", "operator_cast")
+_IS_PARENTHESIS = _kind_flags("parenthesized_declarator")
 _IS_BRACE = np.zeros(BUCKETS, dtype=bool)
 _IS_BRACE[[TOKEN_TYPES["{"], TOKEN_TYPES["}"]]] = True
 _SEMICOLON = TOKEN_TYPES[";"]
@@ -100,12 +106,12 @@ _SEMICOLON = TOKEN_TYPES[";"]
 _ALWAYS = np.zeros(BUCKETS, dtype=np.uint8)
 """Category by kind, for kinds whose category doesn't depend on context; else 0."""
 for _kinds, _category in (
-    (_of("translation_unit", "declaration_list"), OTHER),
+    (_kind_flags("translation_unit", "declaration_list"), OTHER),
     (IS_FUNCTION, FUNC_SIG),
     (_IS_MEMBERS, CLASS_MEMBER),
     (_IS_COMMENT, COMMENT),
     (IS_ALIAS, TYPEDEF),
-    (_of("namespace_definition", "namespace_alias_definition"), NAMESPACE),
+    (_kind_flags("namespace_definition", "namespace_alias_definition"), NAMESPACE),
 ):
     _ALWAYS[_kinds] = _category
 
@@ -114,9 +120,9 @@ for _kinds, _category in (
 class Categories:
     """Categories of all nodes, arrays of shape [n]."""
 
-    of: Bytes
+    category: Bytes
     """Category of each node."""
-    own: Bytes
+    own_category: Bytes
     """Category that begins at a node; 0 if the node has its parent's category."""
     has_block: Flags
     """True for functions with a body, not for `= default`."""
@@ -129,7 +135,7 @@ def categories(nodes: NodeTable) -> Categories:
     _join_template(nodes, own)
     has_block = np.zeros(len(own), dtype=bool)
     has_block[nodes.parent[_IS_BLOCK[nodes.kind]]] = True
-    return Categories(of=_inherited(nodes, own), own=own, has_block=has_block)
+    return Categories(category=_inherited(nodes, own), own_category=own, has_block=has_block)
 
 
 def _inherited(nodes: NodeTable, own: Bytes) -> Bytes:
@@ -195,17 +201,17 @@ def _join_template(nodes: NodeTable, own: Bytes) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Things:
+class CodeDefinitions:
     """[k] Definitions and declarations in preorder: nested ranges of nodes, none inside a function."""
 
     node: Ints
     parent: Ints
-    """Index of the innermost enclosing thing; -1 for none."""
+    """Index of the innermost enclosing definition; -1 for none."""
     kind: Bytes
     """Category of its chunks: FUNC_BODY for a function with a body, OTHER for a variable or macro."""
 
 
-def things(nodes: NodeTable, found: Categories) -> Things:
+def code_definitions(nodes: NodeTable, found: Categories) -> CodeDefinitions:
     """Return the nodes of chunks: functions, classes, enums, and named declarations outside of these."""
     kind = _outermost(nodes, found)
     is_function = (kind == FUNC_BODY) | (kind == FUNC_SIG)
@@ -217,22 +223,22 @@ def things(nodes: NodeTable, found: Categories) -> Things:
     around = _nearest(nodes, kind > 0)[nodes.parent[node]]
     number = np.full(len(kind), -1, dtype=np.int32)
     number[node] = np.arange(len(node), dtype=np.int32)
-    return Things(node=node, parent=number[around], kind=kind[node])
+    return CodeDefinitions(node=node, parent=number[around], kind=kind[node])
 
 
 def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
-    """Return [n] the chunk category of each thing, at the outermost node that begins with it; 0 elsewhere."""
-    place = np.arange(len(found.of), dtype=np.int32)
+    """Return [n] the chunk category of each definition, at the outermost node that begins with it; else 0."""
+    place = np.arange(len(found.category), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))
-    around = found.of[nodes.parent[up]]
+    around = found.category[nodes.parent[up]]
     loose = (around == OTHER) | (around == NAMESPACE)
-    is_function = IS_FUNCTION[nodes.kind] & (found.own == FUNC_SIG)
+    is_function = IS_FUNCTION[nodes.kind] & (found.own_category == FUNC_SIG)
     kind = np.zeros(len(place), dtype=np.uint8)
     for which, category in (
         (loose & IS_NAMED_OTHER[nodes.kind], OTHER),
         (loose & IS_ALIAS[nodes.kind], TYPEDEF),
-        (loose & IS_DECLARATION[nodes.kind] & (found.own == FUNC_SIG), FUNC_SIG),
-        (IS_CLASS[nodes.kind] & (found.own == CLASS_DECL), CLASS_DECL),
+        (loose & IS_DECLARATION[nodes.kind] & (found.own_category == FUNC_SIG), FUNC_SIG),
+        (IS_CLASS[nodes.kind] & (found.own_category == CLASS_DECL), CLASS_DECL),
         (is_function, FUNC_SIG),
         (is_function & found.has_block, FUNC_BODY),
     ):
@@ -273,7 +279,7 @@ class CodeChunk(NamedTuple):
 def chunks_of(
     data: Bytes, ids: Bytes, owner: Ints, kinds: Bytes, names: Sequence[str]
 ) -> tuple[CodeChunk, ...]:
-    """Return the chunks, sorted and disjoint; `owner` [bytes] is the thing of each byte, -1 for none."""
+    """Return the chunks, sorted and disjoint; `owner` [bytes] is each byte's definition, -1 for none."""
     place = np.flatnonzero(is_solid(data))
     label = owner[place]
     label[(label == _UNOWNED) & (ids[place] == COMMENT)] = _COMMENTS
@@ -315,7 +321,7 @@ def is_solid(data: Bytes) -> Flags:
 
 
 def names_of(owner: Ints, kinds: Bytes, symbols: Sequence[Symbol]) -> list[str]:
-    """Return the qualified name of each thing: the name of the first symbol whose name it owns."""
+    """Return the qualified name of each definition: the name of the first symbol whose name it owns."""
     names = [""] * len(kinds)
     for symbol in symbols:
         whose = int(owner[symbol.name_start]) if symbol.name_start < len(owner) else _UNOWNED
@@ -360,11 +366,11 @@ def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStruc
 def _of_nodes(raw: bytes, nodes: NodeTable, facts: FileFacts) -> CodeStructure:
     data = np.frombuffer(raw, dtype=np.uint8)
     found = categories(nodes)
-    own = things(nodes, found)
+    own = code_definitions(nodes, found)
     around = np.append(np.int32(-1), nodes.parent[1:])
     node = deepest(nodes.start, nodes.end, around, len(data))
     owner = deepest(nodes.start[own.node], nodes.end[own.node], own.parent, len(data))
-    ids = np.where(node >= 0, found.of[node], OTHER).astype(np.uint8)
+    ids = np.where(node >= 0, found.category[node], OTHER).astype(np.uint8)
     blanked = is_solid(data) & ~((node >= 0) & is_token(nodes)[node])
     _join_macro(raw, blanked & ((node < 0) | IS_SHELL[nodes.kind[node]]), ids, owner)
     _mark_guard(raw, ids, owner)

@@ -19,13 +19,13 @@ import tree_sitter_cpp
 from curriculum.graph.blank import (
     attribute_runs,
     blank,
+    comments_and_literals,
     dead_branches,
     directives,
-    opaque,
     unclosed,
 )
 from curriculum.graph.facts import Range
-from curriculum.graph.heads import heads, leading_calls, untyped
+from curriculum.graph.heads import heads, leading_calls, untyped_functions
 from curriculum.graph.macros import macros
 from schemas.corpus import Language
 from schemas.structure import NO_NODE, node_type
@@ -154,7 +154,7 @@ _CPP = (
     " value: (parenthesized_expression)) @cast",
 )
 Nodes = Sequence[tree_sitter.Node]
-_DEEPEST = 10_000
+_MAX_DEPTH = 10_000
 """Maximum nesting of captured nodes: beyond 2^15 the cursor loses open matches, and time grows with depth."""
 
 
@@ -167,15 +167,15 @@ def _query(language: Language) -> tree_sitter.Query:
 def captures_of(tree: tree_sitter.Tree, language: Language) -> Mapping[str, Nodes]:
     """Return the captured nodes by capture name, unordered; costs two fifths of the parse."""
     cursor = tree_sitter.QueryCursor(_query(language))
-    cursor.set_max_start_depth(_DEEPEST)
+    cursor.set_max_start_depth(_MAX_DEPTH)
     return cursor.captures(tree.root_node)
 
 
-MAX_PARSED = 2_000_000
+MAX_PARSED_BYTES = 2_000_000
 """Bytes. A larger file isn't parsed."""
 _GOOD_ENOUGH = 500
 """A variant with at most one byte in errors per this many bytes is accepted."""
-_WORST_TANGLE = 30_000**2
+_MAX_TANGLE = 30_000**2
 """Maximum sum of squared child counts of ERROR nodes: queries take quadratic time in these counts."""
 _CHECKS_PER_BYTE = 0.03
 _SPARE_CHECKS = 1_000
@@ -211,9 +211,9 @@ def parse(text: str, language: Language) -> Parsed | None:
     errors is kept.
     """
     data = text.encode()
-    if language not in _PACKAGES or not data or len(data) > MAX_PARSED:
+    if language not in _PACKAGES or not data or len(data) > MAX_PARSED_BYTES:
         return None
-    hidden = opaque(data)
+    hidden = comments_and_literals(data)
     dead = dead_branches(data, hidden, language)
     best: tuple[int, bytes, tree_sitter.Tree] | None = None
     readable = blank(blank(data, unclosed(data, hidden)), attribute_runs(data, hidden))
@@ -251,7 +251,7 @@ def _variants(
     first = blank(first, names)
     if language == "c":
         without = blank(blank(bare, known), (Range(start + 1, end + 1) for start, end in names))
-        first = blank(first, _before(untyped(without, calls)))
+        first = blank(first, _before(untyped_functions(without, calls)))
     second = blank(first, lines)
     yield first
     if second != first:
@@ -279,7 +279,7 @@ def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> 
 
 
 def _error_bytes(tree: tree_sitter.Tree) -> int | None:
-    """Return the bytes in outermost ERROR nodes; None if _WORST_TANGLE is exceeded.
+    """Return the bytes in outermost ERROR nodes; None if _MAX_TANGLE is exceeded.
 
     Nodes without errors are not visited.
     """
@@ -293,7 +293,7 @@ def _error_bytes(tree: tree_sitter.Tree) -> int | None:
         return node.has_error and not node.is_error
 
     visit(tree, enter)
-    return None if tangle > _WORST_TANGLE else found
+    return None if tangle > _MAX_TANGLE else found
 
 
 def tree_of(data: bytes, language: Language) -> tree_sitter.Tree | None:

@@ -17,7 +17,7 @@ from curriculum.graph.clang.graph_snapshot import (
     IndexedInclude,
     Outcome,
 )
-from curriculum.graph.facts import reached
+from curriculum.graph.facts import reachable
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
 from schemas.reports import CallsReport, DatabaseReport, EdgeCount, IndexReport, UnitProblem
 
@@ -259,7 +259,7 @@ def _strength(label: EdgeLabel, candidates: int) -> tuple[int, int]:
 
 
 def _closure(start: int, steps: Mapping[int, set[int]]) -> list[int]:
-    return reached(start, lambda node: steps.get(node, ()))
+    return reachable(start, lambda node: steps.get(node, ()))
 
 
 def _order(seen: Definition) -> tuple[object, ...]:

@@ -431,9 +431,9 @@ def test_every_function_that_fits_is_in_one_group_and_every_group_fits(sizes, pa
     graph = Joined([(NodeId("a", first), NodeId("a", last)) for first, last in pairs])
     shares = shared_out(targets, graph, COSTS, room)
     shown = [each.node for group in shares.groups for each in group]
-    assert sorted(shown) == [each.node for each in targets if COSTS.of(each) <= room]
+    assert sorted(shown) == [each.node for each in targets if COSTS.size(each) <= room]
     assert len(shown) + shares.too_large == len(targets)
-    assert all(0 < COSTS.of_all(group) <= room for group in shares.groups)
+    assert all(0 < COSTS.total_size(group) <= room for group in shares.groups)
 
 
 CALLEE = "int length(int x) {\n  return x + 1;\n}\n"

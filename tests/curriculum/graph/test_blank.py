@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from curriculum.graph.blank import (
     attribute_runs,
     blank,
+    comments_and_literals,
     dead_branches,
     directives,
-    may_hold,
-    opaque,
+    may_be_compiled,
     unclosed,
 )
 from curriculum.graph.facts import Range
@@ -59,7 +59,7 @@ def found(data: bytes, ranges: list[Range]) -> list[bytes]:
 def live(text: str, language: Language = "cpp") -> list[str]:
     """The words that are left without dead branches."""
     data = text.encode()
-    return blank(data, dead_branches(data, opaque(data), language)).decode().split()
+    return blank(data, dead_branches(data, comments_and_literals(data), language)).decode().split()
 
 
 def assert_sorted_and_disjoint(ranges: list[Range], size: int) -> None:
@@ -85,13 +85,13 @@ def test_a_blank_keeps_length_line_ends_and_all_that_stands_outside(
 def test_comments_and_literals_are_found_whatever_stands_between(pieces: list[str]) -> None:
     data = " ".join(pieces).encode()
     expected = [each.rstrip("\n").encode() for each in pieces if each in OPAQUE]
-    assert found(data, opaque(data)) == expected
+    assert found(data, comments_and_literals(data)) == expected
 
 
 @given(texts, languages)
 def test_what_is_blanked_is_sorted_and_disjoint(text: str, language: Language) -> None:
     data = text.encode()
-    hidden = opaque(data)
+    hidden = comments_and_literals(data)
     for ranges in (hidden, dead_branches(data, hidden, language), directives(data, hidden)):
         assert_sorted_and_disjoint(ranges, len(data))
 
@@ -99,8 +99,8 @@ def test_what_is_blanked_is_sorted_and_disjoint(text: str, language: Language) -
 @given(texts, languages)
 def test_no_condition_outlives_its_branches(text: str, language: Language) -> None:
     data = text.encode()
-    left = blank(data, dead_branches(data, opaque(data), language))
-    hidden = opaque(left)
+    left = blank(data, dead_branches(data, comments_and_literals(data), language))
+    hidden = comments_and_literals(left)
     assert not [each for each in found(left, directives(left, hidden)) if b"#e" in each[:2]]
 
 
@@ -119,7 +119,7 @@ def test_no_condition_outlives_its_branches(text: str, language: Language) -> No
 )
 def test_a_mark_in_a_comment_or_literal_opens_nothing(text: str, expected: list[str]) -> None:
     data = text.encode()
-    assert found(data, opaque(data)) == [each.encode() for each in expected]
+    assert found(data, comments_and_literals(data)) == [each.encode() for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,9 @@ def test_a_mark_in_a_comment_or_literal_opens_nothing(text: str, expected: list[
 )  # fmt: skip
 def test_only_block_comments_and_raw_strings_stay_open(text: str, is_open: bool) -> None:
     data = text.encode()
-    assert unclosed(data, opaque(data)) == (opaque(data) if is_open else [])
+    assert unclosed(data, comments_and_literals(data)) == (
+        comments_and_literals(data) if is_open else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,12 +170,12 @@ def test_languages_see_other_branches() -> None:
 )
 def test_a_condition_in_a_comment_or_literal_kills_nothing(text: str) -> None:
     data = text.encode()
-    assert dead_branches(data, opaque(data), "cpp") == []
+    assert dead_branches(data, comments_and_literals(data), "cpp") == []
 
 
 def test_directives_end_where_no_backslash_continues_them() -> None:
     data = b"a\n#define A \\\n  b \\\r\n  c\nd\n  # error it's\n/*\n#e\n*/\n#x \\"
-    assert found(data, directives(data, opaque(data))) == [
+    assert found(data, directives(data, comments_and_literals(data))) == [
         b"#define A \\\n  b \\\r\n  c",
         b"# error it's",
         b"#x \\",
@@ -235,7 +237,7 @@ conditions: st.SearchStrategy[Judged] = st.recursive(
 @given(conditions)
 def test_only_what_is_surely_false_is_left_out(judged: Judged) -> None:
     condition, truth = judged
-    assert may_hold("if", condition, "cpp") == (truth != "F" or len(condition) > 500)
+    assert may_be_compiled("if", condition, "cpp") == (truth != "F" or len(condition) > 500)
 
 
 @given(st.lists(st.sampled_from(ATOMS), min_size=1, max_size=5), st.data())
@@ -249,13 +251,13 @@ def test_and_binds_before_or_without_parentheses(atoms: list[Judged], draw: st.D
             groups.append([])
         groups[-1].append(truth)
     best = max((min(group, key=ORDER.index) for group in groups), key=ORDER.index)
-    assert may_hold("if", text, "cpp") == (best != "F")
+    assert may_be_compiled("if", text, "cpp") == (best != "F")
 
 
 @given(st.text(max_size=60) | st.text("()!&|TFU01 <>=", max_size=30))
 def test_any_text_is_judged(condition: str) -> None:
-    assert may_hold("if", condition, "cpp") in (True, False)
-    assert may_hold("ifndef", condition, "c") in (True, False)
+    assert may_be_compiled("if", condition, "cpp") in (True, False)
+    assert may_be_compiled("ifndef", condition, "c") in (True, False)
 
 
 @pytest.mark.parametrize(
@@ -280,13 +282,13 @@ def test_any_text_is_judged(condition: str) -> None:
     ],
 )
 def test_conditions_are_judged_as_on_linux(directive: str, condition: str, holds: bool) -> None:
-    assert may_hold(directive, condition, "cpp") == holds
+    assert may_be_compiled(directive, condition, "cpp") == holds
 
 
 def test_c_has_no_cplusplus() -> None:
-    assert not may_hold("if", "__cplusplus > 199711L", "c")
-    assert not may_hold("if", "defined(__cplusplus)", "c")
-    assert may_hold("ifndef", "__cplusplus", "c")
+    assert not may_be_compiled("if", "__cplusplus > 199711L", "c")
+    assert not may_be_compiled("if", "defined(__cplusplus)", "c")
+    assert may_be_compiled("ifndef", "__cplusplus", "c")
 
 
 PIECES = [
@@ -323,7 +325,7 @@ macro_texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 def ranges(text: str) -> list[Range]:
     data = text.encode()
-    hidden = opaque(data)
+    hidden = comments_and_literals(data)
     return macros(data, hidden, directives(data, hidden))
 
 
@@ -432,7 +434,7 @@ def test_what_stands_before_is_found_over_any_number_of_silent_lines(lines: int,
 @given(macro_texts)
 def test_what_is_blanked_is_sorted_disjoint_and_led_by_no_mark(text: str) -> None:
     data = text.encode()
-    hidden = opaque(data)
+    hidden = comments_and_literals(data)
     lines = directives(data, hidden)
     found = macros(data, hidden, lines)
     assert all(0 <= start < end <= len(data) for start, end in found)

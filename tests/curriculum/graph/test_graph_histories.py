@@ -21,7 +21,7 @@ from curriculum.graph.clang.graph_snapshot import (
 )
 from curriculum.graph.cmake import BuildGraph, build_graph
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
-from curriculum.graph.fragments import FragmentCosts, whole
+from curriculum.graph.fragments import FragmentCosts, whole_fragment
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import Definitions, Function, Scope, functions_of
 from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
@@ -72,7 +72,8 @@ def answers(graph: RepositoryGraph, incomplete: tuple[str, ...] = ()) -> Answers
         node for node in near if graph.source(node.path).facts.symbols[node.number].body is not None
     ]
     around = [
-        neighbourhood(graph, [whole(graph, node)], 600, ORDER, COSTS, FILLED) for node in functions
+        neighbourhood(graph, [whole_fragment(graph, node)], 600, ORDER, COSTS, FILLED)
+        for node in functions
     ]
     return paths, [*map(graph.source, paths)], near, around, build_graph(graph), incomplete
 

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from curriculum.graph.facts import Range
 from curriculum.graph.line_ranges import (
-    MAX_GROUP,
-    MIN_GROUP,
+    MAX_GROUP_BYTES,
+    MIN_GROUP_BYTES,
     LineRanges,
     group_lines,
     inner_lines,
-    joined,
     line_starts,
+    merge_ranges,
     size_of,
-    without,
+    subtract_ranges,
 )
 
 RANGES = st.lists(
@@ -30,7 +30,7 @@ def numbers(ranges) -> set[int]:
 
 @given(ranges=RANGES)
 def test_joined_ranges_have_the_same_bytes_with_gaps_between_them(ranges):
-    found = joined(ranges)
+    found = merge_ranges(ranges)
     assert numbers(found) == numbers(ranges)
     assert size_of(found) == len(numbers(ranges))
     assert all(one.end < later.start for one, later in itertools.pairwise(found))
@@ -38,9 +38,9 @@ def test_joined_ranges_have_the_same_bytes_with_gaps_between_them(ranges):
 
 @given(ranges=RANGES, others=RANGES)
 def test_without_takes_away_just_those_bytes(ranges, others):
-    left = without(joined(ranges), joined(others))
+    left = subtract_ranges(merge_ranges(ranges), merge_ranges(others))
     assert numbers(left) == numbers(ranges) - numbers(others)
-    assert without(left, joined(others)) == left
+    assert subtract_ranges(left, merge_ranges(others)) == left
 
 
 @given(added=st.lists(RANGES, max_size=5), asked=RANGES)
@@ -49,7 +49,9 @@ def test_lines_miss_what_was_never_added(added, asked):
     for ranges in added:
         lines.add(ranges)
     whole = [each for ranges in added for each in ranges]
-    assert lines.missing(joined(asked)) == without(joined(asked), joined(whole))
+    assert lines.missing(merge_ranges(asked)) == subtract_ranges(
+        merge_ranges(asked), merge_ranges(whole)
+    )
 
 
 def test_a_body_on_one_line_has_no_inner_lines():
@@ -81,15 +83,15 @@ def test_all_groups_but_the_last_are_large_enough_and_end_with_a_blank_line(data
     starts = line_starts(data)
     for (begin, end), _ in pairwise(groups_of(data)):
         size = starts[end] - starts[begin]
-        assert size >= MIN_GROUP
-        assert data[: starts[end]].endswith(b"\n\n") or size > MAX_GROUP - 302
+        assert size >= MIN_GROUP_BYTES
+        assert data[: starts[end]].endswith(b"\n\n") or size > MAX_GROUP_BYTES - 302
 
 
 def test_a_table_without_blank_lines_is_cut_at_lines() -> None:
     data = b"0x00, 0x01,\n" * 5_000
     groups = groups_of(data)
     assert len(groups) > 5
-    assert all((end - begin) * 12 <= MAX_GROUP for begin, end in groups)
+    assert all((end - begin) * 12 <= MAX_GROUP_BYTES for begin, end in groups)
 
 
 def test_a_line_longer_than_a_group_stands_alone() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
-from curriculum.graph.fragments import WHOLE_FILE, Fragment, FragmentCosts, whole
-from curriculum.graph.line_ranges import joined, without
+from curriculum.graph.fragments import WHOLE_FILE, Fragment, FragmentCosts, whole_fragment
+from curriculum.graph.line_ranges import merge_ranges, subtract_ranges
 from curriculum.graph.neighbourhood import GraphStep, Neighbourhood, SearchOrder, neighbourhood
 from schemas.change import Blob, TreeFile
 from schemas.corpus import USUAL_CONTEXT, ContextSettings
@@ -116,7 +116,7 @@ def search(
     order: SearchOrder = ORDER,
     settings: ContextSettings = USUAL_CONTEXT,
 ) -> Neighbourhood:
-    targets = [whole(graph, graph.named[name]) for name in names]
+    targets = [whole_fragment(graph, graph.named[name]) for name in names]
     return neighbourhood(graph, targets, budget, order, COSTS, settings)
 
 
@@ -328,7 +328,7 @@ def test_fragments_keep_the_budget_and_show_no_line_twice_and_none_of_a_target(g
     settings = data.draw(st.sampled_from([FILLED, USUAL_CONTEXT]))
     found = around(graph, *targets, budget=budget, settings=settings)
     assert found == around(graph, *targets, budget=budget, settings=settings)
-    assert COSTS.of_all(found) <= budget
+    assert COSTS.total_size(found) <= budget
     shown: dict[str, list[Range]] = {}
     for name in targets:
         node = graph.named[name]
@@ -337,8 +337,8 @@ def test_fragments_keep_the_budget_and_show_no_line_twice_and_none_of_a_target(g
     for each in found:
         assert each.ranges
         assert all(later.start > one.end for one, later in pairwise(each.ranges))
-        before = joined(shown.get(each.node.path, []))
-        assert without(each.ranges, before) == each.ranges
+        before = merge_ranges(shown.get(each.node.path, []))
+        assert subtract_ranges(each.ranges, before) == each.ranges
         shown.setdefault(each.node.path, []).extend(each.ranges)
         data_of = graph.texts[each.node.path].encode()
         for start, end in each.ranges:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph import syntax_tree
-from curriculum.graph.outline import MAX_CLASS, SPACING, Outline, outline
+from curriculum.graph.outline import MAX_CLASS_BYTES, SPACING_BYTES, Outline, outline
 from schemas.corpus import LANGUAGES, Language
 
 HEADER = """\
@@ -144,7 +144,7 @@ def test_a_comment_behind_a_member_documents_nothing_below() -> None:
 def test_the_members_of_a_large_class_are_items() -> None:
     members = "".join(f"  int get{i}() {{\n    return {i};\n  }}\n\n" for i in range(400))
     text = f"class Large {{\n public:\n{members}}};\n"
-    assert len(text) > MAX_CLASS
+    assert len(text) > MAX_CLASS_BYTES
     found = kinds(text)
     assert [kind for kind, _ in found].count("function") == 400
     assert found[0] == ("other", "class Large {\n public:\n")
@@ -254,7 +254,7 @@ def test_past_the_steps_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.M
 
 
 def test_past_the_size_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syntax_tree, "MAX_PARSED", 10)
+    monkeypatch.setattr(syntax_tree, "MAX_PARSED_BYTES", 10)
     assert kinds("int f() { return 2; }\n") == [("other", "int f() { return 2; }\n")]
     outline.cache_clear()
     syntax_tree.parse.cache_clear()
@@ -291,7 +291,7 @@ def test_the_first_of_each_stretch_is_kept() -> None:
 
 
 def test_stretches_apart_have_one_each() -> None:
-    gap = "  // " + "." * SPACING + "\n"
+    gap = "  // " + "." * SPACING_BYTES + "\n"
     text = TEXT.replace("  if", f"{gap}  if").replace("  return", f"{gap}  return")
     assert found(text) == (
         ['if (a > b) {\n    log("é", pair(a, b));\n  }', "return a + b;"],
@@ -306,7 +306,7 @@ def test_nothing_between_parentheses_is_no_argument() -> None:
 def test_no_more_than_a_few_are_marked() -> None:
     text = "int f(int x) {\n" + "  x = g(x, 1);\n" * 4000 + "  return x;\n}\n"
     for spans in found(text):
-        assert 0.9 < len(spans) / (len(text) / SPACING) <= 1.01
+        assert 0.9 < len(spans) / (len(text) / SPACING_BYTES) <= 1.01
 
 
 def test_c_has_them_and_build_files_have_not() -> None:

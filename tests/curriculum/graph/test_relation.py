@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.relation import LONGEST, Traversal, is_related, is_trusted
+from curriculum.graph.relation import MAX_HOPS, Traversal, is_related, is_trusted
 from schemas.corpus import EdgeTrust
 from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeLabel
 
@@ -55,7 +55,7 @@ def test_a_closed_list_of_ways_leads_to_what_is_related(ways: tuple[Traversal, .
         (BASE, ("inherits", False)),
         (("includes", True),),
         (("links", True), ("compiles", True)),
-        (CALLER,) * (LONGEST + 1),
+        (CALLER,) * (MAX_HOPS + 1),
     ],
 )
 def test_turns_includes_and_long_ways_lead_to_nothing_related(ways: tuple[Traversal, ...]) -> None:
@@ -67,7 +67,7 @@ def test_no_way_goes_along_an_include_or_past_the_longest(
     before: Traversal | None, way: Traversal, hop: int
 ) -> None:
     if is_related(before, way, hop):
-        assert hop <= LONGEST
+        assert hop <= MAX_HOPS
         assert way[0] != "includes"
         assert is_related(before, way, 1)
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph import syntax_tree
-from curriculum.graph.blank import blank, dead_branches, opaque, unclosed
+from curriculum.graph.blank import blank, comments_and_literals, dead_branches, unclosed
 from curriculum.graph.syntax_tree import (
-    MAX_PARSED,
+    MAX_PARSED_BYTES,
     Parsed,
     deepest,
     follow,
@@ -79,7 +79,7 @@ def test_error_bytes_are_those_in_any_error(text: str, language: Language) -> No
 @given(texts)
 def test_no_more_stands_in_errors_than_with_all_macros(text: str) -> None:
     data = text.encode()
-    hidden = opaque(data)
+    hidden = comments_and_literals(data)
     dead = dead_branches(data, hidden, "cpp")
     with_macros = tree_of(blank(blank(data, unclosed(data, hidden)), dead), "cpp")
     found = parse(text, "cpp")
@@ -131,8 +131,8 @@ def test_other_languages_have_no_tree(language: Language) -> None:
 
 def test_nothing_and_too_much_have_no_tree() -> None:
     assert parse("", "cpp") is None
-    assert parse(" " * MAX_PARSED, "cpp") is not None
-    assert parse(" " * MAX_PARSED + "\n", "cpp") is None
+    assert parse(" " * MAX_PARSED_BYTES, "cpp") is not None
+    assert parse(" " * MAX_PARSED_BYTES + "\n", "cpp") is None
 
 
 def test_a_parse_of_too_many_steps_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_parse_of_too_many_steps_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 def test_a_tangle_of_errors_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "@ ) ( int\n" * 50
     assert parsed(text).error_bytes > 0
-    monkeypatch.setattr(syntax_tree, "_WORST_TANGLE", 10)
+    monkeypatch.setattr(syntax_tree, "_MAX_TANGLE", 10)
     parse.cache_clear()
     assert parse(text, "cpp") is None
 
