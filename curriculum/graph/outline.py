@@ -264,7 +264,8 @@ def statements_and_arguments(
 ) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
     """Return the top-level statements of function bodies, and the texts between calls' parentheses.
 
-    Both are sorted, disjoint and thinned out, without comments and empty arguments. Costs a sixth of the parse.
+    Both are sorted, disjoint and thinned out, without comments and empty arguments. Costs a sixth of the
+    parse.
     """
     found = tree_sitter.QueryCursor(_statement_query(language)).captures(parsed.tree.root_node)
     statements = (

@@ -278,7 +278,7 @@ def _progress(path: str, outcomes: Counter[str], total: int) -> Progress:
 
 
 CONFIGURE_SECONDS = 600.0
-_TOLD_LINES = 8
+_MAX_LOG_LINES = 8
 _NOWHERE = "http://127.0.0.1:9"
 """Proxy address for cmake. Nothing answers at the discard port, so a project's downloads are refused."""
 _EXTRAS = re.compile(r"^[^\S\n]*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
@@ -351,8 +351,8 @@ def _run_cmake(tree: Path, command: list[str], log: Path, limit_seconds: float) 
 
 def _hint(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    told = " / ".join([line.strip() for line in lines if line.strip()][-_TOLD_LINES:])
-    return f"Fix the error. The last lines of its output are: {told}"
+    last_lines = " / ".join([line.strip() for line in lines if line.strip()][-_MAX_LOG_LINES:])
+    return f"Fix the error. The last lines of its output are: {last_lines}"
 
 
 def _refusal(tree: Path, cause: str, cure: str) -> CorpusError:

@@ -146,7 +146,7 @@ def is_pair(word: str) -> bool:
     return word in _PATHS
 
 
-def below(path: str, folder: str) -> str | None:
+def path_below(path: str, folder: str) -> str | None:
     """Return `db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself, None for other paths."""
     if path == folder:
         return "."
@@ -177,7 +177,7 @@ def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
     outside = {
         directory
         for directory in directories
-        if foreign is None or below(directory, foreign) is None
+        if foreign is None or path_below(directory, foreign) is None
     }
     shared = posixpath.commonpath(outside) if outside else "/"
     return shared if shared.count("/") > 1 else None
@@ -194,8 +194,8 @@ def folders_of(paths: Iterable[str]) -> frozenset[str]:
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"
 """Replaces @ROOT@ in a database's own texts with an absolute path that doesn't exist."""
-_DEEPEST_RESPONSE = 8
-_MAX_RESPONSE, _MAX_RESPONSES = 1 << 20, 64
+_MAX_RESPONSE_DEPTH = 8
+_MAX_RESPONSE_BYTES, _MAX_RESPONSES = 1 << 20, 64
 """Bytes of a response file, and number of response files per unit: a file that names itself twice doubles at
 each level.
 """
@@ -265,14 +265,14 @@ class Database:
         Raises:
             CorpusError: if there are more than MAX_GENERATED headers or MAX_GENERATED_BYTES.
         """
-        told = [
+        settings = [
             [unit.path, unit.language, unit.standard, *_own_arguments(unit)] for unit in self.units
         ]
         files = {
             name: hashlib.file_digest(file, "sha256").hexdigest()
             for name, file in self._generated(frozenset(paths))
         }
-        text = json.dumps([told, sorted(files.items())])
+        text = json.dumps([settings, sorted(files.items())])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def copy_headers(self, paths: Collection[str], folder: Path) -> dict[str, str]:
@@ -302,7 +302,7 @@ class Database:
             if place not in self.places:
                 continue
             at, known = Path(self.places[place]), paths if place == ORIGINAL else frozenset()
-            for file in _headers(Path(located(word, self.places))):
+            for file in _headers(Path(resolve_placeholder(word, self.places))):
                 if (name := file.relative_to(at).as_posix()) in known:
                     continue
                 with contextlib.suppress(IrregularFileError, NotADirectoryError, FileNotFoundError):
@@ -333,7 +333,7 @@ def _own_arguments(unit: Unit) -> Iterator[str]:
             yield from (word, value)
 
 
-def located(word: str, places: Mapping[str, str]) -> str:
+def resolve_placeholder(word: str, places: Mapping[str, str]) -> str:
     """Return an argument with its placeholder replaced: `/tmp/tree/include` for `@ROOT@/include`."""
     place, slash, rest = word.partition("/")
     return places[place] + slash + rest if place in places else word
@@ -352,7 +352,7 @@ def read_database(file: Path, paths: Collection[str], *, original: Path | None) 
         CorpusError: if the file can't be read, isn't JSON, or isn't a list of commands.
     """
     entries = [_entry(file, at, value) for at, value in enumerate(_values(file))]
-    reader = _Reader.of(file, entries, frozenset(paths), original)
+    reader = _Reader.from_entries(file, entries, frozenset(paths), original)
     found = [unit for entry in entries if (unit := reader.unit(entry)) is not None]
     matched = len({unit.path for unit in found})
     tally = reader.tally
@@ -412,12 +412,14 @@ def _entry(file: Path, at: int, value: object) -> _Entry:
     )
     if not isinstance(directory, str):
         raise _broken(file, at, "an entry must have `directory`, a string")
-    base = _rooted(posixpath.join(file.absolute().parent.as_posix(), _rooted(directory)))
-    source = posixpath.normpath(posixpath.join(base, _rooted(value["file"])))
+    base = _mask_placeholder(
+        posixpath.join(file.absolute().parent.as_posix(), _mask_placeholder(directory))
+    )
+    source = posixpath.normpath(posixpath.join(base, _mask_placeholder(value["file"])))
     if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
-        words: tuple[str, ...] | None = tuple(_rooted(argument) for argument in arguments)
+        words: tuple[str, ...] | None = tuple(_mask_placeholder(argument) for argument in arguments)
     elif isinstance(command, str):
-        words = _split(_rooted(command))
+        words = _split(_mask_placeholder(command))
     else:
         raise _broken(
             file, at, "an entry must have `arguments`, a list of strings, or `command`, a string"
@@ -429,7 +431,7 @@ def _broken(file: Path, at: int, cause: str) -> CorpusError:
     return CorpusError(f"{file}: entry {at}", cause=cause, cure="Generate the database again")
 
 
-def _rooted(text: str) -> str:
+def _mask_placeholder(text: str) -> str:
     return text.replace(ROOT, _PLACEHOLDER)
 
 
@@ -456,7 +458,7 @@ class _Reader:
     tally: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(
+    def from_entries(
         cls, file: Path, entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
     ) -> "_Reader":
         foreign = foreign_root([entry.file for entry in entries], paths, original)
@@ -508,7 +510,7 @@ class _Reader:
         if compiler is None:
             return None
         left = iter(range(_MAX_RESPONSES))
-        expanded = self._expand(words[1:], entry.directory, _DEEPEST_RESPONSE, left)
+        expanded = self._expand(words[1:], entry.directory, _MAX_RESPONSE_DEPTH, left)
         flags = read_flags(list(expanded), path, is_cpp=compiler["cpp"] is not None)
         return None if flags.language is None else flags
 
@@ -522,16 +524,20 @@ class _Reader:
                 continue
             is_read = depth and next(left, None) is not None
             text = self._response(posixpath.join(directory, word[1:])) if is_read else None
-            inner = None if text is None else _split(_rooted(text))
+            inner = None if text is None else _split(_mask_placeholder(text))
             if inner is None:
                 self.tally["missing_response_files"] += 1
             else:
                 yield from self._expand(inner, directory, depth - 1, left)
 
     def _response(self, path: str) -> str | None:
-        file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
+        file = Path(
+            resolve_placeholder(
+                self._as_placeholder(posixpath.normpath(path), ORIGINAL), self.places
+            )
+        )
         try:
-            return regular_files.read_inside(file, self.reach, most=_MAX_RESPONSE).decode()
+            return regular_files.read_inside(file, self.reach, most=_MAX_RESPONSE_BYTES).decode()
         except (OSError, ValueError):
             return None
 
@@ -544,12 +550,12 @@ class _Reader:
         found = inside is not None and (inside in known or (inside == "." and not is_file))
         if found:
             yield from (flag, posixpath.normpath(f"{ROOT}/{inside}"))
-        was = self._neutral(path, ORIGINAL)
-        place = Path(located(was, self.places))
+        was = self._as_placeholder(path, ORIGINAL)
+        place = Path(resolve_placeholder(was, self.places))
         # The parser would read a file given as an include folder as a header map.
-        is_there = _exists(place) if is_file else _is_folder(place)
-        is_there = is_there and (was == path or self._reaches(place))
-        if is_there and not (found and is_file):
+        exists = _exists(place) if is_file else _is_folder(place)
+        exists = exists and (was == path or self._reaches(place))
+        if exists and not (found and is_file):
             yield from (flag, was)
         elif is_file and not found:
             # The compiler searches its include folders for the file.
@@ -563,11 +569,11 @@ class _Reader:
         return any(real.is_relative_to(folder) for folder in self.reach)
 
     def _inside(self, path: str) -> str | None:
-        return None if self.foreign is None else below(path, self.foreign)
+        return None if self.foreign is None else path_below(path, self.foreign)
 
-    def _neutral(self, path: str, place: str) -> str:
+    def _as_placeholder(self, path: str, place: str) -> str:
         for folder, name in ((self.foreign, place), (self.build, BUILD)):
-            rest = None if folder is None else below(path, folder)
+            rest = None if folder is None else path_below(path, folder)
             if rest is not None:
                 return posixpath.normpath(f"{name}/{rest}")
         return path

@@ -101,11 +101,11 @@ class Tree:
         file = Path(name).resolve()
         return file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else None
 
-    def has(self, cursor: Cursor) -> bool:
+    def contains(self, cursor: Cursor) -> bool:
         """Return True if a declaration is in the tree."""
         return self.path(place_of(cursor).file) is not None
 
-    def spot(self, cursor: Cursor) -> tuple[str, int] | None:
+    def name_place(self, cursor: Cursor) -> tuple[str, int] | None:
         """Return the path and the offset of a cursor's name; None outside of the tree."""
         at = place_of(cursor)
         path = self.path(at.file)
@@ -126,13 +126,13 @@ class Tree:
 
     def usr(self, cursor: Cursor) -> str:
         """Return a declaration's USR, its name in all units, without the tree's location in it."""
-        return self.neutral(str(cursor.get_usr()))
+        return self.without_root(str(cursor.get_usr()))
 
     def chain(self, cursor: Cursor) -> Chain:
         """Return a declaration's USR, then the USRs of the templates that it specialises."""
         return tuple(self.usr(template) for template in templates_of(cursor))
 
-    def neutral(self, text: str) -> str:
+    def without_root(self, text: str) -> str:
         """Return a text of the frontend without the tree's location."""
         return text.replace(f"{self.root}/", "")
 
@@ -185,7 +185,7 @@ def callee_of(
         if not (is_made or (within and within[0].kind in _NAMES)):
             return None
         return _construction(target, tree)
-    if not tree.has(target):
+    if not tree.contains(target):
         return ResolvedCall(callee="outside")
     label: EdgeLabel = "overridden" if is_dynamic_call(call) else "resolved"
     return ResolvedCall(
@@ -196,7 +196,7 @@ def callee_of(
 def _construction(target: Cursor, tree: Tree) -> ResolvedCall:
     is_copy = target.is_copy_constructor() or target.is_move_constructor()
     made = target.semantic_parent
-    if made is None or not tree.has(made):
+    if made is None or not tree.contains(made):
         return ResolvedCall(callee="outside", is_copy=is_copy)
     return ResolvedCall(
         callee="inside",
@@ -235,7 +235,7 @@ def _unwrapped(cursor: Cursor) -> Cursor:
 
 
 def _constructed(made: Cursor | None, tree: Tree) -> NamedReference | None:
-    if made is None or made.kind == Kind.TEMPLATE_TYPE_PARAMETER or not tree.has(made):
+    if made is None or made.kind == Kind.TEMPLATE_TYPE_PARAMETER or not tree.contains(made):
         return None
     return NamedReference("constructs", "dependent", (tree.chain(made),), 1)
 
@@ -243,9 +243,9 @@ def _constructed(made: Cursor | None, tree: Tree) -> NamedReference | None:
 def _overloaded(named: Cursor, arity: int, tree: Tree) -> NamedReference | None:
     candidates = overloads_of(named)
     chains = tuple(
-        sorted({tree.chain(candidate) for candidate in candidates if tree.has(candidate)})
+        sorted({tree.chain(candidate) for candidate in candidates if tree.contains(candidate)})
     )
-    outside = sum(not tree.has(candidate) for candidate in candidates)
+    outside = sum(not tree.contains(candidate) for candidate in candidates)
     total = len(chains) + outside
     return NamedReference("calls", "dependent", chains, total, arity=arity) if chains else None
 
@@ -309,4 +309,4 @@ def _named_class(reference: Cursor, tree: Tree) -> Chain | None:
 def _class(found: Cursor | None, tree: Tree) -> Chain | None:
     if found is None or found.kind in _NO_CLASSES:
         return ()
-    return tree.chain(found) if tree.has(found) else None
+    return tree.chain(found) if tree.contains(found) else None

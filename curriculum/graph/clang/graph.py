@@ -50,19 +50,21 @@ class _Known:
     edges: dict[tuple[EdgeKind, NodeId], Neighbour]
     named: set[tuple[EdgeKind, str]]
     """Kinds and names of targets that are in the tree."""
-    lost: set[tuple[EdgeKind, str]]
+    missing: set[tuple[EdgeKind, str]]
     """Kinds and names of targets that changed or are not in the tree."""
     open: set[EdgeKind]
     """Kinds of which the frontend may have missed edges."""
 
-    def leaves(self, edge: Neighbour, name: str) -> bool:
+    def keeps(self, edge: Neighbour, name: str) -> bool:
         """Return True if an outward edge of the syntax tree, to a target of this name, is kept."""
         kind = edge.kind
         if kind not in self.kinds:
             return True
         if (kind, edge.node) in self.edges:
             return False
-        return (kind, name) in self.lost or (kind in self.open and (kind, name) not in self.named)
+        return (kind, name) in self.missing or (
+            kind in self.open and (kind, name) not in self.named
+        )
 
 
 class ClangGraph:
@@ -83,7 +85,7 @@ class ClangGraph:
             self._inward[edge.target].append(edge)
             if edge.kind == "member":
                 self._classes[edge.source] = edge.target
-        self._said: dict[NodeId, _Known | None] = {}
+        self._known_by_node: dict[NodeId, _Known | None] = {}
         self._answers: dict[NodeId, tuple[Neighbour, ...]] = {}
         self._matching.update(graph, (), graph.paths())
 
@@ -91,7 +93,7 @@ class ClangGraph:
         """Apply the difference to the previous tree, to the graph of syntax trees as well."""
         self._graph.apply(delta)
         self._matching.update(self._graph, delta.removed, (file.path for file in delta.files))
-        self._said.clear()
+        self._known_by_node.clear()
         self._answers.clear()
 
     def paths(self) -> Iterable[str]:
@@ -143,7 +145,7 @@ class ClangGraph:
         if known is not None:
             yield from known.edges.values()
         for edge in written:
-            if known is None or known.leaves(edge, symbol(self._graph, edge.node).name):
+            if known is None or known.keeps(edge, symbol(self._graph, edge.node).name):
                 yield edge
 
     def _incoming(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
@@ -151,7 +153,7 @@ class ClangGraph:
         name = symbol(self._graph, node).name
         for near in written:
             known = self._known(near.node)
-            if known is None or known.leaves(near._replace(node=node), name):
+            if known is None or known.keeps(near._replace(node=node), name):
                 yield near
         for source, kind in self._sources(node):
             known = self._known(source)
@@ -170,12 +172,12 @@ class ClangGraph:
         return found
 
     def _known(self, node: NodeId) -> _Known | None:
-        if node not in self._said:
-            self._said[node] = self._look_up(node)
-        return self._said[node]
+        if node not in self._known_by_node:
+            self._known_by_node[node] = self._look_up(node)
+        return self._known_by_node[node]
 
     def _look_up(self, node: NodeId) -> _Known | None:
-        known = _Known(kinds=set(), edges={}, named=set(), lost=set(), open=set())
+        known = _Known(kinds=set(), edges={}, named=set(), missing=set(), open=set())
         for index in self._matching.items_of(node):
             item, kinds = self._matching.items[index], self._kinds(index)
             known.kinds |= kinds
@@ -202,7 +204,7 @@ class ClangGraph:
         target = self._matching.node(edge.target)
         name = self._matching.items[edge.target].name
         if target is None:
-            known.lost.add((edge.kind, name))
+            known.missing.add((edge.kind, name))
             return
         known.named.add((edge.kind, name))
         confidence = 1.0 if edge.label == "resolved" else 1.0 / edge.candidates

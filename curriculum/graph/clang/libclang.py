@@ -27,7 +27,7 @@ _QUIET = (
 )
 
 
-_HEARD = (
+_IGNORED_VARIABLES = (
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS", "SDKROOT"),
     *("COMPILER_PATH", "GCC_EXEC_PREFIX"),
 )
@@ -49,17 +49,17 @@ def library() -> Any:
     The library is loaded with `/` as the current folder: the RPATH of the published libclang.so ends with a
     colon, so it searches the current folder for system libraries first, and a repository may contain some.
     """
-    for name in _HEARD:
+    for name in _IGNORED_VARIABLES:
         os.unsetenv(name)
     # A crash must end the worker, which then reports it; results after crash recovery would be unreliable.
     os.putenv("LIBCLANG_DISABLE_CRASH_RECOVERY", "1")
-    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    current = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
     try:
         os.chdir("/")
         return cindex.conf.lib
     finally:
-        os.fchdir(here)
-        os.close(here)
+        os.fchdir(current)
+        os.close(current)
 
 
 @cache

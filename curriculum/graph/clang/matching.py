@@ -67,12 +67,14 @@ class Matching:
         self._node: dict[int, NodeId] = {}
         self._items: dict[NodeId, tuple[int, ...]] = {}
 
-    def update(self, graph: RepositoryGraph, gone: Iterable[str], come: Iterable[str]) -> None:
-        """Update the matches after files were removed (`gone`), added or changed (`come`)."""
+    def update(
+        self, graph: RepositoryGraph, removed: Iterable[str], changed: Iterable[str]
+    ) -> None:
+        """Update the matches after files were removed, added or changed."""
         names: set[str] = set()
-        for path in gone:
+        for path in removed:
             names.update(self._drop(path))
-        for path in come:
+        for path in changed:
             names.update(self._drop(path))
             names.update(self._add(graph, path))
         for name in sorted(names):

@@ -136,7 +136,7 @@ class Edges:
     """Label and number of candidates of an edge, by (source, target, kind)."""
 
     @classmethod
-    def of(cls, nodes: Sequence[UnitNode]) -> "Edges":
+    def from_nodes(cls, nodes: Sequence[UnitNode]) -> "Edges":
         """Create the tables of nodes by name, and of their owners, bases and overriding methods."""
         edges = cls(nodes=nodes)
         for number, node in enumerate(nodes):
@@ -298,7 +298,7 @@ class Union:
         """Return the snapshot of all results added so far."""
         nodes = _nodes(self._found)
         nodes.sort(key=lambda node: isinstance(node.best.value, IndexedClass))
-        edges = Edges.of(nodes).all()
+        edges = Edges.from_nodes(nodes).all()
         includes = tuple(sorted(self._includes))
         values = [node.best.value for node in nodes]
         kept = tuple(value for value in values if isinstance(value, IndexedFunction))

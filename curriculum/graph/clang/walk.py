@@ -13,7 +13,7 @@ from typing import Any
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.database import ROOT, Unit, UnitFile, is_pair, located
+from curriculum.graph.clang.database import ROOT, Unit, UnitFile, is_pair, resolve_placeholder
 from curriculum.graph.clang.frontend import Tree, callee_of, is_elided
 from curriculum.graph.clang.graph_snapshot import (
     ClassKind,
@@ -90,7 +90,7 @@ class _Walk:
     """Definitions that were visited; the class in a typedef is visited twice."""
 
     def everything(self, top: Cursor) -> Iterator[Definition]:
-        stack = [child for child in reversed(children(top)) if self.tree.has(child)]
+        stack = [child for child in reversed(children(top)) if self.tree.contains(child)]
         while stack:
             cursor = stack.pop()
             if cursor.kind in FUNCTIONS:
@@ -133,7 +133,7 @@ class _Walk:
             child for child in children(base) if child.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)
         ]
         target = base.referenced or (named[0].referenced if named else None)
-        if target is not None and target.kind in CLASSES and self.tree.has(target):
+        if target is not None and target.kind in CLASSES and self.tree.contains(target):
             owner.mentions.add(
                 NamedReference("inherits", "resolved", (self.tree.chain(target),), 1)
             )
@@ -141,7 +141,7 @@ class _Walk:
             self._type(reference, owner)
 
     def _indexed_class(self, cursor: Cursor, kind: ClassKind) -> IndexedClass | None:
-        at, extent = self.tree.spot(cursor), self.tree.extent(cursor)
+        at, extent = self.tree.name_place(cursor), self.tree.extent(cursor)
         name = cursor.spelling
         if at is None or extent is None or not name or _NAMELESS.search(name):
             return None
@@ -175,7 +175,7 @@ class _Walk:
             return
         owner = _Owner(usr=usr)
         for base in frontend.overridden_by(cursor):
-            if self.tree.has(base):
+            if self.tree.contains(base):
                 owner.mentions.add(
                     NamedReference("overrides", "resolved", (self.tree.chain(base),), 1)
                 )
@@ -185,7 +185,7 @@ class _Walk:
     def _indexed_function(
         self, cursor: Cursor, within: list[Cursor], body: Cursor | None
     ) -> IndexedFunction | None:
-        at, extent = self.tree.spot(cursor), self.tree.extent(cursor)
+        at, extent = self.tree.name_place(cursor), self.tree.extent(cursor)
         kind, (scope, in_template) = FUNCTIONS[cursor.kind], _scope(cursor)
         parent = cursor.semantic_parent
         if cursor.kind == Kind.FUNCTION_TEMPLATE and parent is not None and parent.kind in CLASSES:
@@ -244,7 +244,7 @@ class _Walk:
         is_declaration: bool,
     ) -> Definition:
         parent = cursor.semantic_parent
-        member = parent is not None and parent.kind in CLASSES and self.tree.has(parent)
+        member = parent is not None and parent.kind in CLASSES and self.tree.contains(parent)
         chain: Chain = self.tree.chain(parent) if member else ()
         return Definition(
             usr=owner.usr,
@@ -294,7 +294,7 @@ class _Walk:
         target = cursor.referenced
         if target is not None and target.kind == Kind.ENUM_CONSTANT_DECL:
             target = target.semantic_parent
-        if target is not None and target.kind in CLASSES and self.tree.has(target):
+        if target is not None and target.kind in CLASSES and self.tree.contains(target):
             owner.mentions.add(NamedReference("uses", "resolved", (self.tree.chain(target),), 1))
 
 
@@ -326,7 +326,7 @@ def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
     """Return True for an explicit instantiation such as `template class S<int>;`, which defines nothing."""
     if cursor.kind in (*_TEMPLATES, Kind.ENUM_DECL) or CLASSES[cursor.kind] == "alias" or within:
         return False
-    extent, at = tree.extent(cursor), tree.spot(cursor)
+    extent, at = tree.extent(cursor), tree.name_place(cursor)
     if extent is None or at is None or len(frontend.templates_of(cursor)) == 1:
         return False
     return not tree.bytes_of(at[0])[extent.start : extent.end].endswith(b"}")
@@ -376,7 +376,7 @@ def _best(work: UnitFile, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
 
 
 def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
-    words = [*_textual(located(word, places) for word in entry.arguments)]
+    words = [*_textual(resolve_placeholder(word, places) for word in entry.arguments)]
     given = entry.standard
     standards = [given, *(standard for standard in _LADDER[entry.language] if standard != given)]
     for standard in standards:
@@ -398,7 +398,7 @@ def _reason(errors: list[Problem], tree: Tree) -> str:
     first = errors[0]
     path = (tree.relative(first.file) or Path(first.file).name) if first.file else ""
     where = f"{path}:{first.line}: " if path else ""
-    return f"{len(errors)} errors, the first: {where}{tree.neutral(first.text)}"
+    return f"{len(errors)} errors, the first: {where}{tree.without_root(first.text)}"
 
 
 def _includes(unit: Any, tree: Tree) -> Iterator[IndexedInclude]:

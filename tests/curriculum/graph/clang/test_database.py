@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from curriculum.graph.clang import Database, read_database
 from curriculum.graph.clang import database as database_module
-from curriculum.graph.clang.database import located, read_flags
+from curriculum.graph.clang.database import read_flags, resolve_placeholder
 from schemas.errors import CorpusError
 
 PATHS = (
@@ -144,8 +144,8 @@ def test_headers_that_a_build_made_are_found_where_it_made_them(tmp_path: Path) 
         *("-I", "@ROOT@/include", "-I", "@ORIGINAL@/include"),
         *("-I", "@ORIGINAL@/generated", "-I", "@BUILD@/include"),
     )
-    assert located(unit.arguments[5], database.places) == str(work / "generated")
-    assert located(unit.arguments[7], database.places) == str(build / "include")
+    assert resolve_placeholder(unit.arguments[5], database.places) == str(work / "generated")
+    assert resolve_placeholder(unit.arguments[7], database.places) == str(build / "include")
 
 
 def test_the_fingerprint_follows_meaning_and_not_places(tmp_path: Path) -> None:
