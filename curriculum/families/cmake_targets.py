@@ -56,7 +56,7 @@ def documents(
     if not touched:
         return result_of(family, (), {"no_build_target": 1})
     room = settings.context_bytes - context_documents.frame_bytes(commit, LANGUAGE)
-    groups, too_large = _shared_out([_commands(graph, build, target) for target in touched], room)
+    groups, too_large = _distribute([_commands(graph, build, target) for target in touched], room)
     documents = [
         _document(
             commit,
@@ -88,7 +88,7 @@ def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
     return build.touched(change.path, [Range(starts[first], starts[last]) for first, last in ends])
 
 
-def _shared_out(targets: Sequence[tuple[_Item, ...]], room: int) -> tuple[list[list[_Item]], int]:
+def _distribute(targets: Sequence[tuple[_Item, ...]], room: int) -> tuple[list[list[_Item]], int]:
     """Return the targets in groups that fit one document each, and the number that fit none."""
     groups: list[list[_Item]] = []
     used, too_large = room, 0

@@ -26,7 +26,7 @@ from curriculum.families.document_builder import (
     line_mark,
     one_line,
     subject_of,
-    unspliced,
+    without_line_splice,
 )
 from curriculum.graph.facts import Range, SourceFile
 from curriculum.graph.line_ranges import end_of_blanks
@@ -69,7 +69,7 @@ class Excerpt:
 def path_line(path: str, language: Language) -> str:
     """Return the lines above a run: a blank line, and the file's path as a comment."""
     mark = line_mark(language)
-    return LEAD + unspliced(f"{mark} File: {one_line(path)}", mark) + "\n"
+    return LEAD + without_line_splice(f"{mark} File: {one_line(path)}", mark) + "\n"
 
 
 def gap_line(language: Language) -> str:

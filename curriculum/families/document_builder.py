@@ -191,13 +191,13 @@ def one_line(text: str) -> str:
     return line.replace("*/", "* /").replace("/*", "/ *")
 
 
-def unspliced(line: str, mark: Mark) -> str:
+def without_line_splice(line: str, mark: Mark) -> str:
     r"""Return a comment line, without its line end, that can't continue on the next line.
 
     A backslash or its trigraph at the end, even before white space, would join the next line to the comment;
     the comment mark is appended to prevent that.
 
-    >>> unspliced("// - #define SUM \\", "//")
+    >>> without_line_splice("// - #define SUM \\", "//")
     '// - #define SUM \\ //'
     """
     return f"{line} {mark}" if line.rstrip(" \t\f\v\0").endswith(_SPLICES) else line
@@ -226,7 +226,7 @@ class Header:
     unscored: tuple[Range, ...]
 
     @staticmethod
-    def of(lines: Sequence[str], *, blank: bool, scored: int | None = None) -> "Header":
+    def from_lines(lines: Sequence[str], *, blank: bool, scored: int | None = None) -> "Header":
         """Join lines, optionally with a blank line below; `scored` is the index of the subject's line."""
         ends = list(accumulate((len(line.encode()) + 1 for line in lines), initial=0))
         whole = (0, ends[-1])
@@ -255,25 +255,27 @@ def header(change: FileChange, *, side: Side, style: Style) -> Header:
     names = [name for name, _ in known]
     at = names.index(_SUBJECT) if _SUBJECT in names else None
     if style == "simple":
-        lines = [unspliced(f"{mark} {name}: {value}", mark) for name, value in known]
-        return Header.of(lines, blank=True, scored=at)
+        lines = [without_line_splice(f"{mark} {name}: {value}", mark) for name, value in known]
+        return Header.from_lines(lines, blank=True, scored=at)
     opening, margin, closing = ("/**", " *", " */") if mark == "//" else ("##", "#", None)
     lines = [opening]
     for name, value in known:
         tag = _TAGS.get(name, f"@remark {name}:")
         # Doxygen's own escape: the character is doubled.
         escaped = _COMMAND.sub(lambda command: command[0] * 2, value)
-        lines.append(unspliced(f"{margin} {tag} {escaped}", mark))
+        lines.append(without_line_splice(f"{margin} {tag} {escaped}", mark))
     lines += [closing] if closing else []
-    return Header.of(lines, blank=True, scored=None if at is None else at + 1)
+    return Header.from_lines(lines, blank=True, scored=None if at is None else at + 1)
 
 
 def commit_header(commit: CommitChange, language: Language) -> Header:
     """Return comment lines with the known facts of a whole commit, without its subject."""
     mark = line_mark(language)
     facts = _place_and_time(commit)
-    lines = [unspliced(f"{mark} {name}: {one_line(value)}", mark) for name, value in facts]
-    return Header.of(lines, blank=False)
+    lines = [
+        without_line_splice(f"{mark} {name}: {one_line(value)}", mark) for name, value in facts
+    ]
+    return Header.from_lines(lines, blank=False)
 
 
 def subject_of(change: FileChange | CommitChange) -> str:
@@ -292,9 +294,9 @@ def _place_and_time(change: FileChange | CommitChange, before: str = "") -> Iter
         yield "Date", datetime.fromtimestamp(change.timestamp, UTC).date().isoformat()
 
 
-SIDE_BYTES = 8_192
+MAX_SIDE_BYTES = 8_192
 """Maximum bytes of a hunk's removed lines, and of its added lines."""
-CHANGES_BYTES = 65_536
+MAX_CHANGES_BYTES = 65_536
 """Bytes. Hunks that begin after this size are left out, and the last line states their number."""
 
 
@@ -345,25 +347,25 @@ def describe(
 ) -> ChangeText:
     """Return the hunks as text within the limits; only whole lines are left out.
 
-    A removed line is always a comment on a line of its own; `unspliced` keeps it from continuing on the next
-    line. Added lines are fragments: a line may open a comment or raw string that an unchanged line closes, so
-    that the text after the hunk is inside it.
+    A removed line is always a comment on a line of its own; `without_line_splice` keeps it from continuing on
+    the next line. Added lines are fragments: a line may open a comment or raw string that an unchanged line
+    closes, so that the text after the hunk is inside it.
     """
     blocks: list[str] = []
     shown: list[tuple[int, int]] = []
     size = left_out = 0
     for hunk in hunks:
-        if size >= CHANGES_BYTES:
+        if size >= MAX_CHANGES_BYTES:
             break
         removed = before[hunk.before_start : hunk.before_start + hunk.before_lines]
         added = after[hunk.after_start : hunk.after_start + hunk.after_lines]
         block = [f"{mark} @@ line {(hunk.after_start if after else hunk.before_start) + 1}"]
         for name, lines in (("removed", removed), ("added", added)):
             ends = accumulate(len(line.encode()) + 1 for line in lines)
-            fitting = bisect_right(list(ends), SIDE_BYTES)
+            fitting = bisect_right(list(ends), MAX_SIDE_BYTES)
             for line in lines[:fitting]:
                 comment = f"{mark} - {line}" if line else f"{mark} -"
-                block.append(unspliced(comment, mark) if name == "removed" else line)
+                block.append(without_line_splice(comment, mark) if name == "removed" else line)
             if fitting < len(lines):
                 block.append(f"{mark} … {len(lines) - fitting} more {name} lines")
                 left_out += len(lines) - fitting

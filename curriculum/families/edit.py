@@ -20,7 +20,7 @@ from curriculum.families.edit_blocks import (
     SEARCH,
     EditBlock,
     LineRange,
-    applied,
+    apply_blocks,
     blocks_between,
     has_marker,
     whole_lines,
@@ -49,7 +49,7 @@ class _Version:
     """[lines + 1] Offsets of the lines, then the number of bytes."""
 
     @staticmethod
-    def of(path: str, blob: Blob) -> "_Version":
+    def from_blob(path: str, blob: Blob) -> "_Version":
         lines = whole_lines(blob.text)
         starts = [*accumulate((len(line.encode()) for line in lines), initial=0)]
         return _Version(path=path, blob=blob, lines=lines, starts=starts)
@@ -67,8 +67,8 @@ def documents(change: FileChange, *, family: str) -> Iterator[Document | Reason]
     if change.after is None:
         yield "deleted"
         return
-    before = _Version.of(change.old_path, change.before)
-    after = _Version.of(change.path, change.after)
+    before = _Version.from_blob(change.old_path, change.before)
+    after = _Version.from_blob(change.path, change.after)
     blocks = _blocks(change, before, after)
     if not isinstance(blocks, tuple):
         yield blocks
@@ -86,7 +86,7 @@ def documents(change: FileChange, *, family: str) -> Iterator[Document | Reason]
         _add_fixed(builder, DIVIDER)
         _add_lines(builder, change, after, block.replace, scored=block.added)
         _add_fixed(builder, REPLACE)
-    made = applied(change.before.text, "".join(builder.texts[texts:]))
+    made = apply_blocks(change.before.text, "".join(builder.texts[texts:]))
     is_sound = made == change.after.text
     yield builder.document(family, change, file=change) if is_sound else "blocks_fail"
 

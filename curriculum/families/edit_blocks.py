@@ -80,7 +80,7 @@ def blocks_between(
     if not before:
         whole = (0, len(after))
         return (EditBlock(search=(0, 0), replace=whole, added=(whole,)),) if after else ()
-    finder = _Finder.of(before)
+    finder = _Finder.from_lines(before)
     groups = [[hunk] for hunk in hunks]
     while True:
         runs = [finder.unique_run(_removed(group)) for group in groups]
@@ -134,7 +134,7 @@ class _Finder:
     places: dict[str, list[int]]
 
     @staticmethod
-    def of(lines: Sequence[str]) -> "_Finder":
+    def from_lines(lines: Sequence[str]) -> "_Finder":
         places: defaultdict[str, list[int]] = defaultdict(list)
         for number, line in enumerate(lines):
             places[line].append(number)
@@ -203,14 +203,14 @@ class _Finder:
         return count
 
 
-def applied(before: str, blocks: str) -> str | None:
+def apply_blocks(before: str, blocks: str) -> str | None:
     r"""Return a text with blocks applied; None if the blocks are malformed or don't fit the text.
 
     Blocks fit if each SEARCH occurs exactly once in the text, as whole lines, and no two overlap.
 
-    >>> applied("a\nb\nc\n", "<<<<<<< SEARCH\nb\n=======\nx\ny\n>>>>>>> REPLACE\n")
+    >>> apply_blocks("a\nb\nc\n", "<<<<<<< SEARCH\nb\n=======\nx\ny\n>>>>>>> REPLACE\n")
     'a\nx\ny\nc\n'
-    >>> applied("b\nb\n", "<<<<<<< SEARCH\nb\n=======\nx\n>>>>>>> REPLACE\n")
+    >>> apply_blocks("b\nb\n", "<<<<<<< SEARCH\nb\n=======\nx\n>>>>>>> REPLACE\n")
     """
     end = 0
     edits: list[tuple[int, int, str]] = []

@@ -1,6 +1,6 @@
 """Related lines of a file: the edited lines of a change, and signatures of other definitions.
 
-edited       functions and classes of at most MAX_PART bytes with a hunk, whole; otherwise a hunk with up to
+edited       functions and classes of at most MAX_PART_BYTES with a hunk, whole; otherwise a hunk with up to
              LINES_AROUND lines above and below, up to a blank line or a whole definition
 signatures   of functions and types, without the insides of their bodies: first those around a hunk, then
              those that the change names, then those nearest to a hunk, until the budget is used
@@ -29,7 +29,7 @@ from curriculum.graph.outline import MAX_CLASS_BYTES, Item, Outline
 from schemas.change import Hunk
 from schemas.corpus import Language
 
-MAX_PART = MAX_CLASS_BYTES
+MAX_PART_BYTES = MAX_CLASS_BYTES
 """Bytes. Of a larger function or class, only the lines around its hunks are shown."""
 LINES_AROUND = 16
 _WORD = re.compile(r"\w+")
@@ -136,7 +136,7 @@ def lines_to_hunks(places: Sequence[tuple[int, int]], hunks: Sequence[Hunk]) -> 
 
 
 def _is_part(item: Item) -> bool:
-    return item.kind in ("function", "class") and item.end - item.start <= MAX_PART
+    return item.kind in ("function", "class") and item.end - item.start <= MAX_PART_BYTES
 
 
 def _is_definition(symbol: Symbol) -> bool:

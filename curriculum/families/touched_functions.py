@@ -155,7 +155,7 @@ class Shares:
 _by_node = attrgetter("node")
 
 
-def shared_out(
+def distribute_targets(
     targets: Sequence[Fragment], graph: RepositoryGraph, costs: FragmentCosts, room: int
 ) -> Shares:
     """Return the targets in groups that cost at most `room`: all of them, one file's, or part of a file's.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from curriculum.families import cmake_targets, context_documents
 from curriculum.families.context_documents import Excerpt
 from curriculum.families.render import RenderResult, result_of
-from curriculum.families.touched_functions import shared_out, targets_of
+from curriculum.families.touched_functions import distribute_targets, targets_of
 from curriculum.graph.facts import NodeId, RepositoryGraph
 from curriculum.graph.fragments import WHOLE_FILE, Fragment, FragmentCosts, NodeLink
 from curriculum.graph.neighbourhood import (
@@ -89,7 +89,7 @@ def graph_documents(
     )
     language = graph.source(targets[0].node.path).file.language
     room = settings.context_bytes - context_documents.frame_bytes(commit, language)
-    shares = shared_out(targets, graph, costs, room)
+    shares = distribute_targets(targets, graph, costs, room)
     around = [
         neighbourhood(graph, group, room - costs.total_size(group), order, costs, settings)
         for group in shares.groups

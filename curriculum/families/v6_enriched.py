@@ -88,7 +88,7 @@ def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
     return next(iter(named or bodies or code), -1)
 
 
-def renamed(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeChunk, ...]:
+def qualify_chunks(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeChunk, ...]:
     """Return the chunks of a piece with the qualifiers that the document's chunk adds."""
     if main < 0 or chunk.symbol in _SEVERAL:
         return tuple(found)
@@ -261,7 +261,7 @@ def with_levels(
     )
 
 
-_REMEMBERED = 10_000
+_CACHED_PIECES = 10_000
 """Number of cached pieces, some 3 kB each including their structure."""
 _LANGUAGES: dict[str, Language] = {"cpp": "cpp", "c": "c"}
 _COLUMN = {name: number for number, name in enumerate(RUN_COLUMNS)}
@@ -362,7 +362,7 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
             main = main_chunk(own, chunk)
             if main >= 0:
                 shown_by[number] = len(canvas.chunks) + first + main
-            named.extend(renamed(own, main, chunk))
+            named.extend(qualify_chunks(own, main, chunk))
             first = after
         _add(canvas, piece, found, named)
     canvas.links.extend(
@@ -372,7 +372,7 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
     )
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
+@functools.lru_cache(maxsize=_CACHED_PIECES)
 def _structure_of(text: str, language: Language) -> CodeStructure:
     """Return the structure of a piece; cached, since consecutive commits repeat most of their context."""
     return code_structure(text, language, facts_of(text, language))

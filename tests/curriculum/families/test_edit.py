@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from curriculum.families.document_check import check_document
 from curriculum.families.edit import MAX_EDIT_BYTES, MAX_REMOVED_SHARE
-from curriculum.families.edit_blocks import MARKERS, NO_NEWLINE, applied, whole_lines
+from curriculum.families.edit_blocks import MARKERS, NO_NEWLINE, apply_blocks, whole_lines
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
 from schemas.change import FileChange, Hunk
@@ -66,7 +66,7 @@ def test_blocks_make_the_file_after_and_first_search_lines_and_added_lines_are_s
         return
     document = edit(change)
     blocks = text_of(document, "target")
-    assert applied(old, blocks) == new
+    assert apply_blocks(old, blocks) == new
     firsts = [block.split("\n")[1] for block in blocks.split("<<<<<<< SEARCH")[1:]]
     lines = whole_lines(new)
     added = [

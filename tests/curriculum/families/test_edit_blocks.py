@@ -15,7 +15,7 @@ from curriculum.families.edit_blocks import (
     SEARCH,
     EditBlock,
     LineRange,
-    applied,
+    apply_blocks,
     blocks_between,
     has_marker,
     whole_lines,
@@ -71,8 +71,8 @@ def runs_around(core: LineRange, count: int) -> list[LineRange]:
 @given(before=TEXTS, after=TEXTS)
 def test_a_text_with_its_blocks_applied_is_the_text_after(before: str, after: str) -> None:
     texts = texts_of(between(before, after), before, after)
-    assert applied(before, "".join(texts)) == after
-    assert applied(before, "".join(reversed(texts))) == after
+    assert apply_blocks(before, "".join(texts)) == after
+    assert apply_blocks(before, "".join(reversed(texts))) == after
 
 
 @given(before=TEXTS, after=TEXTS)
@@ -137,7 +137,7 @@ def test_crlf_is_a_part_of_its_line() -> None:
     before, after = "a\r\nb\nb\r\n", "a\r\nb\nc\r\n"
     texts = texts_of(between(before, after), before, after)
     assert texts == [f"{SEARCH}b\r\n{DIVIDER}c\r\n{REPLACE}"]
-    assert applied(before, texts[0]) == after
+    assert apply_blocks(before, texts[0]) == after
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_crlf_is_a_part_of_its_line() -> None:
 def test_a_line_without_an_end_is_not_the_line_with_one(before: str, after: str) -> None:
     texts = texts_of(between(before, after), before, after)
     assert NO_NEWLINE in texts[0]
-    assert applied(before, texts[0]) == after
-    assert applied(before + "\n", texts[0]) != after
+    assert apply_blocks(before, texts[0]) == after
+    assert apply_blocks(before + "\n", texts[0]) != after
 
 
 def test_an_empty_text_has_one_block_with_an_empty_search() -> None:
@@ -193,11 +193,11 @@ def test_text_that_repeats_too_much_has_no_blocks() -> None:
     ],
 )
 def test_blocks_that_do_not_fit_are_not_applied(blocks: str) -> None:
-    assert applied("a\nb\nc\nb\n", blocks) is None
+    assert apply_blocks("a\nb\nc\nb\n", blocks) is None
 
 
 def test_no_blocks_change_nothing() -> None:
-    assert applied("a\n", "") == "a\n"
+    assert apply_blocks("a\n", "") == "a\n"
 
 
 def test_a_marker_is_a_line_of_its_own() -> None:

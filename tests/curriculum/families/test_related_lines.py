@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.related_lines import LINES_AROUND, MAX_PART
+from curriculum.families.related_lines import LINES_AROUND, MAX_PART_BYTES
 from curriculum.families.render import render
 from schemas.change import FileChange
 from schemas.document import Document
@@ -50,7 +50,7 @@ def test_a_definition_that_the_change_names_comes_before_nearer_ones(
 def test_a_large_function_shows_its_signature_and_the_lines_around_a_hunk(
     make_change: MakeChange,
 ) -> None:
-    lines = [f"  step_{at}(v);\n" for at in range(MAX_PART // 10)]
+    lines = [f"  step_{at}(v);\n" for at in range(MAX_PART_BYTES // 10)]
     before = "int large(int v) {\n" + "".join(lines) + "}\n"
     change = make_change(before, before.replace("step_200(v)", "step_200(v, v)"))
     shown = full_file(related(change))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families import v3
-from curriculum.families.document_builder import CHANGES_BYTES, SIDE_BYTES
+from curriculum.families.document_builder import MAX_CHANGES_BYTES, MAX_SIDE_BYTES
 from curriculum.families.render import render
 from curriculum.graph.outline import Item
 from schemas.change import FileChange, Hunk
@@ -163,7 +163,7 @@ def test_a_huge_hunk_is_capped_and_counted_and_only_what_is_shown_is_repeated(
     (reason,) = skip_reasons(change)
     assert reason == ("lines_left_out", 3_000 - shown.count("int value_"))
     assert reason[1] > 2_000
-    assert len(shown) < SIDE_BYTES + 200
+    assert len(shown) < MAX_SIDE_BYTES + 200
     assert f"// … {reason[1]} more added lines\n" in shown
     (repeated,) = [span for span in document.spans if span.kind == "repeated"]
     text = document.text.encode()[repeated.start : repeated.end].decode()
@@ -182,7 +182,7 @@ def test_many_hunks_are_capped_and_counted(make_change: MakeChange) -> None:
     shown = kind_text(document, "changes")
     (reason,) = skip_reasons(change)
     assert reason == ("hunks_left_out", 4_000 - shown.count("@@"))
-    assert CHANGES_BYTES < len(shown) < CHANGES_BYTES + 2 * SIDE_BYTES
+    assert MAX_CHANGES_BYTES < len(shown) < MAX_CHANGES_BYTES + 2 * MAX_SIDE_BYTES
     assert shown.endswith(f"// … {reason[1]} more hunks\n")
     repeated = [span for span in document.spans if span.kind == "repeated"]
     assert len(repeated) == shown.count("@@")

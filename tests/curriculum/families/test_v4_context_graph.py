@@ -15,7 +15,7 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.families.document_check import check_document
 from curriculum.families.render import RenderResult
-from curriculum.families.touched_functions import Shares, shared_out, touched_functions
+from curriculum.families.touched_functions import Shares, distribute_targets, touched_functions
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
@@ -378,7 +378,7 @@ def numbers(shares: Shares) -> list[list[tuple[str, int]]]:
 
 
 def test_targets_that_fit_are_one_group():
-    shares = shared_out(fragments("a", [90]) + fragments("b", [90]), Joined([]), COSTS, 200)
+    shares = distribute_targets(fragments("a", [90]) + fragments("b", [90]), Joined([]), COSTS, 200)
     assert numbers(shares) == [[("a", 0), ("b", 0)]]
 
 
@@ -401,24 +401,24 @@ def test_a_corpus_may_give_documents_another_budget(tmp_path: Path) -> None:
 
 def test_targets_over_the_budget_are_divided_by_file():
     targets = fragments("a", [90]) + fragments("b", [40, 40])
-    shares = shared_out(targets, Joined([]), COSTS, 196)
+    shares = distribute_targets(targets, Joined([]), COSTS, 196)
     assert numbers(shares) == [[("a", 0)], [("b", 0), ("b", 1)]]
 
 
 def test_functions_that_call_each_other_stay_together_where_they_fit():
     targets = fragments("a", [40, 40, 40, 40])
     apart = [(NodeId("a", 0), NodeId("a", 3)), (NodeId("a", 1), NodeId("a", 2))]
-    shares = shared_out(targets, Joined(apart), COSTS, 100)
+    shares = distribute_targets(targets, Joined(apart), COSTS, 100)
     assert numbers(shares) == [[("a", 0), ("a", 3)], [("a", 1), ("a", 2)]]
     chain = [(NodeId("a", n), NodeId("a", n + 1)) for n in range(3)]
-    cut = shared_out(targets, Joined(chain), COSTS, 150)
+    cut = distribute_targets(targets, Joined(chain), COSTS, 150)
     assert numbers(cut) == [[("a", 0), ("a", 1), ("a", 2)], [("a", 3)]]
 
 
 def test_a_function_over_the_budget_is_counted_and_left_out():
-    shares = shared_out(fragments("a", [40, 500]), Joined([]), COSTS, 100)
+    shares = distribute_targets(fragments("a", [40, 500]), Joined([]), COSTS, 100)
     assert (numbers(shares), shares.too_large) == ([[("a", 0)]], 1)
-    assert shared_out(fragments("a", [500]), Joined([]), COSTS, 100).groups == ()
+    assert distribute_targets(fragments("a", [500]), Joined([]), COSTS, 100).groups == ()
 
 
 @given(
@@ -429,7 +429,7 @@ def test_a_function_over_the_budget_is_counted_and_left_out():
 def test_every_function_that_fits_is_in_one_group_and_every_group_fits(sizes, pairs, room):
     targets = fragments("a", sizes[::2]) + fragments("b", sizes[1::2])
     graph = Joined([(NodeId("a", first), NodeId("a", last)) for first, last in pairs])
-    shares = shared_out(targets, graph, COSTS, room)
+    shares = distribute_targets(targets, graph, COSTS, room)
     shown = [each.node for group in shares.groups for each in group]
     assert sorted(shown) == [each.node for each in targets if COSTS.size(each) <= room]
     assert len(shown) + shares.too_large == len(targets)

@@ -20,7 +20,7 @@ from curriculum.families.v6_enriched import (
     enrich,
     levels,
     main_chunk,
-    renamed,
+    qualify_chunks,
 )
 from curriculum.graph.structure import CodeChunk
 from schemas.change import FileChange
@@ -421,32 +421,32 @@ FOUND = (
 def test_names_are_qualified_as_the_document_knows_them() -> None:
     asked = chunk("lattice::Matrix", "class")
     assert main_chunk(FOUND, asked) == 1
-    names = [each.name for each in renamed(FOUND, 1, asked)]
+    names = [each.name for each in qualify_chunks(FOUND, 1, asked)]
     assert names == ["", "lattice::Matrix", "lattice::Matrix::at", ""]
 
 
 def test_a_name_that_the_piece_doesn_t_tell_is_given_to_its_first_code() -> None:
     asked = chunk("lattice::Table", "class")
     assert main_chunk(FOUND, asked) == 1
-    names = [each.name for each in renamed(FOUND, 1, asked)]
+    names = [each.name for each in qualify_chunks(FOUND, 1, asked)]
     assert names == ["", "lattice::Table", "Matrix::at", ""]
 
 
 def test_a_function_that_the_piece_names_otherwise_is_its_first_body() -> None:
     asked = chunk("lattice::operator*")
     assert main_chunk(FOUND, asked) == 2
-    names = [each.name for each in renamed(FOUND, 2, asked)]
+    names = [each.name for each in qualify_chunks(FOUND, 2, asked)]
     assert names == ["", "Matrix", "lattice::operator*", ""]
 
 
 def test_the_path_of_a_file_names_no_chunk() -> None:
     asked = chunk("src/matrix.hpp", "file")
-    assert renamed(FOUND, main_chunk(FOUND, asked), asked) == FOUND
+    assert qualify_chunks(FOUND, main_chunk(FOUND, asked), asked) == FOUND
 
 
 def test_a_piece_without_code_shows_nothing() -> None:
     assert main_chunk(FOUND[:1], chunk("f")) == -1
-    assert renamed(FOUND[:1], -1, chunk("f")) == FOUND[:1]
+    assert qualify_chunks(FOUND[:1], -1, chunk("f")) == FOUND[:1]
 
 
 Graph = tuple[int, list[tuple[int, int]]]
