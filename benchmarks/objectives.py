@@ -52,7 +52,7 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
     files = shards_of(folder)
     tokenize_documents(files, tokenizer, folder)
     policy = policy_of(found[0].family)
-    fitter = Fitter.of(tokenizer, row_length=row_length - 16, policy=policy)
+    fitter = Fitter.from_tokenizer(tokenizer, row_length=row_length - 16, policy=policy)
     given: list[Given] = []
 
     def keep(document: TokenizedDocument, fitted: FitResult) -> FitResult:

@@ -67,7 +67,7 @@ class ByteStructure:
     type_edges: Int32s
 
 
-class _Held(NamedTuple):
+class _EncodedPart(NamedTuple):
     """Structure of an encoding, and flags for the document's chunks and edges in it."""
 
     structure: EncodedStructure
@@ -115,7 +115,7 @@ def with_structure(
 
 def _encoded(
     structure: ByteStructure, encoding: Encoding, token_bytes: Int32s, leading_space: Int32s
-) -> _Held:
+) -> _EncodedPart:
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
     # First byte of each token that isn't white space; -1 for tokens without text.
     at = np.where(ends > starts, starts + leading_space[encoding.ids], np.int32(-1))
@@ -137,7 +137,7 @@ def _encoded(
         call_edges=call_edges,
         type_edges=type_edges,
     )
-    return _Held(encoded, stretches > 0, stretches > 1, calls, types)
+    return _EncodedPart(encoded, stretches > 0, stretches > 1, calls, types)
 
 
 def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
@@ -232,7 +232,7 @@ class Split:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Placed:
+class ContextParts:
     """Parts of one document by the split of their source."""
 
     context: Int32s
@@ -246,14 +246,14 @@ class Placed:
     """True for a held-out document, which keeps its context."""
 
 
-def placed(
+def context_parts(
     chunks: Int32s,
     hops: Int32s,
     foreign: Bools,
     *,
     held_out: bool = False,
     refused: Bools | None = None,
-) -> Placed:
+) -> ContextParts:
     """Return the parts to remove from the context, given `foreign` [parts], text from the other split.
 
     Args:
@@ -267,23 +267,23 @@ def placed(
     >>> chunks = np.array([[0, 2], [2, 4], [4, 5]], dtype=np.int32)
     >>> hops = np.array([2, 1, 0], dtype=np.int32)
     >>> foreign = np.array([False, True, False, False, False])
-    >>> found = placed(chunks, hops, foreign)
+    >>> found = context_parts(chunks, hops, foreign)
     >>> found.other_side.tolist(), found.straddles
     ([True, True, False, False, False], False)
-    >>> placed(chunks, hops, foreign, held_out=True).other_side.any()
+    >>> context_parts(chunks, hops, foreign, held_out=True).other_side.any()
     np.False_
-    >>> placed(chunks, hops, np.array([False, False, False, False, True])).straddles
+    >>> context_parts(chunks, hops, np.array([False, False, False, False, True])).straddles
     True
     """
     context = chunks[hops > 0]
-    banned = context[:0] if held_out else context[_touched(context, foreign)]
-    other_side = _painted(banned, len(foreign))
+    removed = context[:0] if held_out else context[_touched(context, foreign)]
+    other_side = _inside_ranges(removed, len(foreign))
     under = context[:0] if refused is None else context[_touched(context, refused)]
-    return Placed(
+    return ContextParts(
         context=context,
         other_side=other_side,
-        refused=_painted(under, len(foreign)) & ~other_side,
-        straddles=bool((foreign & ~_painted(context, len(foreign))).any()),
+        refused=_inside_ranges(under, len(foreign)) & ~other_side,
+        straddles=bool((foreign & ~_inside_ranges(context, len(foreign))).any()),
         held_out=held_out,
     )
 
@@ -295,7 +295,7 @@ def _touched(ranges: Int32s, marked: Bools) -> Bools:
     return found
 
 
-def _painted(ranges: Int32s, count: int) -> Bools:
+def _inside_ranges(ranges: Int32s, count: int) -> Bools:
     """Return [count] True for parts inside one of the ranges; [[1 3]] of 4 -> [F T T F]."""
     steps = np.zeros(count + 1, dtype=np.int32)
     np.add.at(steps, ranges[:, 0], 1)
@@ -372,7 +372,7 @@ class DocumentBatch:
         row = self.first_row + index
         parts = slice(self._parts[index], self._parts[index + 1])
         spans = slice(self._spans[index], self._spans[index + 1])
-        found = self._context and self._context.placed(index, row, parts)
+        found = self._context and self._context.context_parts(index, row, parts)
         nothing = np.zeros(len(self._ranks[parts]), dtype=np.bool_)
         return TokenizedDocument(
             row=row,
@@ -399,7 +399,7 @@ class DocumentBatch:
     def structure(self, index: int) -> ByteStructure:
         """Return the structure of one document; the batch must contain its columns."""
         assert self._structure is not None, "columns_of(…, structure=True)"
-        return self._structure.of(index)
+        return self._structure.structure(index)
 
 
 class _Structure:
@@ -422,7 +422,7 @@ class _Structure:
         """Return the id of the document that the structure belongs to."""
         return str(self._bases[index])
 
-    def of(self, index: int) -> ByteStructure:
+    def structure(self, index: int) -> ByteStructure:
         """Return the structure of one document, as views."""
         runs = slice(self._runs[index], self._runs[index + 1])
         chunks, calls, types = (
@@ -456,7 +456,7 @@ class _Context:
             self._is_held_out = is_held_out.to_numpy(zero_copy_only=False).astype(np.bool_)
             self._is_refused = split.are_refused(source) if split.refuses else None
 
-    def placed(self, index: int, row: int, parts: slice) -> Placed | None:
+    def context_parts(self, index: int, row: int, parts: slice) -> ContextParts | None:
         """Return the context of one document; None if it has no chunks."""
         chunks = slice(self._chunks[index], self._chunks[index + 1])
         if chunks.start == chunks.stop:
@@ -470,7 +470,7 @@ class _Context:
             foreign[cited] = self._is_held_out[sources] != held_out
             if self._is_refused is not None:
                 refused[cited] = self._is_refused[sources]
-        return placed(
+        return context_parts(
             self._ranges[chunks], self._hops[chunks], foreign, held_out=held_out, refused=refused
         )
 

@@ -33,7 +33,7 @@ class _Turns:
 
     numbers: tuple[int, ...]
     """Indices of the turns in the document."""
-    said: tuple[Int32s, ...]
+    texts: tuple[Int32s, ...]
     """Tokens of the turns' texts."""
     frame: Frame
 
@@ -45,7 +45,7 @@ class _Turns:
     @property
     def sizes(self) -> list[int]:
         """Tokens of each turn, including its marks."""
-        turns = zip(self.frame.leads, self.said, self.frame.ends, strict=True)
+        turns = zip(self.frame.leads, self.texts, self.frame.ends, strict=True)
         return [len(lead) + len(text) + len(end) for lead, text, end in turns]
 
 
@@ -83,8 +83,8 @@ class TurnFitter:
             return self._fitted(document, "dropped", frame_tokens)
         roles = [cast(Role, PART_KINDS[kind]) for kind in document.part_kinds]
         try:
-            whole = self._framed(roles, self._said(document), range(len(roles)))
-            kept = self._fitting(roles, whole, _last_learnt(document, roles))
+            whole = self._framed(roles, self._text_ids(document), range(len(roles)))
+            kept = self._fitting(roles, whole, _last_scored(document, roles))
             if kept is not None:
                 self._require_contents(document, roles, kept)
         except TurnError as refused:
@@ -103,7 +103,7 @@ class TurnFitter:
         refusal: TurnError | None = None,
     ) -> FitResult:
         lengths = self.tokenizer.token_bytes
-        said = sum(int(lengths[text].sum()) for text in kept.said) if kept else document.num_bytes
+        said = sum(int(lengths[text].sum()) for text in kept.texts) if kept else document.num_bytes
         return FitResult(
             row=document.row,
             document_id=document.document_id,
@@ -115,7 +115,7 @@ class TurnFitter:
             refusal=refusal,
         )
 
-    def _said(self, document: TokenizedDocument) -> list[Int32s]:
+    def _text_ids(self, document: TokenizedDocument) -> list[Int32s]:
         """Return the ids of each turn's text; with a template, encode it again without its line feed."""
         text = document.ids[len(self.bos) : len(document.ids) - len(self.eos)].astype(np.int32)
         said = [text[start:end] for start, end in pairwise(document.part_tokens.tolist())]
@@ -131,11 +131,11 @@ class TurnFitter:
         """Return some turns of a conversation, marked as a conversation of their own."""
         return _Turns(
             numbers=tuple(numbers),
-            said=tuple(said[number] for number in numbers),
+            texts=tuple(said[number] for number in numbers),
             frame=self.format.frame([roles[number] for number in numbers]),
         )
 
-    def _fitting(self, roles: Sequence[Role], whole: _Turns, last_learnt: int) -> _Turns | None:
+    def _fitting(self, roles: Sequence[Role], whole: _Turns, last_scored: int) -> _Turns | None:
         """Return the turns that fit a row: all of them, those left without the oldest exchanges, or None.
 
         The question of the last scored answer is kept, since otherwise nothing would be scored.
@@ -153,9 +153,9 @@ class TurnFitter:
         # Fewer turns may have other marks, so the exchange before the first that fits is tried as well.
         fits = int(np.count_nonzero(fixed + from_each > room))
         for first in (
-            question for question in questions[max(1, fits - 1) :] if question < last_learnt
+            question for question in questions[max(1, fits - 1) :] if question < last_scored
         ):
-            left = self._framed(roles, whole.said, [*system, *range(first, len(roles))])
+            left = self._framed(roles, whole.texts, [*system, *range(first, len(roles))])
             if left.num_tokens <= room:
                 return left
         return None
@@ -166,7 +166,7 @@ class TurnFitter:
         """Raise a TurnError if the chat template would alter a kept turn's text."""
         if self.format.reads_texts:
             texts = [b""] * len(roles)
-            for number, said in zip(kept.numbers, kept.said, strict=True):
+            for number, said in zip(kept.numbers, kept.texts, strict=True):
                 texts[number] = self.tokenizer.decode_bytes(said)
             self.format.check(f"conversation {document.document_id}", roles, texts)
 
@@ -176,7 +176,7 @@ class TurnFitter:
         marks_before = (frame.opening, *frame.ends[:-1])
         runs: list[tuple[Int32s, int | None]] = [(self.bos, None)]
         for before, lead, number, said in zip(
-            marks_before, frame.leads, kept.numbers, kept.said, strict=True
+            marks_before, frame.leads, kept.numbers, kept.texts, strict=True
         ):
             runs += [(np.concatenate((before, lead)), None), (said, number)]
         runs += [(frame.ends[-1], None), (self.eos, None)]
@@ -200,7 +200,7 @@ def _tokens(token: int | None) -> Int32s:
     return np.array([] if token is None else [token], dtype=np.int32)
 
 
-def _last_learnt(document: TokenizedDocument, roles: Sequence[Role]) -> int:
+def _last_scored(document: TokenizedDocument, roles: Sequence[Role]) -> int:
     """Return the index of the last assistant turn that isn't context; -1 if there is none."""
     context = set(document.spans.of("unscored")[:, 0].tolist())
     starts = document.part_bytes.tolist()

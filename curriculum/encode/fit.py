@@ -38,7 +38,7 @@ class _FittedLine:
     pieces: Int32s
     borders: Int32s
     """Token positions of the borders of kept parts."""
-    gone: Bools
+    dropped: Bools
     """[parts] True for removed parts."""
 
 
@@ -53,7 +53,7 @@ class Fitter:
     """Tokens of the elision line, by language."""
 
     @staticmethod
-    def of(tokenizer: Tokenizer, *, row_length: int, policy: TooLong) -> "Fitter":
+    def from_tokenizer(tokenizer: Tokenizer, *, row_length: int, policy: TooLong) -> "Fitter":
         """Return the fitter; each elision line is encoded once."""
         assert row_length > 3, row_length
         elisions = {language: tokenizer.encode(line) for language, line in ELISIONS.items()}
@@ -101,7 +101,7 @@ class Fitter:
             units=document.units,
             ranks=document.ranks,
             elidable=document.elidable,
-            banned=document.forbidden,
+            forbidden=document.forbidden,
             elision=len(elision),
             room=room,
         )
@@ -191,32 +191,32 @@ def elided_parts(
     units: Int32s,
     ranks: Int32s,
     elidable: Bools,
-    banned: Bools,
+    forbidden: Bools,
     elision: int,
     room: int,
 ) -> Bools:
-    """Return flags of the parts to remove: banned ones, then as few as possible, highest rank first.
+    """Return flags of the parts to remove: forbidden ones, then as few as possible, highest rank first.
 
     All arrays are [parts]. The parts of one unit have one rank and are removed together; of units with equal
-    rank, the earlier one is removed first. `banned` parts are removed even if there is room. `elision` is the
-    number of tokens of the line in each gap; adjacent removed parts share one gap. If nothing fits, all
+    rank, the earlier one is removed first. `forbidden` parts are removed even if there is room. `elision` is
+    the number of tokens of the line in each gap; adjacent removed parts share one gap. If nothing fits, all
     removable parts are removed, but never the whole text.
 
     >>> lengths, ranks = np.array([9, 5, 5, 5, 9]), np.array([0, 1, 3, 2, 0], dtype=np.int32)
     >>> elidable, none = np.array([False, True, True, True, False]), np.zeros(5, dtype=np.bool_)
     >>> given = {"lengths": lengths, "elidable": elidable, "elision": 2, "room": 25}
     >>> units = np.arange(5, dtype=np.int32)
-    >>> elided_parts(units=units, ranks=ranks, banned=none, **given).tolist()
+    >>> elided_parts(units=units, ranks=ranks, forbidden=none, **given).tolist()
     [False, False, True, True, False]
-    >>> elided_parts(units=units, ranks=ranks, banned=np.arange(5) == 1, **given).tolist()
+    >>> elided_parts(units=units, ranks=ranks, forbidden=np.arange(5) == 1, **given).tolist()
     [False, True, True, False, False]
     >>> ranks, units = np.array([0, 3, 1, 3, 0]), np.array([0, 1, 2, 1, 3])
-    >>> elided_parts(units=units, ranks=ranks, banned=none, **given | {"room": 27}).tolist()
+    >>> elided_parts(units=units, ranks=ranks, forbidden=none, **given | {"room": 27}).tolist()
     [False, True, False, True, False]
     """
     count = int(units.max(initial=-1)) + 1
     _, starts = np.unique(units, return_index=True)
-    first, may = banned[starts], (elidable | banned)[starts]
+    first, may = forbidden[starts], (elidable | forbidden)[starts]
     order = np.lexsort((starts, -ranks[starts], ~first))
     order = order[may[order]]
     sizes = np.bincount(units, weights=lengths, minlength=count).astype(np.int64)
@@ -226,7 +226,7 @@ def elided_parts(
     dropped = np.zeros(count, dtype=np.bool_)
     dropped[order[: fitting[0] + fewest if len(fitting) else len(order)]] = True
     parts: Bools = dropped[units]
-    return banned.copy() if parts.all() else parts
+    return forbidden.copy() if parts.all() else parts
 
 
 def _gaps(order: npt.NDArray[np.int64], units: Int32s, count: int) -> npt.NDArray[np.int64]:
@@ -271,7 +271,7 @@ def _line(
         ids=np.concatenate(ids),
         pieces=np.array([piece for piece in pieces if piece[1] < piece[2]], dtype=np.int32),
         borders=np.concatenate([np.zeros(1, dtype=np.int32), *borders]),
-        gone=dropped,
+        dropped=dropped,
     )
 
 
@@ -288,7 +288,7 @@ def _fitted(
     encodings: tuple[Encoding, ...],
     line: _FittedLine | None = None,
 ) -> FitResult:
-    dropped = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.gone
+    dropped = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.dropped
     sizes = np.diff(document.part_bytes)
     return FitResult(
         row=document.row,

@@ -33,7 +33,7 @@ def fitter_of(
             overlong=overlong,
             format=turn_format(tokenizer),
         )
-    return Fitter.of(tokenizer, row_length=row_length, policy=policy_of(family))
+    return Fitter.from_tokenizer(tokenizer, row_length=row_length, policy=policy_of(family))
 
 
 ApplyObjective = Callable[[TokenizedDocument, FitResult], FitResult]

@@ -92,7 +92,7 @@ def apply(
     return encoding if scored.all() else scored_where(scored, encoding)
 
 
-def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
+def drop_repeated_targets(encoding: Encoding) -> tuple[Encoding, int]:
     """Return the encoding without targets in repeated runs of tokens, and the number of removed targets.
 
     A run has `repeats.RUN` tokens and occurs earlier in the encoding, in the encoding's own order: a model

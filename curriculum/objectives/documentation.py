@@ -7,10 +7,10 @@ In doc_to_code, comment lines that copy code of the body are masked from the inp
 comment moves to the line below its code, also for declarations without a body, and its lines that copy code
 aren't scored. Nothing else is scored, and no target repeats text from earlier in the document.
 
-A comment line copies code if it overlaps a run of GIVEN_AWAY words and punctuation marks that is also in the
-code. White space is ignored, since changed indentation or spacing doesn't hide a copy. Runs are not counted
-in tokens, because masking must not depend on a vocabulary or on the beginnings of comment lines. They are not
-counted in bytes, because a comment legitimately shares names of thirty bytes with its code.
+A comment line copies code if it overlaps a run of MIN_COPIED_UNITS words and punctuation marks that is also
+in the code. White space is ignored, since changed indentation or spacing doesn't hide a copy. Runs are not
+counted in tokens, because masking must not depend on a vocabulary or on the beginnings of comment lines. They
+are not counted in bytes, because a comment legitimately shares names of thirty bytes with its code.
 """
 
 import itertools
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from curriculum.objectives import causal
 from curriculum.objectives.objective import DocumentFacts, Objective, Result
-from curriculum.objectives.rearrange import Int32s, Segment, rearranged, segments_without
+from curriculum.objectives.rearrange import Int32s, Segment, reorder_encoding, segments_without
 from curriculum.packing.repeats import Int64s, covered, first_copies
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import (
@@ -40,7 +40,7 @@ from schemas.packed_row import TEXT_PIECE
 
 Bools = npt.NDArray[np.bool_]
 
-TAUGHT_PARTS: tuple[PartKind, ...] = ("code", "target")
+DOCUMENTED_PARTS: tuple[PartKind, ...] = ("code", "target")
 """Kinds of parts whose documentation is used: a header documents the file, and context is input only."""
 START, END, CODE, BODY, LAST = range(5)
 """Columns of `documented`: start and end of the comment, start of the code below it, start of its body, and
@@ -49,8 +49,8 @@ end of the code. Without a body, BODY equals LAST.
 
 
 def documented(document: DocumentFacts) -> Int32s:
-    """Return [d, 5] documented declarations in TAUGHT_PARTS, sorted; columns START to LAST."""
-    parts = document.parts(*TAUGHT_PARTS)
+    """Return [d, 5] documented declarations in DOCUMENTED_PARTS, sorted; columns START to LAST."""
+    parts = document.parts(*DOCUMENTED_PARTS)
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
     declared = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
     comment = comments[np.searchsorted(comments[:, 0], declared[:, 0]) - 1]
@@ -76,7 +76,7 @@ class EncodedLines:
     """Offset after each newline."""
 
     @staticmethod
-    def of(encoding: Encoding, tokenizer: Tokenizer) -> "EncodedLines":
+    def from_encoding(encoding: Encoding, tokenizer: Tokenizer) -> "EncodedLines":
         """Decode the encoding; some 20 Mtok/s."""
         text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
         pieces = text[:, (BYTE_START, BYTE_END)]
@@ -111,7 +111,7 @@ class EncodedLines:
         after = np.concatenate((self.ends, [np.iinfo(np.int32).max])).astype(np.int32)
         return after[np.searchsorted(self.ends, at, side="right")]
 
-    def has(self, low: Int32s, high: Int32s) -> Bools:
+    def in_one_piece(self, low: Int32s, high: Int32s) -> Bools:
         """Return flags: True for non-empty ranges `[low, high)` inside a single piece."""
         found: Bools = self.piece_of(low)[1] >= high
         return found
@@ -121,7 +121,7 @@ class EncodedLines:
         return self.data[low - self.first : high - self.first].tobytes()
 
 
-GIVEN_AWAY = 8
+MIN_COPIED_UNITS = 8
 """Number of words and marks in a copied run; `return a.first < b.first;` has nine."""
 _UNIT = re.compile(rb"[\w\x80-\xff]+|[^\w\s]")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -146,18 +146,18 @@ def copied_spans(
     """
     wordless = np.zeros(len(comments), dtype=np.bool_)
     # A word or mark has at least one byte, so shorter code can't contain a run.
-    long_enough = codes[:, 1] - codes[:, 0] >= GIVEN_AWAY
-    told = _spans(lines, comments[long_enough], codes[long_enough])
-    if not len(told):
+    long_enough = codes[:, 1] - codes[:, 0] >= MIN_COPIED_UNITS
+    copied = _spans(lines, comments[long_enough], codes[long_enough])
+    if not len(copied):
         return np.empty((0, 2), dtype=np.int32), wordless
     masked = [np.empty((0, 2), dtype=np.int32)]
     gone_of: dict[bytes, Bools] = {}
-    owners = np.searchsorted(comments[:, 0], told, side="right") - 1
+    owners = np.searchsorted(comments[:, 0], copied, side="right") - 1
     for number in np.unique(owners).tolist():
         low = int(lines.starts_of(comments[number : number + 1, 0])[0])
         high = int(lines.ends_of(comments[number : number + 1, 1] - 1)[0])
         comment = lines.text(low, high)
-        gone = masked_bytes(comment, told[owners == number] - low)
+        gone = masked_bytes(comment, copied[owners == number] - low)
         left = np.frombuffer(comment, dtype=np.uint8)[~gone].tobytes()
         wordless[number] = _WORD.search(left) is None
         masked.append(_ranges_of(gone) + low)
@@ -220,9 +220,9 @@ def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
             places.append(-1)
         code_ends += [firsts[-1] + len(code)] * (len(units) - firsts[-1])
     at = np.array(places, dtype=np.int64)
-    copies = first_copies(np.array(units, dtype=np.int64), np.array(firsts), run=GIVEN_AWAY)
-    copies[(at < 0) | (copies > np.array(code_ends, dtype=np.int64) - GIVEN_AWAY)] = -1
-    return at[covered(copies, GIVEN_AWAY)]
+    copies = first_copies(np.array(units, dtype=np.int64), np.array(firsts), run=MIN_COPIED_UNITS)
+    copies[(at < 0) | (copies > np.array(code_ends, dtype=np.int64) - MIN_COPIED_UNITS)] = -1
+    return at[covered(copies, MIN_COPIED_UNITS)]
 
 
 def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
@@ -285,24 +285,24 @@ class _DocToCode:
         found = found[found[:, BODY] < found[:, LAST]]
         if not len(found):
             return _unscored_result(encoding)
-        lines = EncodedLines.of(encoding, self.tokenizer)
-        found = found[lines.has(found[:, START], found[:, BODY] + 1)]
+        lines = EncodedLines.from_encoding(encoding, self.tokenizer)
+        found = found[lines.in_one_piece(found[:, START], found[:, BODY] + 1)]
         found[:, LAST] = np.minimum(found[:, LAST], lines.piece_of(found[:, BODY])[1])
         changes = document.parts("changes")
         masked, wordless = copied_spans(
             lines, found[:, (START, END)], found[:, (BODY, LAST)], changes
         )
         order = segments_without(masked, 0, int(document.part_bytes[-1]))
-        done = rearranged(encoding, order, document.part_bytes, self.tokenizer)
+        done = reorder_encoding(encoding, order, document.part_bytes, self.tokenizer)
         if len(done.encoding.ids) > document.room:
             return _unscored_result(encoding, ("no_room", 1))
-        learnt = found[~wordless]
+        scored = found[~wordless]
         counts = (
-            ("bodies", len(learnt)),
+            ("bodies", len(scored)),
             ("given_away", int(wordless.sum())),
             ("masked_bytes", done.masked_bytes),
         )
-        targets = learnt[:, (BODY, LAST)]
+        targets = scored[:, (BODY, LAST)]
         return _score_targets(done.encoding, targets, document, self.tokenizer, counts)
 
 
@@ -319,19 +319,19 @@ class _CodeToDoc:
         found = _within(encoding, documented(document))
         if not len(found):
             return _unscored_result(encoding)
-        lines = EncodedLines.of(encoding, self.tokenizer)
+        lines = EncodedLines.from_encoding(encoding, self.tokenizer)
         moves = _moves(lines, found)
         while True:
             order = _below(moves, int(document.part_bytes[-1]))
-            done = rearranged(encoding, order, document.part_bytes, self.tokenizer).encoding
+            done = reorder_encoding(encoding, order, document.part_bytes, self.tokenizer).encoding
             if len(done.ids) <= document.room:
                 break
             moves = moves[: len(moves) // 2]
         copied, wordless = copied_spans(lines, moves[:, 3:5], moves[:, 5:], NOTHING)
-        here = int(lines.has(found[:, START], found[:, START] + 1).sum())
+        in_encoding = int(lines.in_one_piece(found[:, START], found[:, START] + 1).sum())
         counts = (
             ("comments", len(moves)),
-            ("comments_left", here - len(moves)),
+            ("comments_left", in_encoding - len(moves)),
             ("given_away", int(wordless.sum())),
             ("copied_bytes", int((copied[:, 1] - copied[:, 0]).sum())),
         )
@@ -361,7 +361,7 @@ def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
     low, high = lines.starts_of(found[:, START]), lines.ends_of(found[:, END] - 1)
     below = lines.ends_of(found[:, LAST] - 1)
     moves = np.column_stack((low, high, below, found[:, (START, END, CODE, LAST)]))
-    moves = moves[lines.has(low, below)]
+    moves = moves[lines.in_one_piece(low, below)]
     following = np.append(moves[1:, 0], np.iinfo(np.int32).max)
     clear: Int32s = moves[moves[:, 2] <= following]
     return clear
@@ -398,5 +398,5 @@ def _score_targets(
     scored = causal.overlaps(starts, ends, targets) & ~causal.overlaps(starts, ends, copied)
     unscored = document.spans.of(*UNSCORED_KINDS)
     done = causal.apply(causal.scored_where(scored, encoding), unscored, tokenizer.token_bytes)
-    done, cleared = causal.unrepeated(done)
+    done, cleared = causal.drop_repeated_targets(done)
     return Result(encoding=done, counts=(*counts, ("repeated_tokens", cleared)))

@@ -32,7 +32,13 @@ from curriculum.objectives.documentation import (
     documented,
 )
 from curriculum.objectives.objective import DocumentFacts, Objective, Result
-from curriculum.objectives.rearrange import Inserted, Int32s, Segment, rearranged, segments_without
+from curriculum.objectives.rearrange import (
+    Inserted,
+    Int32s,
+    Segment,
+    reorder_encoding,
+    segments_without,
+)
 from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from schemas.document import UNSCORED_KINDS, PartKind, SpanKind
@@ -44,7 +50,7 @@ SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
 SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")
 RESERVE = 16
 """Tokens reserved for three sentinels and for text that is cut inside a token."""
-SMALLEST = 16
+MIN_SPLIT_BYTES = 16
 """Bytes. A shorter text is not split."""
 MAX_CHARACTER_BYTES = 4
 """Bytes per UTF-8 character, and so the maximum number of tokens per character."""
@@ -77,7 +83,7 @@ class _Draws(NamedTuple):
     second: float
 
     @staticmethod
-    def of(document_id: str, variant: int, start: int) -> "_Draws":
+    def from_document(document_id: str, variant: int, start: int) -> "_Draws":
         digest = hashlib.blake2b(f"{document_id} {variant} {start}".encode()).digest()[:32]
         return _Draws(*(np.frombuffer(digest, dtype="<u8") / 2.0**64).tolist())
 
@@ -103,7 +109,7 @@ def _masked_and_copied(
     if not len(comments):
         # Without comments, the text isn't decoded.
         return NOTHING, NOTHING
-    lines = EncodedLines.of(encoding, tokenizer)
+    lines = EncodedLines.from_encoding(encoding, tokenizer)
     start, end = split.start, split.end
     size = int(document.part_bytes[-1])
     around = _shared(comments, np.array([[0, start], [end, size]]))
@@ -132,7 +138,7 @@ class _Fim:
         scored = done
         for unscored in (document.spans.of(*UNSCORED_KINDS), copied):
             scored = causal.apply(scored, unscored, self.tokenizer.token_bytes)
-        scored, cleared = causal.unrepeated(scored)
+        scored, cleared = causal.drop_repeated_targets(scored)
         return Result(encoding=scored, counts=(*counts, ("repeated_tokens", cleared)))
 
     def _split(
@@ -141,16 +147,18 @@ class _Fim:
         """Return the split encoding, counts, and [r, 2] bytes that must not be scored."""
         code = document.parts(*SPLIT_PARTS)
         text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
-        if (text[:, 1] - text[:, 0]).sum() < SMALLEST:
+        if (text[:, 1] - text[:, 0]).sum() < MIN_SPLIT_BYTES:
             return encoding, (("unsplit_too_small", 1),), NOTHING
-        draws = _Draws.of(document.flat_id, self.variant, int(encoding.pieces[0, BYTE_START]))
+        draws = _Draws.from_document(
+            document.flat_id, self.variant, int(encoding.pieces[0, BYTE_START])
+        )
         split = _syntactic(document, text, draws) if draws.source < 0.5 else None
         split = split or self._random(encoding, text, draws)
         is_psm = draws.form < 0.5
         masked, copied = _masked_and_copied(encoding, document, split, self.tokenizer)
         borders = (0, int(code[0, 0]), split.start, split.end, int(document.part_bytes[-1]))
         order = self._order(masked, borders, is_psm=is_psm)
-        done = rearranged(encoding, order, document.part_bytes, self.tokenizer)
+        done = reorder_encoding(encoding, order, document.part_bytes, self.tokenizer)
         if len(done.encoding.ids) > len(encoding.ids) + self.reserve:
             return encoding, (("unsplit_no_room", 1),), NOTHING
         counts = (

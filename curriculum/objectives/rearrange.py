@@ -74,7 +74,7 @@ class _Run(NamedTuple):
     scored: bool
 
 
-def rearranged(
+def reorder_encoding(
     encoding: Encoding,
     order: Sequence[Segment | Inserted],
     part_bytes: Int32s,
@@ -101,7 +101,7 @@ def rearranged(
     ...     loss_mask=np.array([1, 1, 1, 1, 0], dtype=np.uint8),
     ...     pieces=np.array([[1, 0, 1, 0, 0], [0, 1, 4, 0, 5], [1, 4, 5, 5, 5]], dtype=np.int32))
     >>> order = [Segment(start=4, end=5), Inserted(ids=(2,)), Segment(start=0, end=3, scored=False)]
-    >>> done = rearranged(encoding, order, np.array([0, 2, 5], dtype=np.int32), Bytes())
+    >>> done = reorder_encoding(encoding, order, np.array([0, 2, 5], dtype=np.int32), Bytes())
     >>> done.encoding.ids.tolist(), done.masked_bytes  # BOS d # ab c EOS
     ([0, 6, 2, 12, 5, 1], 1)
     >>> done.encoding.loss_mask.tolist()
@@ -114,7 +114,7 @@ def rearranged(
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(ranges)), (
         "segments must be disjoint"
     )
-    source = _Source.of(encoding, part_bytes, tokenizer)
+    source = _Source.from_encoding(encoding, part_bytes, tokenizer)
     runs = list(source.runs(order, end_scored=end_scored))
     ids = np.concatenate([run.ids for run in runs])
     scored = np.repeat([run.scored for run in runs], [len(run.ids) for run in runs])
@@ -131,14 +131,14 @@ def _text_bytes(pieces: Int32s) -> int:
     return int((pieces[:, BYTE_END] - pieces[:, BYTE_START]).sum())
 
 
-class _Taken(NamedTuple):
+class _KeptTokens(NamedTuple):
     """Tokens `[start, end)` that are kept."""
 
     start: int
     end: int
 
 
-class _Anew(NamedTuple):
+class _Reencoded(NamedTuple):
     """Bytes `[start, end)` that are encoded again, because a cut falls inside a token."""
 
     start: int
@@ -161,7 +161,7 @@ class _Source:
     tokenizer: Tokenizer
 
     @staticmethod
-    def of(encoding: Encoding, part_bytes: Int32s, tokenizer: Tokenizer) -> "_Source":
+    def from_encoding(encoding: Encoding, part_bytes: Int32s, tokenizer: Tokenizer) -> "_Source":
         ids, kinds = encoding.ids, encoding.pieces[:, KIND]
         starts, ends = byte_ranges(ids, encoding.pieces, tokenizer.token_bytes)
         has_bos = kinds[0] == GENERATED_PIECE and ids[0] == tokenizer.bos_id
@@ -179,8 +179,8 @@ class _Source:
     def runs(self, order: Sequence[Segment | Inserted], *, end_scored: bool) -> Iterator[_Run]:
         """Yield all tokens in their new order."""
         planned = [list(self._cuts(item)) if isinstance(item, Segment) else [] for item in order]
-        anew = [cut for cuts in planned for cut in cuts if isinstance(cut, _Anew)]
-        encoded = self._encoded(anew)
+        reencoded = [cut for cuts in planned for cut in cuts if isinstance(cut, _Reencoded)]
+        encoded = self._encoded(reencoded)
         byte = int(self.starts[0])
         yield from self._as_is(0, self.first, scored=False)
         for item, cuts in zip(order, planned, strict=True):
@@ -188,14 +188,14 @@ class _Source:
                 ids = np.array(item.ids, dtype=np.int32)
                 yield _run(GENERATED_PIECE, ids, byte, byte, scored=item.scored)
             for cut in cuts:
-                if isinstance(cut, _Anew):
+                if isinstance(cut, _Reencoded):
                     yield _run(TEXT_PIECE, next(encoded), *cut, scored=item.scored)
                 else:
                     yield from self._as_is(*cut, scored=item.scored)
-                byte = cut.end if isinstance(cut, _Anew) else int(self.ends[cut.end - 1])
+                byte = cut.end if isinstance(cut, _Reencoded) else int(self.ends[cut.end - 1])
         yield from self._as_is(self.last, len(self.starts), scored=end_scored)
 
-    def _cuts(self, segment: Segment) -> Iterator[_Taken | _Anew]:
+    def _cuts(self, segment: Segment) -> Iterator[_KeptTokens | _Reencoded]:
         """Yield the pieces of a segment: whole tokens, and text beside a cut inside a token."""
         start, end = segment.start, segment.end
         if start >= end:
@@ -203,20 +203,20 @@ class _Source:
         low, high = self._token(start), self._token(end)
         if low > self.first and self.ends[low - 1] > start:
             stop = min(end, self._border_after(start, low - 1))
-            yield _Anew(start, stop)
+            yield _Reencoded(start, stop)
             if stop == end:
                 return
             low = self._token(stop)
         if high > low and self.ends[high - 1] > end:
             begin = max(start, self._border_before(end, high - 1))
             yield from self._whole(low, self._token(begin))
-            yield _Anew(begin, end)
+            yield _Reencoded(begin, end)
         else:
             yield from self._whole(low, high)
 
-    def _whole(self, low: int, high: int) -> Iterator[_Taken]:
+    def _whole(self, low: int, high: int) -> Iterator[_KeptTokens]:
         if low < high:
-            yield _Taken(low, high)
+            yield _KeptTokens(low, high)
 
     def _token(self, byte: int) -> int:
         """Return the first token of text or of a gap line that begins at or after a byte."""
@@ -236,14 +236,14 @@ class _Source:
         part = self.part_bytes[np.searchsorted(self.part_bytes, byte) - 1]
         return int(max(part, self._piece(token)[BYTE_START]))
 
-    def _encoded(self, stretches: Sequence[_Anew]) -> Iterator[Int32s]:
+    def _encoded(self, stretches: Sequence[_Reencoded]) -> Iterator[Int32s]:
         if not stretches:
             return
         texts = [self._read(stretch).decode() for stretch in stretches]
         ids, offsets = self.tokenizer.encode_batch(texts)
         yield from (ids[low:high] for low, high in itertools.pairwise(offsets.tolist()))
 
-    def _read(self, stretch: _Anew) -> bytes:
+    def _read(self, stretch: _Reencoded) -> bytes:
         """Return the text of a stretch, which is in one piece."""
         low = int(np.searchsorted(self.starts, stretch.start, side="right")) - 1
         high = int(np.searchsorted(self.starts, stretch.end))

@@ -105,7 +105,7 @@ def rows_of(
     family, tokenizer, counts = pair.documents[0].family, pair.tokenizer, Counts()
     rule = objective_of(objective, tokenizer, variant=0)
     room, policy = row_length - rule.reserve, policy_of(family)
-    fitter = Fitter.of(tokenizer, row_length=room, policy=policy)
+    fitter = Fitter.from_tokenizer(tokenizer, row_length=room, policy=policy)
     source = pair.enriched if structured else pair.base
     (folder / "spool").mkdir(parents=True)
     with Spool(folder / "spool", structured=structured) as spool:
@@ -196,7 +196,7 @@ def test_held_out_files_stand_in_no_encoding_that_is_trained_on(pairs: dict[str,
     assert held_out < lineages
     val = np.array([document.lineage in held_out for document in pair.documents])
     files, store = sorted(pair.base.glob("data/part-*.parquet")), TokenStore.open(pair.base)
-    fitter = Fitter.of(pair.tokenizer, row_length=16384, policy="route")
+    fitter = Fitter.from_tokenizer(pair.tokenizer, row_length=16384, policy="route")
     counts, texts = Counts(), Counter[tuple[bool, str, bool]]()
     for fitted in encode_documents(
         files, store, fitter, split=Split(held_out=val, held_out_files=held_out)
@@ -230,7 +230,7 @@ def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterat
     return encode_documents(
         sorted(pair.enriched.glob("data/part-*.parquet")),
         TokenStore.open(pair.base),
-        Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
+        Fitter.from_tokenizer(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
         structure=True,
         objective=apply_objective(rule, pair.tokenizer, row_length=row_length),
     )

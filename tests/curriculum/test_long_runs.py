@@ -179,7 +179,7 @@ def of_rows(text: str) -> None:
         other_side=np.zeros(len(parts), dtype=np.bool_),
         refused=np.zeros(len(parts), dtype=np.bool_),
     )
-    fitter = Fitter.of(tokenizer(), row_length=65_536, policy="divide")
+    fitter = Fitter.from_tokenizer(tokenizer(), row_length=65_536, policy="divide")
     known = objectives.DocumentFacts(
         flat_id=document.document_id,
         spans=spans,

@@ -115,7 +115,7 @@ def fitted(
     write_documents(documents, folder)
     files = sorted(folder.glob("data/part-*.parquet"))
     tokenize_documents(files, tokenizer, folder)
-    fitter = Fitter.of(tokenizer, row_length=row_length, policy="route")
+    fitter = Fitter.from_tokenizer(tokenizer, row_length=row_length, policy="route")
     sides = None if val is None else np.array(val)
     return list(
         encode_documents(
@@ -241,7 +241,7 @@ def test_a_held_out_document_shows_files_that_are_trained_on_and_may_score_its_t
 
     for is_val in (True, False):
         held = frozenset({"r:t.cc"} if is_val else ())
-        fitter = Fitter.of(tokenizer, row_length=4096, policy="route")
+        fitter = Fitter.from_tokenizer(tokenizer, row_length=4096, policy="route")
         files, store = sorted(tmp_path.glob("data/part-*.parquet")), TokenStore.open(tmp_path)
         sides = np.array([is_val])
         [
@@ -334,9 +334,9 @@ def test_whatever_goes_chunks_stay_whole_and_the_target_last(
         )
         for each, (chunks, target), is_val in zip(done, drawn, val, strict=True):
             other = {file for file in FILES if splits and (file in held_out) != is_val}
-            banned = set[str]() if is_val else other
+            removed = set[str]() if is_val else other
             foreign = [
-                *(not banned.isdisjoint(chunk.files) for chunk in chunks),
+                *(not removed.isdisjoint(chunk.files) for chunk in chunks),
                 not other.isdisjoint(target.files),
             ]
             check_one(each, documents[each.row], [*chunks, target], foreign, row_length, tokenizer)

@@ -313,7 +313,7 @@ def test_as_few_parts_go_as_a_patient_loop_would_take(
         units=own.units,
         ranks=own.ranks,
         elidable=own.elidable,
-        banned=own.other_side,
+        forbidden=own.other_side,
         elision=elision,
         room=room,
     )
@@ -354,4 +354,4 @@ def test_counts_say_what_became_of_the_documents() -> None:
 
 def test_a_row_too_short_for_anything_is_a_mistake_of_the_programmer() -> None:
     with pytest.raises(AssertionError):
-        Fitter.of(None, row_length=3, policy="divide")  # type: ignore[arg-type]
+        Fitter.from_tokenizer(None, row_length=3, policy="divide")  # type: ignore[arg-type]

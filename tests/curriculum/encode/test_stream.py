@@ -94,7 +94,10 @@ def test_documents_keep_their_order_and_bytes_and_objectives_know_their_spans(
         write(tmp_path / "part-00001.parquet", documents[150:]),
     ]
     tokenize_documents(files, tokenizer, tmp_path)
-    store, fitter = TokenStore.open(tmp_path), Fitter.of(tokenizer, row_length=64, policy="divide")
+    store, fitter = (
+        TokenStore.open(tmp_path),
+        Fitter.from_tokenizer(tokenizer, row_length=64, policy="divide"),
+    )
     kept = np.arange(200) % 3 != 1
     seen: list[TokenizedDocument] = []
 
@@ -131,7 +134,10 @@ def test_tokens_of_other_documents_are_refused(
     some = write(tmp_path / "some.parquet", documents[:3])
     more = write(tmp_path / "more.parquet", documents[:4])
     tokenize_documents([some], tokenizer, tmp_path)
-    store, fitter = TokenStore.open(tmp_path), Fitter.of(tokenizer, row_length=64, policy="divide")
+    store, fitter = (
+        TokenStore.open(tmp_path),
+        Fitter.from_tokenizer(tokenizer, row_length=64, policy="divide"),
+    )
     with pytest.raises(SchemaError, match="not the tokens of these documents"):
         list(encode_documents([more], store, fitter))
     tokenize_documents([more], tokenizer, tmp_path)

@@ -22,7 +22,7 @@ from curriculum.encode import (
     encode_documents,
 )
 from curriculum.families.document_writer import EnrichedWriter
-from curriculum.objectives.rearrange import Segment, rearranged
+from curriculum.objectives.rearrange import Segment, reorder_encoding
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import EncodedStructure, Encoding
 from curriculum.tokens.token_store import TokenStore, tokenize_documents
@@ -110,7 +110,7 @@ def both(
         for document, found in rows:
             writer.append(document, found)
     tokenize_documents(sorted(base.glob("data/part-*")), tokenizer, base)
-    fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
+    fitter = Fitter.from_tokenizer(tokenizer, row_length=row_length, policy="divide")
     store = TokenStore.open(base)
     flat = encode_documents(
         sorted(base.glob("data/part-*.parquet")), store, fitter, objective=apply
@@ -170,7 +170,7 @@ def test_tokens_that_an_objective_moved_keep_what_their_bytes_have(
         def apply(own: TokenizedDocument, fitted: FitResult) -> FitResult:
             segments = [Segment(start=start, end=end) for start, end in kept]
             moved = (
-                rearranged(each, segments, own.part_bytes, tokenizer).encoding
+                reorder_encoding(each, segments, own.part_bytes, tokenizer).encoding
                 for each in fitted.encodings
             )
             return replace(fitted, encodings=tuple(moved))

@@ -396,7 +396,7 @@ def fitted(document: Document, room: int) -> list[bool]:
         units=own.units,
         ranks=own.ranks,
         elidable=own.elidable,
-        banned=nothing,
+        forbidden=nothing,
         elision=6,
         room=room,
     )

@@ -83,7 +83,7 @@ def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> l
         other_side=np.zeros(count, dtype=np.bool_),
         refused=np.zeros(count, dtype=np.bool_),
     )
-    fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
+    fitter = Fitter.from_tokenizer(tokenizer, row_length=row_length, policy="divide")
     return list(fitter.fit(tokenized).encodings)
 
 

@@ -139,7 +139,7 @@ def test_what_stands_around_the_middle_and_the_middle_are_the_text_again(
                 )
             else:
                 assert list(counts) == ["unsplit_too_small", "repeated_tokens"]
-                unsplit, _ = causal.unrepeated(plain)
+                unsplit, _ = causal.drop_repeated_targets(plain)
                 for name in ("ids", "loss_mask", "pieces"):
                     assert np.array_equal(
                         getattr(objective_counts.encoding, name), getattr(unsplit, name)

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curriculum.encode import Fitter, TokenizedDocument
-from curriculum.objectives.rearrange import Inserted, Segment, rearranged
+from curriculum.objectives.rearrange import Inserted, Segment, reorder_encoding
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding, Spans, byte_ranges
 from curriculum.tokens.train import train_tokenizer
@@ -110,7 +110,9 @@ def test_text_goes_where_its_segment_goes_and_nothing_else_happens(tokenizer: To
         text = "".join(line for line, _ in lines)
         raw, borders = text.encode(), characters(text)
         document = tokenized(lines, tokenizer)
-        fitted = Fitter.of(tokenizer, row_length=row_length, policy="divide").fit(document)
+        fitted = Fitter.from_tokenizer(tokenizer, row_length=row_length, policy="divide").fit(
+            document
+        )
         seen.add(fitted.outcome)
         cuts, order, stays, counts = data.draw(segment_orders(len(text)))
         edges = [0, *(borders[cut] for cut in cuts), len(raw)]
@@ -122,7 +124,7 @@ def test_text_goes_where_its_segment_goes_and_nothing_else_happens(tokenizer: To
         sentinel = Inserted(ids=(tokenizer.ids_of["fim_middle"],))
         mixed = [each for segment in chosen for each in (sentinel, segment)]
         for encoding in fitted.encodings:
-            done = rearranged(encoding, mixed, document.part_bytes, tokenizer)
+            done = reorder_encoding(encoding, mixed, document.part_bytes, tokenizer)
             before = text_of(encoding, tokenizer, raw)
             after = text_of(done.encoding, tokenizer, raw)
             expected = [overlap(before, each.start, each.end) for each in chosen]
@@ -196,9 +198,11 @@ def test_what_is_encoded_anew_is_what_the_tokenizer_makes_of_it_up_to_the_border
 ) -> None:
     lines = [(" compute(b) x;\n", False), (" compute(b) x;\n", False)]
     document = tokenized(lines, tokenizer)
-    (encoding,) = Fitter.of(tokenizer, row_length=64, policy="divide").fit(document).encodings
+    (encoding,) = (
+        Fitter.from_tokenizer(tokenizer, row_length=64, policy="divide").fit(document).encodings
+    )
     order = [Segment(start=0, end=19), Segment(start=19, end=30)]
-    done = rearranged(encoding, order, document.part_bytes, tokenizer).encoding
+    done = reorder_encoding(encoding, order, document.part_bytes, tokenizer).encoding
     first, left, right = (
         tokenizer.encode(text).tolist() for text in (lines[0][0], " com", "pute(b) x;\n")
     )
@@ -215,12 +219,14 @@ def test_segments_that_are_the_whole_change_nothing(
     document = tokenized(lines, tokenizer)
     last = int(document.part_bytes[-1])
     for encoding in (
-        Fitter.of(tokenizer, row_length=row_length, policy="divide").fit(document).encodings
+        Fitter.from_tokenizer(tokenizer, row_length=row_length, policy="divide")
+        .fit(document)
+        .encodings
     ):
         starts, _ = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
         edges = sorted({0, last, *(int(starts[cut % len(starts)]) for cut in cuts)})
         order = [Segment(start=start, end=end) for start, end in pairwise(edges)]
-        done = rearranged(encoding, order, document.part_bytes, tokenizer)
+        done = reorder_encoding(encoding, order, document.part_bytes, tokenizer)
         assert done.masked_bytes == 0
         for name in ("ids", "loss_mask", "pieces"):
             assert np.array_equal(getattr(done.encoding, name), getattr(encoding, name))
@@ -228,20 +234,26 @@ def test_segments_that_are_the_whole_change_nothing(
 
 def test_a_byte_that_would_stand_twice_is_refused(tokenizer: Tokenizer) -> None:
     document = tokenized([(" int x;\n", False)], tokenizer)
-    (encoding,) = Fitter.of(tokenizer, row_length=64, policy="divide").fit(document).encodings
+    (encoding,) = (
+        Fitter.from_tokenizer(tokenizer, row_length=64, policy="divide").fit(document).encodings
+    )
     order = [Segment(start=0, end=4), Segment(start=3, end=8)]
     with pytest.raises(AssertionError, match="disjoint"):
-        rearranged(encoding, order, document.part_bytes, tokenizer)
+        reorder_encoding(encoding, order, document.part_bytes, tokenizer)
 
 
 def test_what_is_inserted_stands_where_the_text_before_it_ended(tokenizer: Tokenizer) -> None:
     document = tokenized([(" int x;\n", False)], tokenizer)
-    (encoding,) = Fitter.of(tokenizer, row_length=64, policy="divide").fit(document).encodings
+    (encoding,) = (
+        Fitter.from_tokenizer(tokenizer, row_length=64, policy="divide").fit(document).encodings
+    )
     role = Inserted(ids=(tokenizer.ids_of["user"],))
     end = Inserted(ids=(tokenizer.ids_of["end_of_turn"],), scored=True)
     text = (Segment(start=4, end=8), Segment(start=0, end=4, scored=False))
     order: list[Segment | Inserted] = [role, text[0], end, text[1]]
-    done = rearranged(encoding, order, document.part_bytes, tokenizer, end_scored=False).encoding
+    done = reorder_encoding(
+        encoding, order, document.part_bytes, tokenizer, end_scored=False
+    ).encoding
     assert done.pieces[:, (0, 3, 4)].tolist() == [
         [1, 0, 0], [1, 0, 0], [0, 4, 8], [1, 8, 8], [0, 0, 4], [1, 8, 8]
     ]  # fmt: skip
