@@ -200,7 +200,10 @@ def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 
 
 class _Level(NamedTuple):
-    """Open conditional: is the code around it compiled, was an earlier branch, is this branch."""
+    """Open conditional.
+
+    The flags tell whether the code around it, an earlier branch of it, and this branch are compiled.
+    """
 
     is_around: bool
     had_one: bool

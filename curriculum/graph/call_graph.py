@@ -155,7 +155,7 @@ class _Edges(Lookup):
         declared = self.names.declaration(node)
         ends: Ends = {}
         if (function := self._function(node, declared)) is not None:
-            ends.update(self.called(node))
+            ends.update(self.callees(node))
             for method in self.methods.overridden(function) if function.scope else ():
                 ends.update((("overrides", base), 1.0) for base in method.nodes)
         elif self._type(node, declared) is not None:
@@ -164,7 +164,7 @@ class _Edges(Lookup):
             return ends
         owners = self._owners(node, declared)
         ends.update((("member", owner), 1.0) for owner in owners)
-        for used in self.used(node):
+        for used in self.used_types(node):
             if used != node and used not in owners:
                 ends["uses", used] = 1.0
         return ends
@@ -180,8 +180,8 @@ class _Edges(Lookup):
 
     def _into_function(self, node: NodeId, function: Function) -> Ends:
         names: tuple[str, ...] = (function.name,)
-        if function.makes_its_class:
-            names = self.scopes.names_making(function.name)
+        if function.is_constructor:
+            names = self.scopes.constructor_names(function.name)
         ends = self._callers(node, names, "calls")
         for other in self.methods.overriders(function):
             if function in self.methods.overridden(other):
@@ -190,31 +190,31 @@ class _Edges(Lookup):
 
     def _into_type(self, node: NodeId, found: Type) -> Ends:
         name = found.key[-1]
-        names = self.scopes.names_for(name)
-        ends = self._callers(node, self.scopes.names_making(name), "constructs")
-        for subclass in self._representing(
+        names = self.scopes.alias_names(name)
+        ends = self._callers(node, self.scopes.constructor_names(name), "constructs")
+        for subclass in self._functions_and_types(
             self.names.nodes("subclasses", alias) for alias in names
         ):
             if node in self._bases(subclass):
                 ends["inherits", subclass] = 1.0
-        for member in self._representing([self.names.nodes("members", name)]):
+        for member in self._functions_and_types([self.names.nodes("members", name)]):
             if node in self._owners(member, self.names.declaration(member)):
                 ends["member", member] = 1.0
-        for user in self._representing([self.names.nodes("users", name)]):
-            if user != node and ("member", user) not in ends and node in self.used(user):
+        for user in self._functions_and_types([self.names.nodes("users", name)]):
+            if user != node and ("member", user) not in ends and node in self.used_types(user):
                 ends["uses", user] = 1.0
         return ends
 
     def _callers(self, node: NodeId, names: Sequence[str], kind: EdgeKind) -> Ends:
         ends: Ends = {}
         for caller in {caller for name in names for caller in self.names.nodes("callers", name)}:
-            confidence = self.called(caller).get((kind, node))
+            confidence = self.callees(caller).get((kind, node))
             if confidence is not None:
                 ends[kind, caller] = confidence
         return ends
 
     @derived
-    def called(self, node: NodeId) -> Ends:
+    def callees(self, node: NodeId) -> Ends:
         """Return the functions that a function calls and the classes that it constructs."""
         scope = self.scopes.scope_of(node)
         spaces: Spaces | None = None
@@ -230,7 +230,7 @@ class _Edges(Lookup):
         return ends
 
     @derived
-    def used(self, node: NodeId) -> frozenset[NodeId]:
+    def used_types(self, node: NodeId) -> frozenset[NodeId]:
         """Return the types that a function or type refers to."""
         scope = self.scopes.scope_of(node)
         return frozenset(
@@ -262,7 +262,7 @@ class _Edges(Lookup):
         found = self.scopes.type_at((*self.scopes.scope_of(node), declared.name))
         return found if found is not None and node in found.nodes else None
 
-    def _representing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
+    def _functions_and_types(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
         """Yield the nodes of functions and types, each node once."""
         for node in {node for group in nodes for node in group}:
             declared = self.names.declaration(node)

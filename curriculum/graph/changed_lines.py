@@ -51,7 +51,7 @@ class ChangedLines:
         data = change.after.text.encode()
         starts = line_starts(data)
         changed = _changed(change, len(starts) - 1) & _has_code(data, starts)
-        in_function, in_symbol = _known(facts, starts)
+        in_function, in_symbol = _lines_in_symbols(facts, starts)
         self.lines += int(np.count_nonzero(changed))
         self.outside_functions += int(np.count_nonzero(changed & ~in_function))
         outside = np.flatnonzero(changed & ~in_symbol)
@@ -93,7 +93,7 @@ def _has_code(data: bytes, starts: Offsets) -> Flags:
     return found
 
 
-def _known(facts: FileFacts, starts: Offsets) -> tuple[Flags, Flags]:
+def _lines_in_symbols(facts: FileFacts, starts: Offsets) -> tuple[Flags, Flags]:
     """Return two flags [lines]: True if a line is in a defined function, and True if it is in any symbol."""
     in_function, in_symbol = np.zeros((2, len(starts) - 1), dtype=bool)
     for symbol in facts.symbols:

@@ -73,7 +73,7 @@ class ExtractedSymbols:
     """Declarations inside functions."""
 
     def at(self, places: Sequence[int], values: Sequence[int]) -> list[int]:
-        """Return the innermost of `values` (`symbols` or `functions`) around each place; -1 for none."""
+        """Return the entry of `values` (`symbols` or `functions`) that is innermost at each place, or -1."""
         rows = np.searchsorted(self.places, np.asarray(places, dtype=np.int64), "right") - 1
         found: list[int] = np.asarray(values, dtype=np.int64)[rows].tolist()
         return found
@@ -93,11 +93,11 @@ def extract_symbols(shells: Nodes, kinds: Kinds, extents: Extents, text: str) ->
     order = sorted((node.start_byte, -node.end_byte, i) for i, node in enumerate(shells))
     for start, minus_end, i in order:
         while start >= sweeping.frame.end:
-            sweeping.leave()
+            sweeping.leave_scope()
         node = shells[i]
         handlers[node.kind_id](node, start, -minus_end)
     while sweeping.stack:
-        sweeping.leave()
+        sweeping.leave_scope()
     return sweeping.found
 
 
@@ -133,7 +133,7 @@ class _Sweep:
         }
         return {kind: named[name] for name, kind in self.kinds.shells.items()}
 
-    def leave(self) -> None:
+    def leave_scope(self) -> None:
         place = self.frame.end
         self.frame = self.stack.pop()
         self._mark(place)
@@ -253,7 +253,7 @@ class _Sweep:
 
     def _alias_of(self, name: Name, at: int, start: int, end: int, made: Node) -> None:
         stands_for = self._type_of(made)[0]
-        self._bracket(self._add("alias", name, at, start, end, returns=stands_for), start, end)
+        self._enter_symbol(self._add("alias", name, at, start, end, returns=stands_for), start, end)
 
     def _type_of(self, made: Node) -> tuple[str, str]:
         # Nested classes can be long. The name of a type is read from its beginning only.
@@ -264,9 +264,9 @@ class _Sweep:
         name = node.child_by_field_id(self.kinds.name)
         if name:
             written = name_of(self.text[name.start_byte : name.end_byte])
-            self._bracket(self._add("alias", written, name.start_byte, start, end), start, end)
+            self._enter_symbol(self._add("alias", written, name.start_byte, start, end), start, end)
 
-    def _bracket(self, symbol: int, start: int, end: int) -> None:
+    def _enter_symbol(self, symbol: int, start: int, end: int) -> None:
         """Assign the text in `[start, end)` to a symbol that contains no other symbols."""
         self._enter(start, self.frame._replace(end=end, symbol=symbol))
 
@@ -335,7 +335,7 @@ class _Sweep:
                 added = self._add_variable(node, declarator, start, end)
             number = max(number, added)
         if number >= 0:
-            self._bracket(number, start, end)
+            self._enter_symbol(number, start, end)
 
     def _add_variable(self, node: Node, declarator: Node, start: int, end: int) -> int:
         made = node.child_by_field_id(self.kinds.type)
@@ -363,7 +363,7 @@ class _Sweep:
             if function is not None:
                 number = self._add_function(function, start, end, None)
                 if number >= 0:
-                    self._bracket(number, start, end)
+                    self._enter_symbol(number, start, end)
             elif made is not None and self.frame.owner >= 0:
                 written = self.text[declarator.start_byte : declarator.end_byte]
                 name = declared_name(written)

@@ -245,7 +245,7 @@ _PARAMETERS = re.compile(
 
 
 def _after_parameters(bare: bytes) -> Iterator[Range]:
-    """Yield words after a parameter list; the "function" itself if it is a macro between type and name."""
+    """Yield the words after a parameter list, or a macro between type and name that looks like a function."""
     for head in _PARAMETERS.finditer(bare):
         before = bare[head.start() : head.start(1)].split()
         if _SPECIFIERS.issuperset(before) or before[-1] in _KEYS:

@@ -52,7 +52,7 @@ _CLASS_NAME = re.compile(
     rb"[A-Za-z_][\w:]*(\s*<[^;{}]{0,500}>)?\s*(?:final\b\s*)?(?:\{|:(?!:)|(;))"
 )
 _CONST_POINTER = re.compile(rb"([*&])\s*const\Z")
-_SAYS_NOTHING = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\s*(?://.*)?\Z")
+_WITHOUT_CODE = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\s*(?://.*)?\Z")
 """Line with only a comment, a directive or a macro."""
 _CALLED = re.compile(rb"[A-Za-z_]\w*\s*\(")
 _BETWEEN = re.compile(_CAPS + rb"[ \t]+[A-Za-z_]\w*\s*\(")
@@ -112,8 +112,12 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
     before = _Before(data, hidden, lines)
     masked = [*names(_TYPE_ARGUMENT, shift=1)]
     for name in names(_FIRST, shift=1):
-        masked += _first(data, name, before.line_end(name.start))
-    for pattern, rule in ((_LATER, _later), (_TRAILING, _trailing), (_ENABLING, _enabling)):
+        masked += _at_line_start(data, name, before.line_end(name.start))
+    for pattern, rule in (
+        (_LATER, _after_word),
+        (_TRAILING, _after_parameters),
+        (_ENABLING, _enable_if_arguments),
+    ):
         for name in names(pattern):
             masked += rule(data, name)
     found: list[Range] = []
@@ -123,7 +127,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
     return found
 
 
-def _first(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
+def _at_line_start(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
     """Yield the ranges to blank for a name at the beginning of a line."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
@@ -167,7 +171,7 @@ def _is_declared(data: bytes, name: Range, after: int) -> bool:
     return is_macro and _DECLARES.match(data, after) is not None
 
 
-def _later(data: bytes, name: Range) -> Iterator[Range]:
+def _after_word(data: bytes, name: Range) -> Iterator[Range]:
     """Yield the ranges to blank for a name after a word, type or template parameters on the same line."""
     first = max(0, name.start - _LOOK_BACK)
     line = data.rfind(b"\n", first, name.start) + 1
@@ -210,7 +214,7 @@ def _is_variable(head: bytes, word: bytes) -> bool:
     return found[0] not in _NOT_TYPES if found else type_[-1:] in (b">", b"*", b"&")
 
 
-def _trailing(data: bytes, name: Range) -> Iterator[Range]:
+def _after_parameters(data: bytes, name: Range) -> Iterator[Range]:
     """Yield the ranges to blank for a name after a parameter list."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
@@ -243,7 +247,7 @@ def _before_parameters(data: bytes, start: int) -> bytes | None:
     return None
 
 
-def _enabling(data: bytes, name: Range) -> Iterator[Range]:
+def _enable_if_arguments(data: bytes, name: Range) -> Iterator[Range]:
     """Yield the arguments of an ENABLE_IF condition among template parameters."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
@@ -296,7 +300,7 @@ class _Before:
             start = self._data.rfind(b"\n", 0, end) + 1
             line = self._data[start:end].strip()
             is_hidden = is_in(start, self._hidden) or is_in(start, self._lines)
-            if not line or _SAYS_NOTHING.match(line) or is_hidden:
+            if not line or _WITHOUT_CODE.match(line) or is_hidden:
                 silent.append(end)
                 end = start - 1
             else:

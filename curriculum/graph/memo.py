@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 MAX_UNUSED = 4
-"""Factor: all results are dropped once there are this many times as many as any revision has used."""
+"""All results are dropped when their number exceeds MAX_UNUSED times the largest number used in
+one revision.
+"""
 MIN_DROPPED = 100_000
 
 Arguments = TypeVarTuple("Arguments")

@@ -51,7 +51,7 @@ class Methods(Lookup):
                     seen.add(base)
                     found = [
                         other
-                        for other in self._alike(method, base)
+                        for other in self._same_signature(method, base)
                         if self.sees(path, other) and self._is_declared_virtual(other)
                     ]
                     overridden += found
@@ -67,7 +67,9 @@ class Methods(Lookup):
             return ()
         subclasses = self.scopes.subclasses(method.scope)
         return tuple(
-            overrider for subclass in subclasses for overrider in self._alike(method, subclass)
+            overrider
+            for subclass in subclasses
+            for overrider in self._same_signature(method, subclass)
         )
 
     def is_virtual(self, method: Function) -> bool:
@@ -81,10 +83,10 @@ class Methods(Lookup):
             other.is_virtual
             for level in self.scopes.levels(method.scope, path)
             for base in level
-            for other in self._alike(method, base)
+            for other in self._same_signature(method, base)
         )
 
-    def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
+    def _same_signature(self, method: Function, key: Scope) -> Iterable[Function]:
         """Yield the methods of a class with the name and the parameters of a method."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
         for other in self.scopes.functions_by_scope(name).get(key, ()):
@@ -101,8 +103,9 @@ MAX_CLASSES = 4
 MAX_SCOPES = 64
 """A name found in more scopes is not resolved without a type or a qualifier."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
-"""Confidence of targets found by the namespaces of types that the caller uses; by name alone; by a method's
-name alone. Targets found by scopes or types have confidence 1.
+"""Confidence of targets: BY_ARGUMENTS for those found in the namespaces of types that the caller uses,
+BY_NAME for those found by name alone, BY_METHOD for those found by a method's name alone. Targets found by
+scope or type have confidence 1.
 """
 STANDARD_METHODS = frozenset(
     re.findall(
@@ -156,7 +159,7 @@ class Resolver(Lookup):
         is unique is returned.
         """
         known = self.scopes.functions_by_scope(call.name)
-        if found := self._seen(path, call, sorted(spaces & known.keys())):
+        if found := self._visible(path, call, sorted(spaces & known.keys())):
             return self._calls(path, found, BY_ARGUMENTS)
         return self._only_one(
             path, call, [scope for scope in known if not self.scopes.is_class(scope)]
@@ -176,7 +179,7 @@ class Resolver(Lookup):
     def _plain(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
         ranks = self.scopes.ranks(path, scope, call.name)
         found = self._nearest(path, call, ranks)
-        if found and not found[0].makes_its_class:
+        if found and not found[0].is_constructor:
             return self._virtual_calls(path, found, 1.0)
         made = self._constructs(path, scope, call)
         return made or (None if self.scopes.functions(call.name) else ())
@@ -193,7 +196,7 @@ class Resolver(Lookup):
         if not found and space:
             classes = self.scopes.classes(path, scope, "::".join(call.qualifier))
             found = self._methods(path, classes, call)
-        if found and not found[0].makes_its_class:
+        if found and not found[0].is_constructor:
             return self._calls(path, found, 1.0)
         if made := self._constructs(path, scope, call):
             return made
@@ -204,14 +207,14 @@ class Resolver(Lookup):
 
     def _of_receiver(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         if call.receiver == "this":
-            found = self._methods(path, self._around(scope), call)
+            found = self._methods(path, self._enclosing_class(scope), call)
             return self._virtual_calls(path, found, 1.0)
         if call.receiver:
             return self._of_class(path, scope, call)
         known = self.scopes.field_types(path, scope, call.object) if call.object else None
         if known is not None:
             return self._virtual_calls(path, self._methods(path, known, call), 1.0)
-        return self._of_anything(path, call)
+        return self._of_unknown_type(path, call)
 
     def _of_class(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         """Return the targets by the receiver's unqualified type name.
@@ -226,13 +229,13 @@ class Resolver(Lookup):
         seen = [other for other in others if self.scopes.sees(path, other.declared)]
         return self._virtual_calls(path, self._methods(path, seen, call), BY_NAME)
 
-    def _of_anything(self, path: str, call: Call) -> tuple[Target, ...]:
+    def _of_unknown_type(self, path: str, call: Call) -> tuple[Target, ...]:
         if call.name in STANDARD_METHODS:
             return ()
         known = self.scopes.functions_by_scope(call.name)
         if len(known) > MAX_SCOPES:
             return ()
-        found = self._seen(path, call, [scope for scope in known if self.scopes.is_class(scope)])
+        found = self._visible(path, call, [scope for scope in known if self.scopes.is_class(scope)])
         roots = [
             method for method in found if not set(self.methods.overridden(method)) & set(found)
         ]
@@ -255,7 +258,7 @@ class Resolver(Lookup):
         ]
         return (*made, *self._calls(path, constructors, 1.0))
 
-    def _seen(self, path: str, call: Call, scopes: Iterable[Scope]) -> list[Function]:
+    def _visible(self, path: str, call: Call, scopes: Iterable[Scope]) -> list[Function]:
         """Return the functions in some scopes that the file sees and that accept the call's arguments."""
         known = self.scopes.functions_by_scope(call.name)
         return [
@@ -270,7 +273,7 @@ class Resolver(Lookup):
         known = self.scopes.functions_by_scope(call.name)
         places = sorted((ranks[scope], scope) for scope in ranks.keys() & known.keys())
         for _, group in groupby(places, lambda place: place[0]):
-            if found := self._seen(path, call, [scope for _, scope in group]):
+            if found := self._visible(path, call, [scope for _, scope in group]):
                 return found
         return []
 
@@ -278,14 +281,14 @@ class Resolver(Lookup):
         """Return targets by name alone, if the file sees functions of that name in exactly one scope."""
         if len(scopes) > MAX_SCOPES:
             return ()
-        found = self._seen(path, call, scopes)
+        found = self._visible(path, call, scopes)
         return (
             self._calls(path, found, BY_NAME)
             if len({function.scope for function in found}) == 1
             else ()
         )
 
-    def _around(self, scope: Scope) -> list[Type]:
+    def _enclosing_class(self, scope: Scope) -> list[Type]:
         """Return the innermost class around a scope, as a list of at most one."""
         for depth in range(len(scope), 0, -1):
             found = self.scopes.type_at(scope[:depth])

@@ -98,7 +98,7 @@ def names_of(facts: FileFacts) -> Names:
         if table not in _WHOLE and len(found) > MAX_ALIKE
     }
     return Names(
-        declarations=tuple(map(_placeless, facts.symbols)),
+        declarations=tuple(map(_without_places, facts.symbols)),
         usings=facts.usings,
         includes=facts.includes,
         tables={
@@ -134,7 +134,7 @@ def _tables(
     return tables
 
 
-def _placeless(symbol: Symbol) -> Symbol:
+def _without_places(symbol: Symbol) -> Symbol:
     return symbol._replace(
         start=0,
         end=0,
@@ -342,7 +342,7 @@ class Function:
         return self.min_arity <= arity and (self.max_arity < 0 or arity <= self.max_arity)
 
     @property
-    def makes_its_class(self) -> bool:
+    def is_constructor(self) -> bool:
         """True for a constructor."""
         return bool(self.scope) and self.scope[-1] == self.name
 

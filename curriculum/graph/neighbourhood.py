@@ -26,9 +26,9 @@ from schemas.corpus import ContextSettings
 from schemas.document import EdgeKind, LeftOutReason
 
 DISTANT = 3
-"""Distance in edges from which on a function is shown by its signature."""
+"""Functions at least this many edges away are shown by their signatures."""
 DISTANT_RELATED = 2
-"""Like DISTANT, if only related nodes are shown: applies to callers of callers and callees of callees."""
+"""Like DISTANT, for contexts that show only related nodes: callers of callers, callees of callees."""
 MAX_SHARE = 8
 """A fragment takes at most 1/MAX_SHARE of the budget; a longer function is shown by its signature."""
 STEP_SHARE = 2
@@ -49,7 +49,7 @@ class GraphStep(NamedTuple):
     kind: EdgeKind
     outward: bool
     cost: int = 1
-    """Added distance; 0 ranks the end before everything at the same distance."""
+    """Distance that the step adds; 0 makes its end as near as its start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

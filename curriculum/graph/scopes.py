@@ -106,7 +106,7 @@ class Scopes(Lookup):
         for _ in range(MAX_ALIASES):
             if all(type_.kind != "alias" for type_ in found):
                 break
-            found = tuple(other for type_ in found for other in self._behind(type_))
+            found = tuple(other for type_ in found for other in self._resolve_alias(type_))
         return tuple(type_ for type_ in found if type_.kind == "class")
 
     @derived
@@ -161,7 +161,7 @@ class Scopes(Lookup):
         return [base.key for node in nodes for base in self.bases(node)]
 
     @derived
-    def names_for(self, name: str) -> tuple[str, ...]:
+    def alias_names(self, name: str) -> tuple[str, ...]:
         """Return a type's name and the names of its possible aliases."""
         found = {name: None}
         new = [name]
@@ -173,9 +173,9 @@ class Scopes(Lookup):
         return tuple(found)
 
     @derived
-    def names_making(self, name: str) -> tuple[str, ...]:
+    def constructor_names(self, name: str) -> tuple[str, ...]:
         """Return the names by which a call may construct a type: its own, its aliases, and data members."""
-        own = self.names_for(name)
+        own = self.alias_names(name)
         fields = {
             field
             for type_name in own
@@ -201,7 +201,7 @@ class Scopes(Lookup):
         return None
 
     def _children(self, key: Scope) -> list[Scope]:
-        names = self.names_for(key[-1])
+        names = self.alias_names(key[-1])
         return [
             (*canonical(declared.scope), declared.name)
             for node in sorted(
@@ -211,7 +211,7 @@ class Scopes(Lookup):
             if any(base.key == key for base in self.bases(node))
         ]
 
-    def _behind(self, found: Type) -> tuple[Type, ...]:
+    def _resolve_alias(self, found: Type) -> tuple[Type, ...]:
         if found.kind != "alias":
             return (found,)
         return tuple(

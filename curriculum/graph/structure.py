@@ -131,7 +131,7 @@ class Categories:
 def categories(nodes: NodeTable) -> Categories:
     """Return the category of each node, in a few array operations whatever the tree's depth."""
     own = _fixed(nodes)
-    _settle_loose(nodes, own, _inherited(nodes, own))
+    _set_context_codes(nodes, own, _inherited(nodes, own))
     _join_template(nodes, own)
     has_block = np.zeros(len(own), dtype=bool)
     has_block[nodes.parent[_IS_BLOCK[nodes.kind]]] = True
@@ -162,7 +162,7 @@ def _fixed(nodes: NodeTable) -> Bytes:
     return own
 
 
-def _settle_loose(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
+def _set_context_codes(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
     """Set categories that apply only outside of functions, or only in a class."""
     loose = (around == OTHER) & (own == 0)
     own[loose & _IS_PREAMBLE[nodes.kind]] = PREAMBLE
@@ -227,7 +227,7 @@ def code_definitions(nodes: NodeTable, found: Categories) -> CodeDefinitions:
 
 
 def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
-    """Return [n] the chunk category of each definition, at the outermost node that begins with it; else 0."""
+    """Return [n] the chunk category of a definition, at the outermost node that begins with it; else 0."""
     place = np.arange(len(found.category), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))
     around = found.category[nodes.parent[up]]

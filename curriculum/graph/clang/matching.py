@@ -111,7 +111,10 @@ class Matching:
         inline = {name.decode() for name in _INLINE.findall(data)}
         written = self._written[path] = []
         for number, symbol in enumerate(source.facts.symbols):
-            names = (_common(symbol.name), *((f"\0{path}",) if symbol.kind == "function" else ()))
+            names = (
+                _match_key(symbol.name),
+                *((f"\0{path}",) if symbol.kind == "function" else ()),
+            )
             for name in names:
                 if name in self._named:
                     node = NodeId(path, number)
@@ -152,7 +155,7 @@ class Matching:
         found = [
             candidate
             for candidate in tree
-            if _may_be(item, scope, candidate, is_same=index in candidate.same)
+            if _can_match(item, scope, candidate, is_same=index in candidate.same)
         ]
         found = [candidate for candidate in found if candidate.symbol.body] or found
         found = [candidate for candidate in found if candidate.node.path == item.path] or [
@@ -170,11 +173,17 @@ class Matching:
             or found
         )
         if len(found) > 1 and isinstance(item, IndexedFunction):
-            found = [candidate for candidate in found if _spells(graph, candidate, item.parameters)]
+            found = [
+                candidate
+                for candidate in found
+                if _has_parameter_words(graph, candidate, item.parameters)
+            ]
         return found[0].node if len(found) == 1 else None
 
 
-def _spells(graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[str]) -> bool:
+def _has_parameter_words(
+    graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[str]
+) -> bool:
     """Return True if a definition's text contains all words of the parameter types in order."""
     symbol = candidate.symbol
     end = symbol.body.start if symbol.body else symbol.end
@@ -192,10 +201,10 @@ def _key(item: Indexed) -> str:
     """Return the item's name, its path if a macro produces the name, or the key of all conversions."""
     if isinstance(item, IndexedClass):
         return item.name
-    return f"\0{item.path}" if item.is_macro else _common(item.name)
+    return f"\0{item.path}" if item.is_macro else _match_key(item.name)
 
 
-def _common(name: str) -> str:
+def _match_key(name: str) -> str:
     """Return the name, or one key for all conversion operators.
 
     Conversion operators name types, which frontend and syntax tree spell differently.
@@ -213,7 +222,9 @@ def _site(item: Indexed) -> _Site:
     return _Site(before, item.body.end - item.name_start, item.digest)
 
 
-def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_same: bool) -> bool:
+def _can_match(
+    item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_same: bool
+) -> bool:
     """Return True if a definition of the same name can be the item: kind, scope and parameters agree.
 
     Syntax trees miss scopes that macros open and close, and in damaged code they may miss all scopes.

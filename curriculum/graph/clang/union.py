@@ -148,7 +148,7 @@ class Edges:
             if edges.owners[number] and isinstance(node.best.value, IndexedFunction):
                 edges.methods[node.best.value.name].append(number)
             for mention in node.mentions:
-                edges._note_family(number, node, mention)
+                edges._add_family(number, node, mention)
         return edges
 
     def all(self) -> tuple[IndexedEdge, ...]:
@@ -163,7 +163,7 @@ class Edges:
             for (source, target, kind), (label, candidates) in sorted(self.found.items())
         )
 
-    def _note_family(self, number: int, node: UnitNode, mention: NamedReference) -> None:
+    def _add_family(self, number: int, node: UnitNode, mention: NamedReference) -> None:
         for chain in mention.chains:
             if mention.kind == "inherits":
                 self.bases[number].update(self._targets(chain, node))

@@ -80,7 +80,7 @@ class _Owner:
 
 def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
     """Return all definitions and declarations of a unit in the tree's files, outside of functions."""
-    return tuple(_Walk(tree=tree).everything(unit.cursor))
+    return tuple(_Walk(tree=tree).definitions(unit.cursor))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +89,7 @@ class _Walk:
     started: set[tuple[str, Any, bool]] = field(default_factory=set)
     """Definitions that were visited; the class in a typedef is visited twice."""
 
-    def everything(self, top: Cursor) -> Iterator[Definition]:
+    def definitions(self, top: Cursor) -> Iterator[Definition]:
         stack = [child for child in reversed(children(top)) if self.tree.contains(child)]
         while stack:
             cursor = stack.pop()
@@ -126,7 +126,7 @@ class _Walk:
                 self._expression(child, owner, in_template=True)
         value = self._indexed_class(cursor, kind)
         if value is not None and not _UNNAMED.search(usr):
-            yield self._seen(cursor, value, owner, is_declaration=False)
+            yield self._definition(cursor, value, owner, is_declaration=False)
 
     def _base(self, base: Cursor, owner: _Owner) -> None:
         named = [
@@ -180,7 +180,7 @@ class _Walk:
                     NamedReference("overrides", "resolved", (self.tree.chain(base),), 1)
                 )
         self._expression(cursor, owner, in_template=value.is_template)
-        yield self._seen(cursor, value, owner, is_declaration=body is None)
+        yield self._definition(cursor, value, owner, is_declaration=body is None)
 
     def _indexed_function(
         self, cursor: Cursor, within: list[Cursor], body: Cursor | None
@@ -235,7 +235,7 @@ class _Walk:
         is_open = is_open or any(b"..." in text for text in texts)
         return fewest, -1 if is_open else len(parameters)
 
-    def _seen(
+    def _definition(
         self,
         cursor: Cursor,
         value: IndexedFunction | IndexedClass,
