@@ -50,7 +50,7 @@ def render_changes(
         if streams:
             yield from _render_streamed(commit, families, options)
         else:
-            yield from _render_held(list(commit), families, options)
+            yield from _render_in_memory(list(commit), families, options)
 
 
 def _commit_of(change: FileChange) -> tuple[str, bool]:
@@ -80,7 +80,7 @@ def _render_streamed(
         yield render(change, own, options)
 
 
-def _render_held(
+def _render_in_memory(
     commit: Sequence[FileChange], families: Sequence[str], options: EditSettings
 ) -> Iterator[RenderResult]:
     against = [reason_against(change, options.changes) for change in commit]

@@ -192,10 +192,10 @@ def one_line(text: str) -> str:
 
 
 def without_line_splice(line: str, mark: Mark) -> str:
-    r"""Return a comment line, without its line end, that can't continue on the next line.
+    r"""Return a comment line that can't continue on the next line.
 
-    A backslash or its trigraph at the end, even before white space, would join the next line to the comment;
-    the comment mark is appended to prevent that.
+    A backslash or its trigraph at the end of a line, even before white space, would join the next line to the
+    comment; the comment mark is appended to prevent that. Neither `line` nor the result includes a line end.
 
     >>> without_line_splice("// - #define SUM \\", "//")
     '// - #define SUM \\ //'
@@ -240,8 +240,7 @@ class Header:
 def header(change: FileChange, *, side: Side, style: Style) -> Header:
     """Return a comment with the known facts of a change, and a blank line.
 
-    Whatever a path or a subject contains: it can't end the comment, begin another one, or act as a Doxygen
-    command.
+    The text of a path or subject can't end the comment, begin another one, or act as a Doxygen command.
     """
     mark = line_mark(change.language)
     facts: list[Fact] = [("File", change.old_path if side == "before" else change.path)]

@@ -54,7 +54,7 @@ def wrong_with_context(document: Document, settings: ContextSettings) -> Iterato
     yield from _wrong_ranks(document)
     yield from _wrong_lines(document)
     yield from _wrong_edges(document)
-    yield from _wrong_ways(document, settings)
+    yield from _wrong_paths(document, settings)
 
 
 def _wrong_order(document: Document) -> Iterator[Wrong]:
@@ -186,7 +186,7 @@ def _wrong_edges(document: Document) -> Iterator[Wrong]:
             yield f"confidence {edge.confidence}", "a confidence must be in (0, 1]"
 
 
-def _wrong_ways(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
+def _wrong_paths(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
     ways: dict[int, Traversal] = {}
     for at in sorted(range(len(document.chunks)), key=lambda at: document.chunks[at].hop):
         chunk = document.chunks[at]

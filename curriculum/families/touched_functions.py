@@ -94,7 +94,7 @@ def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
     data = source.file.blob.text.encode()
     if change.before is not None:
         return _with_blank_lines(found, data)
-    return _tiled(
+    return _extend_to_tile(
         sorted((*found, *_types(change.path, source.facts, found)), key=_by_node), len(data)
     )
 
@@ -111,7 +111,7 @@ def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterat
                 yield Fragment(node=node, form="whole", ranges=(span,), hop=0, via=None)
 
 
-def _tiled(definitions: Sequence[Fragment], size: int) -> Iterator[Fragment]:
+def _extend_to_tile(definitions: Sequence[Fragment], size: int) -> Iterator[Fragment]:
     """Yield the fragments of a file, extended so that they show all of it.
 
     Each fragment starts where the previous one ends, and reaches to the end of its definition or to the first
@@ -170,7 +170,7 @@ def distribute_targets(
     for _, group in groupby(fitting, lambda fragment: fragment.node.path):
         of_file = list(group)
         joined = [of_file] if costs.total_size(of_file) <= room else _connected(of_file, graph)
-        groups.extend(_filled(joined, costs, room))
+        groups.extend(_fill_groups(joined, costs, room))
     return Shares(groups=tuple(groups), too_large=too_large)
 
 
@@ -188,7 +188,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
     return groups
 
 
-def _filled(
+def _fill_groups(
     groups: Sequence[Sequence[Fragment]], costs: FragmentCosts, room: int
 ) -> Iterator[tuple[Fragment, ...]]:
     """Yield the groups merged in order while they fit; a group that is too large is split."""

@@ -82,7 +82,7 @@ def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
     This is the first whose name ends the document's name, which has more namespaces; for a function, else the
     first function body; else the first that is code.
     """
-    code = [i for i, chunk in enumerate(found) if chunk.kind not in _BESIDE]
+    code = [i for i, parsed in enumerate(found) if parsed.kind not in _BESIDE]
     named = [i for i in code if _prefix(chunk.name, found[i].name) is not None]
     bodies = [i for i in code if found[i].kind == _BODY and chunk.symbol == "function"]
     return next(iter(named or bodies or code), -1)
@@ -138,7 +138,7 @@ def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
     """Return the strongly connected components, each after all components that it leads to (Kosaraju)."""
     grouped = [False] * len(ahead)
     groups: list[list[int]] = []
-    for root in reversed(_finished(ahead)):
+    for root in reversed(_finish_order(ahead)):
         if not grouped[root]:
             group = reachable(
                 root, lambda node: (source for source in behind[node] if not grouped[source])
@@ -149,7 +149,7 @@ def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
     return groups[::-1]
 
 
-def _finished(ahead: list[list[int]]) -> list[int]:
+def _finish_order(ahead: list[list[int]]) -> list[int]:
     """Return all nodes in the order in which a depth-first search finishes them."""
     seen = [False] * len(ahead)
     done: list[int] = []
