@@ -193,7 +193,7 @@ def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Rang
         one_line = b"\n" not in bare[arguments[1] : end]
         is_head = function[1] == b"{" or (function[1] == b";" and one_line)
         if is_head and _ONE_TYPE.fullmatch(bare, *arguments):
-            # The macro's argument is the function's type.
+            # Blank only the macro's name and parentheses: its argument is the function's type.
             yield from (Range(name, arguments[0] + 1), Range(arguments[1] - 1, arguments[1]))
 
 

@@ -73,7 +73,7 @@ class Outline:
     """Items of a file, which tile its lines, and byte ranges by kind; all sorted and disjoint."""
 
     starts: Offsets
-    """[lines + 1] Offsets of the lines' beginnings, then the number of bytes."""
+    """Offsets of the lines' beginnings, then the number of bytes, [lines + 1]."""
     items: tuple[Item, ...]
     documentation: tuple[Range, ...]
     """Comment blocks that end on the line above a declaration or definition."""
@@ -104,7 +104,7 @@ class _Marks:
     units: list[Item] = field(default_factory=list)
     comments: list[Item] = field(default_factory=list)
     declared: dict[int, Range] = field(default_factory=dict)
-    """First declaration or definition on a line, up to its body, by that line."""
+    """First declaration or definition on each line, up to its body, by line number."""
     bodies: list[Range] = field(default_factory=list)
     _wrapper: tree_sitter.Node | None = None
 

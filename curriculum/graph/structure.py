@@ -144,7 +144,7 @@ def _inherited(nodes: NodeTable, own: Bytes) -> Bytes:
 
 
 def _nearest(nodes: NodeTable, chosen: Flags) -> Ints:
-    """Return [n] the innermost chosen node around each node, including itself; the root if there is none."""
+    """Return the innermost chosen node around each node, [n], including itself; the root if there is none."""
     place = np.arange(len(chosen), dtype=np.int32)
     return follow(np.where(chosen, place, nodes.parent))
 
@@ -202,7 +202,7 @@ def _join_template(nodes: NodeTable, own: Bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodeDefinitions:
-    """[k] Definitions and declarations in preorder: nested ranges of nodes, none inside a function."""
+    """Definitions and declarations in preorder, [k]: nested ranges of nodes, none inside a function."""
 
     node: Ints
     parent: Ints
@@ -227,7 +227,7 @@ def code_definitions(nodes: NodeTable, found: Categories) -> CodeDefinitions:
 
 
 def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
-    """Return [n] the chunk category of a definition, at the outermost node that begins with it; else 0."""
+    """Return the chunk category of each definition at the outermost node that begins with it, [n]; else 0."""
     place = np.arange(len(found.category), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))
     around = found.category[nodes.parent[up]]
@@ -408,7 +408,7 @@ def _level(values: Ints, node: Ints, known: Flags) -> Bytes:
 
 
 def _join_macro(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
-    """Give a blanked macro before a declaration on the same line the declaration's category and owner."""
+    """Assign a blanked macro to the declaration after it on the same line: same category, same owner."""
     data = np.frombuffer(raw, dtype=np.uint8)
     place = np.flatnonzero(is_solid(data))
     lead = np.flatnonzero(blanked[place])

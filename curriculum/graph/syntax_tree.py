@@ -424,7 +424,9 @@ def follow(links: Ints) -> Ints:
 
 
 def deepest(start: Ints, end: Ints, parent: Ints, size: int) -> Ints:
-    """Return [size] the last of the nested ranges that contains each byte, or -1; top-level parents are -1.
+    """Return the last of the nested ranges that contains each byte, [size]; -1 for none.
+
+    Parents of top-level ranges are -1.
 
     >>> ranges = np.array([[0, 4], [1, 3], [2, 3]], dtype=np.int32)
     >>> deepest(ranges[:, 0], ranges[:, 1], np.array([-1, 0, 1], dtype=np.int32), 5).tolist()

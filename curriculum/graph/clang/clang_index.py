@@ -289,9 +289,9 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY"
 def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SECONDS) -> Path:
     """Run cmake on a copy of a tree and return the path of its compile_commands.json.
 
-    The copy is `scratch / "source"`, the `original` of `index_tree`; generated files are beside it. `scratch`
-    is a new or empty folder. Downloads are refused as far as cmake supports it. If configuring fails, it is
-    retried without the tree's tests.
+    The copy is in `scratch / "source"`, which `index_tree` takes as `original`; generated files are beside
+    it. `scratch` is a new or empty folder. Downloads are refused as far as cmake supports it. If configuring
+    fails, it is retried without the tree's tests.
 
     Raises:
         CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, writes no database or exceeds

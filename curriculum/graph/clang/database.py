@@ -60,7 +60,7 @@ _PATHS = (
     "--sysroot",
     "-I",
 )
-"""Flags with a path, attached or as the next word. Matched in order: `-I` is no prefix of the others."""
+"""Flags with a path, attached or as the next word; matched in this order."""
 _WORDS = ("-D", "-U")
 _DROPPED_PAIRS = frozenset(
     (
@@ -565,7 +565,7 @@ class _Reader:
         try:
             real = path.resolve()
         except (OSError, ValueError, RuntimeError):
-            return False  # A loop of links, or a name that no file can have.
+            return False  # A loop of links, or an invalid name.
         return any(real.is_relative_to(folder) for folder in self.reach)
 
     def _inside(self, path: str) -> str | None:
@@ -588,7 +588,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:
-        return False  # In a folder that we may not look into: the parser may not, either.
+        return False  # The folder isn't accessible, so the parser can't read it either.
 
 
 def _headers(place: Path) -> Iterator[Path]:

@@ -385,7 +385,7 @@ def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
 
 
 def _textual(words: Iterator[str]) -> Iterator[str]:
-    """Yield the arguments, with `-include a.h` changed to include a.h itself, not a.h.pch or a.h.gch."""
+    """Yield the arguments, changed so that `-include a.h` reads a.h itself, not a.h.pch or a.h.gch."""
     for word in words:
         value = [next(words)] if is_pair(word) else []
         if word == "-include":
