@@ -46,7 +46,7 @@ class _Version:
     blob: Blob
     lines: Sequence[str]
     starts: Sequence[int]
-    """[lines + 1] Offsets of the lines, then the number of bytes."""
+    """Offsets of the lines, then the number of bytes, [lines + 1]."""
 
     @staticmethod
     def from_blob(path: str, blob: Blob) -> "_Version":

@@ -111,7 +111,7 @@ def _prefix(name: str, tail: str) -> str | None:
 
 
 def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return [count] the length of the shortest path from each node to a leaf, breadth first.
+    """Return the length of the shortest path from each node to a leaf, [count], breadth first.
 
     Nodes that reach each other, such as mutually recursive functions, count as one group. A leaf is a group,
     mostly a single node, without outgoing edges. For 0 → 1 ⇄ 2 → 3 and 4 → 4:
@@ -273,7 +273,7 @@ class _Canvas:
 
     data: bytes
     levels: npt.NDArray[np.uint8]
-    """[columns, bytes] Values of the RUN_COLUMNS."""
+    """Values of the RUN_COLUMNS, [columns, bytes]."""
     chunks: list[CodeChunk] = field(default_factory=list)
     links: list[ChunkRelation] = field(default_factory=list)
 
