@@ -49,7 +49,7 @@ end of the code. Without a body, BODY equals LAST.
 
 
 def documented(document: DocumentFacts) -> Int32s:
-    """Return [d, 5] documented declarations in DOCUMENTED_PARTS, sorted; columns START to LAST."""
+    """Return the documented declarations in DOCUMENTED_PARTS, [d, 5], sorted; columns START to LAST."""
     parts = document.parts(*DOCUMENTED_PARTS)
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
     declared = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
@@ -69,9 +69,9 @@ class EncodedLines:
     first: int
     """Offset of the first byte in the encoding."""
     data: npt.NDArray[np.uint8]
-    """Bytes from there on; 0 for bytes missing in the encoding."""
+    """Bytes from `first` on; 0 for bytes missing in the encoding."""
     pieces: Int32s
-    """[p, 2] Byte range of each piece of text."""
+    """Byte range of each piece of text, [p, 2]."""
     ends: Int32s
     """Offset after each newline."""
 
@@ -132,7 +132,7 @@ _WORD = re.compile(rb"\w")
 def copied_spans(
     lines: EncodedLines, comments: Int32s, codes: Int32s, changes: Int32s
 ) -> tuple[Int32s, Bools]:
-    """Return [r, 2] the bytes of comment lines that copy code, and [c] True for comments left without a word.
+    """Return the bytes of comment lines that copy code, and flags for comments left without a word.
 
     Args:
         lines: text of the encoding, which contains all ranges below.
@@ -142,7 +142,7 @@ def copied_spans(
         changes: [p, 2] parts that may repeat lines of the comments; equal lines there are returned as well.
 
     Returns:
-        The sorted, disjoint ranges, and the flags.
+        The sorted, disjoint ranges [r, 2], and the flags [c].
     """
     wordless = np.zeros(len(comments), dtype=np.bool_)
     # A word or mark has at least one byte, so shorter code can't contain a run.
@@ -237,7 +237,7 @@ def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
 def _shown_again(
     lines: EncodedLines, part: Sequence[int], gone_of: Mapping[bytes, Bools]
 ) -> Int32s:
-    """Return [r, 2] the bytes of a part's lines that equal lines losing bytes."""
+    """Return the bytes of a part's lines that equal lines losing bytes, [r, 2]."""
     low = max(part[0], lines.first)
     text = lines.text(low, part[1])
     masked = np.zeros(len(text), dtype=np.bool_)
@@ -252,7 +252,7 @@ def _line_ranges(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ranges_of(chosen: Bools) -> Int32s:
-    """Return [r, 2] the ranges of True values: [0 1 1 0 1] -> [1 3) [4 5)."""
+    """Return the ranges of True values, [r, 2]: [0 1 1 0 1] -> [1 3) [4 5)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return edges.reshape(-1, 2).astype(np.int32)
 
@@ -353,7 +353,7 @@ def _unscored_result(encoding: Encoding, *counts: tuple[str, int]) -> Result:
 
 
 def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
-    """Return [m, 7] the comments that can move.
+    """Return the comments that can move, [m, 7].
 
     The columns are start and end of the comment's lines, start of the line below its code, start and end of
     the comment, and start and end of its code.

@@ -209,7 +209,7 @@ class _Fim:
 
 
 def _text_from(region: int, pieces: Int32s) -> Int32s:
-    """Return [p, 2] the byte ranges of the text pieces from a byte on.
+    """Return the byte ranges of the text pieces from a byte on, [p, 2].
 
     >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 3, 0, 4], [0, 4, 5, 4, 9], [0, 5, 9, 12, 20]])
     >>> _text_from(6, pieces).tolist()
@@ -221,7 +221,7 @@ def _text_from(region: int, pieces: Int32s) -> Int32s:
 
 
 def _shared(ranges: Int32s, others: Int32s) -> Int32s:
-    """Return [s, 2] the intersection of two sets of ranges, each sorted and disjoint.
+    """Return the intersection of two sets of ranges, [s, 2]; both sets are sorted and disjoint.
 
     >>> _shared(np.array([[0, 4], [6, 9]]), np.array([[2, 3], [3, 7]])).tolist()
     [[2, 3], [3, 4], [6, 7]]

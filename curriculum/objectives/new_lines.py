@@ -37,9 +37,9 @@ class ShownLines:
     """Lines of a document in textual order."""
 
     ranges: Int32s
-    """[lines, 2] Bytes of each line, including its newline."""
+    """Bytes of each line, including its newline, [lines, 2]."""
     keys: UInt64s
-    """[lines] Key of each line."""
+    """Key of each line, [lines]."""
 
 
 def shown_lines(text: bytes, stretches: Int32s) -> ShownLines:
@@ -71,7 +71,7 @@ def shown_lines(text: bytes, stretches: Int32s) -> ShownLines:
 
 
 def _line_hashes(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> UInt64s:
-    """Return [lines] the mixed polynomial hash of each line, stripped of white space."""
+    """Return the mixed polynomial hash of each line without white space at its ends, [lines]."""
     solid = np.flatnonzero(~_IS_BLANK[data])
     first, after = np.searchsorted(solid, starts), np.searchsorted(solid, ends)
     count = 1 << len(data).bit_length()
@@ -87,7 +87,7 @@ def _line_hashes(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> U
 
 @lru_cache(maxsize=8)
 def _powers(factor: int, count: int) -> UInt64s:
-    """Return [count] the powers of a factor modulo 2^64, from exponent 0 on."""
+    """Return the powers of a factor modulo 2^64, [count], from exponent 0 on."""
     factors = np.full(count, factor, dtype=np.uint64)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)

@@ -20,14 +20,14 @@ class DocumentFacts:
     """
     spans: Spans
     part_bytes: npt.NDArray[np.int32]
-    """[parts + 1] Borders, from 0 to the number of bytes."""
+    """Borders of the parts, from 0 to the number of bytes, [parts + 1]."""
     part_kinds: npt.NDArray[np.int32]
-    """[parts] Indices into PART_KINDS."""
+    """Indices into PART_KINDS, [parts]."""
     room: int
     """Tokens of a row."""
 
     def parts(self, *kinds: PartKind) -> npt.NDArray[np.int32]:
-        """Return [p, 2] the byte ranges of the parts of these kinds, in the order of the text."""
+        """Return the byte ranges of the parts of these kinds, [p, 2], in the order of the text."""
         wanted = np.isin(self.part_kinds, [PART_KINDS.index(kind) for kind in kinds])
         return np.stack((self.part_bytes[:-1][wanted], self.part_bytes[1:][wanted]), axis=1)
 

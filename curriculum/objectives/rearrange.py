@@ -151,7 +151,7 @@ class _Source:
 
     encoding: Encoding
     starts: Int32s
-    """[n] First byte of each token, or of the gap for a gap line's tokens; non-decreasing."""
+    """First byte of each token, [n]; for tokens of a gap line, the first byte of the gap. Non-decreasing."""
     ends: Int32s
     first: int
     """Index of the first token that isn't BOS."""
