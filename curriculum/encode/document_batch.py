@@ -57,13 +57,13 @@ class ByteStructure:
 
     base_document_id: str
     ends: Int32s
-    """[runs]"""
+    """Ends of the runs, in bytes, [runs]."""
     codes: Codes
-    """[runs, 4] Values of RUN_COLUMNS."""
+    """Values of RUN_COLUMNS, [runs, 4]."""
     chunks: Int32s
-    """[chunks, 4] Columns start, end, kind, dep_level."""
+    """Columns start, end, kind, dep_level; [chunks, 4]."""
     call_edges: Int32s
-    """[edges, 3] Columns source, target, label."""
+    """Columns source, target, label; [edges, 3]."""
     type_edges: Int32s
 
 
@@ -141,7 +141,7 @@ def _encoded(
 
 
 def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
-    """Return [n] the index of the chunk that contains each byte of `at`, -1 for none.
+    """Return the index of the chunk that contains each byte of `at`, [n]; -1 for none.
 
     `chunks` is [k, 2] or wider: start, end.
 
@@ -155,7 +155,7 @@ def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
 
 
 def token_ranges(chunk: Int32s, stretch: Int32s) -> Int32s:
-    """Return [ranges, 3] the chunks with their first token and the token after their last one.
+    """Return the chunks with their first token and the token after their last one, [ranges, 3].
 
     `chunk` [n] and `stretch` [n] describe the tokens. A chunk has one range per stretch; tokens with chunk -1
     belong to none and interrupt none.
@@ -175,7 +175,7 @@ def token_ranges(chunk: Int32s, stretch: Int32s) -> Int32s:
 
 
 def _stretches(pieces: Int32s) -> Int32s:
-    """Return [n] the index of each token's stretch: text that an objective moved starts another stretch.
+    """Return the index of each token's stretch, [n]; text that an objective moved starts another stretch.
 
     Two pieces are contiguous if no piece in between contains text of the document; a gap doesn't separate
     them.
@@ -210,7 +210,7 @@ class Split:
     """Training and held-out documents as the selection decided."""
 
     held_out: npt.NDArray[np.bool_]
-    """[documents] True if the file of a document is held out."""
+    """Flags of documents whose file is held out, [documents]."""
     held_out_files: frozenset[str]
     """Lineages of held-out files; no version of them is trained on."""
     licences: LicencesSpec = USUAL_LICENCES
@@ -222,7 +222,7 @@ class Split:
         return self.licences != USUAL_LICENCES
 
     def are_refused(self, sources: Any) -> Bools:
-        """Return [sources] True if the corpus refuses the licence of a source."""
+        """Return flags of sources whose licence the corpus refuses, [sources]."""
         coded = sources.field("licence").dictionary_encode()
         refused = [self.licences.refuses(name) for name in coded.dictionary.to_pylist()]
         unknown = self.licences.refuses(None)
@@ -236,11 +236,11 @@ class ContextParts:
     """Parts of one document by the split of their source."""
 
     context: Int32s
-    """[chunks, 2] Range of parts [first, after) of each context chunk."""
+    """Range of parts [first, after) of each context chunk, [chunks, 2]."""
     other_side: Bools
-    """[parts] True for parts of context chunks that must be removed because they contain held-out text."""
+    """Flags of parts of context chunks that must be removed because they contain held-out text, [parts]."""
     refused: Bools
-    """[parts] True for parts of other context chunks that must be removed because of a refused licence."""
+    """Flags of parts of other context chunks that must be removed because of a refused licence, [parts]."""
     straddles: bool
     held_out: bool
     """True for a held-out document, which keeps its context."""
@@ -289,14 +289,14 @@ def context_parts(
 
 
 def _touched(ranges: Int32s, marked: Bools) -> Bools:
-    """Return [ranges] True for ranges that contain a marked part."""
+    """Return flags of ranges that contain a marked part, [ranges]."""
     before = np.concatenate(([0], np.cumsum(marked)))
     found: Bools = before[ranges[:, 1]] > before[ranges[:, 0]]
     return found
 
 
 def _inside_ranges(ranges: Int32s, count: int) -> Bools:
-    """Return [count] True for parts inside one of the ranges; [[1 3]] of 4 -> [F T T F]."""
+    """Return flags of parts inside one of the ranges, [count]; [[1 3]] of 4 -> [F T T F]."""
     steps = np.zeros(count + 1, dtype=np.int32)
     np.add.at(steps, ranges[:, 0], 1)
     np.add.at(steps, ranges[:, 1], -1)

@@ -33,26 +33,26 @@ class TokenizedDocument:
     """
     language: str
     ids: npt.NDArray[np.integer[Any]]
-    """[BOS] text [EOS]"""
+    """Token ids of [BOS] text [EOS]."""
     part_bytes: Int32s
-    """[parts + 1] Borders, from 0 to the number of bytes."""
+    """Borders of the parts, from 0 to the number of bytes, [parts + 1]."""
     part_tokens: Int32s
-    """[parts + 1] Borders, from 0 to the number of text tokens, without BOS and EOS."""
+    """Borders of the parts, from 0 to the number of text tokens, [parts + 1]; BOS and EOS aren't counted."""
     part_kinds: Int32s
-    """[parts] Indices into PART_KINDS."""
+    """Indices into PART_KINDS, [parts]."""
     ranks: Int32s
     elidable: Bools
     spans: Spans
     generated: Bools
-    """[parts] True for parts without source text, such as headers, path lines and gap lines."""
+    """Flags of parts without source text, such as headers, path lines and gap lines, [parts]."""
     other_side: Bools
-    """[parts] True for parts of context chunks that must be removed because they contain held-out text."""
+    """Flags of parts of context chunks that must be removed because they contain held-out text, [parts]."""
     refused: Bools
-    """[parts] True for parts of other context chunks that must be removed because of a refused licence."""
+    """Flags of parts of other context chunks that must be removed because of a refused licence, [parts]."""
     straddles: bool = False
     """True if the target itself contains text from the other split."""
     context: Int32s | None = None
-    """[chunks, 2] Range of parts [first, after) of each context chunk; None for documents without chunks."""
+    """Range of parts [first, after) of each context chunk, [chunks, 2]; None for documents without chunks."""
     targets_alone: bool = False
     """True for a held-out document with context: only its target may be scored, since the context may be
     training files.
@@ -65,12 +65,12 @@ class TokenizedDocument:
 
     @property
     def forbidden(self) -> Bools:
-        """[parts] True for parts of context chunks that must be removed even if the row has room."""
+        """Flags of parts of context chunks that must be removed even if the row has room, [parts]."""
         return self.other_side | self.refused
 
     @property
     def units(self) -> Int32s:
-        """[parts] Index of the unit in which each part is kept or removed.
+        """Index of the unit in which each part is kept or removed, [parts].
 
         Adjacent parts of one rank form a unit. In documents with chunks, all parts of one rank form a unit: a
         path line is removed with the last chunk of its run.

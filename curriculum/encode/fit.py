@@ -39,7 +39,7 @@ class _FittedLine:
     borders: Int32s
     """Token positions of the borders of kept parts."""
     dropped: Bools
-    """[parts] True for removed parts."""
+    """Flags of removed parts, [parts]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -149,7 +149,10 @@ class Fitter:
         *,
         is_end: bool,
     ) -> Encoding:
-        """Return [BOS] text [EOS, if `is_end`]; token positions in `pieces` are relative to the text."""
+        """Return the encoding of [BOS] text [EOS, if `is_end`].
+
+        Token positions in `pieces` are relative to the text.
+        """
         pieces[:, (TOKEN_START, TOKEN_END)] += self._lead
         start, last, size = pieces[0, BYTE_START], len(text) + self._lead, document.num_bytes
         ids, rows = [text], [pieces]
