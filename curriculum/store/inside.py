@@ -161,19 +161,30 @@ def _opened_by_all(lock: Path) -> int:
 
 
 def append(file: Path) -> int:
-    """Open a log for appending, and make it where it isn't there; a descriptor.
+    """Open a log for appending, and create it if it doesn't exist; return a descriptor.
 
-    One that has another name too, such as in a copy of the workspace that shares its files, is copied first.
+    A log with several names, for example in a copy of the workspace that shares its files, is copied first.
+
+    Raises:
+        StoreError: for a link, a folder, a pipe, a device or a socket in its place.
     """
-    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    log = os.open(file, how, 0o644)
+    log = _opened_log(file)
     if os.fstat(log).st_nlink < 2:
         return log
     os.close(log)
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}.draft")
     shutil.copyfile(file, draft)
     draft.replace(file)
-    return os.open(file, how, 0o644)
+    return _opened_log(file)
+
+
+def _opened_log(file: Path) -> int:
+    try:
+        return regular_files.opened(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    except regular_files.IrregularFileError as refused:
+        raise StoreError(
+            str(file), cause=f"{refused}, and a log is a regular file", cure="Remove it"
+        ) from None
 
 
 def remove(path: Path) -> None:

@@ -127,6 +127,15 @@ def test_a_log_is_appended_to_and_one_that_has_another_name_is_copied_first(
     assert (log.read_text(), outside.read_text()) == ("theirs and mine", "theirs")
 
 
+@pytest.mark.parametrize("make", [lambda place: place.symlink_to("theirs"), os.mkfifo, Path.mkdir])
+def test_a_log_is_a_regular_file(home: Path, make: Callable[[Path], None]) -> None:
+    make(home / "train.log")
+    with pytest.raises(StoreError) as refused:
+        inside.append(home / "train.log")
+    assert refused.value.name == str(home / "train.log")
+    assert not (home / "theirs").exists()
+
+
 def test_removing_takes_a_link_itself_and_never_what_it_leads_to(home: Path, outside: Path) -> None:
     (home / "a").mkdir()
     (home / "a" / "link").symlink_to(outside.parent)
