@@ -8,11 +8,20 @@ Exit codes: 0 all is trained; 1 a training failed, and the last line says why; 2
 """
 
 import argparse
+import shlex
 import signal
 import sys
 from pathlib import Path
 
-from curriculum.store import Artefact, Store
+from curriculum.exposure import (
+    deny_others_writing,
+    exposure,
+    exposure_below,
+    is_trusted_by_environment,
+    real_path,
+)
+from curriculum.store import Artefact, Store, refusal
+from curriculum.store.inside import require_plain
 from curriculum.train.job import JobInputs, make_job
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.launch.launcher import GRACE_SECONDS, Launch
@@ -20,7 +29,7 @@ from curriculum.train.processes import CANCELLED
 from curriculum.train.run import train
 from curriculum.whole_files import write_whole
 from schemas.bundle import Bundle, BundledArm, BundledPhase, BundledRuns
-from schemas.errors import CurriculumError, JobError
+from schemas.errors import CurriculumError, JobError, StoreError
 from schemas.job import Job
 from schemas.json_text import read_json
 
@@ -102,8 +111,31 @@ def job_of(
     )
 
 
+def require_own_bundle(folder: Path) -> None:
+    """Raise unless a folder holds plain files and folders that no other user can change.
+
+    A bundle comes from another machine: a link in it would lead what training writes out of the folder.
+
+    Raises:
+        StoreError: naming the link, the special file, or the path that another user can change.
+    """
+    require_plain(folder)
+    if is_trusted_by_environment(folder):
+        return
+    if (words := exposure(folder) or exposure_below(folder)) is not None:
+        quoted = shlex.quote(str(folder))
+        raise StoreError(
+            str(folder),
+            cause=f"{words}: they could change what the training writes",
+            cure=f"Make the bundle yours alone: chown -R, chmod -R go-w and setfacl -R -k {quoted}; if all "
+            f"who can write there may run code as you: export CURRICULUM_TRUST={quoted}",
+        )
+
+
 def train_bundle(folder: Path) -> bool:
     """Train all arms of a bundle, and note each that is trained; return False where one was stopped."""
+    if folder.is_dir():
+        require_own_bundle(folder)
     bundle, store, machine = read_bundle(folder), Store(folder), Machine.here()
     for number, arm in enumerate(bundle.arms, 1):
         _tell(f"arm {arm.title}: {number} of {len(bundle.arms)}")
@@ -124,20 +156,31 @@ def _tell(line: str) -> None:
 def main() -> int:
     """Train until all is done, time is up or a signal comes."""
     arguments = _arguments()
+    folder = real_path(arguments.folder)
+    if not is_trusted_by_environment(folder):
+        deny_others_writing()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if arguments.seconds is not None:
         # What stops a training waits for the step in progress and its checkpoint.
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, max(arguments.seconds - GRACE_SECONDS, 1))
     try:
-        is_done = train_bundle(arguments.folder)
+        is_done = train_bundle(folder)
     except CurriculumError as failed:
-        sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
-        return 1
+        return _failed(failed)
+    except OSError as failed:
+        if (refused := refusal(failed, folder)) is None:
+            raise
+        return _failed(refused)
     except KeyboardInterrupt:
         is_done = False
     _tell("all arms are trained" if is_done else "stopped: the same command goes on")
     return 0 if is_done else CANCELLED
+
+
+def _failed(failed: CurriculumError) -> int:
+    sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
+    return 1
 
 
 def _arguments() -> argparse.Namespace:
