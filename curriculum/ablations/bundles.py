@@ -7,6 +7,7 @@ from curriculum.ablations.ablation_views import build_views
 from curriculum.ablations.arms import write_arms
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
 from curriculum.mixing.imported import completed
+from curriculum.outputs import require_own_place
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import FinishedStep, Scope, execute, here
 from curriculum.pipeline.phase_job import evaluations_of, spec_name
@@ -41,8 +42,10 @@ def write_bundle(
 
     Raises:
         JobError: for a folder that holds something, more than MAX_BYTES, and a claim that has no rows.
+        StoreError: for a folder that another user can replace.
         CurriculumError: for a mistake in an arm.
     """
+    require_own_place("--bundle", folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise JobError(
             "--bundle", folder, cause="something is there already", cure="Name a new folder"

@@ -5,10 +5,7 @@ The card of a workspace names a config for each live data set, so that load_data
 live.
 """
 
-import contextlib
-import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +19,10 @@ from pydantic import JsonValue
 from curriculum import parquet
 from curriculum.interop.attribution import UNKNOWN
 from curriculum.interop.markdown_cells import markdown_cell
-from curriculum.store import Artefact, Store, read_mark, refusal
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS, digest
 from curriculum.whole_files import write_whole
-from schemas.errors import CurriculumError, StoreError
+from schemas.errors import CurriculumError
 from schemas.packed_row import COMPARED_INPUT
 from schemas.spdx import LicenceKind, licence_kind
 
@@ -273,37 +270,3 @@ def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
     if not rows:
         return ["None yet."]
     return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *rows]
-
-
-@contextlib.contextmanager
-def whole_folder(to: Path) -> Iterator[Path]:
-    """A folder to write into, that becomes `to` where all went well.
-
-    Raises:
-        StoreError: where something is there already, or the disk is full.
-    """
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise StoreError(
-            "--to",
-            to,
-            cause="something is there already",
-            cure="Name a folder that isn't there yet",
-        )
-    draft = to.absolute().with_name(f".{to.absolute().name}.draft")
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        yield draft
-        for file in sorted(draft.rglob("*")):
-            handle = os.open(file, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        draft.replace(to.absolute())
-    except OSError as failed:
-        if (named := refusal(failed, to)) is None:
-            raise
-        raise named from failed
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

@@ -5,7 +5,6 @@ tokenizer_config.json      with hf, or where a chat template came with the token
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Literal, get_args
 from pydantic import JsonValue
 from torch import Tensor
 
+from curriculum.outputs import whole_folder
 from curriculum.train.checkpoint import read_state
 from curriculum.train.checkpoint_files import content_of
 from curriculum.train.restore import job_of, model_in
 from curriculum.train.sample import backend_for_one, longest_row
 from curriculum.train.tensor_file import write_tensors
-from curriculum.whole_files import sync
 from schemas.errors import JobError
 from schemas.job import Figure, Job, ModelSpec
 from schemas.study import study_mark
@@ -76,28 +75,16 @@ def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> 
     """Write a checkpoint's model to the folder `to`, whole or not at all.
 
     Raises:
-        JobError: for a damaged checkpoint, one of a study, a folder that holds something, and a model that
-            the format has no counterpart of.
+        JobError: for a damaged checkpoint, one of a study, and a model that the format can't express.
+        StoreError: as `whole_folder`.
     """
     require_exportable(checkpoint)
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise JobError(
-            "--to",
-            to,
-            cause="something is there already",
-            cure="Name a folder that isn't there yet",
-        )
-    spec, weights = model_in(checkpoint)
-    if form == "hf":
-        require_counterpart(spec)
-        weights = qwen_weights(weights)
-    draft = to.absolute().with_name(f".{to.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    _write(draft, checkpoint, spec, weights, vocabulary, form)
-    for file in draft.iterdir():
-        sync(file)
-    draft.replace(to.absolute())
+    with whole_folder(to) as draft:
+        spec, weights = model_in(checkpoint)
+        if form == "hf":
+            require_counterpart(spec)
+            weights = qwen_weights(weights)
+        _write(draft, checkpoint, spec, weights, vocabulary, form)
     return to
 
 

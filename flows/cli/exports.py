@@ -9,8 +9,8 @@ from rich.text import Text
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
 from curriculum.interop.dataset_export import export_packed, export_unpacked
-from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.row_order import Ordered
+from curriculum.outputs import whole_folder
 from curriculum.pipeline.attempts import Attempt, attempts_in, current_runs
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of

@@ -6,20 +6,23 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from curriculum.outputs import require_own_place
 from schemas.errors import CurriculumError
 
-_DEVICES = (Path("/dev"), Path("/proc"))
+_DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/dev/pts"))
+"""Folders of devices; /dev/shm is none of them: users share it, as they share /tmp."""
 
 
 @contextlib.contextmanager
 def drafted(output: Path) -> Iterator[Path]:
     """Give a path in a folder of its own to write to; the file there takes the place of `output` at the end.
 
-    Where nothing was written nothing changes. A file is replaced, and so is a link, which another user may
-    have planted; what lies in /dev, such as /dev/stdout, is written into.
+    If nothing was written, nothing changes. A file is replaced, and so is a link, which another user may
+    have planted. Devices such as /dev/stdout are written into.
 
     Raises:
-        CurriculumError: for a folder that isn't there, and where something other than a file is in the place.
+        CurriculumError: for a missing folder, a place that holds something other than a file, and a folder
+            in which another user could replace the output.
     """
     is_device = _is_device(output)
     if not is_device:
@@ -39,9 +42,8 @@ def drafted(output: Path) -> Iterator[Path]:
 
 
 def _is_device(output: Path) -> bool:
-    """Return True for what lies in /dev or /proc; a link that leads there from elsewhere doesn't."""
-    parent = output.absolute().parent.resolve()
-    return any(parent.is_relative_to(folder) for folder in _DEVICES)
+    """Return True for entries of a folder of devices, but not for links elsewhere that lead to them."""
+    return output.absolute().parent.resolve() in {folder.resolve() for folder in _DEVICES}
 
 
 def _require_place(output: Path) -> None:
@@ -56,3 +58,4 @@ def _require_place(output: Path) -> None:
             cause="something other than a file is there",
             cure="Name a file, or a path where nothing is yet",
         )
+    require_own_place("output", output)

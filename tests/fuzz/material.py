@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.interop import tokens_out
-from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.row_order import Ordered
 from curriculum.mixing.diet_files import DIETS, PACKAGE
+from curriculum.outputs import whole_folder
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
 from curriculum.starter import NAME, SAMPLES

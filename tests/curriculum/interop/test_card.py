@@ -16,11 +16,11 @@ from curriculum.interop.huggingface import (
     card,
     configs,
     licences,
-    whole_folder,
     write_card,
 )
 from curriculum.interop.row_order import Ordered
 from curriculum.mixing.mix import PLAN_NAME
+from curriculum.outputs import whole_folder
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
 from tests.factories import shard_path

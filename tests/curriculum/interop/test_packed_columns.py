@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from curriculum.interop.dataset_export import export_packed
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.row_order import Ordered
+from curriculum.outputs import whole_folder
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Roles, Tokenizer
 from schemas.errors import SchemaError

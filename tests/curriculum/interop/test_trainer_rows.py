@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.interop.dataset_export import export_packed, export_unpacked
-from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.trainer_rows import IGNORED
+from curriculum.outputs import whole_folder
 
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 Row = dict[str, Any]

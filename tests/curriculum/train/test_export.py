@@ -24,7 +24,7 @@ from curriculum.train.optimizer import new_train_state
 from curriculum.train.restore import model_in
 from curriculum.train.sample import longest_row, trained_model
 from flows.cli.exports import vocabulary_of
-from schemas.errors import JobError
+from schemas.errors import JobError, StoreError
 from schemas.job import ModelSpec
 from tests.curriculum.tokens.templates import QWEN25, tokenizer_with
 
@@ -213,7 +213,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(
     folder = tmp_path / "full"
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
-    with pytest.raises(JobError, match="something is there already"):
+    with pytest.raises(StoreError, match="something is there already"):
         export(saved(), folder, vocabulary, form)
     assert [each.name for each in folder.iterdir()] == ["mine.txt"]
 

@@ -70,3 +70,25 @@ def test_what_is_neither_file_nor_link_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CurriculumError) as refused, drafted(output):
             pytest.fail("it was begun")
         assert refused.value.value == output
+
+
+def test_shared_memory_is_a_folder_of_files_and_no_device(tmp_path: Path) -> None:
+    behind, link = tmp_path / "behind", Path("/dev/shm") / f"curriculum-{os.getpid()}.csv"
+    behind.write_text("kept")
+    link.symlink_to(behind)
+    try:
+        with drafted(link) as draft:
+            draft.write_text("new")
+        assert (behind.read_text(), link.read_text(), link.is_symlink()) == ("kept", "new", False)
+    finally:
+        link.unlink()
+
+
+def test_a_folder_that_all_users_may_write_to_takes_no_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CURRICULUM_TRUST", raising=False)
+    tmp_path.chmod(0o777)
+    with pytest.raises(CurriculumError), drafted(tmp_path / "answer.csv"):
+        pytest.fail("the draft was opened")
+    assert [*tmp_path.iterdir()] == []

@@ -1,0 +1,64 @@
+"""Folders and files outside of the workspace that a command writes where its user says."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from curriculum.exposure import exposure_above, is_trusted_by_environment, real_path
+from curriculum.store import refusal
+from curriculum.whole_files import sync
+from schemas.errors import StoreError
+
+
+def require_own_place(option: str, output: Path) -> None:
+    """Raise unless no other user can replace an output while it is written.
+
+    A folder with the sticky bit, such as /tmp, is safe; so is everything in $CURRICULUM_TRUST.
+
+    Raises:
+        StoreError: naming the folder that another user can change.
+    """
+    place = real_path(output.absolute().parent) / output.name
+    if is_trusted_by_environment(place):
+        return
+    if (cause := exposure_above(place)) is not None:
+        raise StoreError(
+            option,
+            output,
+            cause=f"{cause}: they could replace the output while it is written",
+            cure="Name a path in a folder that only you may write to",
+        )
+
+
+@contextlib.contextmanager
+def whole_folder(to: Path) -> Iterator[Path]:
+    """Yield a draft folder that takes the place of `to` at the end, flushed to the disk.
+
+    The draft is removed after an error.
+
+    Raises:
+        StoreError: for a place that holds something or that another user can change, and for a full disk.
+    """
+    require_own_place("--to", to)
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise StoreError(
+            "--to",
+            to,
+            cause="something is there already",
+            cure="Name a folder that isn't there yet",
+        )
+    draft = to.absolute().with_name(f".{to.absolute().name}.draft")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        yield draft
+        for file in sorted(draft.rglob("*")):
+            sync(file)
+        draft.replace(to.absolute())
+    except OSError as failed:
+        if (named := refusal(failed, to)) is None:
+            raise
+        raise named from failed
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
