@@ -29,7 +29,7 @@ def missing_workspace(home: Path) -> str | None:
     """The words for a workspace whose folder isn't there; None where it is."""
     if home.exists():
         return None
-    return f"No workspace is at {home}; --home or CURRICULUM_HOME names another"
+    return f"No workspace is at {one_line(str(home))}; --home or CURRICULUM_HOME names another"
 
 
 def require_plain(root: Path) -> None:
@@ -43,6 +43,7 @@ def require_plain(root: Path) -> None:
             MAX_DEPTH others, or what can't be listed.
     """
     clones = root / CLONES
+    _require_shown(root)
     for folder, entry in _entries_below(root):
         if clones not in folder.parents:
             _require_plain(entry)
@@ -92,16 +93,21 @@ def _entries_below(root: Path) -> Iterator[tuple[Path, "os.DirEntry[str]"]]:
 
 def _require_plain(entry: "os.DirEntry[str]") -> None:
     """Raise unless an entry is a plain file or a folder whose name can be shown."""
-    try:
-        entry.name.encode()
-    except UnicodeEncodeError:
-        raise _refused(os.fsencode(entry.path).decode(errors="replace"), "no UTF-8 name") from None
-    if one_line(entry.name) != entry.name:
-        raise _refused(entry.path, "a name with control or invisible characters")
+    _require_shown(Path(entry.path))
     if entry.is_symlink():
         raise _refused(entry.path, "a link")
     if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
         raise _refused(entry.path, "a device, a pipe or a socket")
+
+
+def _require_shown(path: Path) -> None:
+    """Raise unless the name of a file or folder is UTF-8 without control or invisible characters."""
+    try:
+        path.name.encode()
+    except UnicodeEncodeError:
+        raise _refused(os.fsencode(path).decode(errors="replace"), "no UTF-8 name") from None
+    if one_line(path.name) != path.name:
+        raise _refused(str(path), "a name with control or invisible characters")
 
 
 def _refused(path: str, found: str) -> StoreError:

@@ -27,6 +27,7 @@ from flows.settings.trust import shadow_words, shadows
 from schemas.errors import CurriculumError, StoreError
 from schemas.mistakes import nearest
 from schemas.specialist import format_reference
+from schemas.visible import one_line
 
 
 def status(
@@ -56,7 +57,7 @@ def status(
         content = {"home": str(home), "stages": stages, "phases": listed}
         print_json({**content, "shadows": [*shadows(home)]})
         return
-    out.print(Text(str(store.root), "bold"))
+    out.print(Text(one_line(str(store.root)), "bold"))
     for line in shadow_words(home):
         warn(line)
     if not stages and not phases:

@@ -244,3 +244,18 @@ def test_an_interrupted_run_leaves_nothing_running_and_can_go_on(
     assert left == []
     monkeypatch.delenv("HOLD_AT")
     assert "interrupted" in curriculum("status", home=home).stdout
+
+
+@pytest.mark.parametrize("words", [("inspect", "\udcff\udcfe"), ("query", "SELECT '\udcff'")])
+def test_a_word_that_is_not_utf8_is_refused_before_the_command(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = curriculum(*words, home=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "\\xff" in done.stderr
+
+
+def test_the_name_of_a_missing_workspace_is_one_line(tmp_path: Path) -> None:
+    done = curriculum("status", home=tmp_path / "ws\nerror: forged")
+    assert [line for line in done.stdout.splitlines() if line.startswith("error: ")] == []

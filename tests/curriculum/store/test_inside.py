@@ -194,6 +194,15 @@ def test_what_is_no_plain_file_or_folder_is_found_wherever_it_lies(
     assert Path(refused.value.name).parent == home / folder
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "esc\x1b[31m", os.fsdecode(b"\xff\xfe")])
+def test_a_workspace_whose_own_name_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+    root = tmp_path / name
+    root.mkdir()
+    with pytest.raises(StoreError) as refused:
+        inside.require_plain(root)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_clone_may_hold_links_as_git_allows(home: Path, outside: Path) -> None:
     (home / "repositories" / "a").mkdir(parents=True)
     (home / "repositories" / "a" / "link").symlink_to(outside)
