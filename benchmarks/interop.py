@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from curriculum.interop import tokens_out
 from curriculum.interop.dataset_export import export_packed
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.publish import Imported, ImportKey, RowFacts, recipe, write
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.mix import PLAN_NAME
+from curriculum.outputs import whole_folder
 from curriculum.packing import best_fit
 from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.interop import tokens_out
-from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.publish import RowFacts
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.mix import PLAN_NAME
+from curriculum.outputs import whole_folder
 from curriculum.packing import best_fit
 from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import Spool, SpooledDocuments
