@@ -1,5 +1,6 @@
 """The file of a specialist's report: written, and written anew."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyarrow.lib import ArrowException
@@ -10,6 +11,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.whole_files import write_whole
+from dashboards.commit_links import repository_urls
 from dashboards.html import escaped
 from dashboards.report.facts import REPORTS, MarkedArtefacts, read, report_name, report_path
 from dashboards.report.page import page
@@ -30,7 +32,9 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
     """
     folder = folder or plan.store.root / REPORTS
     marked = MarkedArtefacts.of(plan)
-    facts = read(plan, resources, marked, _examples(plan.store.root, marked, folder, log))
+    urls = repository_urls([plan.corpus])
+    examples = _examples(plan.store.root, marked, folder, urls, log)
+    facts = read(plan, resources, marked, examples)
     for lost in facts.lost:
         log(f"not in the report: {lost}")
     text = page(facts)
@@ -40,12 +44,14 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
     return file
 
 
-def _examples(root: Path, marked: MarkedArtefacts, folder: Path, log: Log) -> dict[str, ExampleRow]:
+def _examples(
+    root: Path, marked: MarkedArtefacts, folder: Path, urls: Mapping[str, str], log: Log
+) -> dict[str, ExampleRow]:
     """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
     found: dict[str, ExampleRow] = {}
     for each, made_of in marked.rows():
         try:
-            one = example(each) if rows.write(root, each, made_of, folder) else None
+            one = example(each) if rows.write(root, each, made_of, folder, urls) else None
         except (CurriculumError, OSError, ArrowException) as failed:
             log(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
             continue

@@ -6,8 +6,8 @@ some bins, with the length itself. A document's text is written once; the script
 
 import codecs
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from curriculum.tokens.codec import Tokenizer
 from dashboards import html, palette
 from dashboards.charts import marks
 from dashboards.charts.marks import element
+from dashboards.commit_links import commit_url
+from dashboards.html import escaped
 from schemas.packed_row import HISTOGRAM_EDGES, unusual_options
 from schemas.structure import StructureEdge
 from schemas.visible import visible
@@ -43,28 +45,42 @@ CARRY = 7
 """The digit that says that the next one is to be added to it."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowsDataSet:
+    """The rows artefact of which a page shows some rows."""
+
+    artefact: str = ""
+    """First digits of its key, for a command that searches all rows."""
+    rows: int = 0
+    """Number of its rows; 0 if unknown."""
+    fullness: str = ""
+    """Yield of all its rows, in words."""
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """Urls of repositories by name, for links to commits."""
+
+
 def page(
     title: str,
     subtitle: str,
     rows: Sequence[RowView],
     tokenizer: Tokenizer,
     *,
-    artefact: str = "",
-    fullness: str = "",
+    data_set: RowsDataSet | None = None,
     max_bytes: int = 0,
 ) -> str:
-    """The page as HTML; with `max_bytes` it leaves out the last rows that would make it larger, but one.
+    """Return the page as HTML.
 
-    `artefact` has the first digits of the key of the rows' artefact, for a command that looks through all;
-    `fullness` says how full all of them are.
+    With `max_bytes` the page ends before the first row that would make it larger, but has one row at least.
+
     """
+    of = data_set or RowsDataSet()
     style = _style()
     script = html.asset("rows.js")
     articles, data = list[Markup](), list[dict[str, Any]]()
     size = len(style) + len(script)
     for index, row in enumerate(rows):
         texts = texts_of(row, tokenizer)
-        article = html.render("row.html", **_article(row, f"r{index}", texts.texts))
+        article = html.render("row.html", **_article(row, f"r{index}", texts.texts, of.urls))
         row_data = _data(row, texts.lengths)
         size += len(article.encode()) + len(html.data(row_data))
         if max_bytes and articles and size > max_bytes:
@@ -77,11 +93,17 @@ def page(
         style=style,
         script=script,
         data=html.data(
-            {"digits": DIGITS, "names": palette.NAMES, "artefact": artefact, "rows": data}
+            {
+                "digits": DIGITS,
+                "names": palette.NAMES,
+                "artefact": of.artefact,
+                "total": of.rows,
+                "rows": data,
+            }
         ),
         title=title,
         subtitle=subtitle,
-        fullness=fullness,
+        fullness=of.fullness,
         articles=articles,
         legend=[(code, palette.NAMES[code]) for code in codes_met if code],
     )
@@ -97,12 +119,14 @@ def _style() -> str:
     return palette.properties() + colours + html.asset("scroll.css") + html.asset("rows.css")
 
 
-def _article(row: RowView, place: str, texts: Sequence[str]) -> dict[str, object]:
+def _article(
+    row: RowView, place: str, texts: Sequence[str], urls: Mapping[str, str]
+) -> dict[str, object]:
     """The values of a row's template; its documents have places that begin with its own."""
     parts, length = row.documents, row.length
     lines = [(part, *_words(part)) for part in parts[:MAX_LINES]]
     documents = [
-        (part, _document_facts(part), text) for part, text in zip(parts, texts, strict=True)
+        (part, _document_facts(part, urls), text) for part, text in zip(parts, texts, strict=True)
     ]
     return {
         "place": place,
@@ -130,13 +154,17 @@ def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
         percent(row.loss_token_count / row.valid_token_count) if row.valid_token_count else "–",
         "",
     )
-    yield "attention", percent(row.density), "of a full square"
+    yield "attention", percent(row.density), "of the causal triangle"
     total = sum(row.context_histogram)
     if row.length > HISTOGRAM_EDGES[0] and total:
         # Shares of the scored tokens with more context than each edge.
         far = [sum(row.context_histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
         at = max((at for at, share in enumerate(far) if share >= MIN_SHARE), default=0)
-        yield "context", percent(far[at]), f"scored after {HISTOGRAM_EDGES[at] // 1024}k or more"
+        yield (
+            "context",
+            percent(far[at]),
+            f"of scored tokens have at least {HISTOGRAM_EDGES[at] // 1024}k tokens of context",
+        )
 
 
 def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
@@ -147,7 +175,7 @@ def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
     yield "loss", marks.strip("loss", length, _loss_path(row), label=label)
     if row.is_structured:
         drawn = _structure_rects(row)
-        yield "structure", marks.strip("structure", length, *drawn, label="what the code is")
+        yield "structure", marks.strip("structure", length, *drawn, label="code categories")
     if edges := (*row.call_edges, *row.type_edges):
         label = f"{len(edges)} edges between chunks"
         yield "edges", marks.strip("edges", length, *_arcs(row, edges), label=label)
@@ -215,16 +243,21 @@ def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
     return list(numbers), lines
 
 
-def _document_facts(part: DocumentInRow) -> list[str]:
-    is_known = bool(part.commit)
-    facts = [
-        f"{part.repository} at {part.commit}" if is_known else "its documents artefact is gone"
-    ]
+def _commit(part: DocumentInRow, urls: Mapping[str, str]) -> Markup:
+    """Return the commit of a document, with a link if the repository has a web address."""
+    address = commit_url(urls.get(part.repository), part.commit)
+    return element("a", part.commit, href=address) if address else escaped(part.commit)
+
+
+def _document_facts(part: DocumentInRow, urls: Mapping[str, str]) -> list[str | Markup]:
+    facts: list[str | Markup] = ["unknown source: its documents artefact was deleted"]
+    if part.commit:
+        facts = [escaped(f"{part.repository} at ") + _commit(part, urls)]
     if part.timestamp:
         facts.append(day(part.timestamp))
     if part.licence:
         facts.append(part.licence)
-    facts.append(f"{number(part.tokens, 'token')} from {integer(part.start)}")
+    facts.append(f"{number(part.tokens, 'token')} from token {integer(part.start)}")
     if part.scored < part.tokens - 1:
         facts.append(f"{integer(part.scored)} scored")
     if 0 < part.last_byte - part.first_byte < part.num_bytes:

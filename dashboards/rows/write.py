@@ -2,10 +2,11 @@
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.lineage import tokenizer_in, tokenizer_of
@@ -17,13 +18,13 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.whole_files import write_whole
 from dashboards import html, palette
-from dashboards.rows.row_page import MAX_BYTES, TEMPLATES, named, page
+from dashboards.rows.row_page import MAX_BYTES, TEMPLATES, RowsDataSet, named, page
 from schemas.errors import StoreError
 from schemas.reports import RowsReport
 
 FOLDER = "rows"
 MAX_ROWS = 6
-REVISION = 6
+REVISION = 7
 """Revision of a page's content, beside its template and its colours."""
 
 
@@ -60,7 +61,13 @@ def example(rows: Artefact) -> ExampleRow | None:
     )
 
 
-def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path) -> Path | None:
+def write(
+    root: Path,
+    rows: Artefact,
+    made_of: Sequence[Artefact],
+    reports: Path,
+    urls: Mapping[str, str] = MappingProxyType({}),
+) -> Path | None:
     """The page of a rows artefact, below a folder of reports; it never changes once it is written.
 
     `made_of` has the tokenizer and the documents of the rows. None where there is no row, or no tokenizer
@@ -70,7 +77,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path
         OSError: where the file can't be read or written.
     """
     file = page_path(reports, rows)
-    if _is_there(file):
+    if _is_current(file, urls):
         return file
     tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]
     documents = [each for each in made_of if each.manifest.stage == "documents"]
@@ -78,7 +85,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path
     if not held or not tokenizers:
         return None
     tokenizer = tokenizer_in(tokenizers[0])
-    text = _page(root, rows, held, tokenizer, max_bytes=MAX_BYTES)
+    text = _page(root, rows, held, tokenizer, urls=urls, max_bytes=MAX_BYTES)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, text)
     return file
@@ -103,25 +110,36 @@ def chosen_rows(store: Store, rows: Artefact, options: InspectOptions) -> str:
 
 
 def _page(
-    root: Path, rows: Artefact, held: Sequence[RowView], tokenizer: Tokenizer, *, max_bytes: int = 0
+    root: Path,
+    rows: Artefact,
+    held: Sequence[RowView],
+    tokenizer: Tokenizer,
+    *,
+    urls: Mapping[str, str] = MappingProxyType({}),
+    max_bytes: int = 0,
 ) -> str:
     where = rows.path.relative_to(root).as_posix()
-    yields = RowYields.of(rows.reported(RowsReport), int(rows.manifest.labels["row_length"]))
+    report = rows.reported(RowsReport)
+    yields = RowYields.of(report, int(rows.manifest.labels["row_length"]))
     shown = page(
         named(rows.manifest.labels),
         where,
         held,
         tokenizer,
-        artefact=rows.key[:KEY_DIGITS],
-        fullness=yields.words if yields else "",
+        data_set=RowsDataSet(
+            artefact=rows.key[:KEY_DIGITS],
+            rows=report.rows,
+            fullness=yields.words if yields else "",
+            urls=urls,
+        ),
         max_bytes=max_bytes,
     )
-    return shown + _mark()
+    return shown + _mark(urls)
 
 
-def _is_there(file: Path) -> bool:
-    """Return True if the page is there and was made as it would be made now."""
-    mark = _mark().encode()
+def _is_current(file: Path, urls: Mapping[str, str]) -> bool:
+    """Return True if the page exists and was written by this version with the same urls."""
+    mark = _mark(urls).encode()
     try:
         with file.open("rb") as opened:
             opened.seek(-len(mark), 2)
@@ -131,7 +149,11 @@ def _is_there(file: Path) -> bool:
 
 
 @cache
-def _mark() -> str:
-    """Return the end of a page: a digest of all that it is made with."""
-    made_with = f"{REVISION} {''.join(map(html.asset, TEMPLATES))} {palette.properties()}"
+def _look() -> str:
+    return f"{''.join(map(html.asset, TEMPLATES))} {palette.properties()}"
+
+
+def _mark(urls: Mapping[str, str]) -> str:
+    """Return the last line of a page: a digest of its revision, templates, colours and urls."""
+    made_with = f"{REVISION} {_look()} {sorted(urls.items())}"
     return f"<!-- {hashlib.sha256(made_with.encode()).hexdigest()[:16]} -->\n"

@@ -4,9 +4,9 @@ const main = document.querySelector("main"), articles = [...document.querySelect
 const PIECE = 384; // Tokens that are painted together, when they come into sight.
 const LINE = 19.2, HEAD = 85; // Pixels of a line of text, and of what stands about a text.
 const READ = {
-  loss: "Tinted tokens are predicted and scored. Struck ones are context only. What no document holds is slanted.",
-  structure: "A colour is what the code is. Point at a chunk: what it calls is marked, and what calls it.",
-  plain: "The text as it is trained on.",
+  loss: "Tinted tokens are scored. Struck-through tokens are context only. Tokens in italics are not part of any document.",
+  structure: "Colours show the category of the code. Point at a chunk to mark the chunks that it calls and its callers.",
+  plain: "Training text without colours.",
 };
 const said = (number) => number.toLocaleString("en");
 const many = (number, thing) => `${said(number)} ${thing}${number === 1 ? "" : "s"}`;
@@ -15,6 +15,13 @@ const rows = [];
 const input = document.querySelector("#search input"), counted = document.querySelector("#search output"), found = document.getElementById("found");
 const MOST_FOUND = 100;
 let at = -1, chosen = -1, only = "", wanted = "";
+
+// The position of a row in its artefact, from the index that ends its pack_id.
+function position(index) {
+  const number = /-(\d{10})$/.exec(articles[index].dataset.pack);
+  if (!number || data.total <= articles.length) return `row ${index + 1} of ${articles.length}`;
+  return `row ${said(+number[1] + 1)} of ${said(data.total)} (${articles.length} shown)`;
+}
 
 // The tokens of a row: where each begins in its document's text, and what it is.
 function unpack(index) {
@@ -138,7 +145,7 @@ function go(index, document_ = -1, scroll = false) {
     }
     articles[at].querySelector(".texts > header").append(tools);
     tools.querySelector("[data-show=structure]").hidden = !rows[at].structured;
-    document.querySelector("#rows output").value = `row ${at + 1} of ${articles.length}`;
+    document.querySelector("#rows output").value = position(at);
     document.getElementById("before").disabled = at === 0;
     document.getElementById("after").disabled = at === articles.length - 1;
     document.getElementById("strip").replaceChildren(articles[at].querySelector(".documents").cloneNode(true));
@@ -193,7 +200,7 @@ function tell(made) {
   const row = rows[at], token = made.token, chunk = row.chunks[row.chunkOf[token]];
   const d = row.ends.findIndex((end) => token < end);
   const words = [`token ${said(token)}`, `${said(token - row.starts[d])} into document ${d}`, row.scored[token] ? "scored" : "context only"];
-  if (row.made[token]) words.push("no text of the document");
+  if (row.made[token]) words.push("not part of a document");
   if (row.codes[token]) words.push(data.names[row.codes[token]]);
   if (chunk) words.push(`level ${chunk.level}`);
   if (chunk) for (const [edges, word] of [[chunk.calls, "calls"], [chunk.callers, "called by"], [chunk.uses, "uses"], [chunk.users, "used by"]]) {
@@ -231,7 +238,7 @@ function see(event) {
   }
   const first = row.starts[d];
   line.setAttribute("d", `M${first} ${asks + 0.5}H${asks + 1}`);
-  output.value = `Token ${said(asks)} of document ${d} sees ${many(asks - first + 1, "token")}.`;
+  output.value = `Token ${said(asks)} of document ${d} attends to ${many(asks - first + 1, "token")}.`;
   point(d);
 }
 
@@ -247,7 +254,7 @@ let hits = [], hit = -1;
 
 function list() {
   articles.forEach((article, row) => article.querySelectorAll(".doc").forEach((text, d) => {
-    const path = text.querySelector("h3").lastChild.textContent, facts = text.querySelector("p").firstChild.textContent.split(" · ");
+    const path = text.querySelector("h3").lastChild.textContent, facts = text.querySelector("p").textContent.split(" · ");
     const [repository, commit = ""] = facts[0].split(" at "), id = text.querySelector("details code")?.textContent ?? "";
     const files = [...text.querySelectorAll("details li")].map((each) => each.textContent);
     const words = [path, facts[0], facts[2] ?? "", id, ...files].join("\n").toLowerCase();
@@ -262,7 +269,7 @@ function search() {
   hit = -1;
   counted.value = asked.length ? `${said(hits.length)} of ${said(documents.length)}` : "";
   const lines = hits.slice(0, MOST_FOUND).map(line);
-  if (hits.length > MOST_FOUND) lines.push(sentence(`and ${said(hits.length - MOST_FOUND)} more: add a word`));
+  if (hits.length > MOST_FOUND) lines.push(sentence(`and ${said(hits.length - MOST_FOUND)} more; add a word to narrow the search`));
   if (asked.length && !hits.length) lines.push(...elsewhere(asked[0]));
   found.replaceChildren(...lines);
   found.hidden = !asked.length;
@@ -271,7 +278,7 @@ function search() {
 
 function line(each, number) {
   const link = document.createElement("a"), parts = ["i", "b", "i", "code"].map((name) => document.createElement(name));
-  [`row ${each.row + 1}, ${each.d}`, each.path, each.repository, each.commit.slice(0, 10)].forEach((text, i) => { parts[i].textContent = text; });
+  [`${position(each.row).split(" of ")[0]}, ${each.d}`, each.path, each.repository, each.commit.slice(0, 10)].forEach((text, i) => { parts[i].textContent = text; });
   link.href = `#r${each.row}d${each.d}`;
   link.dataset.hit = number;
   link.append(...parts);
@@ -286,12 +293,12 @@ function sentence(text) {
 
 // The page has some rows of an artefact; the command looks through all of them.
 function elsewhere(word) {
-  const made = sentence("No document on this page. "), command = document.createElement("code");
+  const made = sentence("No match on this page. "), command = document.createElement("code");
   if (!data.artefact) return [made];
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const filter = /^[0-9a-f]{7,40}$/.test(word) ? `--commit ${word}` : `--path ${quoted(`*${word}*`)}`;
   command.textContent = `curriculum inspect ${data.artefact} ${filter} --rows 6 --html found.html`;
-  made.append("In all rows of its artefact: ", command);
+  made.append("Search all rows of the data set: ", command);
   return [made];
 }
 

@@ -18,7 +18,7 @@ from curriculum.inspection.row_view import DocumentInRow, FileRange
 from dashboards.charts.marks import document_strip, mask
 from dashboards.report import files
 from dashboards.rows import row_page as making
-from dashboards.rows.row_page import page
+from dashboards.rows.row_page import RowsDataSet, page
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000
@@ -204,7 +204,7 @@ def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(rows_ho
         )
     ).said
     assert f"arena at {'a' * 40} ·" in said
-    assert f"made of 4 files document {'d' * 32} this file, 1 bytes two.cpp 1 bytes" in said
+    assert f"Sources: 4 files document {'d' * 32} this file, 1 bytes two.cpp 1 bytes" in said
     assert f"{'b' * 10} one.cpp 1 bytes other {'c' * 10} one.cpp 5 bytes" in said
 
 
@@ -227,8 +227,8 @@ def test_a_row_of_many_documents_has_the_first_lines_and_says_so(rows_home: Any)
     few, all_of_them = _many(rows_home)
     assert few.count("<th scope=row>") == 1
     assert all_of_them.count("<th scope=row>") == 3
-    assert "and 2 more, each told above its text" in Read(few).said
-    assert "each told above its text" not in Read(all_of_them).said
+    assert "2 more documents are listed above their texts" in Read(few).said
+    assert "listed above their texts" not in Read(all_of_them).said
     assert [tag for tag in Read(few).tags if tag in ("script", "img")] == ["script"] * 2
 
 
@@ -324,7 +324,14 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
 ) -> None:
     file = tmp_path / "rows.html"
     file.write_text(
-        page("rows", "", rows_home.shown(), rows_home.loaded(), artefact="0123456789ab"), "utf-8"
+        page(
+            "rows",
+            "",
+            rows_home.shown(),
+            rows_home.loaded(),
+            data_set=RowsDataSet(artefact="0123456789ab"),
+        ),
+        "utf-8",
     )
     browser_page.goto(file.as_uri())
     box, found = browser_page.get_by_role("searchbox"), browser_page.locator("#found")
@@ -385,7 +392,14 @@ def test_what_is_not_on_the_page_is_looked_for_by_a_command(
 ) -> None:
     file = tmp_path / "rows.html"
     file.write_text(
-        page("rows", "", rows_home.shown(), rows_home.loaded(), artefact="0123456789ab"), "utf-8"
+        page(
+            "rows",
+            "",
+            rows_home.shown(),
+            rows_home.loaded(),
+            data_set=RowsDataSet(artefact="0123456789ab"),
+        ),
+        "utf-8",
     )
     browser_page.goto(f"{file.as_uri()}#r0&q=it%27s%20%E0")
     browser_page.goto(f"{file.as_uri()}#r0&q=it%27s%20gone")
@@ -450,3 +464,38 @@ def test_without_its_script_the_page_is_a_readable_text(
         expect(opened.locator("#r1d2 pre")).to_be_in_viewport()
         expect(opened.locator("#r1d2 pre")).to_contain_text("int g() { f(); }")
         expect(opened.locator("#rows")).to_be_hidden()
+
+
+def test_a_commit_leads_to_its_page_where_the_repository_has_an_https_url(rows_home: Any) -> None:
+    shown = rows_home.shown()
+    (name, *_) = {part.repository for row in shown for part in row.documents}
+    commits = {part.commit for row in shown for part in row.documents}
+
+    def links(url: str) -> set[str]:
+        data_set = RowsDataSet(urls={name: url})
+        read = Read(page("rows", "", shown, rows_home.loaded(), data_set=data_set))
+        hrefs = {value for key, value in read.attributes if key == "href"}
+        return {href for href in hrefs if not href.startswith("#")}
+
+    assert links("https://github.com/fmtlib/fmt.git") == {
+        f"https://github.com/fmtlib/fmt/commit/{commit}" for commit in commits
+    }
+    assert links("https://git.example.org/group/fmt/") == {
+        f"https://git.example.org/group/fmt/commit/{commit}" for commit in commits
+    }
+    for other in ("javascript:alert(1)", "git@github.com:a/b", "https://me:secret@x.org/a", "/a"):
+        assert links(other) == set()
+
+
+@pytest.mark.browser
+def test_the_position_of_a_row_counts_all_rows_of_its_data_set(
+    rows_home: Any, tmp_path: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "rows.html"
+    data_set = RowsDataSet(rows=76)
+    text = page("rows", "", rows_home.shown()[1:], rows_home.loaded(), data_set=data_set)
+    file.write_text(text, encoding="utf-8")
+    browser_page.goto(file.as_uri())
+    expect(browser_page.locator("#rows output")).to_have_text("row 2 of 76 (2 shown)")
+    browser_page.keyboard.press("j")
+    expect(browser_page.locator("#rows output")).to_have_text("row 3 of 76 (2 shown)")

@@ -64,7 +64,7 @@ def test_the_example_is_the_row_of_most_documents_and_leads_to_it(
 def test_whoever_asks_for_a_row_gets_that_one(rows_home: Any) -> None:
     named = f"{'a' * 12}-0000000002"
     text = chosen_rows(rows_home.store, rows_home.rows, InspectOptions(pack_id=named))
-    assert "All rows of this data set: yield 50.0%, lower bound 100.0%." in text
+    assert "Whole data set: yield 50.0%, lower bound 100.0%." in text
     assert "documents nearly fill rows (1.5 documents a row)" in text
     assert re.findall(r'data-pack="([^"]*)"', text) == [named]
     assert (
@@ -80,3 +80,18 @@ def test_the_command_writes_the_page(rows_home: Any, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, asked)
     assert (done.exit_code, done.output) == (0, f"{file.as_uri()}\n")
     assert file.read_text().count("<article") == 3
+
+
+def test_a_page_is_written_anew_where_its_repositories_have_other_urls(
+    rows_home: Any, root: Path
+) -> None:
+    reports = root / "reports"
+    file = write(root, rows_home.rows, rows_home.made_of, reports)
+    assert file
+    before = file.read_text()
+    assert "https://" not in before
+    (name, *_) = {part.repository for row in rows_home.shown() for part in row.documents}
+    write(root, rows_home.rows, rows_home.made_of, reports, {name: "https://github.com/fmtlib/fmt"})
+    assert "https://github.com/fmtlib/fmt/commit/" in file.read_text()
+    write(root, rows_home.rows, rows_home.made_of, reports)
+    assert file.read_text() == before
