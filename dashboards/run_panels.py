@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from curriculum.inspection import formats
 from curriculum.pipeline.next_steps import next_steps
-from dashboards import frame, html
+from dashboards import durations, frame, html
 from dashboards.charts import marks, plots
 from dashboards.overview_panels import in_order
 from dashboards.questions import WorkspaceView, question
@@ -100,8 +100,8 @@ def specialists(found: Sequence[Gain]) -> list[str]:
 def none_yet(home: Path) -> Markup:
     """The commands that finish a first run."""
     return frame.first_steps(
-        "No finished run yet",
-        "Runs are compared when their first phase is done.",
+        "No finished runs yet",
+        "Runs appear here once a specialist has finished its first phase.",
         next_steps(home, "run"),
     )
 
@@ -138,7 +138,7 @@ def curves(snapshot: WorkspaceView, chosen: str) -> Markup:
         x=plots.within(0, max(point[0] for curve in series for point in curve.points) or 1),
         y=plots.around([point[1] for curve in series for point in curve.points]),
         label="val_bpb of the anchor over tokens, by specialist",
-        below="valid tokens seen, over all phases",
+        below="training tokens over all phases",
         marks=_phase_starts(figures[chosen]) if chosen in figures else (),
     )
     return html.part(TEMPLATE, "curves", drawn, asked)
@@ -175,4 +175,4 @@ def costs(snapshot: WorkspaceView, chosen: str) -> Markup:
         lines.append((name if name != before else "", each, name == chosen))
         before = name
     is_priced = any(each.cost for each in found)
-    return html.part(TEMPLATE, "costs", marks, lines, is_priced, most, asked)
+    return html.part(TEMPLATE, "costs", marks, lines, is_priced, most, asked, durations.DEFINITION)

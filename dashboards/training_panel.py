@@ -1,6 +1,5 @@
 """Panel of runs that train now: loss and val_bpb as far as they are, drawn anew every few seconds."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ TEMPLATE = "training.html"
 SECONDS = 5
 """Seconds from one drawing to the next."""
 SETTLED = 10
-"""The first tenth of the points may lie above a plot."""
+"""The first tenth of the losses may be cut off above the plot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +86,9 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
         state=found.state,
         progress=_progress(job, step, curves) if found.state == "running" else found.why,
         share=step / job.steps,
-        loss=_plot(_loss_series(curves.losses), steps=job.steps, what="loss, nats a token")
+        loss=_plot(
+            _loss_series(curves.losses), steps=job.steps, what="training loss", settled_from=SETTLED
+        )
         if curves.losses
         else None,
         val_bpb=_plot(lines, steps=job.steps, what="val_bpb") if lines else None,
@@ -108,41 +109,37 @@ def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
     return " · ".join(said)
 
 
-def _smooth(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Means over each point and those before it, a twentieth of all.
-
-    >>> _smooth([(1, 4.0), (2, 2.0)]), [y for _, y in _smooth([(x, float(x % 2)) for x in range(40)])][-1]
-    (((1, 4.0), (2, 2.0)), 0.5)
-    """
-    size = max(1, len(points) // 20)
-    sums = [0.0, *itertools.accumulate(value for _, value in points)]
-    return tuple(
-        (step, (sums[at + 1] - sums[max(0, at + 1 - size)]) / min(at + 1, size))
-        for at, (step, _) in enumerate(points)
-    )
-
-
 def _loss_series(losses: Sequence[Point]) -> list[Series]:
     """Return the losses, and their running mean on top."""
-    smooth = _smooth(losses)
-    mean = Series(points=smooth, look="own", name="mean", figure=bits(smooth[-1][1]))
+    smooth = plots.running_mean(losses)
+    mean = Series(points=smooth, look="own", name="running mean", figure=bits(smooth[-1][1]))
     return [Series(points=losses, look="raw", dots="none"), mean]
 
 
-def _plot(series: Sequence[Series], *, steps: int, what: str) -> Markup:
-    """Return series over the steps of a run, from 0 to its last."""
+def _plot(
+    series: Sequence[Series], *, steps: int, what: str, settled_from: int | None = None
+) -> Markup:
+    """Return a plot of series over the steps of a run.
+
+    With `settled_from` the first 1/settled_from of the points may be cut off above.
+    """
     ends = "; ".join(
         f"{curve.name} {curve.figure} at step {integer(curve.points[-1][0])}"
         for curve in series
         if curve.name
     )
-    settled = [point for curve in series for point in curve.points[len(curve.points) // SETTLED :]]
+    settled = [
+        value
+        for curve in series
+        if settled_from
+        for _, value in curve.points[len(curve.points) // settled_from :]
+    ]
     return plots.plot(
         series,
         x=plots.within(0, steps),
         y=plots.around(
             [value for curve in series for _, value in curve.points],
-            [value for _, value in settled],
+            settled,
         ),
         label=f"{what} over {integer(steps)} steps: {ends}",
         below="steps",

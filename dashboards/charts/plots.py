@@ -176,6 +176,22 @@ class Series:
     """Lower and upper value of an interval at each point."""
 
 
+def running_mean(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the mean of each point and the points before it, over a window of 5 % of all points.
+
+    >>> running_mean([(1, 4.0), (2, 2.0)])
+    ((1, 4.0), (2, 2.0))
+    >>> running_mean([(x, float(x % 2)) for x in range(40)])[-1]
+    (39, 0.5)
+    """
+    size = max(1, len(points) // 20)
+    sums = [0.0, *accumulate(value for _, value in points)]
+    return tuple(
+        (place, (sums[at + 1] - sums[max(0, at + 1 - size)]) / min(at + 1, size))
+        for at, (place, _) in enumerate(points)
+    )
+
+
 def across(scale: Scale, value: float) -> float:
     """Return the place of a value as a share of a plot's width."""
     return EDGE + (1 - 2 * EDGE) * scale.share(value)

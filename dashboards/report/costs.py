@@ -32,8 +32,8 @@ class AttemptSpan:
     approved: datetime.datetime | None = None
 
     @property
-    def took(self) -> str:
-        """The time from beginning to end, in words."""
+    def elapsed(self) -> str:
+        """Time from start to end, formatted."""
         return duration((self.end - self.start).total_seconds())
 
 
@@ -115,9 +115,9 @@ class RunCosts:
     """Phase, class, note and report of each."""
 
     @property
-    def took(self) -> tuple[str, ...]:
-        """Columns of which there are sums."""
-        return ("took", "GPU time", *(["cost"] if self.is_priced else []))
+    def summed(self) -> tuple[str, ...]:
+        """Columns with a total."""
+        return ("training time", "GPU time", *(["cost"] if self.is_priced else []))
 
     def machine(self, report: Report) -> list[str]:
         """Cells of a run in the columns of the machine."""
@@ -166,7 +166,7 @@ def _price(facts: Facts, reports: Sequence[Report]) -> str:
         {phase.run.price for phase in facts.phases if phase.run and phase.run.price is not None}
     )
     if not any(report.gpu_seconds for report in reports):
-        return "Trained without a GPU."
+        return "Trained without GPUs."
     if not prices:
-        return "No price is known: set CURRICULUM_GPU_PRICE to what an hour of one GPU costs."
-    return f"At {' and '.join(map(money, prices))} an hour of one GPU."
+        return "The GPU price is unknown. Set CURRICULUM_GPU_PRICE to the price of one GPU hour."
+    return f"Price per GPU hour: {' and '.join(map(money, prices))}."

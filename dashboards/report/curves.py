@@ -28,12 +28,9 @@ class EvaluationPlot:
     """Each trained phase with its first and its last step."""
     x: Scale
     y: Scale
-
-    @property
-    def cut(self) -> float | None:
-        """Return the highest figure where it lies above the plot."""
-        highest = max(value for curve in self.series for _, value in curve.points)
-        return highest if highest > self.y.high else None
+    """Scale of all figures."""
+    detail: Scale | None = None
+    """Scale of the figures after the first phase; None unless it is much shorter than that of all figures."""
 
 
 def plot_of(facts: Facts) -> EvaluationPlot | None:
@@ -50,11 +47,14 @@ def plot_of(facts: Facts) -> EvaluationPlot | None:
         return None
     numbers = {phase.name: phase.number for phase in facts.phases}
     by_number = sorted(found.items(), key=lambda pair: numbers.get(pair[0], 0))
+    whole = _around(found.values(), None)
+    detail = _around(found.values(), phases[0][2]) if len(phases) > 1 else whole
     return EvaluationPlot(
         series=tuple(_series(name, numbers.get(name, 1), taken) for name, taken in by_number),
         phases=tuple(phases),
         x=plots.within(0, first),
-        y=_around(found.values(), phases[0][2] if len(phases) > 1 else 0),
+        y=whole,
+        detail=detail if detail.high < whole.high else None,
     )
 
 
@@ -68,25 +68,25 @@ def _series(name: str, number: int, taken: Sequence[tuple[int, Figure]]) -> Seri
     )
 
 
-def _around(found: Iterable[Sequence[tuple[int, Figure]]], settled: float) -> Scale:
-    """Return the scale around all figures, or around those from step `settled` on.
+def _around(found: Iterable[Sequence[tuple[int, Figure]]], settled: int | None) -> Scale:
+    """Return the scale of all figures, or of the figures from step `settled` on.
 
-    The fall from nothing is several times as high as all that comes after it.
+    During the first phase val_bpb falls several times as far as in all later phases together.
     """
     taken = [evaluation for evaluations in found for evaluation in evaluations]
     lower = min(interval_of(figure)[0] for _, figure in taken)
     return plots.around(
         [lower, *(figure.val_bpb for _, figure in taken)],
-        [figure.val_bpb for step, figure in taken if step >= settled],
+        [figure.val_bpb for step, figure in taken if settled is not None and step >= settled],
     )
 
 
-def chart(plot: EvaluationPlot) -> Markup:
-    """The curves with their axes, each named where it ends, and the beginning of each phase."""
+def chart(plot: EvaluationPlot, *, y: Scale | None = None) -> Markup:
+    """Return the curves over all steps, by default with the scale of all figures."""
     return plots.plot(
         plot.series,
         x=plot.x,
-        y=plot.y,
+        y=y or plot.y,
         label=f"val_bpb over {integer(plot.x.high)} steps",
         below="steps of all phases",
         marks=[(first, name) for name, first, _ in plot.phases],

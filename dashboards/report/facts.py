@@ -1,4 +1,4 @@
-"""Facts of a specialist for its report, from manifests and reports; no Parquet is read."""
+"""Facts of a specialist for its report, from manifests, reports, and a few columns of Parquet files."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +19,14 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
 from curriculum.published_files import require_published
+from curriculum.stages.file_shares import FileShare, file_shares
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, REPORT, read_report
+from dashboards.report.step_curves import StepCurves, read_step_curves
 from dashboards.rows.write import ExampleRow
-from schemas.errors import SchemaError, StoreError
-from schemas.job import Figure, Report
+from schemas.errors import CurriculumError, SchemaError, StoreError
+from schemas.job import Figure, Job, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
 from schemas.objectives import FIXED_SETS, PHASE_SET
@@ -81,6 +83,8 @@ class TrainedRun:
     """Time of its end; empty where it isn't known."""
     price: float | None = None
     """Price of an hour of one GPU, as in its job."""
+    job: Job | None = None
+    """Job of the run, with its hyperparameters and seed."""
     trained_shares: Mapping[str, float] = field(default_factory=dict)
     """Share of the targets of each set, by its phase, that training documents show; these aren't scored."""
 
@@ -102,6 +106,7 @@ class TrainedRun:
             started=attempt.job.begun,
             ended=ended,
             price=attempt.job.gpu_price,
+            job=attempt.job,
             trained_shares={
                 evaluation.phase: evaluation.trained_share
                 for evaluation in attempt.job.evaluations
@@ -136,6 +141,8 @@ class PhaseFacts:
     """Attempts that are neither the current run nor running, in the order in which they began."""
     started: str = ""
     """Start of its current run, or of the attempt that is running; ISO 8601."""
+    steps: StepCurves | None = None
+    """Training loss and learning rate of the current run."""
     filled: str = ""
     """The files that fill val, in words; empty where there are many."""
 
@@ -178,6 +185,8 @@ class Facts:
     sources: Mapping[str, tuple[int, int]]
     """Documents and their bytes by family, over all repositories."""
     exclusions: Exclusions
+    largest_files: tuple[FileShare, ...] = ()
+    """Source files with the largest shares of the training tokens of each family."""
     lost: tuple[str, ...] = ()
     """Artefacts that the report lacks, since they are gone or damaged: path and fault of each."""
 
@@ -276,6 +285,7 @@ def read(
         ),
         sources=_sources(built),
         exclusions=Exclusions.of(built),
+        largest_files=_largest_files(built),
         lost=marked.lost,
     )
 
@@ -320,6 +330,7 @@ def _phase(
         ),
         earlier=tuple(_earlier(plan, phase, run, status)),
         started=begun.job.begun if begun else "",
+        steps=read_step_curves(run.path) if run else None,
         filled=filled,
     )
 
@@ -345,6 +356,25 @@ def _sources(built: Sequence[Artefact]) -> dict[str, tuple[int, int]]:
             documents, num_bytes = found.get(family, (0, 0))
             found[family] = documents + report.documents, num_bytes + report.num_bytes
     return dict(sorted(found.items()))
+
+
+def _largest_files(built: Sequence[Artefact]) -> tuple[FileShare, ...]:
+    """Return the files with the largest shares of tokens, if one selection decided over all documents."""
+    by_stage = {
+        stage: [artefact for artefact in built if artefact.manifest.stage == stage]
+        for stage in ("selections", "documents", "tokens")
+    }
+    chosen = [
+        selection
+        for selection in by_stage["selections"]
+        if not {"family", "step"} & set(selection.manifest.labels)
+    ]
+    if len(chosen) != 1:
+        return ()
+    try:
+        return file_shares(by_stage["documents"], by_stage["tokens"], chosen[0])
+    except (CurriculumError, OSError):
+        return ()
 
 
 def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:

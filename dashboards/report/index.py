@@ -74,7 +74,7 @@ def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
             name=file.removesuffix(".html"),
             file=file,
             written=_written(folder, file),
-            state="of no specialist that has begun here",
+            state="no specialist of this workspace",
         )
 
 
@@ -102,11 +102,11 @@ def _state(phases: Sequence[tuple[str, State]]) -> tuple[str, State]:
     if not phase:
         return ("done" if phases else ""), "done"
     words: dict[State, str] = {
-        "missing": "comes next",
-        "waiting": "waits",
+        "missing": "is next",
+        "waiting": "is waiting",
         "failed": "failed",
         "interrupted": "was interrupted",
-        "holds": "is held by its gate",
+        "holds": "is stopped at its gate",
     }
     return f"{phase} {words.get(state, f'is {state}')}", state
 

@@ -18,11 +18,13 @@ from curriculum.inspection.formats import (
     money,
     percent,
 )
+from curriculum.inspection.largest_files import share_lines
 from curriculum.inspection.losses import Exclusions, ranked
 from curriculum.inspection.run_tables import figure_lines, set_lines
-from dashboards import html, palette
+from dashboards import durations, html, palette
 from dashboards.charts import marks
-from dashboards.report import costs, curves, phases
+from dashboards.report import costs, curves, phases, settings, step_curves
+from dashboards.report.attention import attention_entries
 from dashboards.report.facts import Facts, mean_of
 from schemas.spdx import licence_kind
 from schemas.specialist import format_reference
@@ -37,7 +39,7 @@ MAX_REASONS = 8
 
 def page(facts: Facts) -> str:
     """The report as HTML."""
-    plot = curves.plot_of(facts)
+    plot, steps = curves.plot_of(facts), _steps(facts)
     colours = (
         palette.family_style() + palette.document_style() + palette.phase_style(len(facts.phases))
     )
@@ -52,6 +54,13 @@ def page(facts: Facts) -> str:
         is_priced=any(report.cost for phase in facts.phases for report in phase.spent),
         plot=plot,
         made_of=_made_of(facts),
+        models=settings.model_words(facts),
+        settings=settings.setting_lines(facts),
+        loss=step_curves.loss_chart(steps),
+        learning_rate=step_curves.learning_rate_chart(steps),
+        files=list(share_lines(facts.largest_files)),
+        attention=attention_entries(facts),
+        durations=durations.DEFINITION,
         losses=_losses(facts.exclusions),
         licences=_licences(facts.exclusions),
         time_line=costs.time_line(facts),
@@ -64,6 +73,22 @@ def page(facts: Facts) -> str:
         palette=palette,
         phases=phases,
     )
+
+
+def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
+    """Return the finished phases with their step curves, one after another on the axis of all steps."""
+    found: list[step_curves.PhaseSteps] = []
+    first = 0
+    for phase in facts.phases:
+        if phase.report is not None and phase.report.steps:
+            steps = phase.report.steps
+            found.append(
+                step_curves.PhaseSteps(
+                    name=phase.name, first=first, steps=steps, curves=phase.steps
+                )
+            )
+            first += steps
+    return found
 
 
 def _made_of(facts: Facts) -> list[str]:
@@ -94,15 +119,15 @@ def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
         (
             "phases done",
             f"{len(done)} of {len(facts.phases)}",
-            f"until {moment(latest)}" if latest else "nothing is trained yet",
+            f"last finished {moment(latest)}" if latest else "no phase has been trained yet",
         ),
         ("val_bpb of the anchor", bits(last.val_bpb) if last else "–", fall),
         (
-            "tokens trained on",
+            "training tokens",
             count(trained_on),
             f"{percent(trained_on / facts.token_budget)} of {count(facts.token_budget)}",
         ),
-        ("training", *_training(facts)),
+        ("training time", *_training(facts)),
     ]
 
 
@@ -114,8 +139,8 @@ def _training(facts: Facts) -> tuple[str, str]:
     cost = sum(report.cost for report in reports if report.cost is not None)
     if gpu_seconds:
         paid = f", cost {money(cost)}" if cost else ""
-        return gpu_hours(gpu_seconds), f"took {duration(seconds)}{paid}"
-    return duration(seconds) if seconds else "–", "without a GPU"
+        return gpu_hours(gpu_seconds), f"{duration(seconds)} of training steps{paid}"
+    return duration(seconds) if seconds else "–", "without GPUs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +159,7 @@ def _licences(found: Exclusions) -> list[tuple[str, str, int]]:
     rest = Counter[str]()
     for _, kind, amount in listed[MAX_LICENCES:]:
         rest[kind] += amount
-    more = [(f"more, {kind}", kind, amount) for kind, amount in rest.most_common()]
+    more = [(f"other {kind} licences", kind, amount) for kind, amount in rest.most_common()]
     return [*listed[:MAX_LICENCES], *more]
 
 
@@ -149,17 +174,17 @@ def _losses(found: Exclusions) -> list[Reasons]:
         rejected.update(selection.rejected)
     lost = {name: skipped.pop(name) for name in get_args(Unreadable) if name in skipped}
     kinds = (
-        ("lost", "Changes that can’t be read", lost),
-        ("", "Changes that the corpus leaves out", skipped),
-        ("", "Changes that a family makes nothing of", left_out),
-        ("", "Documents that aren’t kept", rejected),
+        ("lost", "Unreadable changes", lost),
+        ("", "Changes excluded by the corpus", skipped),
+        ("", "Changes without a document", left_out),
+        ("", "Rejected documents", rejected),
     )
     groups = []
     for look, title, reasons in kinds:
         counts = ranked(reasons)
         shown, rest = counts[:MAX_REASONS], counts[MAX_REASONS:]
         if rest:
-            shown.append((f"{len(rest)} more reasons", sum(amount for _, amount in rest)))
+            shown.append((f"{len(rest)} other reasons", sum(amount for _, amount in rest)))
         if shown:
             groups.append(Reasons(look=look, title=title, counted=tuple(shown)))
     return groups

@@ -20,12 +20,12 @@ PHASE_STEP, SERVING_STEP = 0.25, 0.1
 """Steps between the possible ends of axes: of shares of a phase, and of shares of a serving."""
 OUTCOME_WORDS: dict[Outcome, str] = {
     "whole": "whole",
-    "elided": "some context left out",
-    "divided": "longer than a row, divided",
-    "routed": "too long: only in longer rows",
-    "straddles": "left out: its target has text of held-out files",
-    "refused": "refused by the chat template",
-    "too_long": "conversations longer than a row",
+    "elided": "shortened context",
+    "divided": "divided over several rows",
+    "routed": "too long, in longer rows only",
+    "straddles": "excluded: target contains held-out text",
+    "refused": "rejected by the chat template",
+    "too_long": "excluded: conversation longer than a row",
     "dropped": "dropped",
 }
 assert tuple(OUTCOME_WORDS) == get_args(Outcome)
@@ -94,7 +94,7 @@ def sheet_facts(each: PhaseFacts) -> list[str]:
     if each.report and each.mixture and (measured := measured_domains(each.report)):
         silent = unmeasured_domains(each.report, each.mixture)
         without = f", not {', '.join(silent)}" if silent else ""
-        facts.append(f"val_bpb measures {', '.join(measured)}{without}")
+        facts.append(f"val_bpb covers {', '.join(measured)}{without}")
         facts += [each.filled] if each.filled else []
     return [*facts, each.run.path] if each.run else facts
 
@@ -122,24 +122,24 @@ def mixture(each: PhaseFacts) -> Mixture:
         or Branch(title=serving.title, tokens=0, planned=serving.share, realised=realised)
         for serving in servings
     ]
-    note = "Ring: the diet’s share. " + (
-        "Dot: what the plan holds." if plan else "Nothing is mixed yet."
+    note = "Ring: share in the diet. " + (
+        "Dot: share in the plan." if plan else "The phase has not been mixed yet."
     )
     if report is not None:
         note += (
-            f" {count(report.repetition.new)} tokens are new; each distinct token of the plans so far "
-            f"is scored {report.repetition.repetition:.1f} times."
+            f" New tokens: {count(report.repetition.new)}. Each distinct token of the plans so far is scored "
+            f"{report.repetition.repetition:.1f} times."
         )
     if report is not None and each.report is not None and each.report.stopped != "budget":
         note += (
-            f" The first {each.report.tokens.valid / report.budget:.0%} of it were trained on; "
-            "any part of a plan is mixed like the whole."
+            f" The run trained on the first {each.report.tokens.valid / report.budget:.0%} of the plan; "
+            "every part of a plan has the same mixture."
         )
     return Mixture(
         servings=tuple(map(_serving_shares, servings, branches)),
         end=share_end(_shares(branches), PHASE_STEP),
         note=note,
-        warnings=tuple(_warnings(report)) if report else (),
+        warnings=tuple(mixture_warnings(report)) if report else (),
     )
 
 
@@ -180,11 +180,12 @@ def _shares(branches: Sequence[Branch]) -> list[float]:
     return [share for branch in branches for share in (branch.planned, branch.realised or 0.0)]
 
 
-def _warnings(report: MixtureReport) -> Iterator[str]:
+def mixture_warnings(report: MixtureReport) -> Iterator[str]:
+    """Yield the warnings of a mixture, and the rows that it excludes."""
     yield from report.warnings
     if report.left_out is not None:
         excluded = report.left_out
-        yield f"{number(excluded.rows, 'row')} of {count(excluded.tokens)} tokens left out"
+        yield f"{number(excluded.rows, 'row')} with {count(excluded.tokens)} tokens excluded"
 
 
 def outcomes(row: Packed) -> list[tuple[BarPart, str]]:

@@ -24,34 +24,38 @@ function step(by) {
   mark();
 }
 
-// Pointing at the plot says the figures at the nearest evaluation.
-const curves = document.querySelector(".field");
-if (curves) {
-  const plot = document.querySelector(".plot");
-  const cursor = curves.appendChild(document.createElementNS(curves.namespaceURI, "line"));
-  cursor.id = "cursor";
+// Pointing at a plot of val_bpb shows the figures of the nearest evaluation in all of them.
+const plots = [...document.querySelectorAll("#val_bpb .plot")].map((plot) => {
+  const field = plot.querySelector(".field"), names = [...plot.querySelectorAll(".right g")];
+  const cursor = field.appendChild(document.createElementNS(field.namespaceURI, "line"));
+  cursor.setAttribute("class", "cursor");
   cursor.setAttribute("y2", 1000);
-  const said = document.getElementById("at"), names = [...document.querySelectorAll(".right g")];
   const figures = names.map((name) => name.querySelector(".figure"));
-  const last = figures.map((figure) => figure.textContent);
-  curves.addEventListener("mousemove", (event) => {
-    const box = curves.getBoundingClientRect();
-    const wanted = (event.clientX - box.left) / box.width;
+  return { plot, field, cursor, figures, last: figures.map((figure) => figure.textContent) };
+});
+for (const { field } of plots) {
+  const position = document.getElementById("at");
+  field.addEventListener("mousemove", (event) => {
+    const box = field.getBoundingClientRect(), wanted = (event.clientX - box.left) / box.width;
     let near = 0;
     data.places.forEach((place, i) => { if (Math.abs(place - wanted) < Math.abs(data.places[near] - wanted)) near = i; });
-    cursor.setAttribute("x1", 1000 * data.places[near]);
-    cursor.setAttribute("x2", 1000 * data.places[near]);
-    plot.classList.add("over");
-    said.value = data.names[near];
-    names.forEach((name, i) => {
-      const figure = data.curves[i][near];
-      figures[i].textContent = figure === null ? "–" : figure.toFixed(3);
-    });
+    position.value = data.names[near];
+    for (const { plot, cursor, figures } of plots) {
+      cursor.setAttribute("x1", 1000 * data.places[near]);
+      cursor.setAttribute("x2", 1000 * data.places[near]);
+      plot.classList.add("over");
+      figures.forEach((figure, i) => {
+        const value = data.curves[i][near];
+        figure.textContent = value === null ? "–" : value.toFixed(3);
+      });
+    }
   });
-  curves.addEventListener("mouseleave", () => {
-    plot.classList.remove("over");
-    said.value = "";
-    figures.forEach((figure, i) => { figure.textContent = last[i]; });
+  field.addEventListener("mouseleave", () => {
+    position.value = "";
+    for (const { plot, figures, last } of plots) {
+      plot.classList.remove("over");
+      figures.forEach((figure, i) => { figure.textContent = last[i]; });
+    }
   });
 }
 
@@ -59,12 +63,12 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
   else if (event.key === "o") {
-    const open = !folded.every((each) => each.open);
-    for (const each of folded) each.open = open;
+    const open = !folded.every((list) => list.open);
+    for (const list of folded) list.open = open;
   } else return;
   event.preventDefault();
 });
-addEventListener("beforeprint", () => { for (const each of folded) each.open = true; });
+addEventListener("beforeprint", () => { for (const list of folded) list.open = true; });
 addEventListener("hashchange", mark);
 document.documentElement.classList.add("live");
 mark();

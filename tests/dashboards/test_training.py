@@ -82,7 +82,7 @@ def _said(folder: Path) -> str:
 def test_before_its_first_step_a_run_has_no_curves(folder: Path) -> None:
     found = training_curves(folder)
     assert (found.losses, found.phase, found.fixed, found.heartbeat) == ((), (), {}, None)
-    assert "Its first steps are written within ten seconds" in _said(folder)
+    assert "The first steps appear within ten seconds" in _said(folder)
 
 
 def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_damaged_part_of_the_metrics_is_said(folder: Path) -> None:
 def test_a_run_that_no_process_owns_isnt_training(folder: Path) -> None:
     (folder / "state.json").unlink()
     _part(folder, 1, 10)
-    assert "No run trains." in _said(folder)
+    assert "No run is training." in _said(folder)
 
 
 def test_the_trainers_heartbeat_has_the_means_of_all_evaluations(folder: Path) -> None:
@@ -200,7 +200,7 @@ def test_the_curves_are_legible(page: Page, shots: Path, width: int, scheme: str
     names = page.locator("#training svg[role=img]").evaluate_all(
         "all => all.map(each => each.getAttribute('aria-label'))"
     )
-    assert names[0].startswith("loss, nats a token over 400 steps: mean ")
+    assert names[0].startswith("training loss over 400 steps: running mean ")
     assert names[1].startswith("val_bpb over 400 steps: syntax ")
     page.locator("#training").screenshot(path=shots / f"training-{width}-{scheme}.png")
 
@@ -219,4 +219,4 @@ def test_the_curves_are_drawn_anew_by_themselves(page: Page, open_run: Path) -> 
     assert len(evaluations.split()) == 3
     # The end of the run closes the panel.
     (open_run / "state.json").unlink()
-    expect(page.locator("#training")).to_contain_text("No run trains", timeout=PATIENCE_MS)
+    expect(page.locator("#training")).to_contain_text("No run is training", timeout=PATIENCE_MS)

@@ -9,12 +9,23 @@ from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import PhaseStatus, State
+from curriculum.stages.file_shares import FileShare
 from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
+from dashboards.report.step_curves import StepCurves
 from dashboards.rows.write import ExampleRow
 from schemas.diet import AdvanceWhen, StopsImproving
-from schemas.job import Figure, Report, TokenCounts
+from schemas.job import (
+    Figure,
+    Job,
+    ModelSpec,
+    OptimizerSpec,
+    Report,
+    RowsSource,
+    TokenCounts,
+    TokenizerRef,
+)
 from schemas.mixture import LeftOutRows, MixtureReport, StratumReport, TokenRepetition
 from schemas.phase_status import Approval
 from schemas.reports import DomainRows, EncodeReport, RowsReport, SelectionReport, SkipsReport
@@ -93,6 +104,59 @@ def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
         attention_density=0.31,
         checkpoint="x",
     )
+
+
+def job(number: int) -> Job:
+    """The job of the number-th phase."""
+    rows = RowsSource(key="r", content="c", path="rows/r", row_length=4096)
+    return Job(
+        specialist="templates",
+        branch="wide",
+        phase=NAMES[number],
+        run_key="a" * 12,
+        attempt=1,
+        seed=17,
+        model=ModelSpec(
+            name="hybrid-60m",
+            vocab_size=32_768,
+            blocks="MFAF",
+            width=512,
+            heads=8,
+            kv_heads=4,
+            mlp_width=1536,
+        ),
+        backend="varlen",
+        device="cuda",
+        tokenizer=TokenizerRef(key="t", content="c", path="tokenizers/t", vocab_size=32_768),
+        plan="mixtures/m/plan.parquet",
+        plan_key="m",
+        plan_content="c",
+        rows=(rows,),
+        rope_base=5e5,
+        micro_positions=4096,
+        tokens_per_step=110_592,
+        steps=40_000,
+        optimizer=OptimizerSpec(learning_rate=3e-4, warmup_steps=50 if number else 200),
+        start_from=None,
+        evaluations=(),
+        evaluate_every=5_000,
+        checkpoint_every=5_000,
+        advance_when=None,
+        require=(),
+        overrides={},
+    )
+
+
+def step_curves(number: int) -> StepCurves:
+    """Loss and learning rate of the number-th phase: a fall, then noise."""
+    steps = range(100, 40_001, 100)
+    fall = 0.0 if number else 8.0
+    losses = tuple(
+        (float(step), 2.0 - 0.4 * number + fall / (1 + step / 300) + 0.05 * (step // 100 % 2))
+        for step in steps
+    )
+    rates = tuple((float(step), 3e-4 * min(1.0, step / 2_000)) for step in steps)
+    return StepCurves(losses=losses, learning_rates=rates)
 
 
 def serving(index: int, family: str, share: float, row_length: int) -> ResolvedServing:
@@ -278,6 +342,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
             started=STARTED[number],
             ended=ENDED[number],
             price=2.5,
+            job=job(number),
             trained_shares={"unseen": 0.004},
         )
         if done
@@ -297,6 +362,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         if number == 0
         else (),
         started=STARTED[number],
+        steps=step_curves(number) if done else None,
     )
 
 
@@ -348,5 +414,9 @@ def facts() -> Facts:
                 ),
             ),
             licences={"BSD-3-Clause": 900_000, "GPL-3.0-only": 20_000, "unknown": 400},
+        ),
+        largest_files=(
+            FileShare(family="v3_doxygen", lineage="leveldb:db/db_impl.cc", share=0.021),
+            FileShare(family="v3_simple", lineage="fmt:include/fmt/format.h", share=0.468),
         ),
     )

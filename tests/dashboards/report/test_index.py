@@ -2,8 +2,10 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from playwright.sync_api import Page
 
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import PhaseStatus, State, StatusInputs
@@ -55,7 +57,7 @@ def test_a_specialist_without_a_report_has_the_command_that_writes_it(
     assert (entry.phases, entry.state, entry.look) == ("1 of 2", "file_graph failed", "failed")
     assert (entry.file, entry.cure) == ("", "curriculum report fmt.ux")
     page = index.page(home, Resources(), overview="../overview/")
-    assert "not yet<small><code>curriculum report fmt.ux</code>" in page
+    assert "not written yet<small><code>curriculum report fmt.ux</code>" in page
     assert 'href="../overview/"' in page
 
 
@@ -78,3 +80,25 @@ def test_a_link_is_no_report(home: Path, tmp_path: Path) -> None:
     assert "link" not in _entries(home)
     assert files.page(home / "reports", "link.html") is None
     assert files.page(home / "reports", "../secret.txt") is None
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_list_of_reports_fits_a_phone(
+    home: Path,
+    tmp_path: Path,
+    browser_page: Page,
+    scheme: Literal["light", "dark"],
+    shots: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _write(home, monkeypatch, ("a_phase_with_a_long_name", "failed"), ("file_graph", "missing"))
+    file = tmp_path / "reports.html"
+    file.write_text(index.page(home, Resources(), overview="../overview/"), encoding="utf-8")
+    browser_page.set_viewport_size({"width": 390, "height": 844})
+    browser_page.emulate_media(color_scheme=scheme)
+    browser_page.goto(file.as_uri())
+    widths = browser_page.locator(".scrolls").evaluate("box => [box.scrollWidth, box.clientWidth]")
+    assert widths[0] <= widths[1], "the table scrolls sideways"
+    assert browser_page.evaluate("document.documentElement.scrollWidth") == 390
+    browser_page.screenshot(path=shots / f"reports-390-{scheme}.png")

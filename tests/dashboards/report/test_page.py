@@ -22,13 +22,20 @@ from dashboards.charts import marks, plots
 from dashboards.charts.plots import apart
 from dashboards.palette import family_colours, phase_style
 from dashboards.report import curves, files
+from dashboards.report.attention import attention_entries
 from dashboards.report.curves import plot_of
 from dashboards.report.facts import Facts, report_path
 from dashboards.report.page import page
+from dashboards.report.settings import model_words, setting_lines
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000
+SECTIONS = (
+    *("phases", "settings", "documents", "val_bpb", "validation", "loss", "costs", "timeline"),
+    "attention",
+)
+"""What was trained, on which data, how well, at which cost, and what needs attention."""
 GATE = AdvanceWhen(
     min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
 )
@@ -106,7 +113,8 @@ def test_phases_stand_with_states_gates_and_approvals(facts: Facts) -> None:
         "1 of 5",
         "opened: val_bpb fell by 0.0011 over 3 evaluations",
         "end of its budget",
-        "gate: val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens; its budget holds",
+        "gate: val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens; "
+        "stops when its budget is spent",
         "approved by ann <b>, 12 Nov 2026, 09:30 “looks right & </script>”",
         "needs approval",
         "step 12,000 of 20,000",
@@ -119,8 +127,8 @@ def test_held_out_rows_stand_by_objective_with_what_the_same_documents_changed_b
     facts: Facts,
 ) -> None:
     drawn = str(page(facts))
-    assert drawn.count("Held-out rows by objective") == 3, "once a phase with a run"
-    table = drawn.partition("Held-out rows by objective")[2].partition("</table>")[0]
+    assert drawn.count("Validation by objective") == 3, "once a phase with a run"
+    table = drawn.partition("Validation by objective")[2].partition("</table>")[0]
     cells = re.findall(r"<t[dh]\b[^>]*>([^<]*)<", table)
     heads = ["set", "before", "after", "interval", "documents", "lineages", "change"]
     assert cells[:7] == heads
@@ -132,7 +140,7 @@ def test_held_out_rows_stand_by_objective_with_what_the_same_documents_changed_b
 
 
 def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
-    table = re.search(r'(?s)<table class="kept">.*?</table>', page(facts))
+    table = re.search(r'(?s)<table class="validation">.*?</table>', page(facts))
     assert table
     rows = re.findall(r"(?s)<tr.*?</tr>", table[0])
     syntax = next(row for row in rows if "</i>syntax<" in row)
@@ -158,10 +166,12 @@ def test_the_plot_has_a_curve_for_each_evaluation_over_all_steps(facts: Facts) -
     syntax = next(each for each in plot.series if each.name == "syntax")
     assert (syntax.points[0][0], syntax.points[-1][0]) == (0, 120_000)
     assert syntax.points[-1][1] == pytest.approx(0.961)
+    assert plot.y.high >= 3.4, "it shows the first fall"
+    assert plot.detail is not None
+    assert plot.detail.high < 1.5, "the first fall would flatten the rest"
     for each in plot.series:
         assert 0 <= plot.y.share(each.points[-1][1]) <= 1
-    assert plot.cut == pytest.approx(3.4), "the first fall would flatten the rest"
-    assert plot.y.high < 1.5
+        assert 0 <= plot.detail.share(each.points[-1][1]) <= 1
     said = Read(str(curves.chart(plot))).said
     assert [f"{number} {name}" in said for number, (name, _, _) in enumerate(plot.phases, 1)] == [
         True
@@ -193,7 +203,7 @@ def test_shares_are_drawn_where_they_are(facts: Facts) -> None:
     # 60% planned, on an axis that ends at 75%.
     assert text.count('<circle class="ring" cx="80.00%"') == 5
     assert "planned 60.0%, realised" in text
-    assert "Nothing is mixed yet." in text
+    assert "The phase has not been mixed yet." in text
 
 
 def test_each_serving_shows_a_row_that_leads_to_the_page_of_its_rows(facts: Facts) -> None:
@@ -215,10 +225,11 @@ def test_packed_rows_are_compared_with_other_ways_to_fill_them(facts: Facts) -> 
 
 
 def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
-    text = re.search(r'(?s)<section class="card" id="when">.*?</section>', page(facts))
+    text = re.search(r'(?s)<section class="card" id="timeline">.*?</section>', page(facts))
     assert text
     said = Read(text[0]).said
-    assert "5 attempts over 15 d 7 h, in UTC. A diamond is an approval." in said
+    assert "5 attempts over 15 d 7 h, in UTC." in said
+    assert "A diamond marks an approval." in said
     lines = re.findall(r'<rect x="([\d.]+)%" y="4" width="([\d.]+)%"', text[0])
     starts = [float(x) for x, _ in lines]
     assert starts == sorted(starts)
@@ -232,29 +243,30 @@ def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
 
 def test_a_report_says_nothing_of_when_where_it_isnt_known(facts: Facts) -> None:
     phases = tuple(replace(each, started="", earlier=()) for each in facts.phases)
-    assert 'id="when"' not in page(replace(facts, phases=phases)).partition("</nav>")[2]
+    assert 'id="timeline"' not in page(replace(facts, phases=phases)).partition("</nav>")[2]
 
 
 def test_all_that_was_spent_is_counted_also_for_attempts_that_were_replaced(facts: Facts) -> None:
     text = Read(page(facts)).said
-    assert "1,792 GPU hours took 9 d 8 h, cost 4,480.00" in text
+    assert "1,792 GPU hours 9 d 8 h of training steps, cost 4,480.00" in text
     assert f"attempt 1 of {'b' * 12}" in text
-    assert "At 2.50 an hour of one GPU." in text
+    assert "Price per GPU hour: 2.50." in text
 
 
 def test_losses_are_told_by_reason_and_lost_data_comes_first(facts: Facts) -> None:
-    text = Read(page(facts)).said
+    said = Read(page(facts)).said
+    text = said.partition("Excluded changes and documents")[2].partition("Validation")[0]
     order = [
-        "can’t be read",
+        "Unreadable changes",
         "encoding",
-        "corpus leaves out",
+        "Changes excluded by the corpus",
         "too large",
-        "aren’t kept",
+        "Rejected documents",
         "licence",
     ]
     found = [text.index(each) for each in order]
     assert found == sorted(found)
-    assert "1,145,000 of 1,294,000 documents kept, 23,000 of them held out" in text
+    assert "1,145,000 of 1,294,000 documents kept, of which 23,000 are held out" in said
 
 
 def test_licences_are_listed_with_their_kinds_the_most_frequent_first(facts: Facts) -> None:
@@ -270,7 +282,7 @@ def test_licences_are_listed_with_their_kinds_the_most_frequent_first(facts: Fac
     few = page(replace(facts, exclusions=replace(facts.exclusions, licences=many)))
     assert "LicenseRef-11" in few
     assert "LicenseRef-12" not in few
-    assert "more, unknown" in few
+    assert "other unknown licences" in few
 
 
 def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
@@ -278,9 +290,9 @@ def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
     nothing = Exclusions.of([])
     text = page(replace(facts, phases=(bare,), sources={}, exclusions=nothing, branch=None))
     read = Read(text)
-    assert "nothing is trained yet" in read.said
+    assert "no phase has been trained yet" in read.said
     assert curves.data(plot_of(replace(facts, phases=(bare,)))) == {}
-    assert '<section class="card" id="spent">' not in text
+    assert '<section class="card" id="costs">' not in text
 
 
 def test_families_have_fixed_colours_on_light_and_dark_pages(facts: Facts) -> None:
@@ -302,6 +314,52 @@ def test_times_have_two_units_at_most_and_signs_are_never_lost(seconds: float, b
     assert difference(by)[0] == ("±" if abs(by) < 0.0005 else "\N{MINUS SIGN}" if by < 0 else "+")
 
 
+def test_sections_stand_in_the_order_in_which_a_stranger_asks(facts: Facts) -> None:
+    text = page(facts)
+    places = [text.index(f'<section class="card" id="{section}">') for section in SECTIONS]
+    assert places == sorted(places)
+    assert places[-1] < text.index("<article"), "phases in detail come last"
+
+
+def test_finished_runs_show_model_hyperparameters_and_seed(facts: Facts) -> None:
+    lines = setting_lines(facts)
+    assert [line["phase"] for line in lines] == ["syntax", "file_graph", "repository_graph"]
+    assert lines[0]["seed"] == "17"
+    assert lines[0]["learning rate"] == "0.0003"
+    assert [line["warm-up steps"] for line in lines] == ["200", "50", "50"]
+    (model,) = model_words(facts)
+    assert model.startswith("hybrid-60m: blocks MFAF")
+    assert model in Read(page(facts)).said
+
+
+def test_finished_runs_show_training_loss_and_learning_rate_over_all_steps(facts: Facts) -> None:
+    text = page(facts)
+    drawn = text.partition('id="loss"')[2].partition("</section>")[0]
+    assert 'aria-label="training loss over 120,000 steps"' in drawn
+    assert 'aria-label="learning rate over 120,000 steps"' in drawn
+    bare = tuple(replace(phase, steps=None) for phase in facts.phases)
+    assert 'id="loss"' not in page(replace(facts, phases=bare)).partition("</nav>")[2]
+
+
+def test_the_largest_files_stand_with_their_shares(facts: Facts) -> None:
+    drawn = page(facts).partition("<h3>Largest files</h3>")[2].partition("</table>")[0]
+    said = Read(drawn).said
+    assert said.index("fmt:include/fmt/format.h") < said.index("leveldb:db/db_impl.cc")
+    assert "46.8%" in said
+
+
+def test_phases_that_need_attention_stand_by_urgency(facts: Facts) -> None:
+    found = attention_entries(facts)
+    assert [(entry.state, entry.phases) for entry in found[:2]] == [
+        ("holds", ("repository_graph",)),
+        ("stale", ("file_graph",)),
+    ]
+    assert {entry.state for entry in found[2:]} == {"warning"}
+    calm = replace(facts, phases=(replace(facts.phases[0], mixture=None),))
+    assert attention_entries(calm) == []
+    assert "No phase needs attention." in page(calm)
+
+
 @pytest.mark.browser
 def test_a_report_in_a_browser(
     facts: Facts, tmp_path: Path, shots: Path, browser_page: Page
@@ -309,22 +367,32 @@ def test_a_report_in_a_browser(
     file = tmp_path / "report.html"
     file.write_text(page(facts), encoding="utf-8")
     browser_page.goto(file.as_uri())
-    for part in ("phases", "val_bpb", "kept", "documents", "when", "spent"):
+    for part in (
+        "phases",
+        "settings",
+        "documents",
+        "val_bpb",
+        "validation",
+        "loss",
+        "costs",
+        "timeline",
+        "attention",
+    ):
         expect(browser_page.locator(f"#{part}")).to_be_visible()
     expect(browser_page.locator(".example")).to_have_count(12)
-    expect(browser_page.locator(".when rect")).to_have_count(5)
+    expect(browser_page.locator(".timeline rect")).to_have_count(5)
     wide = browser_page.evaluate("document.documentElement.scrollWidth")
     assert wide == 1280, "it is wider than the window"
 
-    plot = browser_page.locator(".field")
+    plot = browser_page.locator("#val_bpb .field").first
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
     assert box
     browser_page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
     expect(browser_page.locator("#at")).to_have_text("file_graph, step 20,000")
-    expect(browser_page.locator(".right g.anchor .figure")).not_to_have_text("0.942")
+    expect(browser_page.locator("#val_bpb .right g.anchor .figure").first).not_to_have_text("0.942")
     browser_page.mouse.move(5, 5)
-    expect(browser_page.locator(".right g.anchor .figure")).to_have_text("0.942")
+    expect(browser_page.locator("#val_bpb .right g.anchor .figure").first).to_have_text("0.942")
 
     browser_page.keyboard.press("j")
     browser_page.keyboard.press("j")
@@ -353,7 +421,7 @@ def test_without_its_script_and_on_a_phone_a_report_is_whole(
         opened = phone.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
-        expect(opened.locator(".field polyline")).to_have_count(5)
+        expect(opened.locator("#val_bpb .field polyline")).to_have_count(2 * 5)
         expect(opened.locator("article")).to_have_count(5)
         opened.locator("summary", has_text="3 domains").first.click()
         expect(opened.get_by_text("testing").first).to_be_visible()

@@ -1,0 +1,7 @@
+"""The durations of a run that pages show, and their definition in words."""
+
+DEFINITION = (
+    "Training time covers the training steps only. Elapsed time runs from the start of a run to its end and "
+    "includes start-up and evaluation."
+)
+"""Explanation beside every table that shows one of the two durations."""
