@@ -129,13 +129,15 @@ class AblationFacts:
         own = {line.arm: line.verdict for line in self.claims if line.is_own}
         found = []
         if len(self.seeds) < MIN_SEEDS:
-            found.append(f"There are no verdicts on claims of fewer than {MIN_SEEDS} seeds.")
+            found.append(f"Claims with fewer than {MIN_SEEDS} seeds have no verdict.")
         if own.get(NULL) == "confirmed":
             found.append(
-                "There are no verdicts: another order of the same rows changes val_bpb as surely."
+                "No claim has a verdict: another order of the same rows changes val_bpb significantly."
             )
         if own.get(CONTROL) != "confirmed":
-            found.append("There are no verdicts: a quarter of the tokens isn't surely worse.")
+            found.append(
+                "No claim has a verdict: a quarter of the tokens is not significantly worse."
+            )
         return found
 
 

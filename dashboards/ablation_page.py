@@ -59,7 +59,7 @@ def _page(found: Sequence[AblationFacts], lost: Sequence[str], overview: str) ->
     )
 
 
-OWN_WORDS = {NULL: "Null: should be 0", CONTROL: "Control: should be worse"}
+OWN_WORDS = {NULL: "Null: expected difference 0", CONTROL: "Control: expected to be worse"}
 """Titles of the lines that each ablation has."""
 
 
@@ -71,7 +71,7 @@ def setting_words(facts: AblationFacts) -> list[str]:
     weights = f" of {count(report.weights)} weights" if report.weights else ""
     words = [
         f"model {report.model}" + weights,
-        f"{integer(first.positions)} row positions an arm, {integer(first.scored)} tokens scored",
+        f"{integer(first.positions)} row positions and {integer(first.scored)} scored tokens per arm",
         f"rows of {lengths} tokens" if lengths else "",
         f"corpus {report.corpus}",
         f"{number(len(facts.seeds), 'seed')}: {seeds}",
@@ -100,7 +100,7 @@ def _effect(line: ClaimLine) -> Effect:
         delta=line.delta,
         claimed=None if line.arm == NULL else line.direction,
         label=(
-            f"{line.arm} less {line.against} on {line.viewed_set}: {difference_words(line)}; over documents "
+            f"{line.arm} minus {line.against} on {line.viewed_set}: {difference_words(line)}; over documents "
             f"{signed(line.low_documents)} to {signed(line.high_documents)}; {line.verdict}"
         ),
     )

@@ -180,21 +180,27 @@ def draw(reply: Reply, choice: ChartChoice) -> Chart:
     across, up, by = known[choice.across], known[choice.up], known.get(choice.by)
     most = MAX_BARS if choice.kind == "bars" else MAX_POINTS
     if len(up.values) > most:
-        notes.append(f"The first {integer(most)} of {number(len(up.values), 'row')}.")
+        notes.append(
+            f"Only the first {integer(most)} of {number(len(up.values), 'row')} are drawn."
+        )
     groups = [_label(value) for value in by.values] if by else [""] * len(up.values)
     rows = [*zip(across.drawable, up.drawable, groups, strict=True)][:most]
     values = [_Value(x, float(y), group) for x, y, group in rows if None not in (x, y)]
     names = [*dict.fromkeys(value.group for value in values)]
     if len(names) > MAX_SERIES:
-        notes.append(f"{MAX_SERIES} of {len(names)} values of {choice.by}, the first.")
+        notes.append(
+            f"Only the first {MAX_SERIES} of {len(names)} values of {choice.by} are drawn."
+        )
     if empty := len(rows) - len(values):
-        notes.append(f"{number(empty, 'row')} without a value that can be drawn left out.")
+        notes.append(f"{number(empty, 'row')} without a drawable value are not shown.")
     looks = _looks(names[:MAX_SERIES])
     shown = [value for value in values if value.group in looks]
     if choice.kind == "scatter" and across.kind == "words":
-        picture = element("p", f"Dots need numbers or times across, and {across.name} has words.")
+        picture = element(
+            "p", f"A scatter plot needs numbers or times as x; {across.name} has text."
+        )
     elif not shown:
-        picture = element("p", f"{up.name} has no number to draw.")
+        picture = element("p", f"{up.name} has no numbers to draw.")
     elif choice.kind == "bars":
         picture = _bars(shown, looks, across.name, up.name)
     else:

@@ -30,7 +30,7 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 """Content security policy of a page without scripts."""
 _FROM_OUTSIDE = ("cross-site", "same-site")
 """Values of Sec-Fetch-Site; another port of this host is the same site."""
-_NOT_OURS = "This server answers its own pages on this machine only."
+_NOT_OURS = "This server only accepts requests from its own pages on this machine."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -121,8 +121,8 @@ def mixed(snapshot: WorkspaceView) -> list[Mixed]:
 
 def none_yet(home: Path) -> Markup:
     """The commands that make a first mixture."""
-    why = "A mixture is made of a diet and of packed rows."
-    return frame.first_steps("No mixture yet", why, next_steps(home, "mix"))
+    why = "`mix` draws a mixture from packed rows as a diet describes it."
+    return frame.first_steps("No mixtures yet", why, next_steps(home, "mix"))
 
 
 def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
@@ -212,13 +212,14 @@ def repositories(snapshot: WorkspaceView, which: Mixed) -> Markup:
 def _concentration(tokens: Sequence[int]) -> str:
     """Describe how many repositories make up half, and how many equal ones would be as concentrated."""
     if not tokens:
-        return "Nothing is planned."
+        return "The plan has no tokens."
     half = 1 + sum(2 * together < sum(tokens) for together in itertools.accumulate(tokens))
     alike = sum(tokens) ** 2 / sum(own**2 for own in tokens)
     of = "repository" if len(tokens) == 1 else "repositories"
+    has = "has" if half == 1 else "have"
     return (
-        f"{half} of {len(tokens)} {of} make up half of the tokens; the mixture is as concentrated as one of "
-        f"{alike:.1f} that weigh alike."
+        f"{half} of {len(tokens)} {of} {has} half of the tokens. "
+        f"Effective number of repositories: {alike:.1f}."
     )
 
 
@@ -243,21 +244,20 @@ class WhatIf:
         """Return why the mix would stop; empty where it wouldn't."""
         shares, short, first = self.served.shares, self.served.short, self.strata[0]
         if not any(shares):
-            return "Nothing is asked."
+            return "All requested shares are 0."
         if not short or (first.on_shortage == "renormalise" and self.served.available >= 1):
             return ""
         if first.on_shortage == "renormalise":
             return (
-                f"{self.budget:,} tokens are asked, and all servings together have "
-                f"{int(self.served.available * self.budget):,} at a repetition of "
-                f"{first.max_repetition:g}."
+                f"The budget is {self.budget:,} tokens, but all servings together have only "
+                f"{int(self.served.available * self.budget):,} at max_repetition {first.max_repetition:g}."
             )
         at = max(short, key=lambda at: shares[at] / self.strata[at].rows_tokens)
         others = ", ".join(self.strata[other].domain for other in short if other != at)
-        too = f" Too few as well: {others}." if others else ""
+        too = f" Also too small: {others}." if others else ""
         return (
-            f"Domain {self.strata[at].domain}: {shares[at] * self.budget:,.0f} tokens are asked and "
-            f"there are {self.strata[at].rows_tokens:,}. Each row would be seen {self.seen[at]:.2f} "
+            f"Domain {self.strata[at].domain} has {self.strata[at].rows_tokens:,} tokens, but "
+            f"{shares[at] * self.budget:,.0f} are requested. Each row would be repeated {self.seen[at]:.2f} "
             f"times; max_repetition is {first.max_repetition:g}.{too}"
         )
 
@@ -265,11 +265,11 @@ class WhatIf:
     def verdict(self) -> str:
         """Return what the mix would do, in a sentence."""
         if self.refusal:
-            return f"The mix would stop. {self.refusal}"
+            return f"`mix` would stop with an error. {self.refusal}"
         if self.served.short:
-            cut = f"The mix would cut {len(self.served.short)} strata to what there is"
-            return f"{cut}, and raise the others."
-        return "The mix would serve these shares as they are."
+            cut = f"`mix` would reduce {len(self.served.short)} strata to their available tokens"
+            return f"{cut} and increase the others."
+        return "`mix` would use these shares unchanged."
 
 
 def what_if_of(servings: Sequence[ServingTotals], asked: Sequence[float], budget: int) -> WhatIf:

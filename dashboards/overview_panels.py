@@ -23,12 +23,12 @@ TEMPLATE = "overview.html"
 MAX_LINES = 40
 """Number of lines that need attention; the question behind it gives all."""
 STATE_WORDS = {
-    "unreadable": "can’t be read",
+    "unreadable": "unreadable",
     "failed": "failed",
     "cancelled": "cancelled",
     "interrupted": "interrupted",
-    "holds": "held by its gate",
-    "waits": "waits for approval",
+    "holds": "stopped at its gate",
+    "waits": "waiting for approval",
     "stale": "stale",
     "warning": "warning",
     "next": "next",
@@ -112,7 +112,7 @@ def snapshot(home: Path, resources: Resources) -> tuple[WorkspaceView, Markup]:
 def first(home: Path) -> Markup:
     """Commands to begin with where nothing is made yet."""
     steps = next_steps(home, "run")
-    return frame.first_steps("Nothing here yet", "Begin with one of these.", steps)
+    return frame.first_steps("Empty workspace", "Start with one of these commands.", steps)
 
 
 def totals(snapshot: WorkspaceView) -> TotalsLine:
@@ -127,19 +127,23 @@ def totals_card(found: TotalsLine) -> Markup:
     unused = f", {count(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
     spent = gpu_hours(found.gpu_seconds) if found.gpu_seconds else "without a GPU"
     figures = [
-        ("Specialists", f"{found.specialists}", "each with a diet of its own"),
+        ("Specialists", f"{found.specialists}", "one diet each"),
         (
             "Phases done",
             f"{found.done} of {found.phases}",
-            f"of all diets that have begun{running}",
+            f"of all started diets{running}",
         ),
-        ("Tokens trained", count(found.tokens), f"of {count(found.budget)} planned"),
+        ("Training tokens", count(found.tokens), f"of {count(found.budget)} planned"),
         (
-            "Trained for",
+            "Training time",
             duration(found.seconds),
-            f"{money(found.cost)} in money" if found.cost else spent,
+            f"cost {money(found.cost)}" if found.cost else spent,
         ),
-        ("On disk", f"{count(found.num_bytes)}B", f"{number(found.artefacts, 'artefact')}{unused}"),
+        (
+            "Disk usage",
+            f"{count(found.num_bytes)}B",
+            f"{number(found.artefacts, 'artefact')}{unused}",
+        ),
     ]
     return html.part(TEMPLATE, "totals", figures, question("panels/totals"))
 

@@ -177,7 +177,9 @@ class Turns:
         ticket = object()
         with self._changed:
             if len(self._line) >= self.most + self.places:
-                raise _refusal(f"{self.places} questions wait already", "Ask again in a minute")
+                raise _refusal(
+                    f"{self.places} queries are already waiting", "Run it again in a minute"
+                )
             self._line.append(ticket)
         try:
             with self._wait(ticket, show, given_up):
@@ -197,13 +199,15 @@ class Turns:
             if before < self.most and (slot := self._slot()) is not None:
                 return slot
             if given_up():
-                raise _refusal("its page is closed, or asks another question", "Ask again")
+                raise _refusal("its page was closed or started another query", "Run it again")
             if time.monotonic() > until:
                 others = (
-                    f"the {before} before it" if before >= self.most else "those of other servers"
+                    f"{before} earlier queries"
+                    if before >= self.most
+                    else "queries of other servers"
                 )
                 words = f"it waited {self.seconds:g} s for {others}"
-                raise _refusal(words, "Ask again, or in a terminal with `curriculum query`")
+                raise _refusal(words, "Run it again, or run `curriculum query` in a terminal")
             if before != shown:
                 show(before)
                 shown = before
@@ -222,7 +226,7 @@ class Turns:
 
 
 def _refusal(cause: str, cure: str) -> CatalogError:
-    return CatalogError("the question", cause=cause, cure=cure)
+    return CatalogError("the query", cause=cause, cure=cure)
 
 
 @dataclass(kw_only=True, slots=True)

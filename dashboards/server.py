@@ -118,7 +118,7 @@ class Pages:
         elif scope["type"] == "http" and page.startswith(PLAIN_PATHS):
             await self._plain(page, scope, send)
         elif self.built is None:
-            await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, "There is no such page.")
+            await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, "This page does not exist.")
         else:
             host = headers_of(scope).get("host", "")
             await _show(self.built, host, scope, receive, send)
@@ -129,7 +129,7 @@ class Pages:
         overview = f"../{frame.PAGES[0].name}/" if self.built else ""
         page = await asyncio.to_thread(_plain_page, path, query.get("key", [""])[0], overview)
         if page is None:
-            gone = "There is no such page, or it is gone since."
+            gone = "This page does not exist or was deleted."
             await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, gone)
             return
         headers = {"content-type": "text/html; charset=utf-8", "x-dns-prefetch-control": "off"}

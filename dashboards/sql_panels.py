@@ -58,7 +58,7 @@ def outcome(
     KNOWN.add(sql)
     try:
         with TURNS.turn(lambda before: show(waiting(before)), given_up):
-            show(html.part(TEMPLATE, "progress", "Asking …"))
+            show(html.part(TEMPLATE, "progress", "Running the query …"))
             reply = ask(home, sql, LIMITS, given_up)
     except CatalogError as refused:
         return AnswerOutcome(sql=sql, reply=None, shown=refusal(refused))
@@ -81,8 +81,8 @@ def not_asked() -> Markup:
 
 def waiting(before: int) -> Markup:
     """The place of a question that waits; it is the first of its server where others hold all turns."""
-    words = number(before, "question") if before else "other questions"
-    return html.part(TEMPLATE, "progress", f"{words} before this one.", "waits")
+    words = number(before, "query") if before else "other queries"
+    return html.part(TEMPLATE, "progress", f"Waiting for {words}.", "waits")
 
 
 def answer(reply: Reply) -> Markup:
@@ -127,7 +127,7 @@ def _summary(reply: Reply, count: int) -> str:
         drawn = f"; the first {MAX_ROWS} are shown" if count > MAX_ROWS else ""
         return f"{rows} {took}{drawn}."
     limit = number(LIMITS.rows, "row") if reply.truncated == "rows" else f"{LIMITS.bytes >> 20} MiB"
-    return f"The first {rows.lower()} {took}: an answer here ends after {limit}."
+    return f"The first {rows.lower()} {took}. Results on this page are limited to {limit}."
 
 
 def refusal(refused: CatalogError) -> Markup:

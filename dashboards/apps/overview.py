@@ -53,7 +53,7 @@ def _(
     who = mo.ui.dropdown(
         list(refs),
         value=_asked if _asked in refs else next(iter(refs)),
-        label="Artefacts of",
+        label="Specialist",
         on_change=set_parameter,
     )
     mo.Html(frame.shown(*([frame.choices(who)] if len(refs) > 1 else [])))

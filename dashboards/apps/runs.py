@@ -47,7 +47,7 @@ def _(snapshot: WorkspaceView, won: list[run_panels.Gain]) -> tuple[mo.ui.dropdo
     who = mo.ui.dropdown(
         _names,
         value=_asked if _asked in _names else _names[0],
-        label="In colour",
+        label="Highlighted specialist",
         on_change=set_parameter,
     )
     mo.Html(frame.shown(frame.choices(who)))

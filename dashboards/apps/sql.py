@@ -48,8 +48,8 @@ def _(offered: bool) -> tuple[mo.ui.form[str, str], str, bool]:
     asked = mo.ui.code_editor(
         value=first, language="sql", min_height=120, max_height=420, show_copy_button=False
     ).form(
-        submit_button_label="Ask",
-        submit_button_tooltip="Ctrl+Enter asks too",
+        submit_button_label="Run",
+        submit_button_tooltip="Run the query (Ctrl+Enter)",
         bordered=False,
         on_change=ask,
     )
@@ -116,13 +116,13 @@ def _(
         on_change=_keep("chart"),
     )
     across = mo.ui.dropdown(
-        list(_known), value=_choice.across, label="across", on_change=_keep("across")
+        list(_known), value=_choice.across, label="x axis", on_change=_keep("across")
     )
-    up = mo.ui.dropdown(_numbers, value=_choice.up, label="up", on_change=_keep("up"))
+    up = mo.ui.dropdown(_numbers, value=_choice.up, label="y axis", on_change=_keep("up"))
     by = mo.ui.dropdown(
         {sql_panels.ONE_COLOUR: "", **{name: name for name in _known}},
         value=_choice.by or sql_panels.ONE_COLOUR,
-        label="in the colours of",
+        label="colour by",
         on_change=_keep("by"),
     )
     return kind, across, up, by

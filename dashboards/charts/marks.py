@@ -238,7 +238,7 @@ def document_strip(spans: Spans, length: int) -> Markup:
     """A row as a strip, a colour a document; what is left is padding."""
     # Without quotes: there may be thousands.
     drawn = "".join(f"<rect x={start} width={end - start} />" for start, end in spans)
-    label = f"{number(len(spans), 'document')} side by side"
+    label = f"{number(len(spans), 'document')} in one row"
     return strip("documents", length, trusted(drawn), label=label)
 
 

@@ -21,10 +21,10 @@ function address() {
 }
 
 function select(source, say) {
-  if (!source) return say("Copy it from the address bar");
+  if (!source) return say("Copy the address from the address bar.");
   source.closest("details")?.setAttribute("open", "");
   getSelection().selectAllChildren(source);
-  say("Selected: Ctrl+C copies it");
+  say("Selected. Press Ctrl+C to copy.");
 }
 
 document.addEventListener("click", (event) => {

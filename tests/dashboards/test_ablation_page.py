@@ -145,7 +145,7 @@ def test_a_page_says_what_was_asked_measured_and_found(home: Path) -> None:
         "rows of 512 and 1,024 tokens",
         "corpus sample",
         "5 seeds: 1, 2, 3, 4, 5",
-        "ranks may flip with scale",
+        "The order of arms may change with scale",
         "+0.0310 (+0.0110 to +0.0510)",
         "contradicted",
         "14 seeds needed",
@@ -171,7 +171,7 @@ def test_a_claim_of_unequal_arms_says_the_difference_at_equally_many_distinct_to
     words = " ".join(Read(page(home)).said.split())
     claims = [line for line in facts(home).claims if line.arm == "sparse"]
     assert len(claims) == 2
-    said = "at 61,000 distinct tokens of both: +0.5000 (+0.2500 to +0.7500)"
+    said = "at 61,000 distinct tokens of each arm: +0.5000 (+0.2500 to +0.7500)"
     assert words.count(said) == len(claims)
 
 

@@ -22,7 +22,7 @@ from tests.dashboards.conftest import said
 from tests.factories import training
 from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
-CALM = "Nothing needs a hand."
+CALM = "Nothing needs attention."
 TRAINABLE = 2_000_000
 """Tokens that the sample corpus can serve."""
 

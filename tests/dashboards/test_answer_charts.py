@@ -104,7 +104,7 @@ def test_bars_are_in_the_answers_order_from_zero_on_with_their_numbers() -> None
         ("25.00", "75.00"),
         ("0.00", "25.00"),
     ]
-    assert made.notes == ("2 rows without a value that can be drawn left out.",)
+    assert made.notes == ("2 rows without a drawable value are not shown.",)
 
 
 def test_lines_rise_from_left_to_right_and_end_at_their_names() -> None:
@@ -134,7 +134,7 @@ def test_dots_need_values_across_and_say_which_colour_is_whose() -> None:
     assert made.count("h0") == 3
     assert "img" not in Read(str(made)).tags
     refused = draw(reply, ChartChoice(kind="scatter", across="diet", up="loss")).picture
-    assert refused == "<p>Dots need numbers or times across, and diet has words.</p>"
+    assert refused == "<p>A scatter plot needs numbers or times as x; diet has text.</p>"
 
 
 def test_more_than_can_be_drawn_is_said_to_be_left_out() -> None:
@@ -145,10 +145,13 @@ def test_more_than_can_be_drawn_is_said_to_be_left_out() -> None:
         of=("VARCHAR", [str(each % 9) for each in range(many)]),
     )
     bars = draw(reply, ChartChoice(kind="bars", across="n", up="m"))
-    assert bars.notes == ("The first 40 of 10,000 rows.",)
+    assert bars.notes == ("Only the first 40 of 10,000 rows are drawn.",)
     assert bars.picture.count("<rect") == 40
     dots = draw(reply, ChartChoice(kind="scatter", across="n", up="m", by="of"))
-    assert dots.notes == ("The first 5,000 of 10,000 rows.", "8 of 9 values of of, the first.")
+    assert dots.notes == (
+        "Only the first 5,000 of 10,000 rows are drawn.",
+        "Only the first 8 of 9 values of of are drawn.",
+    )
 
 
 @pytest.mark.parametrize("kind", answer_charts.KINDS)
@@ -162,7 +165,7 @@ def test_numbers_near_the_end_of_doubles_are_drawn_or_said_to_be_left_out(
     made = draw(reply, ChartChoice(kind=kind, across="step", up="loss"))
     left_out = 1 if largest <= answer_charts.LARGEST else 3
     rows = "1 row" if left_out == 1 else f"{left_out} rows"
-    assert made.notes == (f"{rows} without a value that can be drawn left out.",)
+    assert made.notes == (f"{rows} without a drawable value are not shown.",)
     assert not re.search(r"\b(nan|inf)\b", str(made.picture))
     assert max(map(len, Read(str(made.picture)).said.split())) < 20
     across = draw(reply, ChartChoice(kind="line", across="loss", up="step"))

@@ -54,8 +54,8 @@ def test_what_was_left_out_is_told() -> None:
     whole = sql_panels.answer(_reply(many, "BIGINT"))
     assert "600 rows in 0.2 s; the first 500 are shown." in whole
     assert whole.count("<tr>") == 501
-    assert "ends after 10,000 rows" in sql_panels.answer(_reply(many, "BIGINT", cut="rows"))
-    assert "ends after 32 MiB" in sql_panels.answer(_reply(many, "BIGINT", cut="bytes"))
+    assert "limited to 10,000 rows" in sql_panels.answer(_reply(many, "BIGINT", cut="rows"))
+    assert "limited to 32 MiB" in sql_panels.answer(_reply(many, "BIGINT", cut="bytes"))
 
 
 def test_a_refusal_shows_where_and_what_to_do() -> None:

@@ -130,7 +130,7 @@ def test_it_is_legible_in_light_and_dark(page: Page, shots: Path) -> None:
 def test_another_specialist_is_one_choice_away(page: Page) -> None:
     page.locator("#choice select").first.select_option(label="systems_c/wide")
     expect(page.locator("#shares")).to_contain_text(
-        "what the steps so far took", timeout=PATIENCE_MS
+        "the share in the steps trained so far", timeout=PATIENCE_MS
     )
     page.locator("#choice select").nth(1).select_option(label="file_graph")
     expect(page.locator("#shares")).to_contain_text("isn’t trained yet", timeout=PATIENCE_MS)

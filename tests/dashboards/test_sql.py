@@ -47,7 +47,7 @@ def _opened(page: Page, address: str, sql: str, more: str = "") -> None:
 
 def _asked(page: Page, address: str, sql: str) -> None:
     _opened(page, address, sql)
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Run").click()
 
 
 def _typed(page: Page, sql: str) -> None:
@@ -106,7 +106,7 @@ def test_what_is_typed_is_asked_by_the_keyboard_and_by_the_button(page: Page) ->
     page.keyboard.press("Control+Enter")
     expect(page.locator("#answer tbody")).to_have_text("42", timeout=PATIENT_MS)
     _typed(page, "SELECT 40 + 3 AS it")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Run").click()
     expect(page.locator("#answer tbody")).to_have_text("43", timeout=PATIENT_MS)
     page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == {"q": ["SELECT 40 + 3 AS it"]})
     page.reload()
@@ -115,13 +115,13 @@ def test_what_is_typed_is_asked_by_the_keyboard_and_by_the_button(page: Page) ->
 
 
 def test_the_keys_that_ask_are_said(page: Page) -> None:
-    expect(page.locator("#ask h2")).to_have_text("Ask in SQL Ctrl + Enter asks")
+    expect(page.locator("#ask h2")).to_have_text("SQL query Ctrl + Enter runs it")
 
 
 def test_a_link_of_others_fills_the_box_and_asks_nothing(page: Page, address: str) -> None:
     sql = "SELECT 40 + 4 AS it, 'never asked here' AS why"
     _opened(page, address, sql)
-    expect(page.locator("#not_asked")).to_contain_text("isn’t asked yet")
+    expect(page.locator("#not_asked")).to_contain_text("has not been run yet")
     # A question that was asked would have an answer by now: that of the sidebar's does.
     page.wait_for_timeout(3000)
     expect(page.locator("#not_asked")).to_be_visible()
@@ -220,7 +220,7 @@ def test_text_of_repositories_is_shown_and_never_run(page: Page, address: str) -
 def test_a_long_answer_says_what_it_leaves_out(page: Page, address: str) -> None:
     _asked(page, address, "FROM range(20000)")
     _answered(page, 500)
-    expect(page.locator("#count")).to_contain_text("ends after 10,000 rows")
+    expect(page.locator("#count")).to_contain_text("limited to 10,000 rows")
     expect(page.locator("#count")).to_contain_text("curriculum query --out FILE")
 
 

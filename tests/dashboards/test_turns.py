@@ -68,7 +68,10 @@ def test_a_question_that_waits_too_long_or_behind_too_many_is_refused() -> None:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(lambda: line.turn(shown.append, _never).__enter__())
             time.sleep(0.1)
-            with pytest.raises(CatalogError, match="wait already"), line.turn(shown.append, _never):
+            with (
+                pytest.raises(CatalogError, match="already waiting"),
+                line.turn(shown.append, _never),
+            ):
                 pytest.fail("it had a turn")
             assert isinstance(first.exception(), CatalogError)
     with line.turn(shown.append, _never):
@@ -83,7 +86,7 @@ def test_servers_of_a_user_take_their_turns_together(tmp_path: Path) -> None:
         with other.turn(shown.append, _never):
             assert shown == []
             with (
-                pytest.raises(CatalogError, match="those of other servers"),
+                pytest.raises(CatalogError, match="queries of other servers"),
                 late.turn(shown.append, _never),
             ):
                 pytest.fail("it had a turn")
@@ -162,8 +165,8 @@ def test_the_page_shows_the_place_in_line(tmp_path: Path, monkeypatch: pytest.Mo
             asked = pool.submit(sql_panels.outcome, tmp_path, "SELECT 42 AS it", show=shown.append)
             time.sleep(0.5)
         came = asked.result()
-    assert "1 question before this one" in shown[0]
-    assert "Asking" in shown[-1]
+    assert "Waiting for 1 query." in shown[0]
+    assert "Running the query" in shown[-1]
     assert "42" in came.shown
 
 

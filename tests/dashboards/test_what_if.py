@@ -118,7 +118,7 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
     found = _what_if(strata, [0.9, 0.1], 10_000)
     assert found.served.short == (0,)
     assert found.refusal == (
-        "Domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
+        "Domain general has 1,000 tokens, but 9,000 are requested. Each row would be repeated 9.00 times; "
         "max_repetition is 4."
     )
 
@@ -126,13 +126,13 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
 def test_a_refusal_names_every_domain_that_is_short() -> None:
     strata = [_stratum(0, "general", 1000, 0.5), _stratum(0, "testing", 1100, 0.5)]
     refusal = _what_if(strata, [1.0], 10_000).refusal
-    assert refusal.startswith("Domain general: 5,000 tokens are asked and there are 1,000. ")
-    assert refusal.endswith("Too few as well: testing.")
+    assert refusal.startswith("Domain general has 1,000 tokens, but 5,000 are requested. ")
+    assert refusal.endswith("Also too small: testing.")
 
 
 def test_nothing_asked_is_said_to_be_nothing() -> None:
     strata = [_stratum(0, "general", 1000, 1.0, on_shortage="renormalise")]
-    assert _what_if(strata, [0.0], 10_000).refusal == "Nothing is asked."
+    assert _what_if(strata, [0.0], 10_000).refusal == "All requested shares are 0."
 
 
 def test_domains_of_a_serving_keep_their_proportion_at_another_share() -> None:

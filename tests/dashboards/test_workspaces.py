@@ -10,7 +10,7 @@ from tests.dashboards.conftest import EVIL, said
 
 
 def test_an_empty_workspace_says_what_to_do_first(shown: Path) -> None:
-    assert "Nothing here yet" in said(overview.app)
+    assert "Empty workspace" in said(overview.app)
     assert "curriculum demo" in said(overview.app)
     assert "<section" in said(overview.app)
     assert said(overview.app).count("<section") == 1, (
@@ -30,9 +30,9 @@ def test_a_workspace_without_any_mixture_is_shown_as_far_as_it_goes(
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(each.path, target)
     text = said(overview.app)
-    assert "No row is packed yet." in text
-    assert "Nothing is mixed or trained yet" in text
-    assert "Nothing needs a hand." in text
+    assert "No rows have been packed yet." in text
+    assert "No phase has been mixed or trained yet" in text
+    assert "Nothing needs attention." in text
 
 
 def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
@@ -48,7 +48,7 @@ def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
     broken.mkdir(parents=True)
     (broken / "manifest.json").write_text('{"schema_version": "999.0"}')
     text = said(overview.app)
-    assert text.index("can’t be read") < text.index("the loss isn&#39;t finite")
+    assert text.index("unreadable") < text.index("the loss isn&#39;t finite")
     assert "000000000000" in text
     assert "2.900" in text
 
