@@ -1,1 +1,1 @@
-"""Pages that read artefacts, never the code."""
+"""Web pages, reports and charts of workspaces; the package only reads artefacts."""

@@ -1,4 +1,4 @@
-"""Facts of ablations for their page, from their reports and Parquet files."""
+"""Results of ablations for their page, from their reports and Parquet files."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -28,13 +28,13 @@ from schemas.reports import AblationReport
 
 CURE = "Judge the ablation again: curriculum ablate"
 MAX_LINES = 100_000
-"""Lines of a file that a page reads; those of a real ablation are hundreds."""
+"""Limit of rows per file; real ablations have hundreds."""
 Line = TypeVar("Line")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimLine:
-    """A line of claims.parquet."""
+    """A row of claims.parquet."""
 
     claim: str
     arm: str
@@ -60,18 +60,18 @@ class ClaimLine:
 
     @property
     def is_own(self) -> bool:
-        """True for null and control, which each ablation has."""
+        """True for the null and control comparisons, which every ablation has."""
         return self.arm in (NULL, CONTROL)
 
     @property
     def viewed_set(self) -> str:
-        """The set that it is judged on, with its view where that isn't the usual one."""
+        """Validation set of the claim, with its view unless that is the default."""
         return viewed_set(self.set, self.view)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmLine:
-    """A line of arms.parquet."""
+    """A row of arms.parquet."""
 
     arm: str
     seed: int
@@ -86,7 +86,7 @@ class ArmLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmMeans:
-    """An arm over its seeds."""
+    """Results of an arm over all its seeds."""
 
     name: str
     seeds: tuple[int, ...]
@@ -95,37 +95,37 @@ class ArmMeans:
     scored: float
     distinct: float
     val_bpb: dict[str, tuple[float, ...]]
-    """Figures of its seeds by set and view, in words."""
+    """val_bpb of each seed, by set and view in words."""
 
     def mean(self, name: str) -> float | None:
-        """The mean of a set over seeds; None for a set that it wasn't measured on."""
+        """Return the mean val_bpb of a set over seeds, or None if the arm was not measured on it."""
         return statistics.fmean(self.val_bpb[name]) if name in self.val_bpb else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AblationFacts:
-    """An ablation."""
+    """Claims and arms of an ablation."""
 
     name: str
     created: str
     report: AblationReport
     claims: tuple[ClaimLine, ...]
-    """The claims, then null and control."""
+    """Claims, followed by the null and control comparisons."""
     arms: tuple[ArmMeans, ...]
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets that arms were measured on."""
+        """Names of the validation sets that arms were measured on."""
         return tuple(dict.fromkeys(name for arm in self.arms for name in arm.val_bpb))
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of all arms."""
+        """Seeds of all arms."""
         return tuple(dict.fromkeys(seed for arm in self.arms for seed in arm.seeds))
 
     @property
     def notices(self) -> list[str]:
-        """Sentences that a reader of its verdicts must know."""
+        """Reasons why claims have no verdict, as sentences."""
         own = {line.arm: line.verdict for line in self.claims if line.is_own}
         found = []
         if len(self.seeds) < MIN_SEEDS:
@@ -142,7 +142,7 @@ class AblationFacts:
 
 
 def ablations(home: Path) -> tuple[list[AblationFacts], list[str]]:
-    """Read the current ablations of a workspace, the newest first; and why others can't be read."""
+    """Return the current ablations of a workspace, newest first, and the errors of unreadable ones."""
     store, found, lost = Store(home, dry=True), [], []
     for mark in sorted((home / "current").glob("ablation-*.txt")):
         try:
@@ -154,10 +154,10 @@ def ablations(home: Path) -> tuple[list[AblationFacts], list[str]]:
 
 
 def facts_of(artefact: Artefact) -> AblationFacts:
-    """Read an ablation.
+    """Read the claims and arms of an ablation artefact.
 
     Raises:
-        StoreError: for files that aren't those that this version writes.
+        StoreError: If a file is missing, damaged, or does not match the schema of this version.
     """
     claims = _lines(artefact.path / CLAIMS_NAME, ABLATION_SCHEMA, ClaimLine)
     arms = [*_arms(_lines(artefact.path / ARMS_NAME, ARMS_SCHEMA, ArmLine))]

@@ -1,4 +1,4 @@
-"""Page of ablations: what was asked and measured, a forest plot of claims, a table of arms."""
+"""Page of ablations: settings, a forest plot of the claims, and a table of the arms."""
 
 import math
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from schemas.ablation import CONTROL, NULL
 
 TEMPLATE, STYLES = "ablations.html", ("scroll.css", "ablations.css")
 FOLDER = "ablations"
-"""Below the reports: the files of ablations."""
+"""Folder of ablation pages below the reports."""
 
 
 def page(home: Path, *, overview: str = "") -> str:
-    """The page of all ablations of a workspace; `overview` is the address of its overview, if it is shown."""
+    """Return the page of all ablations of a workspace; `overview` links to the overview page."""
     found, lost = ablations(home)
     return _page(found, lost, overview)
 
 
 def write_ablation(home: Path, artefact: Artefact) -> Path:
-    """Write the page of one ablation into the workspace's reports, and return its file."""
+    """Write the page of one ablation into the workspace's reports and return its path."""
     facts = facts_of(artefact)
     file = home / REPORTS / FOLDER / f"{facts.name}.html"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write_ablation(home: Path, artefact: Artefact) -> Path:
 
 
 def page_of(facts: AblationFacts) -> str:
-    """The page of one ablation, which needs no server."""
+    """Return the page of one ablation as a self-contained file."""
     return _page([facts], [], "")
 
 
@@ -60,11 +60,11 @@ def _page(found: Sequence[AblationFacts], lost: Sequence[str], overview: str) ->
 
 
 OWN_WORDS = {NULL: "Null: expected difference 0", CONTROL: "Control: expected to be worse"}
-"""Titles of the lines that each ablation has."""
+"""Titles of the comparisons that every ablation has."""
 
 
 def setting_words(facts: AblationFacts) -> list[str]:
-    """The model, tokens, rows, corpus and seeds of an ablation, in words."""
+    """Describe the model, tokens, row lengths, corpus and seeds of an ablation."""
     report, first = facts.report, facts.arms[0]
     lengths = " and ".join(map(integer, report.row_lengths))
     seeds = ", ".join(map(str, facts.seeds))
@@ -80,12 +80,12 @@ def setting_words(facts: AblationFacts) -> list[str]:
 
 
 def effects(facts: AblationFacts) -> list[tuple[ClaimLine, Effect]]:
-    """The claims with what is drawn of them."""
+    """Return the claims with their effects for the forest plot."""
     return [(line, _effect(line)) for line in facts.claims]
 
 
 def scale_of(facts: AblationFacts) -> Scale:
-    """The scale of all claims and of null; control is far larger, and cut where it doesn't fit."""
+    """Return the scale of all claims except the control, whose effect is much larger and may be cut off."""
     drawn = [_effect(line) for line in facts.claims if line.arm != CONTROL]
     return forest.scale_of(drawn or [_effect(line) for line in facts.claims])
 
@@ -107,12 +107,12 @@ def _effect(line: ClaimLine) -> Effect:
 
 
 def difference_words(line: ClaimLine) -> str:
-    """A difference with its interval over seeds."""
+    """Format a difference with its interval over seeds."""
     return _words(line.difference, line.low, line.high)
 
 
 def equal_words(line: ClaimLine) -> str:
-    """A difference at equally many distinct tokens, with its interval over seeds; empty without one."""
+    """Format a difference at equal numbers of distinct tokens; empty if it was not measured."""
     found = (line.equal_difference, line.equal_low, line.equal_high)
     mean, low, high = (figure if figure is not None else math.nan for figure in found)
     return "" if line.equal_tokens is None else _words(mean, low, high)
@@ -123,7 +123,7 @@ def _words(mean: float, low: float, high: float) -> str:
 
 
 def signed(figure: float) -> str:
-    """A difference of val_bpb with its sign, in four digits.
+    """Format a difference of val_bpb with its sign and four decimals.
 
     >>> signed(-0.01234), signed(0.0)
     ('−0.0123', '+0.0000')
@@ -132,7 +132,7 @@ def signed(figure: float) -> str:
 
 
 def figures(arm: ArmMeans, name: str) -> tuple[str, str]:
-    """The mean of a set over seeds, and the range of its seeds; empty where it wasn't measured on it."""
+    """Return the mean and the range of a set over seeds; empty texts if the arm was not measured on it."""
     mean = arm.mean(name)
     if mean is None:
         return "", ""

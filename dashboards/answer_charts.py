@@ -1,4 +1,4 @@
-"""Chart of an answer to a question: bars, lines or dots over its columns, with a choice to begin with."""
+"""Charts of SQL results: bars, lines or scatter plots, with a suggested chart for each result."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ Kind = Literal["bars", "line", "scatter"]
 KINDS: tuple[Kind, ...] = ("bars", "line", "scatter")
 NO_CHART = "none"
 MAX_BARS, MAX_POINTS, MAX_SERIES = 40, 5000, 8
-"""Bars, points and series that are drawn, the first of them."""
+"""Limits of bars, points and series; the first ones are drawn."""
 MIN_BAR = 0.002
-"""Share of the width of a bar, at least."""
+"""Minimum width of a bar, as a share of the axis."""
 MAX_LETTERS = 40
-"""Letters of a label."""
+"""Maximum characters of a label."""
 LARGEST = 1e300
-"""The largest number that is drawn: differences of larger ones may be beyond all numbers."""
+"""Largest drawable number; differences of larger ones may overflow."""
 _PLAIN_DIGITS = 1e15
-"""Numbers from here on are written with an exponent."""
+"""Numbers from this size on have an exponent."""
 Held = Literal["number", "time", "words"]
 _TYPES: dict[Held, tuple[str, ...]] = {
     "number": (
@@ -38,18 +38,18 @@ _TYPES: dict[Held, tuple[str, ...]] = {
     "time": ("DATE", "TIMESTAMP"),
     "words": ("VARCHAR", "BOOLEAN", "ENUM", "UUID"),
 }
-"""Beginnings of names of DuckDB's types, by what their values are."""
+"""Prefixes of DuckDB type names by kind of value."""
 
 
 def _held(kind: str) -> Held | None:
-    """Return what the values of a type of DuckDB's are; None for lists and structures."""
+    """Return the kind of values of a DuckDB type, or None for lists and structs."""
     if "[" in kind:
         return None
     return next((held for held, names in _TYPES.items() if kind.startswith(names)), None)
 
 
 def is_number(kind: str) -> bool:
-    """Return True for a type of DuckDB's whose values are numbers.
+    """Return True for numeric DuckDB types.
 
     >>> is_number("UBIGINT"), is_number("DECIMAL(18,3)"), is_number("BIGINT[]"), is_number("VARCHAR")
     (True, True, False, False)
@@ -59,7 +59,7 @@ def is_number(kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerColumn:
-    """A column of an answer that a chart can have."""
+    """A column of a result that a chart can use."""
 
     name: str
     kind: Held
@@ -67,7 +67,7 @@ class AnswerColumn:
 
     @property
     def drawable(self) -> list[Any]:
-        """The values; None in place of a value that can't be drawn."""
+        """The values, with None for values that can't be drawn."""
         return [value if self._is_drawable(value) else None for value in self.values]
 
     def _is_drawable(self, value: Any) -> bool:
@@ -79,7 +79,7 @@ class AnswerColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartChoice:
-    """A kind of chart and the names of its columns; `by` is empty where all is one series."""
+    """Kind and columns of a chart; `by` is empty for a single series."""
 
     kind: str
     """One of KINDS, or NO_CHART."""
@@ -89,9 +89,9 @@ class ChartChoice:
 
 
 def columns(reply: Reply) -> dict[str, AnswerColumn]:
-    """The columns that a chart can have, by name; of two of one name the first.
+    """Return the columns that a chart can use, by name; the first one if a name occurs twice.
 
-    A column of numbers or times some of which Python has no value for, such as the year 20000, holds words.
+    A column of numbers or times counts as text if Python can't represent all its values, as the year 20000.
     """
     found: dict[str, AnswerColumn] = {}
     rows = reply.rows
@@ -105,13 +105,13 @@ def columns(reply: Reply) -> dict[str, AnswerColumn]:
 
 
 def suggested(reply: Reply) -> ChartChoice | None:
-    """The chart that suits an answer; None where there are no two lines, or no number.
+    """Return a chart for a result, or None if it has fewer than two rows or no numeric column.
 
-    Bars of the first number by the first words; a line where the first column is a time, or rises from line
-    to line; dots of two numbers.
+    Bars of the first numeric column by the first text column; a line if the first column is a time or
+    ascends; a scatter plot of two numeric columns.
     """
     known = [*columns(reply).values()]
-    numbers, times, words = ([each for each in known if each.kind == kind] for kind in _TYPES)
+    numbers, times, words = ([column for column in known if column.kind == kind] for kind in _TYPES)
     if not numbers or len(numbers[0].values) < 2:
         return None
     if times:
@@ -128,7 +128,7 @@ def suggested(reply: Reply) -> ChartChoice | None:
 def _by_words(
     kind: Kind, across: AnswerColumn, up: AnswerColumn, words: Sequence[AnswerColumn]
 ) -> ChartChoice:
-    """The chart; where a place across has several lines, in the colours of the first words of few values."""
+    """Return a chart; if x values repeat, the first text column with few values gives the colours."""
     is_single = len(set(map(str, across.values))) == len(across.values)
     groups = (word.name for word in words if 1 < len(set(map(str, word.values))) <= MAX_SERIES)
     by = "" if is_single else next(groups, "")
@@ -143,7 +143,10 @@ def _rises(column: AnswerColumn) -> bool:
 def resolve_choice(
     reply: Reply, kind: str, across: str, up: str, by: str | None
 ) -> ChartChoice | None:
-    """Resolve what was asked for: what the answer has of it, the rest as suggested; None where nothing is."""
+    """Return the requested chart, with the suggestion in place of columns that the result lacks.
+
+    None if the result can't be drawn.
+    """
     usual = suggested(reply)
     if usual is None:
         return None
@@ -160,14 +163,14 @@ def resolve_choice(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A chart, and words about what it leaves out."""
+    """A chart and notes about data that it omits."""
 
     picture: Markup
     notes: tuple[str, ...]
 
 
 class _Value(NamedTuple):
-    """A value across and the number up, in the series of a group."""
+    """A point of a chart: x value, number, and the group that gives its series."""
 
     across: Any
     up: float
@@ -175,7 +178,7 @@ class _Value(NamedTuple):
 
 
 def draw(reply: Reply, choice: ChartChoice) -> Chart:
-    """Draw the chart that was chosen, or put a sentence in its place where its columns can't have it."""
+    """Draw a chart, or a sentence with the reason if its columns do not suit it."""
     known, notes = columns(reply), list[str]()
     across, up, by = known[choice.across], known[choice.up], known.get(choice.by)
     most = MAX_BARS if choice.kind == "bars" else MAX_POINTS
@@ -209,7 +212,7 @@ def draw(reply: Reply, choice: ChartChoice) -> Chart:
 
 
 def _looks(names: Sequence[str]) -> dict[str, str]:
-    """Return the class of each group: families keep their colours."""
+    """Return the CSS class of each group; names of families get the colours of the families."""
     if all(map(family_class, names)):
         return {name: family_class(name) for name in names}
     return {name: series_class(at if len(names) > 1 else None) for at, name in enumerate(names)}
@@ -221,7 +224,7 @@ def _label(value: Any) -> str:
 
 
 def figure(value: float) -> str:
-    """A number in at most five digits.
+    """Format a number with at most five digits.
 
     >>> figure(1234567), figure(0.91234567), figure(12.0), figure(-3.5), figure(1e300)
     ('1,234,567', '0.9123', '12', '−3.5', '1e+300')
@@ -232,7 +235,7 @@ def figure(value: float) -> str:
 
 
 def _bars(values: Sequence[_Value], looks: Mapping[str, str], across: str, up: str) -> Markup:
-    """A line a bar, in the answer's order: its label, the bar from zero on, and its number."""
+    """Return one line per bar in the order of the result: label, bar from zero, and number."""
     found = [value.up for value in values]
     low, high = min(0.0, *found), max(0.0, *found)
     lines = []
@@ -251,7 +254,7 @@ def _plot(
     *,
     is_line: bool,
 ) -> Markup:
-    """Lines or dots over two axes."""
+    """Return lines or points over two axes."""
     groups = {name: [value for value in values if value.group == name] for name in looks}
     x, places = _across([value.across for name in looks for value in groups[name]], across.kind)
     series = []
@@ -272,7 +275,7 @@ def _plot(
 
 
 def _across(values: Sequence[Any], kind: Held) -> tuple[Scale, Mapping[Any, float]]:
-    """Return the scale across, and the number on it of each value."""
+    """Return the scale of the x axis and the position of each value on it."""
     if kind == "words":
         labels = {label: at for at, label in enumerate(dict.fromkeys(map(_label, values)))}
         return plots.words(labels), {value: labels[_label(value)] for value in values}
@@ -282,7 +285,7 @@ def _across(values: Sequence[Any], kind: Held) -> tuple[Scale, Mapping[Any, floa
 
 
 def _seconds(day: datetime.date) -> float:
-    """A date or a moment in seconds; without a time zone it is UTC."""
+    """Return a date or time in seconds since 1970, as UTC if it has no time zone."""
     if not isinstance(day, datetime.datetime):
         day = datetime.datetime.combine(day, datetime.time())
     return (day if day.tzinfo else day.replace(tzinfo=datetime.UTC)).timestamp()

@@ -1,7 +1,7 @@
-"""Documents as one page that needs nothing else: a tree of chunks beside the text, with edges and structure.
+"""Page of context documents: a tree of chunks beside the text, with edges and structure.
 
-`article_of` numbers the lines of a document's tree and the places in its text that they lead to; `page`
-makes HTML of it, in which a text is once, and whole.
+`article_of` numbers the tree lines of a document and their targets in the text; `page` renders them as
+self-contained HTML. The text of a document occurs once.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeKind, EdgeLabel
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureEdge
 
 BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
-"""Kinds of chunks that define nothing."""
+"""Kinds of chunks without a definition."""
 LABELS: dict[int, EdgeLabel] = {LABEL_CODES[label]: label for label in EDGE_LABELS}
 COLOURS = {
     "function": "func_sig",
@@ -34,15 +34,15 @@ COLOURS = {
     "target": "namespace",
     "file": "namespace",
 }
-"""A definition has the colour of the category that it would be."""
+"""Structure category whose colour a symbol kind has."""
 MAX_NAME_LENGTH = 80
 DEEPEST = 12
-"""Levels of the tree that are indented; what lies deeper is drawn below the deepest."""
+"""Maximum indentation; deeper lines have the same."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeLine:
-    """A line of the tree, which leads to the place of its number."""
+    """A line of the tree; it links to the place with its number."""
 
     number: int
     look: str
@@ -50,26 +50,26 @@ class TreeLine:
     where it leads to a stretch inside a block."""
     name: str
     word: str = ""
-    """Said before the name: what the line above has to do with it."""
+    """Relation to the line above, shown before the name."""
     size: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextRun:
-    """Pieces of text in one element, each with its class where it isn't that of the element."""
+    """Pieces of text in one HTML element, with a class for each piece that differs from the element."""
 
     pieces: list[tuple[str, str]]
     look: str = ""
-    """Empty where the pieces have no element of their own."""
+    """CSS class of the element; empty if the pieces have no element."""
     level: int | None = None
-    """The dep_level of a structure chunk, from 0, where it begins."""
+    """dep_level (from 0) if a structure chunk starts here."""
     place: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextBlock:
-    """A part of the text in an element of its own; its place is None where no line leads to it."""
+    """A part of the text in its own element; place is None if no tree line links to it."""
 
     place: int | None
     look: str
@@ -78,7 +78,7 @@ class TextBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeLink:
-    """An edge between two lines of the tree; one of structure has no confidence."""
+    """An edge between two tree lines; edges of structure have no confidence."""
 
     source: int
     target: int
@@ -89,35 +89,35 @@ class TreeLink:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Article:
-    """A document as it is drawn; its place is None where it is alone on its page."""
+    """A rendered document; place is None if the page has no other document."""
 
     title: str
     place: int | None = None
     facts: list[list[str]]
-    """Lines of words, which break between their items only."""
+    """Lines of facts; line breaks are only between facts."""
     tree: list[TreeLine]
     blocks: list[TextBlock]
     links: list[TreeLink]
     codes: set[int]
-    """The structure categories that occur; none where nothing has structure."""
+    """Structure categories of the document; empty without structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Tree:
-    """The tree of a document in the making, with the line of each chunk, part and structure chunk."""
+    """The tree of a document under construction, with the line of each chunk, part and structure chunk."""
 
     document: DocumentView
     first: int
-    """Number of its first line."""
+    """Number of the first line."""
     has_title: bool
     inside: dict[int, list[int]]
-    """The structure chunks with lines of their own that begin in each part."""
+    """Structure chunks with a line, by the part in which they start."""
     lines: list[TreeLine] = field(default_factory=list)
     of_chunk: dict[int, int] = field(default_factory=dict)
     of_part: dict[int, int] = field(default_factory=dict)
     of_structure: dict[int, int] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
-    """Structure chunks that are what a chunk of the document is: they have no line of their own."""
+    """Structure chunks that coincide with a chunk and share its line."""
 
     @property
     def next(self) -> int:
@@ -127,7 +127,6 @@ class _Tree:
     def add(
         self, name: str, depth: int, look: str, *, word: str = "", size: str = "", note: str = ""
     ) -> None:
-        """Add a line."""
         indented = f"l{min(depth + self.has_title, DEEPEST)} {look}"
         self.lines.append(
             TreeLine(number=self.next, look=indented, name=name, word=word, size=size, note=note)
@@ -135,7 +134,7 @@ class _Tree:
 
 
 def articles(documents: Sequence[DocumentView]) -> Iterator[Article]:
-    """Documents as articles; where there are several, each has a line of the tree above its own."""
+    """Yield documents as articles; with several documents each gets a title line in the tree."""
     first = 0
     for document in documents:
         article = article_of(document, first, has_title=len(documents) > 1)
@@ -144,7 +143,7 @@ def articles(documents: Sequence[DocumentView]) -> Iterator[Article]:
 
 
 def article_of(document: DocumentView, first: int = 0, *, has_title: bool = False) -> Article:
-    """A document as an article, whose lines and places are numbered from `first`."""
+    """Return a document as an article; its lines and places are numbered from `first`."""
     inside = _structure_by_part(document)
     tree = _Tree(document=document, first=first, has_title=has_title, inside=inside)
     words = [*facts(document)]
@@ -170,7 +169,7 @@ def article_of(document: DocumentView, first: int = 0, *, has_title: bool = Fals
 
 
 def _structure_by_part(document: DocumentView) -> dict[int, list[int]]:
-    """The structure chunks of each part that the tree shows: definitions, and whatever an edge ends at."""
+    """Return the structure chunks in the tree by part: definitions and the ends of edges."""
     found: dict[int, list[int]] = defaultdict(list)
     structure = document.structure
     if structure is None:
@@ -185,7 +184,7 @@ def _structure_by_part(document: DocumentView) -> dict[int, list[int]]:
 
 
 def _add_chunk(tree: _Tree, branch: TreeChunk) -> None:
-    """Add the line of a chunk, and below it those of the structure chunks in it."""
+    """Add the line of a chunk and the lines of its structure chunks below it."""
     document, structure = tree.document, tree.document.structure
     chunk = document.chunks[branch.chunk]
     first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
@@ -200,7 +199,7 @@ def _add_chunk(tree: _Tree, branch: TreeChunk) -> None:
         f"rank {first.rank}" if first.elidable else "kept",
         f"{integer(last.end - first.start)} bytes",
     ]
-    # The first structure chunk of its name is what the chunk is.
+    # The first structure chunk with the name of the chunk is the chunk itself.
     inside = (index for part in parts for index in tree.inside.get(part, ()))
     same = [index for index in inside if structure and structure.chunks[index].name == chunk.name]
     if structure and same:
@@ -236,7 +235,7 @@ def _add_part(tree: _Tree, index: int) -> None:
 
 
 def _add_structure(tree: _Tree, parts: range, depth: int) -> None:
-    """Give parts to the last line, and put the lines of the structure chunks in them below it."""
+    """Assign parts to the last line and add the lines of their structure chunks below it."""
     tree.of_part.update(dict.fromkeys(parts, tree.next - 1))
     structure = tree.document.structure
     for index in (index for part in parts for index in tree.inside.get(part, ())):
@@ -257,7 +256,7 @@ def _size(document: DocumentView, parts: range) -> str:
 
 
 def _blocks(tree: _Tree) -> Iterator[TextBlock]:
-    """The text in its order: a block a chunk, and a block a part that is of no chunk."""
+    """Yield the text in order: one block per chunk, and one per part outside of all chunks."""
     document = tree.document
     ends = {chunk.first_part: chunk.last_part for chunk in document.chunks}
     begun: set[int] = set()
@@ -279,9 +278,9 @@ def _blocks(tree: _Tree) -> Iterator[TextBlock]:
 def _runs(
     tree: _Tree, cut: Sequence[StructuredText], code: int, begun: set[int]
 ) -> Iterator[TextRun]:
-    """Pieces of a block in the colour `code`, put together by structure chunk.
+    """Yield the pieces of a block of category `code`, grouped by structure chunk.
 
-    `begun` has the chunks whose beginning is drawn already: their later runs are no targets.
+    `begun` holds the chunks whose first run was already yielded; later runs are no link targets.
     """
     chunks = tree.document.structure.chunks if tree.document.structure else ()
     before = "\n"
@@ -305,7 +304,7 @@ def _runs(
 
 
 def _coloured(cut: Iterable[StructuredText], code: int) -> list[tuple[str, str]]:
-    """Texts, with a class where a piece has another code than the element around it."""
+    """Return texts with a class for each piece whose category differs from the enclosing element."""
     return [
         (piece.text, "" if piece.code == code or piece.text.isspace() else f"k{piece.code}")
         for piece in joined(cut)
@@ -313,7 +312,7 @@ def _coloured(cut: Iterable[StructuredText], code: int) -> list[tuple[str, str]]
 
 
 def joined(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
-    """Neighbours of one look as one: white space looks like what precedes it."""
+    """Merge neighbouring pieces of one category; white space takes the category of the preceding piece."""
     held: StructuredText | None = None
     for piece in pieces:
         if held and (held.code == piece.code or piece.text.isspace()):
@@ -327,7 +326,7 @@ def joined(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
 
 
 def _links(tree: _Tree) -> Iterator[TreeLink]:
-    """The document's edges, and those of its structure that say more."""
+    """Yield the edges of the document, then edges of its structure between other lines."""
     known = set()
     for edge in tree.document.edges:
         source, target = tree.of_chunk[edge.source], tree.of_chunk[edge.target]
@@ -344,14 +343,14 @@ def _links(tree: _Tree) -> Iterator[TreeLink]:
         ("uses", structure.type_edges),
     )
     for kind, edges in kinds:
-        for each in edges:
-            source, target = tree.of_structure[each.source], tree.of_structure[each.target]
+        for link in edges:
+            source, target = tree.of_structure[link.source], tree.of_structure[link.target]
             if (source, target) not in known:
-                yield TreeLink(source=source, target=target, kind=kind, label=LABELS[each.label])
+                yield TreeLink(source=source, target=target, kind=kind, label=LABELS[link.label])
 
 
 def page(title: str, subtitle: str, articles: Sequence[Article]) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     codes = sorted(set().union(*(article.codes for article in articles)))
     documents = "".join(f".d{at}{{--c:{colour}}}" for at, colour in enumerate(DOCUMENT_COLOURS))
     style = palette.properties() + palette.structure_style() + documents
@@ -368,9 +367,9 @@ def page(title: str, subtitle: str, articles: Sequence[Article]) -> str:
 
 
 def _data(articles: Sequence[Article]) -> Markup:
-    """The edges for the script: source, target and look of each in one list, and the looks by number.
+    """Return the edges for the script: one flat list of source, target and look, and the list of looks.
 
-    A look is an edge's kind, label and, where it is known, confidence.
+    A look is the kind, the label and, if known, the confidence of an edge.
     """
     looks: dict[tuple[float, ...], int] = {}
     edges: list[int] = []

@@ -1,4 +1,4 @@
-"""The durations of a run that pages show, and their definition in words."""
+"""Definition of the two durations of a run that pages show."""
 
 DEFINITION = (
     "Training time covers the training steps only. Elapsed time runs from the start of a run to its end and "

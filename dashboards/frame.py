@@ -1,4 +1,4 @@
-"""Frame of the interactive pages: their names, their style, and the parts that all of them have."""
+"""Common parts of the interactive pages: names, style sheet, header and controls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ TEMPLATE = "panels.html"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """One of the pages."""
+    """An interactive page."""
 
     name: str
-    """Name of its module, and in its address."""
+    """Module name and path segment."""
     title: str
 
 
@@ -31,7 +31,7 @@ PAGES = (
 STYLES = ("scroll.css", "plot.css", "pages.css", "pipeline.css", "sql.css")
 STYLE_PATH = "/style.css"
 MANIFEST_PATH, REPORTS_PATH, ABLATIONS_PATH = "/manifest/", "/reports/", "/ablations/"
-"""Pages without controls, which are no notebooks."""
+"""Paths of pages without controls, which are not marimo apps."""
 SCRIPT_PATH = "/pages.js"
 HEAD = (
     f'<link rel="stylesheet" href="..{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
@@ -41,54 +41,55 @@ HEAD = (
 
 
 def style() -> str:
-    """The stylesheet of all pages."""
+    """Return the style sheet of all pages."""
     colours = palette.properties() + palette.family_style() + palette.series_style()
     return colours + "".join(map(html.asset, STYLES))
 
 
 def script() -> str:
-    """The script of all pages."""
+    """Return the script of all pages."""
     return html.asset("pages.js")
 
 
 def header(page: str) -> Markup:
-    """The top of a page: the workspace and the pages."""
+    """Return the header of a page: the workspace and links to all pages."""
     home = workspace.home()
     plain = (("Ablations", ABLATIONS_PATH), ("Reports", REPORTS_PATH))
     return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page, plain)
 
 
 def first_steps(title: str, why: str, steps: Iterable[NextStep]) -> Markup:
-    """A panel of commands with their effects, where there is nothing to show yet."""
+    """Return a panel with first commands and their effects, for pages without data."""
     return html.part(TEMPLATE, "first_steps", title, why, steps)
 
 
 def choices(*controls: object) -> Markup:
-    """Controls of a page's choices side by side; each has a label of its own."""
-    return html.part(TEMPLATE, "choices", [control(each) for each in controls])
+    """Return controls side by side; each control has its own label."""
+    return html.part(TEMPLATE, "choices", [control(choice) for choice in controls])
 
 
 def control(element: object) -> Markup:
-    """An element of marimo's as markup, which it escapes itself."""
+    """Return a marimo element as markup; marimo escapes its content."""
     return html.trusted(f"{element}")
 
 
 def label(text: str) -> str:
-    """A text as the label of an element of marimo's, which would read it as Markdown and as HTML.
+    """Escape a text for a marimo label, which marimo renders as Markdown and HTML.
 
     >>> label("v3_simple <b>"), label("a*b")
     ('v3&#95;simple &#60;b&#62;', 'a&#42;b')
     """
     return "".join(
-        each if each.isalnum() or each in " ,." else f"&#{ord(each)};" for each in visible(text)
+        character if character.isalnum() or character in " ,." else f"&#{ord(character)};"
+        for character in visible(text)
     )
 
 
 def side_by_side(*panels: Markup) -> Markup:
-    """Panels in columns, where the window is wide enough."""
+    """Return panels in columns, if the window is wide enough."""
     return element("div", *panels, class_="cards")
 
 
 def shown(*panels: Markup) -> str:
-    """Panels as plain text, since marimo takes no other strings."""
+    """Return panels as a plain string, because marimo accepts no subclass of str."""
     return "".join(map(str, panels))

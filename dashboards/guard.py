@@ -1,7 +1,7 @@
-"""ASGI guard of a local server: requests that name the server and begin on one of its own pages pass.
+"""ASGI guard of a local server: accept only requests to the server's own name from its own pages.
 
-The guard knows no login. Prefect's API asks for a password; reports and dashboards lie below a path that
-nobody can guess. No cookie is involved, since browsers send a cookie to every port of a host.
+The guard has no login. Prefect's API asks for a password; reports and dashboards are below a secret path.
+Cookies are not used, because browsers send a cookie to every port of a host.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -25,24 +25,24 @@ ALWAYS = {
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
 }
-"""Headers of every answer."""
+"""Headers of every response."""
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Content security policy of a page without scripts."""
 _FROM_OUTSIDE = ("cross-site", "same-site")
-"""Values of Sec-Fetch-Site; another port of this host is the same site."""
+"""Values of Sec-Fetch-Site for other origins; another port of this host counts as same-site."""
 _NOT_OURS = "This server only accepts requests from its own pages on this machine."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
-    """Check before an application, and headers that all of its answers have."""
+    """Check in front of an application, and headers added to all of its responses."""
 
     pages: Application
     server: str
     """Host and port that a request must name: 127.0.0.1:4202."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request or one WebSocket."""
+        """Handle one request or one WebSocket."""
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -55,10 +55,10 @@ class Guard:
             await answer_sentence(scope, send_guarded, HTTPStatus.FORBIDDEN, _NOT_OURS)
 
     def _may_pass(self, scope: Scope) -> bool:
-        """Return True for a request to the server's own name from no page of another origin.
+        """Return True for a request to the server's own name that no page of another origin made.
 
-        Browsers send no Origin with a picture, a script, a frame or a followed link. Only the link may come
-        from another origin.
+        Browsers send no Origin header for images, scripts, frames and followed links. Only followed links
+        may come from another origin.
         """
         headers = headers_of(scope)
         if headers.get("host") != self.server:
@@ -72,7 +72,7 @@ class Guard:
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Headers of a request; values of a repeated header are joined, so that neither of them matches."""
+    """Return the headers of a request; repeated headers are joined, so that neither value matches."""
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -81,7 +81,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 def with_headers(headers: Headers, added: Mapping[str, str]) -> Headers:
-    """Headers of an answer, some of them added or replaced."""
+    """Return response headers with some added or replaced."""
     kept = [(name, value) for name, value in headers if name.lower().decode("latin-1") not in added]
     return [*kept, *((name.encode(), value.encode()) for name, value in added.items())]
 
@@ -89,7 +89,7 @@ def with_headers(headers: Headers, added: Mapping[str, str]) -> Headers:
 async def answer(
     send: Send, status: HTTPStatus, headers: Mapping[str, str], text: str = ""
 ) -> None:
-    """Send a whole answer, which no cache keeps."""
+    """Send a complete response that caches must not store."""
     body = text.encode()
     all_headers = {
         "content-security-policy": f"{POLICY}; style-src 'unsafe-inline'",
@@ -105,7 +105,7 @@ async def answer(
 async def answer_sentence(
     scope: Scope, send: Send, status: HTTPStatus, text: str, *, script: str = ""
 ) -> None:
-    """Answer with a page of one sentence and at most one script; refuse a WebSocket before it opens."""
+    """Send a page of one sentence and at most one script; close a WebSocket before it opens."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return

@@ -1,7 +1,7 @@
-"""HTML from templates: every value is escaped, and a page runs its own style and script and nothing else.
+"""HTML from templates: all values are escaped, and a page runs only its own style and script.
 
-Values are escaped by the environment, and characters that a reader can't see are written out. No template
-marks a value as safe: markup of our own is made by `trusted`, for styles, scripts, data and pictures.
+The Jinja environment escapes values and writes out invisible characters. Templates never mark values as safe;
+markup of this project (styles, scripts, data, charts) passes through `trusted`.
 """
 
 import base64
@@ -25,7 +25,7 @@ TEMPLATES = "templates"
 
 @cache
 def environment() -> "Environment":
-    """The one environment of all pages."""
+    """Return the Jinja environment of all pages."""
     # Commands that write no page import this module too.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -61,34 +61,34 @@ def _written_out(value: object) -> object:
 
 
 def render(template: str, **values: object) -> Markup:
-    """A whole template, filled with values."""
+    """Render a template with values."""
     return trusted(environment().get_template(template).render(values))
 
 
 def part(template: str, macro: str, *values: object, **named: object) -> Markup:
-    """The output of one macro of a template."""
+    """Return the output of one macro of a template."""
     filled: Markup = getattr(environment().get_template(template).module, macro)(*values, **named)
     return filled
 
 
 def sentence(text: str, script: str = "") -> str:
-    """Return a page of one sentence and at most one script of our own."""
+    """Return a page of one sentence and at most one script."""
     return str(render("sentence.html", text=text, script=trusted(script)))
 
 
 def page(template: str, *, style: str, script: str = "", **values: object) -> str:
-    """A page that is bound to itself: no request, and no style or script but these."""
+    """Return a self-contained page: it makes no requests and allows only this style and script."""
     own = {"policy": policy(style, script), "style": trusted(style), "script": trusted(script)}
     return str(render(template, **own, **values))
 
 
 def asset(name: str) -> str:
-    """The text of a style or of a script beside the templates."""
+    """Return the text of a style sheet or script in the templates folder."""
     return (resources.files("dashboards") / TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str = "") -> Markup:
-    """The policy that allows one style and one script, where there is one, and nothing beside."""
+    """Return the content security policy that allows one style and at most one script."""
     allowed = digest(script) if script else "'none'"
     return trusted(
         f"default-src 'none'; style-src {digest(style)}; script-src {allowed}; "
@@ -97,25 +97,25 @@ def policy(style: str, script: str = "") -> Markup:
 
 
 def digest(text: str) -> str:
-    """The source expression of a policy that allows a style or a script of this text, and no other."""
+    """Return the source expression that allows a style or script with exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def trusted(text: str) -> Markup:
-    """Mark text as markup: the only place, for what this project wrote or has escaped."""
+    """Mark text of this project, or escaped text, as markup; no other function does."""
     return Markup(text)
 
 
 def escaped(text: str) -> Markup:
-    """Text between tags or in a quoted attribute; markup stays as it is."""
+    """Escape text for use between tags or in a quoted attribute; keep markup unchanged."""
     return text if isinstance(text, Markup) else escape(visible(text))
 
 
 def long_text(text: str) -> Markup:
-    """Text between tags, never in an attribute: its quotes stay as they are, which saves bytes in code."""
+    """Escape text for use between tags only: quotes stay unescaped, which saves bytes in code."""
     return trusted(html.escape(visible(text), quote=False))
 
 
 def data(content: dict[str, Any]) -> Markup:
-    """JSON for a page's script; no word in it may end the element that it is in."""
+    """Return JSON for a page's script, escaped so that it can't close the script element."""
     return trusted(json.dumps(content, separators=(",", ":")).replace("<", r"\u003c"))

@@ -1,4 +1,4 @@
-"""Page of manifests: what some artefacts are, what they were made from, and what their producers counted."""
+"""Page of manifests: labels, settings, inputs, reports and files of artefacts."""
 
 import json
 import re
@@ -18,9 +18,9 @@ _KEYS = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}(,[0-9a-f]{{{KEY_DIGITS}}})*")
 
 
 def page(home: Path, keys: str) -> str | None:
-    """The page of the artefacts with these keys, of 12 digits each and separated by commas.
+    """Return the page of artefacts by their keys: 12 digits each, separated by commas.
 
-    None for what are no such keys, and where the workspace has nothing of them.
+    None if the keys are malformed or the workspace has no such artefact.
     """
     if not _KEYS.fullmatch(keys):
         return None
@@ -47,5 +47,4 @@ def page(home: Path, keys: str) -> str | None:
 
 
 def _as_text(values: dict[str, JsonValue]) -> str:
-    """JSON with a field a line."""
     return json.dumps(values, indent=2, ensure_ascii=False)

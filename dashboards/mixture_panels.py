@@ -1,4 +1,4 @@
-"""Panels of mixtures: shares planned and realised, repetition, repositories, and the mix at other shares."""
+"""Panels of mixtures: planned and realised shares, repetition, repositories, preview of other shares."""
 
 import itertools
 import operator
@@ -20,14 +20,14 @@ from schemas.mixture import ServedShares, served_shares
 
 TEMPLATE = "mixtures.html"
 MAX_REPOSITORIES = 20
-"""Number of repositories with a line of their own."""
+"""Maximum number of repositories in the table."""
 SHARE_STEP = 0.1
-"""Step between the possible ends of axes of shares."""
+"""Axes of shares end at a multiple of this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mixed:
-    """A line of mixed.sql: one phase of one specialist that has a mixture."""
+    """A row of mixed.sql: a phase of a specialist that has a mixture."""
 
     specialist: str
     phase: str
@@ -36,7 +36,7 @@ class Mixed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StratumLine:
-    """A line of servings.sql: a serving in one domain."""
+    """A row of servings.sql: a serving in one domain."""
 
     serving: int
     family: str
@@ -62,7 +62,7 @@ class StratumLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepositoryLine:
-    """A line of repositories.sql."""
+    """A row of repositories.sql."""
 
     repository: str
     tokens: int
@@ -71,75 +71,75 @@ class RepositoryLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingTotals:
-    """One line of a diet in all its domains."""
+    """A serving of a diet over all its domains."""
 
     strata: Sequence[StratumLine]
 
     @property
     def first(self) -> StratumLine:
-        """Its first domain; number, family, objective and row length are those of all."""
+        """First stratum; all strata have the same serving number, family, objective and row length."""
         return self.strata[0]
 
     @property
     def share(self) -> float:
         """Share of the phase's tokens in the diet."""
-        return sum(each.share for each in self.strata)
+        return sum(stratum.share for stratum in self.strata)
 
     @property
     def planned(self) -> float:
         """Share of the plan's tokens."""
-        return sum(each.planned for each in self.strata)
+        return sum(stratum.planned for stratum in self.strata)
 
     @property
     def realised(self) -> float | None:
-        """Share of the tokens that were trained on; None where nothing was."""
-        found = [each.realised for each in self.strata if each.realised is not None]
+        """Share of the trained tokens, or None before training."""
+        found = [stratum.realised for stratum in self.strata if stratum.realised is not None]
         return sum(found) if found else None
 
     @property
     def repetition(self) -> float:
-        """Times that the plan sees a token of it, on average."""
-        seen = sum(each.repetition * each.rows_tokens for each in self.strata)
+        """Mean number of passes of the plan over a token."""
+        seen = sum(stratum.repetition * stratum.rows_tokens for stratum in self.strata)
         return seen / self.rows_tokens if self.rows_tokens else 0.0
 
     @property
     def repetition_before(self) -> float:
-        """Times that earlier phases saw one of its rows, on average."""
-        rows = sum(each.rows for each in self.strata)
-        return sum(each.drawn_before for each in self.strata) / rows if rows else 0.0
+        """Mean number of passes of earlier phases over a row."""
+        rows = sum(stratum.rows for stratum in self.strata)
+        return sum(stratum.drawn_before for stratum in self.strata) / rows if rows else 0.0
 
     @property
     def rows_tokens(self) -> int:
-        """Valid tokens of one pass over its rows."""
-        return sum(each.rows_tokens for each in self.strata)
+        """Valid tokens in one pass over the rows."""
+        return sum(stratum.rows_tokens for stratum in self.strata)
 
 
 def mixed(snapshot: WorkspaceView) -> list[Mixed]:
-    """Return the mixtures to choose from."""
+    """Return the mixtures of a workspace."""
     return snapshot.ask(question("panels/mixed"), Mixed)
 
 
 def none_yet(home: Path) -> Markup:
-    """The commands that make a first mixture."""
+    """Return a panel with the commands that make a first mixture."""
     why = "`mix` draws a mixture from packed rows as a diet describes it."
     return frame.first_steps("No mixtures yet", why, next_steps(home, "mix"))
 
 
 def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
-    """The mixture that was asked for, or the nearest to it."""
+    """Return the mixture of a specialist and phase, or the first one of the specialist, or the first one."""
     assert of, "there is no mixture"
-    mine = [each for each in of if each.specialist == who] or list(of)
-    return next((each for each in mine if each.phase == phase), mine[0])
+    mine = [mixture for mixture in of if mixture.specialist == who] or list(of)
+    return next((mixture for mixture in mine if mixture.phase == phase), mine[0])
 
 
 def about(name: str, which: Mixed) -> Question:
-    """A question of one mixture alone."""
+    """Return a panel's question, limited to one mixture."""
     asked = question(f"panels/{name}")
     return narrowed(asked, specialist=which.specialist, phase=which.phase)
 
 
 def servings(snapshot: WorkspaceView, which: Mixed) -> list[ServingTotals]:
-    """The servings of a mixture, in the order of its diet."""
+    """Return the servings of a mixture in the order of its diet."""
     in_order = operator.attrgetter("serving")
     found = sorted(snapshot.ask(about("servings", which), StratumLine), key=in_order)
     grouped = itertools.groupby(found, key=in_order)
@@ -147,7 +147,7 @@ def servings(snapshot: WorkspaceView, which: Mixed) -> list[ServingTotals]:
 
 
 def shares(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
-    """Planned rings and realised dots, serving by serving; domains unfold."""
+    """Return the panel of planned and realised shares by serving, with folded domains."""
     lines = [_serving_shares(serving) for serving in found]
     is_trained = any(serving.realised is not None for serving in found)
     asked = about("servings", which)
@@ -157,13 +157,13 @@ def shares(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
 
 
 def _end(parts: Sequence[ServingTotals | StratumLine]) -> float:
-    """The end of an axis on which all shares of some parts have room."""
+    """Return the end of an axis that fits all shares."""
     drawn = ((part.share, part.planned, part.realised or 0.0) for part in parts)
     return share_end([share for three in drawn for share in three], SHARE_STEP)
 
 
 def _serving_shares(serving: ServingTotals) -> ServingShares:
-    """The line of a serving and those of its domains, the largest first; before it is trained, as planned."""
+    """Return the share lines of a serving and its domains, largest domain first."""
     strata = sorted(serving.strata, key=lambda stratum: -stratum.share)
     return ServingShares(
         own=_share_line(serving, serving, serving.first.family, serving.first.how),
@@ -186,31 +186,31 @@ def _share_line(
 
 
 def epochs(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
-    """The repetition of each serving, against the diet's limit."""
+    """Return the panel of the repetition of each serving and the limit in the diet."""
     limit = found[0].first.max_repetition
-    most = max(1.1 * limit, *(one.repetition for each in found for one in each.strata))
+    most = max(1.1 * limit, *(one.repetition for serving in found for one in serving.strata))
     asked = about("servings", which)
     return html.part(TEMPLATE, "epochs", marks, family_class, found, limit, most, asked)
 
 
 def repositories(snapshot: WorkspaceView, which: Mixed) -> Markup:
-    """The share of each repository in a plan, the largest first."""
+    """Return the panel of the shares of repositories in a plan, largest first."""
     asked = about("repositories", which)
-    found = sorted(snapshot.ask(asked, RepositoryLine), key=lambda each: -each.tokens)
-    so_far = [*itertools.accumulate(each.tokens for each in found)]
+    found = sorted(snapshot.ask(asked, RepositoryLine), key=lambda line: -line.tokens)
+    so_far = [*itertools.accumulate(line.tokens for line in found)]
     whole = max(1, *so_far[-1:])
     lines = [
-        (each, each.tokens / whole, together / whole)
-        for each, together in zip(found, so_far, strict=True)
+        (line, line.tokens / whole, together / whole)
+        for line, together in zip(found, so_far, strict=True)
     ][:MAX_REPOSITORIES]
     rest = found[MAX_REPOSITORIES:]
-    more = (len(rest), sum(each.tokens for each in rest) / whole) if rest else None
-    concentration = _concentration([each.tokens for each in found])
+    more = (len(rest), sum(line.tokens for line in rest) / whole) if rest else None
+    concentration = _concentration([line.tokens for line in found])
     return html.part(TEMPLATE, "repositories", marks, lines, more, concentration, asked)
 
 
 def _concentration(tokens: Sequence[int]) -> str:
-    """Describe how many repositories make up half, and how many equal ones would be as concentrated."""
+    """Describe how many repositories have half of the tokens, and the effective number of repositories."""
     if not tokens:
         return "The plan has no tokens."
     half = 1 + sum(2 * together < sum(tokens) for together in itertools.accumulate(tokens))
@@ -225,7 +225,7 @@ def _concentration(tokens: Sequence[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """The mix of strata at the shares that are asked of them, and at a budget in valid tokens."""
+    """A preview of a mixture with other shares and another budget, in valid tokens."""
 
     strata: Sequence[StratumLine]
     budget: int
@@ -233,7 +233,7 @@ class WhatIf:
 
     @property
     def seen(self) -> list[float]:
-        """Times that each stratum is seen."""
+        """Repetition of each stratum."""
         return [
             share * self.budget / part.rows_tokens if part.rows_tokens else 0.0
             for share, part in zip(self.served.shares, self.strata, strict=True)
@@ -241,7 +241,7 @@ class WhatIf:
 
     @property
     def refusal(self) -> str:
-        """Return why the mix would stop; empty where it wouldn't."""
+        """Reason why `mix` would stop with an error; empty if it would not."""
         shares, short, first = self.served.shares, self.served.short, self.strata[0]
         if not any(shares):
             return "All requested shares are 0."
@@ -263,7 +263,7 @@ class WhatIf:
 
     @property
     def verdict(self) -> str:
-        """Return what the mix would do, in a sentence."""
+        """Outcome of `mix` with these shares, as a sentence."""
         if self.refusal:
             return f"`mix` would stop with an error. {self.refusal}"
         if self.served.short:
@@ -273,9 +273,9 @@ class WhatIf:
 
 
 def what_if_of(servings: Sequence[ServingTotals], asked: Sequence[float], budget: int) -> WhatIf:
-    """Return the mix at other shares of the servings, as the mix itself computes it.
+    """Compute the mixture for other shares of the servings with the function that `mix` uses.
 
-    The domains of a serving keep their proportion.
+    The domains of a serving keep their proportions.
     """
     strata = [stratum for serving in servings for stratum in serving.strata]
     served = served_shares(
@@ -294,19 +294,19 @@ def what_if_of(servings: Sequence[ServingTotals], asked: Sequence[float], budget
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIfLine:
-    """A serving at another share."""
+    """A serving in the preview."""
 
     serving: ServingTotals
     control: Markup
-    """Its slider."""
+    """Slider of the share."""
     share: float
     repetition: float
-    """The repetition of its tokens in the domain that is seen most often."""
+    """Repetition in the most repeated domain."""
     is_short: bool
 
 
 def lines(snapshot: WorkspaceView, which: Mixed) -> list[ServingLine]:
-    """The servings of a mixture as its diet says them."""
+    """Return the servings of a mixture as lines of its diet."""
     return snapshot.ask(about("lines", which), ServingLine)
 
 
@@ -319,13 +319,13 @@ def what_if(
     budget_slider: Markup,
     budget_times: float,
 ) -> Markup:
-    """Sliders for the shares of each serving and for the budget, and what the mix would make of them."""
+    """Return the panel with sliders for shares and budget, and the resulting mixture."""
     first = found[0].first
     then = what_if_of(found, asked, round(first.budget * budget_times))
     shown = [
         _what_if_line(serving, then, slider) for serving, slider in zip(found, sliders, strict=True)
     ]
-    wanted = {each.first.serving: share for each, share in zip(found, asked, strict=True)}
+    wanted = {serving.first.serving: share for serving, share in zip(found, asked, strict=True)}
     most = max([first.max_repetition, *(line.repetition for line in shown)])
     yaml = as_yaml(of_diet, wanted, f"phase {which.phase} of {which.specialist}")
     questions = [about("servings", which), about("lines", which)]

@@ -1,4 +1,4 @@
-"""Panels of the overview: what needs attention, the state of every phase, the supply."""
+"""Panels of the overview: what needs attention, the state of every phase, the training rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from schemas.specialist import SpecialistRef, format_reference
 
 TEMPLATE = "overview.html"
 MAX_LINES = 40
-"""Number of lines that need attention; the question behind it gives all."""
+"""Maximum number of entries that need attention; the SQL returns all."""
 STATE_WORDS = {
     "unreadable": "unreadable",
     "failed": "failed",
@@ -34,12 +34,12 @@ STATE_WORDS = {
     "next": "next",
 }
 REACHED = ("next", "interrupted")
-"""Phases that an active run reaches by itself."""
+"""Kinds of entries that an active run will handle."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TotalsLine:
-    """A line of totals.sql."""
+    """A row of totals.sql."""
 
     artefacts: int
     num_bytes: int
@@ -57,7 +57,7 @@ class TotalsLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionLine:
-    """A line of attention.sql."""
+    """A row of attention.sql."""
 
     urgency: int
     kind: str
@@ -70,7 +70,7 @@ class AttentionLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseLine:
-    """A line of standing.sql."""
+    """A row of standing.sql."""
 
     specialist: str
     phase: str
@@ -88,7 +88,7 @@ class PhaseLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSet:
-    """A line of data_sets.sql."""
+    """A row of data_sets.sql."""
 
     family: str
     base: str | None
@@ -102,7 +102,7 @@ class DataSet:
 
 
 def snapshot(home: Path, resources: Resources) -> tuple[WorkspaceView, Markup]:
-    """Open a workspace with the status of now, and a sentence where only an old one can be had."""
+    """Open a workspace with its current status; if that fails, with the saved status and a notice."""
     try:
         return WorkspaceView(home, current_status(home, resources)), Markup()
     except CurriculumError as refused:
@@ -110,7 +110,7 @@ def snapshot(home: Path, resources: Resources) -> tuple[WorkspaceView, Markup]:
 
 
 def first(home: Path) -> Markup:
-    """Commands to begin with where nothing is made yet."""
+    """Return a panel with first commands for an empty workspace."""
     steps = next_steps(home, "run")
     return frame.first_steps("Empty workspace", "Start with one of these commands.", steps)
 
@@ -122,7 +122,7 @@ def totals(snapshot: WorkspaceView) -> TotalsLine:
 
 
 def totals_card(found: TotalsLine) -> Markup:
-    """The figures that come first."""
+    """Return the panel of key figures."""
     running = f", {found.running} running" if found.running else ""
     unused = f", {count(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
     spent = gpu_hours(found.gpu_seconds) if found.gpu_seconds else "without a GPU"
@@ -149,22 +149,22 @@ def totals_card(found: TotalsLine) -> Markup:
 
 
 def attention(snapshot: WorkspaceView) -> Markup:
-    """Lines that need attention, failing first, with what helps; without what an active run will do."""
+    """Return the panel of entries that need attention, by urgency, without work that active runs will do."""
     flows = flow_runs(snapshot.home)
     asked = question("panels/attention")
     lines = [
-        each
-        for each in [*_failed(flows), *snapshot.ask(asked, AttentionLine)]
-        if not _is_reached(each, flows)
+        entry
+        for entry in [*_failed(flows), *snapshot.ask(asked, AttentionLine)]
+        if not _is_reached(entry, flows)
     ]
-    lines.sort(key=lambda each: each.urgency)
+    lines.sort(key=lambda entry: entry.urgency)
     active = ", ".join(f"{flow.name} ({flow.state})" for flow in flows if flow.kind == "active")
     more = len(lines) - MAX_LINES
     return html.part(TEMPLATE, "attention", lines[:MAX_LINES], more, active, STATE_WORDS, asked)
 
 
 def _failed(flows: Sequence[FlowRun]) -> Iterator[AttentionLine]:
-    """The flow runs that failed and weren't repeated."""
+    """Yield entries for flow runs that failed and were not repeated."""
     for flow in flows:
         if flow.kind == "failed":
             yield AttentionLine(
@@ -179,29 +179,29 @@ def _failed(flows: Sequence[FlowRun]) -> Iterator[AttentionLine]:
 
 
 def _is_reached(line: AttentionLine, flows: Sequence[FlowRun]) -> bool:
-    """Return True where an active flow run reaches it by itself."""
+    """Return True if an active flow run will handle the entry."""
     return line.kind in REACHED and any(flow.takes(line.specialist, line.phase) for flow in flows)
 
 
 def specialists(snapshot: WorkspaceView) -> Markup:
-    """Specialists by phases: state, tokens, val_bpb and yield of each."""
+    """Return the panel of specialists by phases: state, tokens, val_bpb and yield."""
     asked = question("panels/standing")
     lines: dict[str, dict[str, PhaseLine]] = {}
-    for each in snapshot.ask(asked, PhaseLine):
-        lines.setdefault(each.specialist, {})[each.phase] = each
+    for line in snapshot.ask(asked, PhaseLine):
+        lines.setdefault(line.specialist, {})[line.phase] = line
     phases = in_order([list(by_phase) for by_phase in lines.values()])
     steps = () if lines else next_steps(snapshot.home, "run")
     return html.part(TEMPLATE, "specialists", marks, phases, lines, asked, steps)
 
 
 def specialist_refs(snapshot: WorkspaceView) -> dict[str, SpecialistRef]:
-    """The specialists with a mixture or a run, by the names that are shown."""
+    """Return the specialists that have a mixture or a run, by displayed name."""
     found = snapshot.ask(question("panels/standing"), PhaseLine)
-    return {each.specialist: SpecialistRef.parse(each.specialist) for each in found}
+    return {line.specialist: SpecialistRef.parse(line.specialist) for line in found}
 
 
 def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
-    """The artefacts of a specialist from its corpus to its runs, each with its state and manifests."""
+    """Return the panel of a specialist's artefacts, with states and links to manifests."""
     try:
         graph = artefact_graph(home, ref, resources)
     except CurriculumError as refused:
@@ -212,21 +212,21 @@ def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
 
 
 def manifest_link(node: Node) -> str:
-    """The address of the manifests of a node; of a run that is open, that of its curves."""
+    """Return the address of a node's manifests; for an active run that of its curves."""
     if node.keys:
         return f"..{frame.MANIFEST_PATH}?key={','.join(node.keys)}"
     return "../runs/" if node.state == "running" else ""
 
 
 def data_sets(snapshot: WorkspaceView) -> Markup:
-    """The training rows that there are, by family: how many tokens, and how full."""
+    """Return the panel of training rows by family, with their tokens and yield."""
     asked = question("panels/data_sets")
     found = snapshot.ask(asked, DataSet)
     return html.part(TEMPLATE, "data_sets", marks, family_class, found, asked)
 
 
 def in_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    """Order all phases, each after those that are before it in most specialists.
+    """Order phases by their mean position over all specialists.
 
     >>> in_order([["syntax", "graph"], ["syntax", "structure", "graph"], ["syntax", "structure"]])
     ['syntax', 'structure', 'graph']

@@ -1,7 +1,7 @@
-"""The one visual language of all pages: colours on a light ground and on a dark one, and typefaces.
+"""Colours and typefaces of all pages, for light and dark mode.
 
-A colour means the same thing on every page: a family has one hue, the accent marks what can be pressed
-or is chosen, and nothing else is coloured.
+A colour has the same meaning on every page: each family has one hue, the accent marks controls and
+selections.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from schemas.structure import STRUCTURE_CODES
 
 
 class ColourPair(NamedTuple):
-    """One colour on a light page and on a dark one."""
+    """A colour in light and in dark mode."""
 
     light: str
     dark: str
@@ -34,7 +34,7 @@ GROUND: dict[str, ColourPair] = {
     "bad": ColourPair("#c23b32", "#ef7d74"),
     "more": ColourPair("#ad4f12", "#ee9a5c"),
 }
-"""Colours of a page, by the names of its custom properties."""
+"""Colours of a page by custom property."""
 
 _FAMILY_HUES = (
     ColourPair("#2f6fd0", "#6ea3f5"),
@@ -47,16 +47,16 @@ _FAMILY_HUES = (
     ColourPair("#bd7610", "#e5ab4d"),
     ColourPair("#6b7078", "#a3a7b0"),
 )
-"""Hues of families in the order of the registry; made of the same text has the same hue."""
+"""Hues of families in the order of the registry; related families have similar hues."""
 
 
 def family_colours() -> dict[str, ColourPair]:
-    """Colours by family; more families than hues begin with the first hue again."""
+    """Return colours by family; hues repeat if there are more families than hues."""
     return dict(zip(FAMILIES, cycle(_FAMILY_HUES), strict=False))
 
 
 DOCUMENT_COLOURS = ("#5f87af", "#5fafaf", "#8f6fa8", "#a8ab4f", "#d7af3f", "#c8575a")
-"""Colours of the documents of a row, in turn; the same on any ground, for terminals too."""
+"""Colours of the documents of a row, repeated; the same in light mode, dark mode and terminals."""
 
 SANS = 'system-ui, -apple-system, "Segoe UI", Inter, "Noto Sans", "DejaVu Sans", sans-serif'
 MONO = (
@@ -66,25 +66,25 @@ MONO = (
 
 
 def _themed(light: str, dark: str) -> str:
-    """Custom properties on a light ground, and on a dark one where the reader's system is dark."""
+    """Return custom properties for light mode and for dark mode, chosen by the reader's system."""
     return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def properties() -> str:
-    """The custom properties that every page's style begins with."""
+    """Return the custom properties that start the style of every page."""
     light = "".join(f"--{name}:{pair.light};" for name, pair in GROUND.items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in GROUND.items())
     return _themed(f"{light}--sans:{SANS};--mono:{MONO};", dark)
 
 
 def properties_of(scheme: Literal["light", "dark"]) -> str:
-    """The same of one colour scheme alone, for a picture that is a file of its own."""
+    """Return the custom properties of one colour scheme, for standalone pictures."""
     colours = "".join(f"--{name}:{getattr(pair, scheme)};" for name, pair in GROUND.items())
     return f":root{{{colours}--sans:{SANS};--mono:{MONO};}}"
 
 
 def family_class(name: str) -> str:
-    """The class that gives a family its colour; empty for one that only imported rows have."""
+    """Return the CSS class of a family; empty for families of imported rows only."""
     return name if name in FAMILIES else ""
 
 
@@ -92,12 +92,12 @@ MAX_SERIES = len(_FAMILY_HUES)
 
 
 def series_class(number: int | None) -> str:
-    """The class of a series by its number; that of the only one is in the accent."""
+    """Return the CSS class of a series by its number; a single series (None) has the accent colour."""
     return "only" if number is None else f"s{number % MAX_SERIES}"
 
 
 def series_style() -> str:
-    """The style of the classes of series: the families' hues, the furthest apart first."""
+    """Return the style of series classes; the first series have the most distinct hues."""
     order = (0, 7, 5, 2, 6, 1, 3, 8, 4)
     light = "".join(f"--s{at}:{_FAMILY_HUES[hue].light};" for at, hue in enumerate(order))
     dark = "".join(f"--s{at}:{_FAMILY_HUES[hue].dark};" for at, hue in enumerate(order))
@@ -106,7 +106,7 @@ def series_style() -> str:
 
 
 def family_style() -> str:
-    """The style of the families' classes."""
+    """Return the style of family classes."""
     light = "".join(f"--{name}:{pair.light};" for name, pair in family_colours().items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in family_colours().items())
     classes = "".join(f".{name}{{--c:var(--{name})}}" for name in family_colours())
@@ -114,16 +114,16 @@ def family_style() -> str:
 
 
 MAX_PHASES = 12
-"""Number of phases with a shade of their own; later ones have that of the last."""
+"""Number of shades for phases; later phases share the last one."""
 
 
 def phase_class(number: int) -> str:
-    """The class of a phase's shade, by its number from 1 on."""
+    """Return the CSS class of a phase by its number, from 1."""
     return f"p{min(number, MAX_PHASES)}"
 
 
 def phase_style(phases: int) -> str:
-    """The style of the phases' classes, pale to deep: the accent on the page's ground, then with its ink."""
+    """Return the style of phase classes, from pale to deep shades of the accent."""
     classes = []
     shades = min(phases, MAX_PHASES)
     for number in range(1, shades + 1):
@@ -138,9 +138,9 @@ def phase_style(phases: int) -> str:
 
 
 def document_style() -> str:
-    """The style that gives a row's documents their colours by position, wherever they are drawn or listed.
+    """Return the style that colours the documents of a row by their position.
 
-    A position costs nothing; a class costs bytes for each of thousands.
+    Positional selectors cost no bytes per document; a row may have thousands of documents.
     """
     classes = []
     for position, colour in enumerate(DOCUMENT_COLOURS, start=1):
@@ -154,7 +154,7 @@ def document_style() -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shade:
-    """One colour for a terminal of any background, a white page and a black page."""
+    """A colour for terminals of any background, for light pages and for dark pages."""
 
     terminal: str
     light: str
@@ -176,17 +176,17 @@ SHADES: dict[str, Shade] = {
 """Shades by the names of STRUCTURE_CODES."""
 
 NAMES: tuple[str, ...] = tuple(sorted(STRUCTURE_CODES, key=STRUCTURE_CODES.__getitem__))
-"""The name of each code."""
+"""Names in the order of their codes."""
 assert tuple(SHADES) == NAMES
 
 
 def shade(code: int) -> Shade:
-    """The colour of a structure code; a code that this version doesn't know has that of `other`."""
+    """Return the colour of a structure code; unknown codes have the colour of `other`."""
     return SHADES[NAMES[code] if 0 <= code < len(NAMES) else "other"]
 
 
 def structure_style() -> str:
-    """The style of the structure codes' classes: `k` and the code."""
+    """Return the style of structure classes: `k` and the code."""
     light = "".join(f"--c{code}:{shade.light};" for code, shade in enumerate(SHADES.values()))
     dark = "".join(f"--c{code}:{shade.dark};" for code, shade in enumerate(SHADES.values()))
     classes = "".join(f".k{code}{{--c:var(--c{code})}}" for code in range(len(SHADES)))

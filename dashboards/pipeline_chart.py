@@ -1,6 +1,6 @@
-"""Picture of a specialist's artefacts: columns from the corpus to the runs, a band a phase.
+"""Diagram of a specialist's artefacts: one column per kind from corpus to runs, one band per phase.
 
-Its lengths are pixels, so that its text has one size on every screen; a narrow one scrolls it.
+All lengths are in pixels, so that text has the same size on every screen; narrow screens scroll.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,54 +17,54 @@ from schemas.specialist import format_reference
 
 NODE_WIDTH, NODE_HEIGHT = 190, 60
 GAP, LANE = 38, 70
-"""From one column to the next, and from the top of one node to that of the node below."""
+"""Distance between columns, and from the top of a node to the top of the next."""
 HEAD, BAND_HEAD, BAND_FOOT = 22, 24, 14
-"""Heights of the names of columns and phases, and of the room below a phase."""
+"""Heights of column titles and phase names, and of the space below a phase."""
 INDENT = 14
-"""From the left edge of a node to its text."""
+"""Distance from the left edge of a node to its text."""
 LONGEST = 27
-"""Characters of a line of a node; longer lines are whole in its title."""
+"""Maximum characters of a line; the tooltip has the full text."""
 CORNER = 7
 MARGIN = 16
-"""Around a picture that is a file of its own."""
+"""Margin of standalone pictures."""
 NAMES = ("corpus", "documents", "rows", "mixture", "run")
-"""Headings of the columns, in the order of `KINDS`."""
+"""Column titles in the order of `KINDS`."""
 
 LinkOf = Callable[[Node], str]
-"""The address of a node's manifests; empty for a node that leads nowhere."""
+"""Function that returns the address of a node's manifests; empty for none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodePlace:
-    """The position of a node: its left edge and its top."""
+    """Left edge and top of a node."""
 
     x: float
     y: float
 
     @property
     def inlet(self) -> tuple[float, float]:
-        """The end of lines that lead to it."""
+        """End point of incoming edges."""
         return self.x, self.y + NODE_HEIGHT / 2
 
     @property
     def outlet(self) -> tuple[float, float]:
-        """The start of lines that lead on."""
+        """Start point of outgoing edges."""
         return self.x + NODE_WIDTH, self.y + NODE_HEIGHT / 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartLayout:
-    """Positions of all nodes, of the names of phases, and the size of the picture."""
+    """Positions of nodes and phase names, and the size of the diagram."""
 
     places: Mapping[str, NodePlace]
     heads: Sequence[tuple[str, float]]
-    """Each phase with the top of its band."""
+    """Phase names with the tops of their bands."""
     width: float
     height: float
 
 
 def layout(graph: ArtefactGraph) -> ChartLayout:
-    """Place a column a kind and a lane a serving, each node in the middle of those that it is made of."""
+    """Place one column per kind and one lane per serving; nodes are centred on their inputs."""
     column = {kind: index * (NODE_WIDTH + GAP) for index, kind in enumerate(KINDS)}
     places: dict[str, NodePlace] = {}
     heads: list[tuple[str, float]] = []
@@ -92,7 +92,7 @@ def layout(graph: ArtefactGraph) -> ChartLayout:
 
 
 def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
-    """The picture of a graph; each node that has artefacts is a link to their manifests."""
+    """Return the diagram of a graph; nodes with artefacts link to their manifests."""
     placed = layout(graph)
     drawn = [*_heads(placed), *_edges(graph, placed)]
     drawn += [_node(node, placed.places[node.name], link_of(node)) for node in graph.nodes]
@@ -105,7 +105,7 @@ def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
 
 
 def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
-    """The picture as a file of its own, on a card of one colour scheme."""
+    """Return the diagram as a standalone SVG file in one colour scheme."""
     placed = layout(graph)
     drawn = [*_heads(placed), *_edges(graph, placed)]
     drawn += [_node(node, placed.places[node.name], "") for node in graph.nodes]
@@ -123,7 +123,7 @@ def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
 
 
 def _heads(placed: ChartLayout) -> Iterator[Markup]:
-    """The names of the columns, and of each phase above its band."""
+    """Yield the column titles and the phase names above their bands."""
     for index, name in enumerate(NAMES):
         yield element("text", name, class_="head", x=index * (NODE_WIDTH + GAP), y=12)
     left = NODE_WIDTH + GAP
@@ -134,8 +134,8 @@ def _heads(placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _edges(graph: ArtefactGraph, placed: ChartLayout) -> Iterator[Markup]:
-    """A line from each node to what is made of it; from a run to the next one it goes down."""
-    kinds = {each.name: each.kind for each in graph.nodes}
+    """Yield a line from each input to its node; lines between runs go down."""
+    kinds = {node.name: node.kind for node in graph.nodes}
     for node in graph.nodes:
         for name in node.made_of:
             start, end = placed.places[name], placed.places[node.name]
@@ -150,7 +150,7 @@ def _edges(graph: ArtefactGraph, placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """A line to the right, up or down, and to the right again, with round corners.
+    """Return the path of an edge with a vertical middle part and rounded corners.
 
     >>> _bent((0, 5), (40, 5)), _bent((0, 5), (40, 55))
     ('M0 5H40', 'M0 5H13q7 0 7 7V48q0 7 7 7H40')
@@ -167,7 +167,7 @@ def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _node(node: Node, place: NodePlace, link: str) -> Markup:
-    """A box with a name, a figure and the state, in words and in colour; of a run its study too."""
+    """Return the box of a node with its name, figure and state, and the study of a run."""
     x, y = place.x, place.y
     name = " ".join(filter(None, (node.title, node.how)))
     words = ", ".join(filter(None, (node.phase, node.kind, name, _figure(node), node.state)))
@@ -191,7 +191,7 @@ def _node(node: Node, place: NodePlace, link: str) -> Markup:
 
 
 def _figure(node: Node) -> str:
-    """The figure of a node: how much there is of it, or how well a run did."""
+    """Return the amount of a node in words, or val_bpb of a run."""
     if node.kind == "run":
         return "" if node.val_bpb is None else f"val_bpb {bits(node.val_bpb)}"
     if node.amount is None or node.kind == "corpus":
@@ -203,7 +203,7 @@ def _figure(node: Node) -> str:
 
 
 def _short(text: str) -> str:
-    """A line that fits into a node.
+    """Shorten a text to the width of a node.
 
     >>> _short("v4_context_graph"), _short("177 of a_family_with_a_very_long_name")
     ('v4_context_graph', '177 of a_family_with_a_ver…')

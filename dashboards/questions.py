@@ -1,13 +1,13 @@
-"""SQL questions of the pages: files with their answers from a snapshot, and the queue of the SQL page.
+"""SQL questions of the pages, and the queue for queries of the SQL page.
 
-A file begins with the question in plain words, as comments; the SELECT after them is what is run and what
-is shown.
+A file in dashboards/queries starts with the question and the meaning of its answer as comments, followed by
+the SELECT.
 
-Questions of the SQL page take turns: a few at a time, the rest wait in the order in which they arrived. One
-question may use a gigabyte and two cores. A server answers at most MOST at once, over all its pages, and so
-do all servers of a user together where they share a folder of locks; the system releases the locks of a
-process that is killed. `curriculum query` in a terminal is its user's own, and isn't counted. A question is
-given up when its page is closed, asks another question, or has waited too long.
+The SQL page answers a few queries at a time; the others wait in order of arrival. A query may use one
+gigabyte and two cores. A server runs at most MOST queries at once over all its pages; servers
+of a user that share a folder of locks have this limit together. The operating system releases the locks of a
+killed process. `curriculum query` in a terminal is not limited. A waiting query is
+dropped when its page is closed or starts another query, or after a timeout.
 """
 
 import contextlib
@@ -28,22 +28,22 @@ from curriculum.catalog import CatalogError, lines, open_catalog
 
 Line = TypeVar("Line")
 MAX_MEMORY = "2GiB"
-"""Memory of one page's snapshot; what doesn't fit is written to a folder that goes with the server."""
+"""Memory limit of a page's snapshot; DuckDB spills the rest to a temporary folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """One file of dashboards/queries."""
+    """A file of dashboards/queries."""
 
     name: str
     words: str
-    """Question, and the meaning of the answer."""
+    """The question and the meaning of its answer."""
     sql: str
-    """The whole file, as it is run."""
+    """Full text of the file."""
 
 
 def question(name: str) -> Question:
-    """The question of that name.
+    """Read a question by its name.
 
     >>> question("panels/standing").words.split("?")[0]
     'How does each phase of each specialist stand'
@@ -58,7 +58,7 @@ def question(name: str) -> Question:
 
 
 def narrowed(asked: Question, **equal: str | None) -> Question:
-    r"""The same question of only those lines whose columns hold these values; None for empty ones.
+    r"""Return a question limited to rows whose columns equal the values; None matches NULL.
 
     >>> narrowed(Question(name="n", words="", sql="SELECT 1 AS a"), a="it's").sql
     "SELECT * FROM (\nSELECT 1 AS a\n) WHERE a IS NOT DISTINCT FROM 'it''s'"
@@ -75,16 +75,16 @@ def _quoted(value: str | None) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class KnownQuestions:
-    """Questions that this server offers or has answered: their links need no second look.
+    """Queries that this server offered or answered; links to them run without confirmation.
 
-    It holds the last ones, by digest; whitespace at their ends counts for nothing.
+    Keeps the digests of the latest queries, without surrounding white space.
     """
 
     most: int = 10_000
     _digests: dict[bytes, None] = field(default_factory=dict)
 
     def add(self, sql: str) -> None:
-        """Remember a question; the oldest is forgotten where there are too many."""
+        """Add a query; remove the oldest ones above the limit."""
         digest = _digest(sql)
         self._digests.pop(digest, None)
         self._digests[digest] = None
@@ -100,36 +100,36 @@ def _digest(sql: str) -> bytes:
 
 
 KNOWN = KnownQuestions()
-"""Questions of this server."""
+"""Known queries of this server."""
 
 
 class WorkspaceView:
-    """A workspace as it stood when a page was opened; all panels of a page look at the same.
+    """A snapshot of a workspace from the time when a page was opened, shared by all panels of the page.
 
-    A `status` that was computed since replaces the one that is written.
+    A computed `status` replaces the saved one.
     """
 
     def __init__(self, home: Path, status: pa.Table | None = None) -> None:
         self.home = home
         self._catalog = open_catalog(home, status)
-        # Some kilobytes of somebody else's Parquet can unpack to gigabytes.
+        # A few kilobytes of Parquet from an untrusted workspace may decompress to gigabytes.
         self._catalog.execute(f"SET memory_limit = '{MAX_MEMORY}'")
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
-        """The answer to a question; the fields of a line are columns of it."""
+        """Run a question and return its rows; the fields of `line` are its columns."""
         KNOWN.add(asked.sql)
         return lines(self._catalog, line, asked.sql)
 
 
 def recipes() -> list[Question]:
-    """The questions that stand in the cookbook, by name; those of panels aren't among them."""
+    """Return the questions of the cookbook by name, without those of panels."""
     folder = resources.files("dashboards") / "queries"
     names = (file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return [question(name.removesuffix(".sql")) for name in sorted(names)]
 
 
 def cookbook() -> str:
-    """The cookbook as Markdown: a line a question, which opens to its meaning and its SQL."""
+    """Return the cookbook as Markdown: one folded entry per question with its meaning and SQL."""
     return "\n\n".join(_entry(recipe) for recipe in recipes())
 
 
@@ -143,11 +143,11 @@ def _entry(recipe: Question) -> str:
 
 
 MOST = 2
-"""Questions that are answered at once."""
+"""Maximum number of running queries."""
 PLACES = 30
-"""Questions that may wait."""
+"""Maximum number of waiting queries."""
 PATIENCE_S = 120.0
-"""Seconds that a question waits."""
+"""Timeout of a waiting query."""
 _POLL_S = 0.2
 _ASKS = b"/api/kernel/set_ui_element_value"
 _SESSION = b"marimo-session-id"
@@ -157,22 +157,22 @@ Application = Callable[..., Awaitable[None]]
 
 @dataclass(kw_only=True, slots=True)
 class Turns:
-    """The questions that are answered, and behind them those that wait."""
+    """Queue of queries: running ones first, then waiting ones."""
 
     most: int = MOST
     places: int = PLACES
     seconds: float = PATIENCE_S
     slots: Path | None = None
-    """A folder with a lock a turn, which several servers share; None for one server alone."""
+    """Folder with one lock per running query, shared by several servers; None for a single server."""
     _line: list[object] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextlib.contextmanager
     def turn(self, show: Callable[[int], None], given_up: Callable[[], bool]) -> Iterator[None]:
-        """Hold a turn while the block lasts; `show` gets the number of questions before this one as it falls.
+        """Hold a turn for the duration of the block; `show` receives the falling number of earlier queries.
 
         Raises:
-            CatalogError: where too many wait, where it takes too long, and for a question that is given up.
+            CatalogError: If the queue is full, on timeout, or if the query is dropped.
         """
         ticket = object()
         with self._changed:
@@ -215,7 +215,7 @@ class Turns:
                 self._changed.wait(_POLL_S)
 
     def _slot(self) -> contextlib.AbstractContextManager[object] | None:
-        """One of the shared locks, held until the block ends; None while other servers hold all."""
+        """Return one of the shared locks, acquired, or None while other servers hold all of them."""
         if self.slots is None:
             return contextlib.nullcontext()
         for number in range(self.most):
@@ -231,25 +231,25 @@ def _refusal(cause: str, cure: str) -> CatalogError:
 
 @dataclass(kw_only=True, slots=True)
 class OpenPages:
-    """The open pages, by marimo's id of their session, each with the number of times that it asked."""
+    """Open pages by marimo session id, with their number of queries."""
 
     _asked: dict[str, int] = field(default_factory=dict)
 
     def opened(self, session: str) -> None:
-        """Count a page that is opened."""
+        """Register an opened page."""
         self._asked.setdefault(session, 0)
 
     def asks(self, session: str) -> None:
-        """Count a question of an open page."""
+        """Count a query of an open page."""
         if session in self._asked:
             self._asked[session] += 1
 
     def forget(self, session: str) -> None:
-        """Forget a page."""
+        """Remove a closed page."""
         self._asked.pop(session, None)
 
     def given_up(self, session: str) -> Callable[[], bool]:
-        """Return a function that is true once the page is closed or has asked anew since now."""
+        """Return a function that is true once the page was closed or started another query."""
         now = self._asked.get(session)
         return lambda: self._asked.get(session) != now
 
@@ -259,25 +259,25 @@ TURNS, PAGES = Turns(), OpenPages()
 
 
 def share(folder: Path) -> None:
-    """Let this server take its turns with all others that share a folder."""
+    """Share the limit of running queries with all servers that use the same folder of locks."""
     folder.mkdir(mode=0o700, exist_ok=True)
     TURNS.slots = folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watched:
-    """marimo's pages, and beside them which are open and when they ask."""
+    """Wrapper of marimo's pages that records open pages and their queries."""
 
     pages: Any
     open_pages: OpenPages
 
     @property
     def routes(self) -> Any:
-        """The applications of the pages."""
+        """Routes of the wrapped pages."""
         return getattr(self.pages, "routes", ())
 
     async def __call__(self, scope: MutableMapping[str, Any], *ways: Any) -> None:
-        """Pass on one request, or one WebSocket."""
+        """Forward one request or WebSocket."""
         if scope["type"] == "websocket":
             query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
             (session, *_) = query.get("session_id", [""])
@@ -295,7 +295,7 @@ class Watched:
 
 
 def session_of(request: Any) -> str:
-    """The session of the page whose request marimo answers; empty where there is none."""
+    """Return the session id of a marimo request; empty without a request."""
     if request is None:
         return ""
     named = request.headers.get(_SESSION.decode())

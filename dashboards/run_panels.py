@@ -1,4 +1,4 @@
-"""The panels of runs compared: what each phase won, how val_bpb fell, and what it cost."""
+"""Panels of the Runs page: change of val_bpb by phase, validation curves, and cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from schemas.held_out import HeldOutCount
 
 TEMPLATE = "runs.html"
 DEEPEST = 46.0
-"""Percentage of the accent in the best cell of a phase."""
+"""Percentage of the accent colour in the best cell of a phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """A line of gains.sql."""
+    """A row of gains.sql."""
 
     specialist: str
     phase: str
@@ -40,7 +40,7 @@ class Gain:
 
     @property
     def interval(self) -> str:
-        """The interval of the figure and what it is of, in words; empty where it isn't known."""
+        """95 % interval and number of documents, in words; empty if unknown."""
         if self.low is None or self.high is None:
             return ""
         count = HeldOutCount(
@@ -54,17 +54,17 @@ class Gain:
 
     @property
     def by(self) -> float:
-        """Return the fall of the figure; below 0 it rose."""
+        """Decrease of val_bpb; negative if it rose."""
         return self.before - self.after
 
     def depth(self, best: float) -> float:
-        """Return the percentage of the accent, beside the best fall of the phase."""
+        """Return the percentage of the accent colour, relative to the largest decrease of the phase."""
         return DEEPEST * self.by / best if self.by > 0 and best > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learning:
-    """A line of learning.sql."""
+    """A row of learning.sql."""
 
     specialist: str
     phase: str
@@ -74,7 +74,7 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """A line of cost_of_bpb.sql."""
+    """A row of cost_of_bpb.sql."""
 
     specialist: str
     phase: str
@@ -88,17 +88,17 @@ class Cost:
 
 
 def gains(snapshot: WorkspaceView) -> list[Gain]:
-    """Return the gains of finished phases."""
+    """Return the changes of val_bpb in finished phases."""
     return snapshot.ask(question("panels/gains"), Gain)
 
 
 def specialists(found: Sequence[Gain]) -> list[str]:
-    """Return the specialists that have finished a phase."""
-    return list(dict.fromkeys(each.specialist for each in found))
+    """Return the specialists with a finished phase."""
+    return list(dict.fromkeys(gain.specialist for gain in found))
 
 
 def none_yet(home: Path) -> Markup:
-    """The commands that finish a first run."""
+    """Return a panel with the commands that finish a first run."""
     return frame.first_steps(
         "No finished runs yet",
         "Runs appear here once a specialist has finished its first phase.",
@@ -107,9 +107,9 @@ def none_yet(home: Path) -> Markup:
 
 
 def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
-    """Specialists by phases: what each phase won, coloured within its phase.
+    """Return the panel of specialists by phases, coloured by the decrease of val_bpb within each phase.
 
-    Beside them the anchor before the first phase and after the last, where both are known.
+    The last column shows the anchor before the first phase and after the last.
     """
     gained: dict[str, dict[str, Gain]] = {}
     for gain in found:
@@ -125,12 +125,12 @@ def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
 
 
 def curves(snapshot: WorkspaceView, chosen: str) -> Markup:
-    """val_bpb of the anchor over tokens, a curve a specialist."""
+    """Return the panel of the anchor's val_bpb over tokens, one curve per specialist."""
     asked = question("panels/learning")
     figures: dict[str, list[Learning]] = {}
-    for each in snapshot.ask(asked, Learning):
-        figures.setdefault(each.specialist, []).append(each)
-    # What is drawn last lies on top.
+    for evaluation in snapshot.ask(asked, Learning):
+        figures.setdefault(evaluation.specialist, []).append(evaluation)
+    # The last curve is drawn on top.
     by_choice = sorted(figures, key=lambda name: name == chosen)
     series = [_curve(name, figures[name], is_chosen=name == chosen) for name in by_choice]
     drawn = plots.plot(
@@ -146,7 +146,7 @@ def curves(snapshot: WorkspaceView, chosen: str) -> Markup:
 
 def _curve(name: str, learned: Sequence[Learning], *, is_chosen: bool) -> plots.Series:
     return plots.Series(
-        points=[(each.tokens, each.val_bpb) for each in learned],
+        points=[(evaluation.tokens, evaluation.val_bpb) for evaluation in learned],
         look=f"curve{' chosen' if is_chosen else ''}",
         name=name,
         figure=formats.bits(learned[-1].val_bpb),
@@ -154,25 +154,25 @@ def _curve(name: str, learned: Sequence[Learning], *, is_chosen: bool) -> plots.
 
 
 def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
-    """Return the start of each phase: the last figure of the one before."""
+    """Return the start of each phase: the last evaluation of the previous phase."""
     starts: list[tuple[float, str]] = []
     before = learned[0]
-    for each in learned:
-        if not starts or each.phase != before.phase:
-            starts.append((before.tokens if starts else each.tokens, each.phase))
-        before = each
+    for evaluation in learned:
+        if not starts or evaluation.phase != before.phase:
+            starts.append((before.tokens if starts else evaluation.tokens, evaluation.phase))
+        before = evaluation
     return starts
 
 
 def costs(snapshot: WorkspaceView, chosen: str) -> Markup:
-    """Time and cost of each phase of each specialist, and of a hundredth of a bit."""
+    """Return the panel of time and cost per phase, and per 0.01 bpb gained."""
     asked = question("cost_of_bpb")
     found = snapshot.ask(asked, Cost)
-    most = max((each.seconds_per_hundredth or 0.0 for each in found), default=0.0) or 1.0
+    most = max((phase.seconds_per_hundredth or 0.0 for phase in found), default=0.0) or 1.0
     lines, before = [], ""
-    for each in found:
-        name = each.specialist
-        lines.append((name if name != before else "", each, name == chosen))
+    for phase in found:
+        name = phase.specialist
+        lines.append((name if name != before else "", phase, name == chosen))
         before = name
-    is_priced = any(each.cost for each in found)
+    is_priced = any(phase.cost for phase in found)
     return html.part(TEMPLATE, "costs", marks, lines, is_priced, most, asked, durations.DEFINITION)

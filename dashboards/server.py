@@ -1,8 +1,8 @@
-"""Reports and dashboards as one ASGI application below a path that only their owner's browser knows.
+"""ASGI application with the reports and dashboards of a workspace, below a secret path.
 
-A guard checks each request first. Outside of the path every answer is the same page, whose script adds the
-path where the browser stored it. What a page may load is in a header: nothing from elsewhere, and no script
-but its own.
+A guard checks each request first. Outside of the path every response is the same page, whose script adds the
+path if the browser has stored it. A header limits what a page may load: nothing from other servers, and only
+its own scripts.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from dashboards.report.facts import REPORTS
 HERE = Path(__file__).parent
 PLAIN_PATHS = (frame.REPORTS_PATH, frame.MANIFEST_PATH, frame.ABLATIONS_PATH)
 SESSION_TTL_S = 120
-"""Seconds that the state of a page is kept after its browser is gone."""
+"""Seconds that the state of a page is kept after its browser disconnects."""
 LOGIN = "Open the address that the command printed in its terminal: it logs this browser in."
 _ASSETS: dict[str, tuple[str, Callable[[], str]]] = {
     frame.STYLE_PATH: ("text/css", frame.style),
@@ -51,7 +51,7 @@ _PRELOAD = re.compile(r'<link rel="preload"[^>]*>')
 
 
 def has_dashboards() -> bool:
-    """Return True if marimo is installed, which dashboards are made with."""
+    """Return True if marimo, which the dashboards need, is installed."""
     return importlib.util.find_spec("marimo") is not None
 
 
@@ -62,11 +62,11 @@ def application(
     served: workspace.Served,
     resources: Resources | None = None,
 ) -> Application:
-    """Return the pages of a workspace below /PATH/; without marimo those are the reports.
+    """Return the application with all pages of a workspace; without marimo only the reports.
 
     Args:
         home: Workspace.
-        path: 32 hexadecimal digits, the secret that lets a browser in.
+        path: Secret path: 32 hexadecimal digits.
         server: Host and port: `127.0.0.1:4202`.
         served: Function that returns the workspace's Prefect server.
         resources: Resources of this machine.
@@ -91,19 +91,19 @@ def _dashboards(path: str) -> Application:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pages:
-    """The pages that were built, with their style, a redirect to the first one, and the policy of each."""
+    """Router of all pages: interactive ones, plain ones, assets and a redirect to the first page."""
 
     path: str
     built: Application | None
-    """Dashboards, which answer below the path too; None where they aren't installed."""
+    """Dashboards below the same path; None if marimo is not installed."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or one WebSocket."""
+        """Handle one request or WebSocket."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
         below = f"/{self.path}/"
-        # In constant time, since the answer to a wrong path comes at once.
+        # Constant time, because a wrong path gets its response immediately.
         if not hmac.compare_digest(scope["path"][: len(below)].encode(), below.encode()):
             script = html.asset("login_pages.js")
             await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, LOGIN, script=script)
@@ -124,7 +124,7 @@ class Pages:
             await _show(self.built, host, scope, receive, send)
 
     async def _plain(self, path: str, scope: Scope, send: Send) -> None:
-        """Answer with a page without controls, which is made while the pages of others go on."""
+        """Respond with a page without controls, rendered in a thread."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         overview = f"../{frame.PAGES[0].name}/" if self.built else ""
         page = await asyncio.to_thread(_plain_page, path, query.get("key", [""])[0], overview)
@@ -138,7 +138,7 @@ class Pages:
         await answer(send, HTTPStatus.OK, headers, page)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Begin and end; what runs for open pages ends with us, and nothing waits for it."""
+        """Handle start-up and shutdown; shut down the sessions of open pages at the end."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -149,7 +149,7 @@ class Pages:
 
 
 async def _show(built: Application, host: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Pass a request on; hold a page back until all of it is there, since a header names its scripts."""
+    """Forward a request; buffer a page until it is complete, because its policy header lists its scripts."""
     held: list[Message] = []
     body = bytearray()
 
@@ -175,7 +175,7 @@ async def _show(built: Application, host: str, scope: Scope, receive: Receive, s
 
 
 def _plain_page(path: str, keys: str, overview: str) -> str | None:
-    """The list of reports, a report or what it leads to, the ablations, or the manifests with these keys."""
+    """Return a page without controls by its path: reports, ablations or manifests; None if there is none."""
     home = workspace.home()
     if path == frame.MANIFEST_PATH:
         return manifest_page.page(home, keys)
@@ -190,11 +190,13 @@ def _plain_page(path: str, keys: str, overview: str) -> str | None:
 
 
 def policy(page: str, host: str) -> str:
-    """Return the policy of a page: everything of this server, and the scripts that the page came with."""
+    """Return the content security policy of a page: this server only, and the page's inline scripts."""
     inline = [
         found["body"] for found in _SCRIPT.finditer(page) if "src=" not in found["attributes"]
     ]
-    digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inline)
+    digests = (
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in inline
+    )
     scripts = " ".join(f"'sha256-{digest}'" for digest in digests)
     return "; ".join(
         (
@@ -214,7 +216,7 @@ def policy(page: str, host: str) -> str:
 
 
 def _trimmed(page: str) -> str:
-    """The page without the script that would leave a service worker behind, and what we don't show."""
+    """Remove the script that installs a service worker, and preloads of unused assets."""
     shown = _PRELOAD.sub("", page)
     return _SCRIPT.sub(lambda found: "" if "serviceWorker" in found["body"] else found[0], shown)
 

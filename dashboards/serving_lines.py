@@ -1,4 +1,4 @@
-"""Servings of a mixture as lines of a diet, at other shares: YAML to paste in place of those of its phase."""
+"""Servings of a mixture as YAML lines of a diet, with other shares."""
 
 import json
 import math
@@ -12,14 +12,14 @@ from schemas.families import ENRICHED_FAMILY, FAMILIES
 from schemas.objectives import OBJECTIVES, USUAL_OBJECTIVE
 
 INDENT = " " * 4
-"""Indent of `servings:` below a phase, as in the diets that come with this."""
+"""Indent of `servings:` below a phase, as in the shipped diets."""
 DIGITS = 4
-"""Decimals of a share."""
+"""Number of decimals of a share."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingLine:
-    """A line of lines.sql: what a serving of a mixture reads; domains and repositories are JSON."""
+    """A row of lines.sql: a serving of a mixture; domains and repositories are JSON."""
 
     serving: int
     family: str
@@ -35,12 +35,12 @@ class ServingLine:
 
     @property
     def flat_family(self) -> str:
-        """The family whose text it reads: of structure its base."""
+        """Family of the text: the base family for structure."""
         return self.base or self.family
 
 
 def rounded(shares: Sequence[float]) -> list[float]:
-    """Shares in few decimals that sum to 1; one of nothing is 0, and no other is.
+    """Round shares to DIGITS decimals that sum to 1; only zero shares become 0.
 
     >>> rounded([1, 1, 1]), rounded([0.2, 0.0, 0.6]), rounded([1e-9, 1])
     ([0.3334, 0.3333, 0.3333], [0.25, 0.0, 0.75], [0.0001, 0.9999])
@@ -48,8 +48,8 @@ def rounded(shares: Sequence[float]) -> list[float]:
     whole = math.fsum(shares)
     units = 10**DIGITS
     exact = [units * share / whole for share in shares]
-    floors = [max(math.floor(each), 1 if each > 0 else 0) for each in exact]
-    # What is left goes to those that lost most by rounding down; what is too much comes from the largest.
+    floors = [max(math.floor(share), 1 if share > 0 else 0) for share in exact]
+    # The remainder goes to the shares that lost most by rounding; an excess is taken from the largest share.
     by_loss = sorted(range(len(exact)), key=lambda at: floors[at] - exact[at])
     left = units - sum(floors)
     for at in by_loss[: max(0, left)]:
@@ -60,8 +60,8 @@ def rounded(shares: Sequence[float]) -> list[float]:
 
 
 def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str) -> str:
-    """The servings at the shares that are asked of them; empty where nothing is asked."""
-    wanted = [(each, asked[each.serving]) for each in lines if asked[each.serving] > 0]
+    """Return the servings with the requested shares as YAML; empty if all shares are 0."""
+    wanted = [(line, asked[line.serving]) for line in lines if asked[line.serving] > 0]
     if not wanted:
         return ""
     shares = rounded([share for _, share in wanted])
@@ -72,13 +72,13 @@ def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str
             fields, default_flow_style=True, sort_keys=False, width=math.inf, allow_unicode=True
         )
         written.append(f"  - {text.strip()}")
-    return "".join(f"{INDENT}{each}\n" for each in written)
+    return "".join(f"{INDENT}{line}\n" for line in written)
 
 
 def _fields(
     line: ServingLine, share: float, lines: Sequence[ServingLine]
 ) -> Iterator[tuple[str, Any]]:
-    """The fields of a serving that a diet has to say, beside all others of its phase."""
+    """Yield the fields that a serving needs in a diet beside the other servings of its phase."""
     if line.imported:
         yield "imported", line.imported
     else:
@@ -98,6 +98,6 @@ def _fields(
             yield "variants", line.variants
         if line.score:
             yield "score", line.score
-        families = [FAMILIES[each.flat_family] for each in lines if not each.imported]
+        families = [FAMILIES[other.flat_family] for other in lines if not other.imported]
         if not line.beside and any(family.stand_in == line.flat_family for family in families):
             yield "both", True

@@ -1,4 +1,4 @@
-"""SQL page: tables to ask about, questions to begin with, and an answer as a table."""
+"""Panels of the SQL page: views and example questions, editor, result and chart."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ SELECT family, split, count(*) AS rows, sum(valid_token_count) AS tokens
 FROM rows
 GROUP BY ALL
 ORDER BY ALL"""
-"""Question that is asked first."""
+"""Default query."""
 MAX_ROWS = 500
-"""Rows that are drawn; a download has all of the answer."""
+"""Maximum number of rows in the table; downloads have all rows."""
 MAX_LINE, MAX_TEXT = 60, 400
-"""Characters of a value that stand on one line, and those that are drawn at all."""
+"""Maximum characters of a value on one line, and in total."""
 LIMITS = Limits()
 KIND_NAMES = {
     "Bars": "bars",
@@ -33,26 +33,26 @@ KIND_NAMES = {
     "Scatter": "scatter",
     "No chart": answer_charts.NO_CHART,
 }
-"""Kinds of charts by the names that a page has for them."""
+"""Kinds of charts by displayed name."""
 ONE_COLOUR = "one colour"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerOutcome:
-    """Outcome of a question."""
+    """Result or error of a query."""
 
     sql: str
     reply: Reply | None
     shown: Markup
-    """The answer, or a sentence about why there is none."""
+    """Table of rows, or the error."""
 
 
 def outcome(
     home: Path, sql: str, *, session: str = "", show: Callable[[Markup], None] = lambda _: None
 ) -> AnswerOutcome:
-    """Ask in a process that can write nothing, when it is the question's turn.
+    """Run a query in a process without write access, after waiting for a turn.
 
-    Until there is an answer `show` gets how many questions come before this one.
+    While it waits, `show` receives a panel with the number of earlier queries.
     """
     given_up = PAGES.given_up(session)
     KNOWN.add(sql)
@@ -66,27 +66,27 @@ def outcome(
 
 
 def first_question(given: str) -> tuple[str, bool]:
-    """Return the question of an address, or the usual one, and whether the page asks it by itself.
+    """Return the query of an address or the default one, and whether the page runs it immediately.
 
-    Anybody can write a link: a question that it brings is shown, and asked when its reader asks.
+    Anybody can write a link, so an unknown query is only shown until the reader runs it.
     """
     sql = given.strip() or FIRST
     return sql, sql == FIRST or sql in KNOWN
 
 
 def not_asked() -> Markup:
-    """The place of the answer to a question that came with a link."""
+    """Return the result panel of a query from a link that has not been run."""
     return html.part(TEMPLATE, "not_asked")
 
 
 def waiting(before: int) -> Markup:
-    """The place of a question that waits; it is the first of its server where others hold all turns."""
+    """Return the result panel of a waiting query; 0 means that other servers hold all turns."""
     words = number(before, "query") if before else "other queries"
     return html.part(TEMPLATE, "progress", f"Waiting for {words}.", "waits")
 
 
 def answer(reply: Reply) -> Markup:
-    """The rows as a table, with how many there are and what was left out."""
+    """Return the rows as a table, with their number and a note on omitted rows."""
     are_numbers = [answer_charts.is_number(kind) for kind in reply.types]
     return html.part(
         TEMPLATE,
@@ -101,7 +101,7 @@ def answer(reply: Reply) -> Markup:
 
 
 def _value(value: Any) -> str:
-    """A value as people read it; a long text unfolds.
+    """Format a value; long texts are shortened and can be unfolded.
 
     >>> [str(_value(value)) for value in (1234567, 0.91234567, None, True, '[1]')]
     ['1,234,567', '0.9123', '<i class="null">null</i>', 'true', '[1]']
@@ -131,14 +131,14 @@ def _summary(reply: Reply, count: int) -> str:
 
 
 def refusal(refused: CatalogError) -> Markup:
-    """Return why there is no answer, and how to get one."""
+    """Return the error of a query and its remedy."""
     message, _, where = str(refused.value or "").partition("\nLINE ")
     cause = f"{refused.cause[:1].upper()}{refused.cause[1:]}. {message}".strip()
     return html.part(TEMPLATE, "refusal", cause, where and f"LINE {where}", refused.cure)
 
 
 def sidebar(home: Path) -> Markup:
-    """Return the questions, the views with their columns, and the macros."""
+    """Return the example questions, the views with their columns, and the macros."""
     catalog = open_catalog(home)
     views, calls = relations(catalog), macros()
     catalog.close()
@@ -153,12 +153,12 @@ def sidebar(home: Path) -> Markup:
 
 
 def lines_of(view: str) -> str:
-    """The question for the first lines of a view."""
+    """Return the query for the first rows of a view."""
     return f"SELECT *\nFROM {view}\nLIMIT 20"
 
 
 def chart(reply: Reply, choice: answer_charts.ChartChoice, controls: Markup) -> Markup:
-    """The panel of an answer's chart, with the controls of its kind and its columns."""
+    """Return the chart panel of a result with its controls."""
     if choice.kind == answer_charts.NO_CHART:
         return html.part(TEMPLATE, "chart", controls, "", ())
     made = answer_charts.draw(reply, choice)
@@ -166,10 +166,10 @@ def chart(reply: Reply, choice: answer_charts.ChartChoice, controls: Markup) -> 
 
 
 def editor(control: Markup) -> Markup:
-    """The panel with the editor of the question."""
+    """Return the editor panel."""
     return html.part(TEMPLATE, "editor", control)
 
 
 def card(shown: Markup, downloads: Sequence[Markup]) -> Markup:
-    """The panel of an answer, with its downloads."""
+    """Return the result panel with its downloads."""
     return html.part(TEMPLATE, "card", shown, downloads)

@@ -1,4 +1,4 @@
-"""Panel of runs that train now: loss and val_bpb as far as they are, drawn anew every few seconds."""
+"""Panel of active training runs: loss and val_bpb so far, refreshed every few seconds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,31 +20,31 @@ from schemas.job import Job
 
 TEMPLATE = "training.html"
 SECONDS = 5
-"""Seconds from one drawing to the next."""
+"""Default refresh interval in seconds."""
 SETTLED = 10
 """The first tenth of the losses may be cut off above the plot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """A run that trains or waits, in words and curves."""
+    """A running or waiting run: its progress in words, and its curves."""
 
     title: str
     state: str
     progress: str
     share: float
-    """Share of its steps that are done."""
+    """Share of finished steps."""
     loss: Markup | None
     val_bpb: Markup | None
 
 
 def interval(control: Markup) -> Markup:
-    """The control of the time from one drawing to the next."""
+    """Return the control of the refresh interval."""
     return html.part(TEMPLATE, "interval", control)
 
 
 def panel(home: Path, resources: Resources) -> Markup:
-    """All runs that train or wait for a slot, with their curves."""
+    """Return the panel of all runs that train or wait for a slot."""
     store = Store(home, dry=True)
     try:
         running = list(_running(store, resources))
@@ -64,7 +64,7 @@ def _running(store: Store, resources: Resources) -> Iterator[Training]:
 
 
 def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) -> Training:
-    """A run in words and curves; before its first step there are none."""
+    """Return a run in words and curves; before its first step it has no curves."""
     beat = curves.heartbeat
     step = max(beat.step if beat else 0, curves.losses[-1][0] if curves.losses else 0)
     lines = [
@@ -96,7 +96,7 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
 
 
 def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
-    """The step, the speed, and how long the rest takes at that speed."""
+    """Describe the step, the speed and the estimated remaining time."""
     beat = curves.heartbeat
     said = [f"step {integer(step)} of {integer(job.steps)}"]
     if beat is not None and beat.tokens_per_second > 0:
@@ -110,7 +110,7 @@ def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
 
 
 def _loss_series(losses: Sequence[Point]) -> list[Series]:
-    """Return the losses, and their running mean on top."""
+    """Return the losses and their running mean."""
     smooth = plots.running_mean(losses)
     mean = Series(points=smooth, look="own", name="running mean", figure=bits(smooth[-1][1]))
     return [Series(points=losses, look="raw", dots="none"), mean]

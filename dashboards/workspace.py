@@ -1,6 +1,6 @@
-"""Workspace of the pages: its folder, its server, and the flow runs there that are active or failed.
+"""Workspace that the pages show: its folder, its Prefect server, and active or failed flow runs.
 
-The run config snapshots that give a flow run its specialist lie in the workspace.
+Run config snapshots in the workspace map flow runs to specialists.
 """
 
 import json
@@ -21,25 +21,25 @@ CONFIGS = "configs"
 OWN_HOST = "127.0.0.1"
 PATIENCE_S = 3.0
 MAX_FLOW_RUNS = 200
-"""Flow runs that are asked for, the latest."""
+"""Maximum number of requested flow runs; the latest ones."""
 FAILED = ("FAILED", "CRASHED")
 ACTIVE = ("RUNNING", "PENDING", "SCHEDULED", "PAUSED", "CANCELLING")
 TRAINS = ("run", "train")
-"""Flows that train what is mixed."""
+"""Flows that train phases."""
 ALL_PHASES = "all"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """The Prefect server of a workspace."""
+    """Prefect server of a workspace."""
 
     address: str
     headers: tuple[tuple[str, str], ...]
-    """Headers for requests of programs: the proof that its owner asks."""
+    """Headers that authenticate requests of programs."""
 
 
 Served = Callable[[], Server | None]
-"""The server of a workspace; None while it isn't served."""
+"""Function that returns the server of a workspace, or None while it is not served."""
 
 _shown: list[Path] = []
 _served: list[Served] = []
@@ -47,37 +47,37 @@ _resources: "list[Resources]" = []
 
 
 def unserved() -> None:
-    """No server: pages of a workspace that nobody serves."""
+    """Return None: the workspace has no server."""
 
 
 def show(home: Path, served: Served = unserved, resources: "Resources | None" = None) -> None:
-    """Let all pages of this process show a workspace and the flow runs of its server."""
+    """Set the workspace, server and resources that all pages of this process show."""
     _shown[:] = [home]
     _served[:] = [served]
     _resources[:] = [resources] if resources else []
 
 
 def resources() -> "Resources":
-    """The resources of this machine whose slots the jobs of the workspace wait for."""
-    # Every command reads Server of this module.
+    """Return the resources of this machine; jobs of the workspace wait for their slots."""
+    # Every command imports this module for `Server`; the import below is slow.
     from curriculum.pipeline.context import Resources
 
     return _resources[0] if _resources else Resources()
 
 
 def server() -> Server | None:
-    """The server of the workspace that is shown; None where it isn't served."""
+    """Return the server of the shown workspace, or None if it is not served."""
     return _served[0]() if _served else None
 
 
 def home() -> Path:
-    """The workspace that is shown; a page that is opened on its own shows ./workspace."""
+    """Return the shown workspace; ./workspace if a page was started on its own."""
     return _shown[0] if _shown else Path("workspace").absolute()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlowRun:
-    """A flow run, with its specialist."""
+    """A flow run with its specialist and phase."""
 
     name: str
     flow: str
@@ -85,22 +85,22 @@ class FlowRun:
     state: str
     message: str
     address: str
-    """Address of its page."""
+    """Address of the flow run's page."""
     specialist: str
     phase: str
-    """One, or `all`."""
+    """Phase name, or `all`."""
     later_phases: bool
 
     def takes(self, specialist: str | None, phase: str | None) -> bool:
-        """Return True where it is active and will train a phase by itself."""
+        """Return True if the flow run is active and will train the phase."""
         has_phase = self.later_phases or self.phase in (ALL_PHASES, phase)
         is_same = self.specialist == specialist
         return self.kind == "active" and self.flow in TRAINS and is_same and has_phase
 
 
 def flow_runs(home: Path) -> list[FlowRun]:
-    """The last flow run of each name that failed or is active; none where no server answers."""
-    # Every command imports this module for its settings; json_text takes pyarrow along.
+    """Return the latest active or failed flow run of each name; empty if no server responds."""
+    # Every command imports this module for its settings; json_text imports pyarrow, which is slow.
     from schemas.json_text import now
 
     served = server()
@@ -118,15 +118,17 @@ def flow_runs(home: Path) -> list[FlowRun]:
     except (OSError, ValueError):
         return []
     last: dict[str, dict[str, Any]] = {}
-    for each in sorted(listed, key=lambda each: str(each["expected_start_time"] or "")):
-        if str(each["expected_start_time"] or "") <= now():
-            last[each["name"]] = each
-    found = (_flow_run(home, served.address, each) for each in last.values())
-    return [each for each in found if each is not None]
+    for listed_run in sorted(
+        listed, key=lambda listed_run: str(listed_run["expected_start_time"] or "")
+    ):
+        if str(listed_run["expected_start_time"] or "") <= now():
+            last[listed_run["name"]] = listed_run
+    found = (_flow_run(home, served.address, flow_run) for flow_run in last.values())
+    return [flow_run for flow_run in found if flow_run is not None]
 
 
 def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | None:
-    """A flow run in a state that matters; of a team's server only those of this workspace."""
+    """Return an active or failed flow run of this workspace, or None."""
     state = answered["state_type"]
     ordered = _specialist(home / CONFIGS / f"{answered['id']}.json")
     is_of_workspace = ordered is not None or OWN_HOST in address
@@ -148,8 +150,8 @@ def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | N
 
 
 def _specialist(file: Path) -> str | None:
-    """The specialist of a run config snapshot; None where there is none yet."""
-    # Every command imports this module for its settings; json_text takes pyarrow along.
+    """Return the specialist of a run config snapshot, or None if it does not exist yet."""
+    # Every command imports this module for its settings; json_text imports pyarrow, which is slow.
     from schemas.json_text import parse_json
 
     try:

@@ -7,6 +7,8 @@ from curriculum.inspection.formats import Line, percent
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.stages import Built
 from curriculum.stages.file_shares import MAX_FILES, FileShare, file_shares
+from curriculum.store import Artefact
+from schemas.errors import CurriculumError
 
 LARGE = 0.25
 """Share of a phase's tokens from which on a file is warned of."""
@@ -20,6 +22,29 @@ def shares_of(built: Built) -> tuple[FileShare, ...]:
     if any(artefact.planned for artefact in made):
         return ()
     return file_shares(built.documents, built.tokens, built.selection)
+
+
+def lines_of_artefacts(built: Sequence[Artefact]) -> tuple[Line, ...]:
+    """Return the lines of the largest files of built artefacts.
+
+    Empty unless exactly one selection of files is among the artefacts, and if an artefact can't be read.
+    """
+    by_stage = {
+        stage: [artefact for artefact in built if artefact.manifest.stage == stage]
+        for stage in ("selections", "documents", "tokens")
+    }
+    selections = [
+        selection
+        for selection in by_stage["selections"]
+        if not {"family", "step"} & set(selection.manifest.labels)
+    ]
+    if len(selections) != 1:
+        return ()
+    try:
+        shares = file_shares(by_stage["documents"], by_stage["tokens"], selections[0])
+    except (CurriculumError, OSError):
+        return ()
+    return tuple(share_lines(shares))
 
 
 def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:

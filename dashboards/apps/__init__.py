@@ -1,1 +1,1 @@
-"""The interactive pages: one marimo app a page."""
+"""Interactive pages, one marimo app each."""

@@ -1,4 +1,4 @@
-"""Mixtures: the planned and realised shares of a phase, and the effect of other shares."""
+"""Mixtures page: planned and realised shares of a phase, and a preview of other shares."""
 
 import marimo
 
@@ -15,30 +15,30 @@ with app.setup:
     SHARES, TIMES = "shares", "budget"
 
     def parameter(name: str) -> str:
-        """Return the value of a setting in the address."""
+        """Return a query parameter of the address; empty if it is missing."""
         found = mo.query_params().get(name)
         return found if isinstance(found, str) else ""
 
     def set_parameter(name: str, value: str | None) -> None:
-        """Keep a setting in the address; nothing is kept of what is as it was."""
+        """Set a query parameter of the address, or remove it if the value is empty."""
         if value:
             mo.query_params().set(name, value)
         elif name in mo.query_params():
             mo.query_params().remove(name)
 
     def moved(of: Sequence[mixture_panels.ServingTotals]) -> list[float]:
-        """The shares that the address names, else those of the diet, in percent."""
+        """Return the shares in the address, or those of the diet, in percent."""
         given = parameter(SHARES).split(",")
         try:
-            wanted = [float(each) for each in given]
+            wanted = [float(share) for share in given]
         except ValueError:
             wanted = []
-        if len(wanted) != len(of) or not all(0 <= each <= 100 for each in wanted):
-            wanted = [round(100 * each.share, 1) for each in of]
+        if len(wanted) != len(of) or not all(0 <= share <= 100 for share in wanted):
+            wanted = [round(100 * serving.share, 1) for serving in of]
         return wanted
 
     def times() -> float:
-        """The factor of the budget that the address names."""
+        """Return the factor of the budget in the address, between 0.25 and 4."""
         try:
             return min(4.0, max(0.25, float(parameter(TIMES))))
         except ValueError:
@@ -62,7 +62,7 @@ def _(all_mixed: list[mixture_panels.Mixed], snapshot: WorkspaceView) -> tuple[m
         set_parameter("specialist", name)
 
     who = mo.ui.dropdown(
-        list(dict.fromkeys(each.specialist for each in all_mixed)),
+        list(dict.fromkeys(mixture.specialist for mixture in all_mixed)),
         value=mixture_panels.choose_mixture(all_mixed, parameter("specialist"), None).specialist,
         label="Specialist",
         on_change=_go,
@@ -77,7 +77,7 @@ def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui
         set_parameter("phase", name)
 
     phase = mo.ui.dropdown(
-        [each.phase for each in all_mixed if each.specialist == who.value],
+        [mixture.phase for mixture in all_mixed if mixture.specialist == who.value],
         value=mixture_panels.choose_mixture(all_mixed, who.value, parameter("phase")).phase,
         label="Phase",
         on_change=_go,
@@ -107,14 +107,14 @@ def _(
         [
             mo.ui.slider(
                 *(0, 100, 0.5),
-                value=round(2 * each) / 2,
+                value=round(2 * share) / 2,
                 label=frame.label(f"{serving.first.family} {serving.first.how}"),
                 show_value=True,
                 full_width=True,
             )
-            for serving, each in zip(found, moved(found), strict=True)
+            for serving, share in zip(found, moved(found), strict=True)
         ],
-        on_change=lambda values: set_parameter(SHARES, ",".join(f"{each:g}" for each in values)),
+        on_change=lambda values: set_parameter(SHARES, ",".join(f"{share:g}" for share in values)),
     )
     budget = mo.ui.slider(
         steps=[0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4],
@@ -141,7 +141,7 @@ def _(
                 found,
                 mixture_panels.lines(snapshot, which),
                 [frame.control(element) for element in sliders.elements],
-                [float(str(each)) / 100 for each in sliders.value],
+                [float(str(share)) / 100 for share in sliders.value],
                 frame.control(budget),
                 budget.value,
             )

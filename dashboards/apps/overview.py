@@ -1,4 +1,4 @@
-"""Overview: what needs a hand first, then the status of each phase of each specialist."""
+"""Overview page: what needs attention, then the status of every phase."""
 
 import marimo
 
@@ -12,7 +12,7 @@ with app.setup:
     from schemas.specialist import SpecialistRef
 
     def set_parameter(name: str) -> None:
-        """Keep the chosen specialist in the address."""
+        """Store the selected specialist in the address."""
         mo.query_params().set("specialist", name)
 
 

@@ -1,4 +1,4 @@
-"""Runs compared: what trains now, what each phase won, how val_bpb fell, and what it cost."""
+"""Runs page: active training runs, change of val_bpb by phase, validation curves, and cost."""
 
 import marimo
 
@@ -11,7 +11,7 @@ with app.setup:
     from dashboards.questions import WorkspaceView
 
     def set_parameter(name: str) -> None:
-        """Keep the chosen specialist in the address."""
+        """Store the selected specialist in the address."""
         mo.query_params().set("specialist", name)
 
 

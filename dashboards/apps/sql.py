@@ -1,4 +1,4 @@
-"""SQL: any question, answered by a process that can read the data and write nothing."""
+"""SQL page: queries, run by a process that can read the workspace and cannot write to it."""
 
 import marimo
 
@@ -16,12 +16,12 @@ with app.setup:
     CHART = ("chart", "across", "up", "by")
 
     def parameter(name: str) -> str | None:
-        """Return the value of a setting in the address; None where it has none."""
+        """Return a query parameter of the address, or None if it is missing."""
         found = mo.query_params().get(name)
         return found if isinstance(found, str) else None
 
     def ask(sql: str | None) -> None:
-        """Keep the question in the address, and no chart of the one before."""
+        """Store a query in the address and remove the chart of the previous query."""
         for name in CHART:
             if name in mo.query_params():
                 mo.query_params().remove(name)
@@ -104,14 +104,16 @@ def _(
     mo.stop(_choice is None)
     assert _choice is not None
     _known = answer_charts.columns(reply)
-    _numbers = [name for name, each in _known.items() if each.kind == "number"]
+    _numbers = [name for name, column in _known.items() if column.kind == "number"]
 
     def _keep(name: str) -> Callable[[object], None]:
         return lambda value: mo.query_params().set(name, str(value))
 
     kind = mo.ui.dropdown(
         sql_panels.KIND_NAMES,
-        value=next(name for name, each in sql_panels.KIND_NAMES.items() if each == _choice.kind),
+        value=next(
+            name for name, kind_name in sql_panels.KIND_NAMES.items() if kind_name == _choice.kind
+        ),
         label="Chart",
         on_change=_keep("chart"),
     )

@@ -1,7 +1,8 @@
-"""The one library of pictures of pictures: SVG, whose text can be read, searched and tested.
+"""Charts as SVG, whose text can be selected, searched and tested.
 
-    marks.py    elements, and marks that are a line of a list: bars, lanes, bands, strips and masks
+    marks.py    SVG elements, and marks inside tables: bars, lanes, bands, strips and masks
     plots.py    series over two scales, with axes, names and marks
+    forest.py   forest plots of effects with their intervals
 
-A page says what is plotted: values, names, and classes of its style sheet, which have the colours.
+Callers pass values, names and CSS classes; the classes give the colours.
 """

@@ -1,4 +1,4 @@
-"""Forest plots: a lane an effect, with its intervals, on one scale; at any width, in percent of it."""
+"""Forest plots: one lane per effect with its intervals, all on one scale, in percent of the width."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,30 +11,30 @@ from dashboards.charts.marks import at, element, hidden, picture
 from dashboards.charts.plots import Scale
 
 BELOW = 10
-"""Pixels from a bar to the thin line below it."""
+"""Distance in pixels from the bar to the thin line below it."""
 ROOM = 0.06
-"""Share of the widest interval that is left free at each end of a scale."""
+"""Margin at each end of a scale, as a share of its range."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """A difference with two intervals, and how large it has to be to matter."""
+    """A difference with two intervals and the smallest difference that matters."""
 
     mean: float
     low: float
     high: float
     low_below: float
-    """Ends of the interval that is drawn thinner, below the bar."""
+    """Ends of the second interval, drawn as a thin line below the bar."""
     high_below: float
     delta: float
     claimed: Literal["lower", "higher"] | None
-    """The side that is claimed; None where either would count."""
+    """Claimed direction; None for a two-sided comparison."""
     label: str
-    """All of it in words."""
+    """Text for screen readers."""
 
 
 def scale_of(effects: Sequence[Effect]) -> Scale:
-    """Return the scale of effects: it has all their intervals, 0, and ±delta.
+    """Return a scale that contains all intervals of the effects, 0 and ±delta.
 
     >>> one = Effect(mean=0.03, low=0.01, high=0.05, low_below=0.02, high_below=0.04, delta=0.01,
     ...              claimed="lower", label="")
@@ -59,9 +59,9 @@ def scale_of(effects: Sequence[Effect]) -> Scale:
 
 
 def effect_lane(effect: Effect, scale: Scale) -> Markup:
-    """Return an effect as a lane: the band of ±delta, zero, both intervals, the mean, the claimed side.
+    """Return the lane of an effect: the band of ±delta, zero, both intervals, the mean, the claimed side.
 
-    What lies beyond an end of the scale is cut there, and an arrow points to it.
+    Intervals are cut at the ends of the scale, and a triangle marks the cut.
     """
     left, right = _place(-effect.delta, scale), _place(effect.delta, scale)
     drawn = [
@@ -83,7 +83,7 @@ def effect_lane(effect: Effect, scale: Scale) -> Markup:
 
 
 def effect_axis(scale: Scale) -> Markup:
-    """Return the axis below lanes of a scale."""
+    """Return the axis of a scale, to be placed below the lanes."""
     texts = [
         element("text", label, x=at(plots.across(scale, value)), y=11, text_anchor="middle")
         for value, label in scale.ticks
@@ -112,5 +112,5 @@ def _upright(value: float, scale: Scale) -> dict[str, str | float]:
 
 
 def _place(value: float, scale: Scale) -> float:
-    """Return the place of a value as a share of the width, at an end for one beyond it."""
+    """Return the position of a value as a share of the width, clipped to [0, 1]."""
     return min(1.0, max(0.0, plots.across(scale, value)))

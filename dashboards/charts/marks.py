@@ -1,7 +1,7 @@
-"""Elements of SVG, and marks that are a line of a list: bars, lanes, bands, strips and masks.
+"""SVG elements, and marks inside tables: bars, lanes, bands, strips and masks.
 
-Positions are attributes, since the policy of a page forbids style attributes. They are percent of the width
-where a picture is a line of a list, so that it fits any page; in strips and masks their unit is a token.
+Positions are attributes, because the content security policy of the pages forbids style attributes. Marks in
+tables use percent of the width and fit any page; strips and masks use tokens as their unit.
 """
 
 import math
@@ -15,16 +15,16 @@ from dashboards.html import escaped, trusted
 from dashboards.palette import family_class
 
 NAMED_FROM = 0.13
-"""Share of the width: narrower bands show their number only."""
+"""Share of the width; narrower bands show only their number."""
 NUMBERED_FROM = 0.055
-"""Share of a row: smaller documents have no number in the mask."""
+"""Share of the row; smaller documents have no number in the mask."""
 
 Spans = Sequence[tuple[int, int]]
-"""The documents of a row: half-open token ranges, side by side."""
+"""Documents of a row as adjacent half-open token ranges."""
 
 
 def element(name: str, *inner: str, **attributes: str | float) -> Markup:
-    """An element of SVG or HTML; texts inside it and its attributes are escaped, elements inside are kept.
+    """Return an SVG or HTML element; texts and attributes are escaped, nested elements are kept.
 
     >>> element("text", "a < b", x=1, text_anchor="end", class_="n")
     Markup('<text x="1" text-anchor="end" class="n">a &lt; b</text>')
@@ -38,7 +38,7 @@ def element(name: str, *inner: str, **attributes: str | float) -> Markup:
 
 
 def at(share: float) -> str:
-    """A position or a length as a share of the width.
+    """Format a position or length, given as a share of the width.
 
     >>> at(0.8)
     '80.00%'
@@ -47,18 +47,18 @@ def at(share: float) -> str:
 
 
 def picture(*inner: str, label: str, **attributes: str | float) -> Markup:
-    """Return an SVG that a screen reader reads as its label."""
+    """Return an SVG that screen readers announce by its label."""
     return element("svg", *inner, role="img", aria_label=label, **attributes)
 
 
 def stretched(size: tuple[int, int], *inner: str, label: str, **attributes: str | float) -> Markup:
-    """Return a picture of a size in units of its own, which is drawn out to any width and height."""
+    """Return a picture with its own coordinate size, stretched to any width and height."""
     box = "0 0 {} {}".format(*size)
     return picture(*inner, viewBox=box, preserveAspectRatio="none", label=label, **attributes)
 
 
 def hidden(*inner: str, **attributes: str | float) -> Markup:
-    """Return an SVG that a screen reader passes over."""
+    """Return an SVG that screen readers skip."""
     return element("svg", *inner, aria_hidden="true", **attributes)
 
 
@@ -69,7 +69,7 @@ def _rect(start: float, width: float, *inner: str, **attributes: str | float) ->
 def bar(
     end: float, *, of: float = 1.0, start: float = 0.0, look: str = "", limit: float | None = None
 ) -> Markup:
-    """Return a bar from `start` to `end` on a line of length `of`; the limit is a mark on it."""
+    """Return a bar from `start` to `end` on a line of length `of`, with an optional mark at `limit`."""
     left, right = (min(place / of, 1.0) if of > 0 else 0.0 for place in (start, end))
     is_over = limit is not None and end > limit * (1 + 1e-9)
     inner = [_rect(left, right - left)]
@@ -81,7 +81,7 @@ def bar(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BarPart:
-    """A part of a bar: its share of the width, its class, and its text for a pointer."""
+    """A part of a stacked bar: its share of the width, CSS class and tooltip."""
 
     share: float
     look: str
@@ -89,7 +89,7 @@ class BarPart:
 
 
 def stacked_bar(parts: Iterable[BarPart], *, label: str) -> Markup:
-    """Parts side by side; what they leave is the ground."""
+    """Return a stacked bar; the remaining width shows the background."""
     drawn, start = [], 0.0
     for part in parts:
         if part.share > 0:
@@ -100,7 +100,7 @@ def stacked_bar(parts: Iterable[BarPart], *, label: str) -> Markup:
 
 
 def dumbbell(planned: float, realised: float | None, *, of: float, look: str) -> Markup:
-    """Draw the planned share as a ring and the realised one as a dot, on a line that ends at `of`."""
+    """Return a lane from 0 to `of` with the planned share as a ring and the realised share as a dot."""
     ring, label = at(planned / of), f"planned {percent(planned)}"
     drawn = [element("line", class_="axis", x1=0, x2="100%", y1="50%", y2="50%")]
     if realised is not None:
@@ -116,7 +116,7 @@ def dumbbell(planned: float, realised: float | None, *, of: float, look: str) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShareLine:
-    """A line of a name, a dumbbell and figures; templates/parts.html draws it."""
+    """A line with a name, a dumbbell and figures; templates/parts.html renders it."""
 
     name: str
     how: str
@@ -124,32 +124,32 @@ class ShareLine:
     planned: float
     realised: float | None = None
     more: tuple[str, ...] = ()
-    """Figures after those of the shares."""
+    """Figures after the shares."""
 
     @property
     def look(self) -> str:
-        """The class of its family."""
+        """CSS class of the family."""
         return family_class(self.family)
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The shares in percent, then all others."""
+        """Planned and realised share in percent, then the other figures."""
         realised = "" if self.realised is None else percent(self.realised)
         return (percent(self.planned), realised, *self.more)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingShares:
-    """The line of a serving, and those of its domains on an axis of their own."""
+    """The share line of a serving, and those of its domains on their own axis."""
 
     own: ShareLine
     domains: tuple[ShareLine, ...] = ()
     end: float = 1.0
-    """The end of the domains' axis."""
+    """End of the axis of the domains."""
 
 
 def axis(labels: Sequence[str], look: str = "scale") -> Markup:
-    """Labels at even distances, from the left end of a width to its right end."""
+    """Return labels at even distances from the left end to the right end of the width."""
     last = len(labels) - 1
     texts = []
     for place, label in enumerate(labels):
@@ -160,12 +160,12 @@ def axis(labels: Sequence[str], look: str = "scale") -> Markup:
 
 
 def share_axis(of: float) -> Markup:
-    """The axis above lanes and bars of shares that end at `of`, without needless digits."""
+    """Return the axis of shares from 0 to `of`, labelled in percent."""
     return axis([f"{of * place:g}%" for place in (0, 50, 100)])
 
 
 def share_end(shares: Iterable[float], step: float) -> float:
-    """Return the end of an axis of shares: the largest share, rounded up to a step.
+    """Return the end of an axis of shares: the largest share, rounded up to a multiple of `step`.
 
     >>> share_end([0.31, 0.2], 0.25), share_end([], 0.1), share_end([1.0], 0.25)
     (0.5, 0.1, 1.0)
@@ -176,7 +176,7 @@ def share_end(shares: Iterable[float], step: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Band:
-    """A numbered part of a width, from one share of it to another; filled up to a share of itself."""
+    """A numbered section of the width, filled from its left end up to a share of itself."""
 
     number: int
     name: str
@@ -188,7 +188,7 @@ class Band:
 
 
 def bands(drawn: Sequence[Band], *, label: str) -> Markup:
-    """Bands side by side, each filled from its left end, and below them their numbers."""
+    """Return bands side by side, with their numbers below."""
     groups = [
         element(
             "g",
@@ -206,18 +206,18 @@ def bands(drawn: Sequence[Band], *, label: str) -> Markup:
 
 
 def _band_number(band: Band) -> Markup:
-    """Return the number of a band in its middle, with its name where there is room."""
+    """Return the number of a band at its centre, with the name if the band is wide enough."""
     is_wide = band.end - band.start >= NAMED_FROM
     name = [element("tspan", f" {band.name}", class_="name")] if is_wide else []
     return element("text", str(band.number), *name, x=at((band.start + band.end) / 2), y=13)
 
 
 MIN_SPAN = 0.004
-"""Least share of the width, for the shortest span of a time line."""
+"""Minimum width of a span, as a share of the axis."""
 
 
 def time_line(start: float, end: float, *, look: str, title: str, mark: float | None) -> Markup:
-    """A span of an axis of time, and a diamond where something was decided; all in shares of the width."""
+    """Return a span on a time axis, with a diamond at `mark`; all positions are shares of the width."""
     width = max(end - start, MIN_SPAN)
     drawn = [
         element("title", title),
@@ -230,20 +230,20 @@ def time_line(start: float, end: float, *, look: str, title: str, mark: float | 
 
 
 def strip(name: str, length: int, *inner: str, label: str) -> Markup:
-    """A row's tokens as a strip that is drawn out to any width."""
+    """Return the tokens of a row as a strip that stretches to any width."""
     return stretched((length, 1), *inner, class_=f"strip {name}", label=label)
 
 
 def document_strip(spans: Spans, length: int) -> Markup:
-    """A row as a strip, a colour a document; what is left is padding."""
-    # Without quotes: there may be thousands.
+    """Return a row as a strip with one colour per document; uncovered positions are padding."""
+    # Attributes have no quotes, because a row may have thousands of documents.
     drawn = "".join(f"<rect x={start} width={end - start} />" for start, end in spans)
     label = f"{number(len(spans), 'document')} in one row"
     return strip("documents", length, trusted(drawn), label=label)
 
 
 def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
-    """Draw the attention mask: a triangle a document. Rows ask, columns are seen.
+    """Return the attention mask: one triangle per document; queries are rows, keys are columns.
 
     >>> str(mask([(0, 3), (3, 5)], 5, small=True)).partition('">')[2]
     '<path d="M0 0v3h3z"/><path d="M3 3v2h2z"/></svg>'
@@ -253,7 +253,7 @@ def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
     ]
     if not small:
         sizes = (end - start for start, end in spans)
-        # Each square begins where the one before it ends.
+        # Each square starts at the end of the previous one.
         squares = "M0 0" + "".join(f"h{size}v{size}h-{size}zm{size} {size}" for size in sizes)
         boxes = element("g", element("path", d=squares), class_="boxes")
         drawn = [boxes, *drawn, *_mask_numbers(spans, length), element("path", class_="sees")]
@@ -263,7 +263,7 @@ def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
 
 
 def _mask_numbers(spans: Spans, length: int) -> Iterator[Markup]:
-    """The numbers of the larger documents, in the middle of their triangles."""
+    """Yield the numbers of the larger documents, at the centres of their triangles."""
     size = length * 0.031
     for index, (start, end) in enumerate(spans):
         if end - start >= NUMBERED_FROM * length:

@@ -1,8 +1,8 @@
-"""Plots of series over two scales, at any width: lines are drawn out, and text keeps its size.
+"""Plots of series over two scales; lines stretch to any width, text keeps its size.
 
-A scale has values as shares of an axis, and the values that have labels. A plot is a grid of pictures: the
-field, labels at its left and below it, and the names of lines where they end. A narrow page has the names as
-a list below instead.
+A scale maps values to shares of an axis and has labelled ticks. A plot is a grid of SVGs: the field, tick
+labels to its left and below, and series names at the ends of their lines. Narrow pages show the names as a
+list below the plot.
 """
 
 import datetime
@@ -18,44 +18,44 @@ from curriculum.inspection.formats import count
 from dashboards.charts.marks import at, element, hidden, stretched
 
 Point = tuple[float, float]
-"""A value across and a value up."""
+"""x and y value."""
 DAY_SECONDS = 86_400
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Ends of Python's calendar, in seconds since 1970."""
+"""First and last second of Python's calendar, in seconds since 1970."""
 CUT_FROM = 1.3
-"""An axis is cut where it would be so many times as long."""
+"""An axis is cut if it would be more than this factor longer."""
 HEIGHT = 300
-"""Pixels of a field; its width is the page's."""
+"""Height of a field in pixels; its width is that of the page."""
 SIDE = 1000
-"""Units of a field's own square, which is drawn out to the page's width."""
+"""Coordinate size of a field, stretched to the width of the page."""
 EDGE = 0.012
-"""Share of the width at each side, so that the first and the last dots are whole."""
+"""Margin at each side as a share of the width, so that the outermost dots are not cut."""
 LABEL_HEIGHT = 16.0
-"""Height of labels at the ends of curves, so that no two overlap."""
+"""Height of labels at the ends of curves, in pixels."""
 LETTER, LINE_HEIGHT = 7.3, 15
-"""Pixels of a letter and of a line of small text, at most."""
+"""Maximum width of a letter and height of a line of small text, in pixels."""
 NARROW_FIELD = 640
-"""Pixels of a field that all names of marks have room in; where it is narrower they are numbers."""
+"""Width in pixels for which names of marks are laid out; narrower fields show numbers."""
 MAX_NAMES_WIDTH = 260
-"""Pixels of the names at the right, at most."""
+"""Maximum width of the names at the right, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """An axis from `low` to `high`, which are apart."""
+    """An axis from `low` to `high`, with low < high."""
 
     low: float
     high: float
     ticks: tuple[tuple[float, str], ...]
-    """Values with their labels, ascending."""
+    """Values and their labels, ascending."""
 
     def share(self, value: float) -> float:
-        """Return the place of a value as a share of the axis; outside [0, 1] for a value beyond an end."""
+        """Return the position of a value as a share of the axis; outside [0, 1] beyond its ends."""
         return (value - self.low) / (self.high - self.low)
 
 
 def within(low: float, high: float) -> Scale:
-    """Return the scale from one value to another, with about five round values between them.
+    """Return a scale from one value to another with about five round ticks.
 
     >>> [label for _, label in within(3, 17).ticks], [label for _, label in within(-0.2, 0.9).ticks]
     (['5', '10', '15'], ['0.0', '0.5'])
@@ -67,9 +67,10 @@ def within(low: float, high: float) -> Scale:
 
 
 def around(values: Sequence[float], settled: Sequence[float] = ()) -> Scale:
-    """Return the scale around values, from one round value to another.
+    """Return a scale that contains all values and starts and ends at round values.
 
-    Where all other values would flatten those of `settled`, it ends half as far above those as they reach.
+    If the other values would compress those of `settled`, the scale ends above the maximum of `settled` by
+    half their range, and larger values are cut off.
 
     >>> [label for _, label in around([1.1, 2.9]).ticks]
     ['1.0', '1.5', '2.0', '2.5', '3.0']
@@ -85,7 +86,7 @@ def around(values: Sequence[float], settled: Sequence[float] = ()) -> Scale:
 
 
 def words(labels: Iterable[str]) -> Scale:
-    """Return the scale of the numbers of labels in their order; about five of them are written.
+    """Return a scale of the indices of labels, with about five labelled ticks.
 
     >>> words(["a", "b", "c"]).ticks
     ((0, 'a'), (1, 'b'), (2, 'c'))
@@ -97,7 +98,7 @@ def words(labels: Iterable[str]) -> Scale:
 
 
 def times(first: float, last: float, *, parts: int) -> Scale:
-    """Return the scale between two times in seconds since 1970, labelled in UTC at the ends of equal parts.
+    """Return a scale between two times in seconds since 1970, with UTC labels at equal distances.
 
     >>> [label for _, label in times(1_795_269_017, 1_795_269_317, parts=2).ticks]
     ['13:50:17', '13:52:47', '13:55:17']
@@ -111,7 +112,7 @@ def times(first: float, last: float, *, parts: int) -> Scale:
 
 
 def _moment(seconds: float, span: float) -> str:
-    """Return a time as exactly as its axis is long."""
+    """Format a time with a precision that fits an axis of `span` seconds."""
     within_calendar = min(max(seconds, FIRST_SECOND), LAST_SECOND)
     then = datetime.datetime.fromtimestamp(within_calendar, datetime.UTC)
     if 0 < span < DAY_SECONDS:
@@ -136,7 +137,7 @@ def _label(value: float, step: float, largest: float) -> str:
 
 
 def _widened(low: float, high: float) -> Point:
-    """Return the ends of an axis, apart where all values are as good as one.
+    """Return the ends of an axis, moved apart if they are almost equal.
 
     >>> _widened(1.0, 3.0), _widened(2.0, 2.0), _widened(0.0, 0.0)
     ((1.0, 3.0), (1.0, 3.0), (-0.5, 0.5))
@@ -148,7 +149,7 @@ def _widened(low: float, high: float) -> Point:
 
 
 def _round_up(rough: float) -> float:
-    """Return the round number that isn't less: 1, 2 or 5 with noughts.
+    """Return the smallest of 1, 2 or 5 times a power of ten that is not below a number.
 
     >>> _round_up(0.32), _round_up(11), _round_up(2)
     (0.5, 20, 2)
@@ -159,21 +160,21 @@ def _round_up(rough: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """Points that are drawn alike: a line, its points as dots, or both."""
+    """Points of one series, drawn as a line, as dots, or both."""
 
     points: Sequence[Point]
-    """Not empty; those of a line from left to right."""
+    """At least one point; ascending x for lines."""
     look: str
-    """Class of the style sheet, which gives the colour."""
+    """CSS class, which gives the colour."""
     name: str = ""
-    """Empty where it isn't named."""
+    """Name of the series; empty for none."""
     figure: str = ""
-    """The last value in words, beside the name at the end of the line."""
+    """Last value as text, shown beside the name."""
     is_line: bool = True
     dots: Literal["each", "last", "none"] = "last"
-    """Points with a dot."""
+    """Which points have a dot."""
     around: Sequence[Point] = ()
-    """Lower and upper value of an interval at each point."""
+    """Lower and upper end of the interval at each point."""
 
 
 def running_mean(points: Sequence[Point]) -> tuple[Point, ...]:
@@ -193,7 +194,7 @@ def running_mean(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def across(scale: Scale, value: float) -> float:
-    """Return the place of a value as a share of a plot's width."""
+    """Return the position of a value as a share of the plot's width."""
     return EDGE + (1 - 2 * EDGE) * scale.share(value)
 
 
@@ -206,9 +207,9 @@ def plot(
     below: str = "",
     marks: Sequence[tuple[float, str]] = (),
 ) -> Markup:
-    """Return the picture of series; `below` names the axis across, `marks` are named values on it.
+    """Return a plot of series; `below` is the title of the x axis, `marks` are named x values.
 
-    Lines are named where they end. Dots have no end, so a legend names series of dots alone.
+    Lines are named at their ends. Series without lines are named in a legend.
     """
     names = [
         (curve, HEIGHT * min(max(1 - y.share(curve.points[-1][1]), 0.0), 1.0))
@@ -237,7 +238,7 @@ def plot(
 
 
 def _field_points(points: Iterable[Point], x: Scale, y: Scale) -> list[Point]:
-    """Return points in units of the field."""
+    """Return points in the units of the field."""
     return [(SIDE * across(x, value), SIDE * (1 - y.share(up))) for value, up in points]
 
 
@@ -256,7 +257,7 @@ def _group(series: Series, x: Scale, y: Scale) -> Markup:
     if series.is_line:
         parts.append(element("polyline", points=_points_text(places)))
     if dotted:
-        # Lines of no length with round ends stay round when the field is drawn out.
+        # Lines of zero length with round caps stay round when the field is stretched.
         path = "".join(f"M{left:.1f} {top:.1f}h0" for left, top in dotted)
         parts.append(element("path", class_="end", d=path))
     look = series.look if series.is_line else f"{series.look} dots"
@@ -264,7 +265,7 @@ def _group(series: Series, x: Scale, y: Scale) -> Markup:
 
 
 def _points_text(points: Iterable[Point]) -> str:
-    """Return the points of a line or of an area as an attribute.
+    """Format points for the `points` attribute of SVG.
 
     >>> _points_text([(0, 1), (2.25, 3)])
     '0.0,1.0 2.2,3.0'
@@ -279,7 +280,7 @@ def _tick_lines(y: Scale) -> Iterator[Markup]:
 
 
 def _labels_left(y: Scale) -> Markup:
-    """Return the labels of the axis at the left."""
+    """Return the tick labels of the y axis."""
     labels = [
         element("text", text, x="100%", dx=-6, y=f"{HEIGHT * (1 - y.share(value)) + 4:.1f}")
         for value, text in y.ticks
@@ -289,7 +290,7 @@ def _labels_left(y: Scale) -> Markup:
 
 
 def _labels_below(x: Scale, name: str) -> Markup:
-    """Return the labels of the axis below a field, and its name; labels at the ends lie within."""
+    """Return the tick labels and the title of the x axis; the outer labels stay inside the plot."""
     texts = []
     for value, text in x.ticks:
         place = across(x, value)
@@ -301,7 +302,7 @@ def _labels_below(x: Scale, name: str) -> Markup:
 
 
 def _ends(names: Sequence[tuple[Series, float]]) -> Markup:
-    """Return the names at the ends of their lines, pushed apart where they would overlap."""
+    """Return the names of lines at their right ends, moved apart if they would overlap."""
     heights = apart([end for _, end in names], LABEL_HEIGHT, HEIGHT)
     drawn = []
     for (curve, end), height in zip(names, heights, strict=True):
@@ -317,7 +318,7 @@ def _ends(names: Sequence[tuple[Series, float]]) -> Markup:
 def _names_below(
     names: Sequence[tuple[Series, float]], marks: Sequence[tuple[float, str]]
 ) -> Markup:
-    """Return the names as a list, from top to bottom as their lines end, then the marks by number."""
+    """Return the names as a list: lines from top to bottom, then marks by number."""
     lines = [
         element("li", element("b", curve.figure), f" {curve.name}", class_=curve.look)
         for curve, _ in sorted(names, key=lambda name: name[1])
@@ -333,7 +334,7 @@ def _mark_line(place: float, name: str) -> Markup:
 
 
 def _mark_names(marks: Sequence[tuple[float, str]]) -> Markup:
-    """Return numbers and names above marks; where two names would meet, one goes lower."""
+    """Return the numbers and names above marks, in up to three rows so that names do not overlap."""
     free = [-math.inf] * 3
     drawn, rows = [], 1
     for number, (place, name) in enumerate(marks, start=1):
@@ -348,14 +349,14 @@ def _mark_names(marks: Sequence[tuple[float, str]]) -> Markup:
 
 
 def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[float]:
-    """Heights moved as little as it takes for any two to be a gap apart, in their order, before an end.
+    """Move heights as little as possible so that they are `gap` apart, in order, and at most `end`.
 
     >>> apart([10.0, 12.0, 40.0], 16.0), apart([12.0, 90.0, 10.0], 16.0, 90.0)
     ([8.0, 24.0, 40.0], [24.0, 82.0, 8.0])
     """
     order = sorted(range(len(heights)), key=heights.__getitem__)
     groups: list[tuple[float, int]] = []
-    """The middle of each group of labels that touch, and their number."""
+    """Centre and size of each group of adjacent labels."""
     for index in order:
         middle, size = heights[index], 1
         while groups and middle - groups[-1][0] < gap * (size + groups[-1][1]) / 2 - 1e-9:
@@ -366,7 +367,7 @@ def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[f
     moved = [
         middle + gap * (index - (size - 1) / 2) for middle, size in groups for index in range(size)
     ]
-    # First down from the top, then up from the end.
+    # Push down from the top first, then up from the end.
     moved = [*accumulate(moved, lambda above, own: max(own, above + gap), initial=-gap / 2)][1:]
     moved.append(end + gap / 2)
     moved = [*accumulate(reversed(moved), lambda below, own: min(own, below - gap))][:0:-1]

@@ -1,10 +1,14 @@
-"""The report of a specialist: reports/<specialist>[@branch].html, written anew after each phase.
+"""Report of a specialist: reports/<specialist>[@branch].html, rewritten after each phase.
 
-facts.py   the workspace's facts about the specialist, from manifests and reports
-phases.py  a phase's state, tokens, mixture and packed rows
-curves.py  val_bpb over all steps, and what of it was learnt or forgotten
-costs.py   attempts on one axis of time; time, machines and money
-page.py    the whole page, and its file in the workspace
-index.py   the page of all reports, with state and date of each
-files.py   the file of a report, as servers may show it
+facts.py        facts about the specialist, from manifests, reports and metrics
+settings.py     model, hyperparameters and seed of finished runs
+phases.py       state, tokens, mixture and packed rows of a phase
+curves.py       val_bpb over all steps and after each phase
+step_curves.py  training loss and learning rate over all steps
+costs.py        timeline of attempts; time, devices and cost
+attention.py    phases and warnings that need attention
+page.py         the report as HTML
+report_file.py  writing the report into the workspace
+index.py        list of all reports
+files.py        reading reports for servers
 """

@@ -1,4 +1,4 @@
-"""Time and cost of training: attempts on one axis of time, and what each run took of machines and money."""
+"""Timeline of attempts, and the time, devices and cost of each run."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from dashboards.report.facts import Facts, PhaseFacts
 from schemas.job import Report
 
 TICKS = 4
-"""Parts of the axis of time."""
+"""Number of intervals of the time axis."""
 COUNTED_HERE = ("GPU hours", "cost")
-"""Columns of a run's line that have columns of their own here, with their sums."""
+"""Columns of a run's line that this table shows as separate columns with totals."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptSpan:
-    """An attempt, from its beginning to its end."""
+    """An attempt with its start and end."""
 
     name: str
     look: str
@@ -39,7 +39,7 @@ class AttemptSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeLine:
-    """The attempts in the order of the phases, on one axis of time."""
+    """Attempts in the order of the phases, on one time axis."""
 
     spans: tuple[AttemptSpan, ...]
     scale: plots.Scale
@@ -47,16 +47,16 @@ class TimeLine:
 
     @property
     def has_approvals(self) -> bool:
-        """True if one of them was approved."""
+        """True if any attempt was approved."""
         return any(span.approved for span in self.spans)
 
     @property
     def axis(self) -> Markup:
-        """The axis of time."""
+        """Labels of the time axis."""
         return marks.axis([label for _, label in self.scale.ticks])
 
     def line_of(self, span: AttemptSpan) -> Markup:
-        """An attempt on the axis."""
+        """Return the span of an attempt on the axis."""
         from_to = " to ".join(moment(then.isoformat()) for then in (span.start, span.end))
         return marks.time_line(
             self.scale.share(span.start.timestamp()),
@@ -68,7 +68,7 @@ class TimeLine:
 
 
 def time_line(facts: Facts) -> TimeLine | None:
-    """The attempts on one axis of time; None where it isn't known when one was trained."""
+    """Return the timeline, or None if no start of an attempt is known."""
     spans = tuple(span for phase in facts.phases for span in _spans(phase, facts.written))
     if not spans:
         return None
@@ -105,14 +105,14 @@ def _utc(iso: str) -> datetime.datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunCosts:
-    """Time, machines and money of each run, and of all together."""
+    """Time, devices and cost of each run, with totals."""
 
     columns: tuple[str, ...]
-    """Columns of the machine."""
+    """Device columns."""
     is_priced: bool
     price: str
     runs: tuple[tuple[str, str, str, Report], ...]
-    """Phase, class, note and report of each."""
+    """Phase, CSS class, note and report of each run."""
 
     @property
     def summed(self) -> tuple[str, ...]:
@@ -120,12 +120,12 @@ class RunCosts:
         return ("training time", "GPU time", *(["cost"] if self.is_priced else []))
 
     def machine(self, report: Report) -> list[str]:
-        """Cells of a run in the columns of the machine."""
+        """Return the cells of a run in the device columns."""
         measured = machine_line(report)
         return [str(measured[column]) for column in self.columns]
 
     def sums(self, reports: Sequence[Report]) -> list[str]:
-        """Time, GPU time and cost of some runs together."""
+        """Return the training time, GPU time and cost of runs together."""
         gpu_seconds = sum(report.gpu_seconds for report in reports)
         took = duration(sum(report.seconds for report in reports))
         paid = [report.cost for report in reports if report.cost is not None]
@@ -134,7 +134,7 @@ class RunCosts:
 
 
 def costs(facts: Facts) -> RunCosts | None:
-    """A line a run; attempts that were replaced are counted too. None where nothing was trained."""
+    """Return one row per run, including replaced attempts, or None before training."""
     runs = tuple(line for phase in facts.phases for line in _runs(phase))
     if not runs:
         return None

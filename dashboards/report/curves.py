@@ -1,4 +1,4 @@
-"""Curves of val_bpb over the whole curriculum, and what of it was learnt or forgotten."""
+"""Curves of val_bpb over all phases, and its changes after each phase."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ ANCHOR = "anchor"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationPlot:
-    """Evaluations over all phases since each was first taken."""
+    """Evaluations over the steps of all phases."""
 
     series: tuple[Series, ...]
-    """A step counted from the curriculum's first, and val_bpb."""
+    """Step, counted from the first step of the first phase, and val_bpb."""
     phases: tuple[tuple[str, int, int], ...]
-    """Each trained phase with its first and its last step."""
+    """Trained phases with their first and last steps."""
     x: Scale
     y: Scale
     """Scale of all figures."""
@@ -34,15 +34,15 @@ class EvaluationPlot:
 
 
 def plot_of(facts: Facts) -> EvaluationPlot | None:
-    """The curves of all phases that have a run; None before there is one."""
+    """Return the curves of all phases with a run, or None if there are none."""
     phases, found, first = [], dict[str, list[tuple[int, Figure]]](), 0
-    for each in facts.phases:
-        if each.report is None or not each.report.history:
+    for phase in facts.phases:
+        if phase.report is None or not phase.report.history:
             continue
-        for figure in (figure for figure in each.report.history if figure.is_whole):
+        for figure in (figure for figure in phase.report.history if figure.is_whole):
             found.setdefault(figure.phase, []).append((first + figure.step, figure))
-        phases.append((each.name, first, first + each.report.steps))
-        first += each.report.steps
+        phases.append((phase.name, first, first + phase.report.steps))
+        first += phase.report.steps
     if not first:
         return None
     numbers = {phase.name: phase.number for phase in facts.phases}
@@ -94,12 +94,12 @@ def chart(plot: EvaluationPlot, *, y: Scale | None = None) -> Markup:
 
 
 def interval_of(figure: Figure) -> tuple[float, float]:
-    """Return the ends of a figure's interval: the figure itself where its documents are too few to tell."""
+    """Return the interval of a figure, or the figure twice if it has too few documents for an interval."""
     return (figure.low, figure.high) if figure.is_sure else (figure.val_bpb, figure.val_bpb)
 
 
 def data(plot: EvaluationPlot | None) -> dict[str, Any]:
-    """Return the figures at each step as data for the script, with the step's place across."""
+    """Return the figures by step for the script, with the position of each step on the x axis."""
     if plot is None:
         return {}
     steps = sorted({step for curve in plot.series for step, _ in curve.points})
@@ -118,17 +118,17 @@ def data(plot: EvaluationPlot | None) -> dict[str, Any]:
 
 LEVELS = 5
 LEAST = 0.02
-"""Bits per byte that have the deepest tint at least, so that noise has none."""
+"""Smallest change in bits per byte with the deepest tint; keeps noise pale."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """A figure after a phase; `by` is its distance from what it is held against, None for none."""
+    """A figure after a phase and its change against a reference; `by` is None without a reference."""
 
     figure: Figure
     by: float | None
     own: bool = False
-    """True if it is of the phase that was just trained."""
+    """True for the figure at the end of its own phase."""
 
 
 Row = Sequence[Cell | None]
@@ -136,7 +136,7 @@ Row = Sequence[Cell | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurveLine:
-    """A line of the table: an evaluation after each phase, and the class of each cell."""
+    """A row of the validation table: a set after each phase, with the class of each cell."""
 
     name: str
     look: str
@@ -144,12 +144,12 @@ class CurveLine:
 
     @property
     def latest(self) -> Figure | None:
-        """The last of its figures."""
+        """Last figure of the row."""
         return next((cell.figure for cell, _ in reversed(self.cells) if cell), None)
 
     @staticmethod
     def of(name: str, look: str, row: Row, beside: Sequence[Row]) -> "CurveLine":
-        """Tint a row by the largest change in the rows beside it."""
+        """Colour the cells of a row in proportion to the largest change among `beside`."""
         changes = [
             abs(cell.by) for cells in beside for cell in cells if cell and cell.by is not None
         ]
@@ -160,20 +160,20 @@ class CurveLine:
 
 
 def trained(facts: Facts) -> list[PhaseFacts]:
-    """The phases after which there are figures."""
+    """Return the phases that have figures after training."""
     return [phase for phase in facts.phases if phase.report is not None and phase.report.after]
 
 
 def matrix(facts: Facts) -> list[CurveLine]:
-    """A line an evaluation, a column a state of the model: the start, then after each phase."""
+    """Return one row per validation set; columns are the start and the end of each phase."""
     done = trained(facts)
-    reports = [each.report for each in done if each.report is not None]
+    reports = [phase.report for phase in done if phase.report is not None]
     if not reports:
         return []
     rows = {
-        each.name: (phase_class(each.number), _row(each.name, reports, at))
-        for at, each in enumerate(done)
-        if each.evaluation == each.name
+        phase.name: (phase_class(phase.number), _row(phase.name, reports, at))
+        for at, phase in enumerate(done)
+        if phase.evaluation == phase.name
     }
     beside = [row for _, row in rows.values()]
     fixed = [(name, _row(name, reports)) for name in FIXED_SETS]
@@ -192,9 +192,9 @@ def _look(cell: Cell | None, largest: float) -> str:
 
 
 def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
-    """The figures of an evaluation before the phase `at`, at its end, and after each that came later.
+    """Return the figures of a set before phase `at`, at its end, and after each later phase.
 
-    Those of a phase are held against that at its end, those of a fixed set against the one before.
+    The set of a phase is compared with the end of that phase, a fixed set with the previous figure.
     """
     taken = [
         mean_of(reports[at].before, name),
@@ -212,7 +212,7 @@ def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
 
 
 def tint(by: float, largest: float) -> str:
-    """Return the tint of a change: less1 to less5 for learnt, more1 to more5 for forgotten.
+    """Return the class of a change: less1 to less5 for decreases, more1 to more5 for increases.
 
     >>> tint(-0.1, 0.1), tint(0.021, 0.1), tint(0.0, 0.1)
     ('less5', 'more2', 'same')

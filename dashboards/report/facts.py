@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from curriculum.inspection.formats import count, family_title
+from curriculum.inspection.formats import Line, count, family_title
 from curriculum.inspection.held_out import filling_of
+from curriculum.inspection.largest_files import lines_of_artefacts
 from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place, changes_within
 from curriculum.inspection.row_yields import RowYields
@@ -19,13 +20,12 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
 from curriculum.published_files import require_published
-from curriculum.stages.file_shares import FileShare, file_shares
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, REPORT, read_report
 from dashboards.report.step_curves import StepCurves, read_step_curves
 from dashboards.rows.write import ExampleRow
-from schemas.errors import CurriculumError, SchemaError, StoreError
+from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Job, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
@@ -40,7 +40,7 @@ TOKENIZERS = "tokenizers"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packed:
-    """A data set of training rows, with a row to look at where its page could be written."""
+    """A data set of training rows, with an example row if its page could be written."""
 
     labels: Mapping[str, str]
     report: RowsReport
@@ -48,12 +48,12 @@ class Packed:
 
     @property
     def name(self) -> str:
-        """The family, with the one that it adds structure to."""
+        """Family, with its base family for structure."""
         return family_title(self.labels)
 
     @property
     def how(self) -> str:
-        """Objective, row length, variant, and what is unusual."""
+        """Objective, row length, variant and unusual options."""
         labels = self.labels
         variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
         options = f", {unusual}" if (unusual := unusual_options(labels)) else ""
@@ -62,38 +62,38 @@ class Packed:
 
     @property
     def yields(self) -> RowYields | None:
-        """The yield beside those of other ways to fill rows, and why these aren't full."""
+        """Yield, compared with other ways to fill rows, and causes of unused positions."""
         return RowYields.of(self.report, int(self.labels["row_length"]))
 
     @property
     def distinct(self) -> str:
-        """Distinct tokens beside scored ones, in words."""
+        """Numbers of distinct and scored tokens, in words."""
         windows = self.report.windows
         return f"{count(windows.distinct)} distinct of {count(windows.scored)} scored tokens"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedRun:
-    """A run with a report, by its path relative to the workspace; its times are ISO 8601."""
+    """A run with a report; its path is relative to the workspace and its times are ISO 8601."""
 
     path: str
     report: Report
     started: str = ""
     ended: str = ""
-    """Time of its end; empty where it isn't known."""
+    """End of the run; empty if unknown."""
     price: float | None = None
-    """Price of an hour of one GPU, as in its job."""
+    """Price per GPU hour in the job."""
     job: Job | None = None
     """Job of the run, with its hyperparameters and seed."""
     trained_shares: Mapping[str, float] = field(default_factory=dict)
-    """Share of the targets of each set, by its phase, that training documents show; these aren't scored."""
+    """Share of each set's targets that also occur in training documents and are not scored."""
 
     @staticmethod
     def of(store: Store, attempt: Attempt) -> "TrainedRun":
-        """Read the report of an attempt; its job was read already.
+        """Read the report of an attempt.
 
         Raises:
-            StoreError: for another job than the published one.
+            StoreError: If the job is not the published one.
         """
         require_published(attempt.path / JOB)
         report = read_report(attempt.path)
@@ -117,34 +117,34 @@ class TrainedRun:
 
     @property
     def key(self) -> str:
-        """The first digits of its key."""
+        """First digits of the run's key."""
         return self.path.split("/")[-2]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseFacts:
-    """Facts of a phase."""
+    """State, run, mixture and rows of a phase."""
 
     number: int
     phase: ResolvedPhase
     evaluation: str
-    """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
+    """Phase whose validation rows measure it: itself, or the previous phase for the anneal."""
     status: PhaseStatus
     run: TrainedRun | None
-    """The current run."""
+    """Current run of the phase."""
     changes: Mapping[Place, PairedChange]
-    """Changes of its figures on the same documents."""
+    """Changes of val_bpb on the same documents."""
     approval: Approval | None
     mixture: MixtureReport | None
     packed: tuple[Packed, ...]
     earlier: tuple[TrainedRun, ...]
-    """Attempts that are neither the current run nor running, in the order in which they began."""
+    """Attempts that are neither current nor running, in order of their start."""
     started: str = ""
-    """Start of its current run, or of the attempt that is running; ISO 8601."""
+    """Start of the current run or active attempt; ISO 8601."""
     steps: StepCurves | None = None
     """Training loss and learning rate of the current run."""
     filled: str = ""
-    """The files that fill val, in words; empty where there are many."""
+    """Files with most of the validation text, in words; empty if there are many."""
 
     @property
     def name(self) -> str:
@@ -153,23 +153,23 @@ class PhaseFacts:
 
     @property
     def report(self) -> Report | None:
-        """The report of the current run."""
+        """Report of the current run."""
         return self.run.report if self.run else None
 
     @property
     def ended(self) -> str:
-        """Time of the current run's end; ISO 8601."""
+        """End of the current run; ISO 8601, empty if unknown."""
         return self.run.ended if self.run else ""
 
     @property
     def spent(self) -> list[Report]:
-        """The reports of all its attempts."""
+        """Reports of all attempts."""
         return [run.report for run in (self.run, *self.earlier) if run is not None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """Facts of a specialist for its report."""
+    """All facts of a specialist that its report shows."""
 
     specialist: str
     branch: str | None
@@ -183,16 +183,16 @@ class Facts:
     """Time of writing; ISO 8601."""
     phases: tuple[PhaseFacts, ...]
     sources: Mapping[str, tuple[int, int]]
-    """Documents and their bytes by family, over all repositories."""
+    """Documents and bytes by family, over all repositories."""
     exclusions: Exclusions
-    largest_files: tuple[FileShare, ...] = ()
-    """Source files with the largest shares of the training tokens of each family."""
+    largest_files: tuple[Line, ...] = ()
+    """Source files with the largest shares of the training tokens of each family, as table rows."""
     lost: tuple[str, ...] = ()
-    """Artefacts that the report lacks, since they are gone or damaged: path and fault of each."""
+    """Missing or damaged artefacts: path and error."""
 
     @property
     def trained_shares(self) -> dict[str, float]:
-        """Share of the targets of each set that training documents show, as the last run has it."""
+        """Share of each set's targets that also occur in training documents, from the latest run."""
         shares: dict[str, float] = {}
         for phase in self.phases:
             if phase.run is not None:
@@ -202,19 +202,19 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkedArtefacts:
-    """Artefacts that a specialist's phases left last, each loaded once."""
+    """Latest artefacts of a specialist's phases, each loaded once."""
 
     built: Mapping[str, tuple[Artefact, ...]]
-    """Those of the builds of a phase, of whatever corpus and row length."""
+    """Built artefacts by phase, of all corpora and row lengths."""
     runs: Mapping[str, Artefact]
     """Current runs by phase."""
     mixtures: Mapping[str, Artefact]
     lost: tuple[str, ...]
-    """Artefacts that are gone or damaged: path and fault of each."""
+    """Missing or damaged artefacts: path and error."""
 
     @staticmethod
     def of(plan: RunPlan) -> "MarkedArtefacts":
-        """Load what the marks of a plan list."""
+        """Load the artefacts that the marks of a plan list."""
         loaded: dict[str, Artefact | None] = {}
         lost: dict[str, str] = {}
 
@@ -242,21 +242,26 @@ class MarkedArtefacts:
 
     @property
     def artefacts(self) -> dict[str, Artefact]:
-        """Those of all builds, by key."""
-        return {each.key: each for phase in self.built.values() for each in phase}
+        """Built artefacts by key."""
+        return {artefact.key: artefact for phase in self.built.values() for artefact in phase}
 
     def rows(self) -> Iterator[tuple[Artefact, list[Artefact]]]:
-        """Yield the rows that are trained on, each once, with what they are made of that is there.
+        """Yield each artefact of training rows once, with its loaded inputs.
 
-        Imported rows were made with a tokenizer that is like the one built with.
+        The tokenizer of imported rows is replaced by the built one with the same content.
         """
         built = self.artefacts
         alike = {
-            each.content: key for key, each in built.items() if each.manifest.stage == TOKENIZERS
+            artefact.content: key
+            for key, artefact in built.items()
+            if artefact.manifest.stage == TOKENIZERS
         }
         for rows in filter(_is_trained_on, built.values()):
             inputs = rows.manifest.inputs
-            keys = (each.key if each.key in built else alike.get(each.content) for each in inputs)
+            keys = (
+                record.key if record.key in built else alike.get(record.content)
+                for record in inputs
+            )
             yield rows, [built[key] for key in keys if key is not None]
 
 
@@ -266,7 +271,7 @@ def read(
     marked: MarkedArtefacts,
     examples: Mapping[str, ExampleRow] = MappingProxyType({}),
 ) -> Facts:
-    """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
+    """Return the current facts of a specialist; `examples` holds example rows by key of their artefact."""
     diet, built = plan.diet, [*marked.artefacts.values()]
     filled, statuses = filling_of(built), phase_statuses(plan, resources)
     return Facts(
@@ -285,7 +290,7 @@ def read(
         ),
         sources=_sources(built),
         exclusions=Exclusions.of(built),
-        largest_files=_largest_files(built),
+        largest_files=lines_of_artefacts(built),
         lost=marked.lost,
     )
 
@@ -305,7 +310,9 @@ def _phase(
 ) -> PhaseFacts:
     phase = plan.phases[number - 1]
     run, mixture = marked.runs.get(phase.name), marked.mixtures.get(phase.name)
-    rows = {each.key: each for each in marked.built[phase.name] if _is_trained_on(each)}
+    rows = {
+        artefact.key: artefact for artefact in marked.built[phase.name] if _is_trained_on(artefact)
+    }
     found = Attempt.at(run.path) if run else None
     current = TrainedRun.of(plan.store, found) if found else None
     mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
@@ -338,53 +345,40 @@ def _phase(
 def _earlier(
     plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, status: PhaseStatus
 ) -> list[TrainedRun]:
-    """The attempts that are neither the current run nor running, in the order in which they began."""
+    """Return attempts that are neither current nor running, in order of their start."""
     excluded = {run.path if run else None, status.run if status.state == "running" else None}
     branch = [label_folder("branch", plan.diet.branch)] if plan.diet.branch else []
     specialist = label_folder("specialist", plan.diet.specialist)
     folder = Path("runs", specialist, *branch, label_folder("phase", phase.name))
     files = (plan.store.root / folder).glob(f"*/attempt=*/{REPORT}")
     found = [Attempt.at(file.parent) for file in files if file.parent not in excluded]
-    return [TrainedRun.of(plan.store, each) for each in sorted(found, key=lambda each: each.order)]
+    return [
+        TrainedRun.of(plan.store, attempt)
+        for attempt in sorted(found, key=lambda attempt: attempt.order)
+    ]
 
 
 def _sources(built: Sequence[Artefact]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
-    for each in built:
-        if each.manifest.stage == "documents":
-            report, family = each.reported(DocumentsReport), family_title(each.manifest.labels)
+    for artefact in built:
+        if artefact.manifest.stage == "documents":
+            report, family = (
+                artefact.reported(DocumentsReport),
+                family_title(artefact.manifest.labels),
+            )
             documents, num_bytes = found.get(family, (0, 0))
             found[family] = documents + report.documents, num_bytes + report.num_bytes
     return dict(sorted(found.items()))
 
 
-def _largest_files(built: Sequence[Artefact]) -> tuple[FileShare, ...]:
-    """Return the files with the largest shares of tokens, if one selection decided over all documents."""
-    by_stage = {
-        stage: [artefact for artefact in built if artefact.manifest.stage == stage]
-        for stage in ("selections", "documents", "tokens")
-    }
-    chosen = [
-        selection
-        for selection in by_stage["selections"]
-        if not {"family", "step"} & set(selection.manifest.labels)
-    ]
-    if len(chosen) != 1:
-        return ()
-    try:
-        return file_shares(by_stage["documents"], by_stage["tokens"], chosen[0])
-    except (CurriculumError, OSError):
-        return ()
-
-
 def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
-    """The weighted mean of all that a phase serves, by its name, or of a fixed set, by its own."""
+    """Return the weighted mean of a phase's validation rows, or of a fixed set, by name."""
     means = (figure for figure in figures if figure.family == "*" and figure.is_whole)
     return next((mean for mean in means if mean.phase == phase), None)
 
 
 REPORTS = "reports"
-"""The folder of a workspace's reports."""
+"""Folder of reports in a workspace."""
 
 
 def report_path(root: Path, specialist: str, branch: str | None) -> Path:

@@ -1,9 +1,9 @@
-"""Reports of a workspace as files: the one at a path, and the policy that it is shown under.
+"""Reading reports for servers, and the content security policy for them.
 
-A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
-origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
-those of our own templates run. Tags that no template of ours writes are shown as text. Links, pipes and files
-beyond MAX_BYTES are no reports.
+A report may come from somebody else's workspace, so its own claims don't count. It is served without an
+origin (no cookies, no access to other pages), loads and sends nothing, and runs only the scripts of this
+package. Tags that no template of this package writes are shown as text. Links, pipes and files over
+MAX_BYTES are rejected.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from dashboards import html
 from schemas import regular_files
 
 FOLDER = "rows"
-"""Below the reports: the pages that they lead to."""
+"""Folder of pages of rows below the reports."""
 _NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._@-]*\.html)", re.ASCII)
 _SCRIPTS = ("report.js", "rows.js")
 ELEMENTS = (
@@ -27,7 +27,7 @@ ELEMENTS = (
     *("small", "span", "style", "summary", "svg", "table", "tbody", "td", "template", "text"),
     *("th", "thead", "time", "title", "tr", "tspan", "ul"),
 )
-"""Elements of our templates that can't open a connection under the policy, whatever their attributes are."""
+"""Elements of the templates that can't open a connection under the policy, whatever their attributes."""
 TAGS = (
     '<meta charset="utf-8">',
     '<meta name="viewport" content="width=device-width">',
@@ -36,7 +36,7 @@ TAGS = (
     '<script type="application/json" id="data">',
     "<script>",
 )
-"""Other tags of our templates, beside that of a policy, which can only forbid more."""
+"""Other tags of the templates; a policy tag is also allowed, because it can only forbid more."""
 _POLICY_TAG = (
     """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
 )
@@ -44,15 +44,15 @@ _FOREIGN = re.compile(
     rf"(?!<(?:{'|'.join(ELEMENTS)})[ \t\n\f\r/>]|{'|'.join(map(re.escape, TAGS))}|{_POLICY_TAG})"
     "<(?=[A-Za-z])"
 )
-"""Begin of a tag that no template of ours writes: HTML begins a tag at < before a letter of ASCII."""
+"""Start of any other tag: in HTML, < before an ASCII letter."""
 MAX_BYTES = 64 << 20
-"""Bytes of a page."""
+"""Maximum size of a page."""
 
 
 def page(folder: Path, name: str) -> str | None:
-    """A report of a folder of reports, or a page below it; None for what is neither.
+    """Return a report, or a page below the folder of reports; None for any other name.
 
-    No policy keeps a browser from connecting to where a link element or a page inside the page leads.
+    The policy cannot stop connections caused by link elements and nested pages, so these tags are escaped.
     """
     try:
         return _FOREIGN.sub("&lt;", read(folder, name)) if _NAME.fullmatch(name) else None
@@ -62,7 +62,7 @@ def page(folder: Path, name: str) -> str | None:
 
 @contextlib.contextmanager
 def _opened(folder: Path | str, *, beside: int | None = None) -> Iterator[int]:
-    """A folder that is no link, as a descriptor."""
+    """Open a folder that is not a symbolic link, as a file descriptor."""
     descriptor = regular_files.folder(folder, beside=beside)
     try:
         yield descriptor
@@ -71,7 +71,7 @@ def _opened(folder: Path | str, *, beside: int | None = None) -> Iterator[int]:
 
 
 def names(folder: Path) -> list[str]:
-    """The names of the reports; none where there is no folder of them."""
+    """Return the file names of reports; empty if the folder does not exist."""
     try:
         with _opened(folder) as reports, os.scandir(reports) as entries:
             return sorted(
@@ -84,19 +84,24 @@ def names(folder: Path) -> list[str]:
 
 
 def read(folder: Path, name: str) -> str:
-    """Read a report, or a page below it; an OSError for what is neither."""
+    """Read a report or a page below it.
+
+    Raises:
+        OSError: If the file is missing, not a regular file, or too large.
+        UnicodeDecodeError: If the file is not UTF-8.
+    """
     below, _, file = name.rpartition("/")
     with contextlib.ExitStack() as held:
         beside = held.enter_context(_opened(folder))
         if below:
             beside = held.enter_context(_opened(below, beside=beside))
-        # Text of another encoding would show a browser other instructions than `policy` sees.
+        # A browser could read text of another encoding differently than the check in `page`.
         return regular_files.read(file, most=MAX_BYTES, beside=beside).decode("utf-8")
 
 
 @functools.cache
 def policy() -> str:
-    """The policy of every page: the styles in it, the scripts of our templates, and nothing else."""
+    """Return the policy of all reports: inline styles and the scripts of this package, nothing else."""
     scripts = " ".join(html.digest(html.asset(name)) for name in _SCRIPTS)
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; "

@@ -1,4 +1,4 @@
-"""Page of all reports: each specialist with its state and the date of its report, or how to write one."""
+"""List of all reports: each specialist with its state and the date of its report."""
 
 import datetime
 import re
@@ -23,25 +23,25 @@ _WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportEntry:
-    """A specialist, its report, or both."""
+    """A specialist, a report, or a specialist with its report."""
 
     name: str
     file: str = ""
-    """The report's file name; empty where none is written."""
+    """File name of the report; empty if none was written."""
     written: str = ""
-    """The moment at which the report was written, as it says itself; empty where it doesn't."""
+    """Date in the report; empty if it has none."""
     phases: str = ""
-    """Phases that are done, of how many."""
+    """Numbers of finished phases and of all phases."""
     state: str = ""
-    """State of all phases together."""
+    """State of the first unfinished phase, in words."""
     look: str = ""
-    """Class of the state."""
+    """CSS class of the state."""
     cure: str = ""
-    """The command that writes the report."""
+    """Command that writes the report."""
 
 
 def page(home: Path, resources: Resources, *, overview: str = "") -> str:
-    """The page of all reports of a workspace; `overview` is the address of its overview, if it is shown."""
+    """Return the list of reports of a workspace; `overview` is the address of the overview page, if any."""
     style = palette.properties() + html.asset("lists.css")
     listed = list(entries(home, resources))
     return html.page(
@@ -50,7 +50,7 @@ def page(home: Path, resources: Resources, *, overview: str = "") -> str:
 
 
 def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
-    """Each specialist of the workspace, then reports of others that lie there."""
+    """Yield the specialists of the workspace, then reports of other specialists."""
     folder = home / REPORTS
     names = files.names(folder)
     others = dict.fromkeys(names)
@@ -79,7 +79,7 @@ def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
 
 
 def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tuple[str, State]]]:
-    """The phases of each specialist with their states of now, or of the last time that they could be had."""
+    """Return the phases of each specialist with their current states, or the saved states if that fails."""
     try:
         computed = current_status(home, resources)
     except CurriculumError:
@@ -93,12 +93,12 @@ def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tupl
 
 
 def _state(phases: Sequence[tuple[str, State]]) -> tuple[str, State]:
-    """The state of the first phase that isn't done, and its class.
+    """Return the state of the first unfinished phase in words, and its CSS class.
 
     >>> _state([("syntax", "done"), ("graph", "running")])
     ('graph is running', 'running')
     """
-    phase, state = next((each for each in phases if each[1] != "done"), ("", "done"))
+    phase, state = next((entry for entry in phases if entry[1] != "done"), ("", "done"))
     if not phase:
         return ("done" if phases else ""), "done"
     words: dict[State, str] = {
@@ -112,7 +112,7 @@ def _state(phases: Sequence[tuple[str, State]]) -> tuple[str, State]:
 
 
 def _written(folder: Path, file: str) -> str:
-    """The date in a report, as far as it has one of ours."""
+    """Return the date in a report; empty if it has none."""
     found = _WRITTEN.search(files.page(folder, file) or "")
     try:
         return moment(datetime.datetime.fromisoformat(found[1]).isoformat()) if found else ""

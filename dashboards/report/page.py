@@ -1,7 +1,4 @@
-"""The report as one page that needs nothing else: no request, no network, readable without its script.
-
-`page` makes HTML of facts; `write` puts it into the workspace, with pages of rows; `index` lists all reports.
-"""
+"""The report as a self-contained HTML page: no requests, readable without its script."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,7 +15,6 @@ from curriculum.inspection.formats import (
     money,
     percent,
 )
-from curriculum.inspection.largest_files import share_lines
 from curriculum.inspection.losses import Exclusions, ranked
 from curriculum.inspection.run_tables import figure_lines, set_lines
 from dashboards import durations, html, palette
@@ -32,13 +28,13 @@ from schemas.study import study_mark
 
 STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"
 MAX_LICENCES = 12
-"""Licences that have a line of their own."""
+"""Maximum number of licences in the table."""
 MAX_REASONS = 8
-"""Reasons of a group of losses that have a line of their own."""
+"""Maximum number of reasons per group."""
 
 
 def page(facts: Facts) -> str:
-    """The report as HTML."""
+    """Return the report as HTML."""
     plot, steps = curves.plot_of(facts), _steps(facts)
     colours = (
         palette.family_style() + palette.document_style() + palette.phase_style(len(facts.phases))
@@ -58,7 +54,7 @@ def page(facts: Facts) -> str:
         settings=settings.setting_lines(facts),
         loss=step_curves.loss_chart(steps),
         learning_rate=step_curves.learning_rate_chart(steps),
-        files=list(share_lines(facts.largest_files)),
+        files=facts.largest_files,
         attention=attention_entries(facts),
         durations=durations.DEFINITION,
         losses=_losses(facts.exclusions),
@@ -92,7 +88,7 @@ def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
 
 
 def _made_of(facts: Facts) -> list[str]:
-    """Studies of its runs, corpus, tokenizer, model and budget."""
+    """Return the studies of the runs, the corpus, tokenizer, model and token budget."""
     tokenizer = facts.tokenizer
     studies = dict.fromkeys(study_mark(phase.status.study) for phase in facts.phases)
     return [
@@ -105,9 +101,9 @@ def _made_of(facts: Facts) -> list[str]:
 
 
 def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
-    """The figures that come first: a name, a figure and a note each."""
-    done = [each for each in facts.phases if each.status.state == "done"]
-    latest = max((each.ended for each in facts.phases if each.ended), default="")
+    """Return the key figures as name, figure and note."""
+    done = [phase for phase in facts.phases if phase.status.state == "done"]
+    latest = max((phase.ended for phase in facts.phases if phase.ended), default="")
     reports = [phase.report for phase in facts.phases if phase.report is not None]
     trained_on = sum(report.tokens.valid for report in reports)
     first = next((mean_of(report.before, curves.ANCHOR) for report in reports), None)
@@ -132,7 +128,7 @@ def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
 
 
 def _training(facts: Facts) -> tuple[str, str]:
-    """Time of all attempts, and their cost."""
+    """Return the training time of all attempts and their cost."""
     reports = [report for phase in facts.phases for report in phase.spent]
     seconds = sum(report.seconds for report in reports)
     gpu_seconds = sum(report.gpu_seconds for report in reports)
@@ -145,7 +141,7 @@ def _training(facts: Facts) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reasons:
-    """Losses of one kind by reason, the most frequent first."""
+    """Excluded input of one kind by reason, most frequent first."""
 
     look: str
     title: str
@@ -153,7 +149,7 @@ class Reasons:
 
 
 def _licences(found: Exclusions) -> list[tuple[str, str, int]]:
-    """Licences with their kinds and documents, the most frequent first; further ones as one line a kind."""
+    """Return licences with kind and documents, most frequent first; rare ones are summed by kind."""
     counts = Counter(found.licences).most_common()
     listed = [(name, licence_kind(name), amount) for name, amount in counts]
     rest = Counter[str]()
@@ -164,7 +160,7 @@ def _licences(found: Exclusions) -> list[tuple[str, str, int]]:
 
 
 def _losses(found: Exclusions) -> list[Reasons]:
-    """Input that was not made a document, and documents that aren't kept; lost data comes first."""
+    """Return excluded changes and documents by reason, unreadable ones first."""
     skipped, left_out, rejected = Counter[str](), Counter[str](), Counter[str]()
     for changes in found.changes.values():
         skipped.update(changes.skipped)

@@ -1,4 +1,4 @@
-"""Phases of a report: state, tokens, mixture and packed rows of each."""
+"""State, tokens, mixture and packed rows of the phases of a report."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dashboards.report.facts import Facts, Packed, PhaseFacts
 from schemas.mixture import MixtureReport
 
 PHASE_STEP, SERVING_STEP = 0.25, 0.1
-"""Steps between the possible ends of axes: of shares of a phase, and of shares of a serving."""
+"""Axes of shares end at a multiple of these: for a phase, and for a serving."""
 OUTCOME_WORDS: dict[Outcome, str] = {
     "whole": "whole",
     "elided": "shortened context",
@@ -32,7 +32,7 @@ assert tuple(OUTCOME_WORDS) == get_args(Outcome)
 
 
 def budget_bands(facts: Facts) -> Iterator[Band]:
-    """Each phase as wide as its portion of the budget, filled as far as it is trained."""
+    """Yield a band per phase: its width is the share of the budget, its filling the trained share."""
     start = 0.0
     for phase in facts.phases:
         end = start + phase.phase.tokens / facts.token_budget
@@ -48,74 +48,74 @@ def budget_bands(facts: Facts) -> Iterator[Band]:
         start = end
 
 
-def trained_share(each: PhaseFacts) -> float:
-    """The share of a phase's budget that was trained on."""
-    report = each.status.report
+def trained_share(phase: PhaseFacts) -> float:
+    """Return the share of a phase's budget that has been trained."""
+    report = phase.status.report
     if report is not None:
-        # Steps are whole: a phase ends below its budget by less than one.
+        # A phase ends with its last whole step, so its tokens may be just below the budget.
         ended = report.stopped == "budget"
-        return 1.0 if ended else min(1.0, report.tokens.valid / each.phase.tokens)
-    steps, planned = each.status.steps, each.mixture.steps if each.mixture else 0
+        return 1.0 if ended else min(1.0, report.tokens.valid / phase.phase.tokens)
+    steps, planned = phase.status.steps, phase.mixture.steps if phase.mixture else 0
     return min(1.0, steps / planned) if steps and planned else 0.0
 
 
-def tokens_text(each: PhaseFacts) -> str:
-    """Tokens of a phase that were trained on, and its budget."""
-    budget = count(each.phase.tokens)
-    tokens = each.status.valid_tokens
+def tokens_text(phase: PhaseFacts) -> str:
+    """Format the trained tokens of a phase and its budget."""
+    budget = count(phase.phase.tokens)
+    tokens = phase.status.valid_tokens
     return budget if tokens is None else f"{count(tokens)} of {budget}"
 
 
-def state_note(each: PhaseFacts) -> str:
-    """The time at which a phase was done, or the reason of its state; the study of its run first."""
-    status = each.status
-    if status.state == "done" and each.ended and status.unfinished is None:
-        return marked(status.study, moment(each.ended))
+def state_note(phase: PhaseFacts) -> str:
+    """Return the end of a finished phase or the reason of its state, after the study of its run."""
+    status = phase.status
+    if status.state == "done" and phase.ended and status.unfinished is None:
+        return marked(status.study, moment(phase.ended))
     return status.why
 
 
-def ending(each: PhaseFacts) -> str:
-    """The reason for which a phase's run ended; empty where none has."""
-    if each.report is None:
+def ending(phase: PhaseFacts) -> str:
+    """Return the reason why a phase's run ended; empty if it has not ended."""
+    if phase.report is None:
         return ""
-    unused = unused_budget(each.report, each.mixture) if each.mixture else ""
-    return f"end of its budget: {unused}" if unused else run_ending(each.report)
+    unused = unused_budget(phase.report, phase.mixture) if phase.mixture else ""
+    return f"end of its budget: {unused}" if unused else run_ending(phase.report)
 
 
-def sheet_facts(each: PhaseFacts) -> list[str]:
-    """Row lengths, tokens, steps, context, measured domains and run of a phase."""
-    lengths = sorted({serving.row_length for serving in each.phase.servings})
-    facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(each)} tokens"]
-    if each.mixture is not None:
-        steps = each.status.steps or 0
-        facts.append(f"{integer(steps)} of {number(each.mixture.steps, 'step')}")
-    if each.report and each.report.mean_context is not None:
-        facts.append(f"mean context {integer(each.report.mean_context)} tokens")
-    if each.report and each.mixture and (measured := measured_domains(each.report)):
-        silent = unmeasured_domains(each.report, each.mixture)
+def sheet_facts(phase: PhaseFacts) -> list[str]:
+    """Return the row lengths, tokens, steps, context, measured domains and run of a phase."""
+    lengths = sorted({serving.row_length for serving in phase.phase.servings})
+    facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(phase)} tokens"]
+    if phase.mixture is not None:
+        steps = phase.status.steps or 0
+        facts.append(f"{integer(steps)} of {number(phase.mixture.steps, 'step')}")
+    if phase.report and phase.report.mean_context is not None:
+        facts.append(f"mean context {integer(phase.report.mean_context)} tokens")
+    if phase.report and phase.mixture and (measured := measured_domains(phase.report)):
+        silent = unmeasured_domains(phase.report, phase.mixture)
         without = f", not {', '.join(silent)}" if silent else ""
         facts.append(f"val_bpb covers {', '.join(measured)}{without}")
-        facts += [each.filled] if each.filled else []
-    return [*facts, each.run.path] if each.run else facts
+        facts += [phase.filled] if phase.filled else []
+    return [*facts, phase.run.path] if phase.run else facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mixture:
-    """Servings of a phase, as its diet plans them and as its plan holds them."""
+    """Planned and realised shares of the servings of a phase."""
 
     servings: tuple[ServingShares, ...]
     end: float
-    """The end of the servings' axis."""
+    """End of the axis of the servings."""
     note: str
     warnings: tuple[str, ...] = ()
 
 
-def mixture(each: PhaseFacts) -> Mixture:
-    """The mixture of a phase; before it is mixed, the shares of its diet."""
-    servings, report = each.phase.servings, each.mixture
-    plan = None if report is None else explain_plan(report, title=each.name, key="")
+def mixture(phase: PhaseFacts) -> Mixture:
+    """Return the mixture of a phase, or the shares of its diet if it has not been mixed."""
+    servings, report = phase.phase.servings, phase.mixture
+    plan = None if report is None else explain_plan(report, title=phase.name, key="")
     held = {branch.serving: branch for branch in (plan.branches if plan else ())}
-    # The share of a serving of which the plan holds nothing was given to the others.
+    # A serving that the plan lacks has the realised share 0; the other servings took its share.
     realised = None if plan is None else 0.0
     branches = [
         held.get(serving.index)
@@ -130,9 +130,9 @@ def mixture(each: PhaseFacts) -> Mixture:
             f" New tokens: {count(report.repetition.new)}. Each distinct token of the plans so far is scored "
             f"{report.repetition.repetition:.1f} times."
         )
-    if report is not None and each.report is not None and each.report.stopped != "budget":
+    if report is not None and phase.report is not None and phase.report.stopped != "budget":
         note += (
-            f" The run trained on the first {each.report.tokens.valid / report.budget:.0%} of the plan; "
+            f" The run trained on the first {phase.report.tokens.valid / report.budget:.0%} of the plan; "
             "every part of a plan has the same mixture."
         )
     return Mixture(
@@ -144,7 +144,7 @@ def mixture(each: PhaseFacts) -> Mixture:
 
 
 def _serving_name(serving: ResolvedServing) -> tuple[str, str]:
-    """A serving's name, and how it is served."""
+    """Return the name of a serving and its objective, row length and repositories."""
     of = f" of {serving.base}" if serving.base else ""
     only = f", {', '.join(serving.repositories)}" if serving.repositories else ""
     how = f"{serving.objective} at {integer(serving.row_length)}"
@@ -157,7 +157,8 @@ def _serving_shares(serving: ResolvedServing, branch: Branch) -> ServingShares:
     return ServingShares(
         own=_branch_line(branch, *_serving_name(serving), family=serving.family),
         domains=tuple(
-            _branch_line(each, each.title, "", family=serving.family) for each in branch.branches
+            _branch_line(domain, domain.title, "", family=serving.family)
+            for domain in branch.branches
         ),
         end=share_end(_shares(branch.branches), SERVING_STEP),
     )
@@ -189,7 +190,7 @@ def mixture_warnings(report: MixtureReport) -> Iterator[str]:
 
 
 def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
-    """Outcomes of the documents of packed rows: their shares, and their numbers in words."""
+    """Return the outcomes of documents in packed rows: their shares, and their counts in words."""
     documents = sum(row.report.encode.documents.values())
     return [
         (
@@ -204,7 +205,7 @@ def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
 
 
 def outcomes_met(packed: Sequence[Packed]) -> list[tuple[str, str]]:
-    """The outcomes that occur in packed rows, with their words."""
+    """Return the outcomes that occur in packed rows, with their words."""
     return [
         (name, words)
         for name, words in OUTCOME_WORDS.items()

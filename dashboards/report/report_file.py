@@ -1,4 +1,4 @@
-"""The file of a specialist's report: written, and written anew."""
+"""Writing the report of a specialist into the workspace."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,14 +21,14 @@ from schemas.errors import CurriculumError
 
 
 def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = None) -> Path:
-    """Write the report of a plan into a folder, by default its workspace's; a reader never sees half of one.
+    """Write the report of a plan atomically, by default into its workspace's folder of reports.
 
-    Beside it lie pages of its rows, each written once. One that can't be is logged, and not linked; so is
-    an artefact that is gone or damaged, which the report lacks.
+    Also writes a page for each rows artefact. Pages that can't be written and missing or damaged artefacts
+    are logged and left out.
 
     Raises:
-        CurriculumError: for a corpus that can't be looked at.
-        OSError: where the file can't be written.
+        CurriculumError: If the corpus can't be read.
+        OSError: If the report can't be written.
     """
     folder = folder or plan.store.root / REPORTS
     marked = MarkedArtefacts.of(plan)
@@ -47,21 +47,21 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
 def _examples(
     root: Path, marked: MarkedArtefacts, folder: Path, urls: Mapping[str, str], log: Log
 ) -> dict[str, ExampleRow]:
-    """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
+    """Write missing pages of rows and return an example row per rows artefact, by key."""
     found: dict[str, ExampleRow] = {}
-    for each, made_of in marked.rows():
+    for artefact, made_of in marked.rows():
         try:
-            one = example(each) if rows.write(root, each, made_of, folder, urls) else None
+            one = example(artefact) if rows.write(root, artefact, made_of, folder, urls) else None
         except (CurriculumError, OSError, ArrowException) as failed:
-            log(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
+            log(f"the page of rows {artefact.key[:KEY_DIGITS]} isn't written: {failed}")
             continue
         if one is not None:
-            found[each.key] = one
+            found[artefact.key] = one
     return found
 
 
 def rewritten(plan: RunPlan, resources: Resources, log: Log) -> Path | None:
-    """The report, written anew; None where that fails, which is logged and stops no run."""
+    """Write the report and return its path; on failure log the error and return None."""
     try:
         return write(plan, resources, log)
     except (CurriculumError, OSError) as failed:
@@ -70,7 +70,7 @@ def rewritten(plan: RunPlan, resources: Resources, log: Log) -> Path | None:
 
 
 def shows(plan: RunPlan, run: Artefact) -> bool:
-    """Return True where the report names a finished run: one that does was written after the run's end."""
+    """Return True if the report names a finished run, so that it was written after the run's end."""
     file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
     named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
     return file.is_file() and named in file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pages of packed rows: some rows of one artefact, each document down to its commit, token by token.
+"""Pages of packed rows: some rows of an artefact, token by token, with the commit of each document.
 
-row_page.py makes a page; write.py puts it beside the reports.
+row_page.py renders a page; write.py writes it beside the reports.
 """

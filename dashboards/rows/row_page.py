@@ -1,7 +1,7 @@
-"""Rows as one page that needs nothing else: no request, no network, readable without its script.
+"""Rows as a self-contained HTML page: no requests, readable without its script.
 
-Strips and masks are drawn from boundaries: nothing grows with the square of a row's length, nor, beyond
-some bins, with the length itself. A document's text is written once; the script cuts it into tokens.
+Strips and masks are drawn from document boundaries, so their size is independent of the row length above BINS
+tokens. The text of a document is written once; the script splits it into tokens.
 """
 
 import codecs
@@ -27,22 +27,22 @@ from schemas.structure import StructureEdge
 from schemas.visible import visible
 
 TEMPLATES = ("page.html", "rows.html", "row.html", "scroll.css", "rows.css", "rows.js")
-"""All that a page is made of, beside its rows."""
+"""Templates, styles and scripts of a page."""
 MAX_BYTES = 1_000_000
-"""Bytes of a page whose rows nobody asked for one by one."""
+"""Maximum size of a page with automatically chosen rows."""
 BINS = 480
-"""Number of bins of a strip that is drawn token by token; more would be narrower than a pixel."""
+"""Maximum number of bins of a strip; more would be narrower than a pixel."""
 MIN_SHARE = 0.05
-"""The share of scored tokens whose context is named, the longest that has it."""
+"""Minimum share of scored tokens for the context length that the page names."""
 COMMIT_DIGITS = 10
 MAX_LINES = 100
-"""Documents whose lines are written; the script adds those of the others, from what `rest` gives it."""
+"""Maximum number of table lines in the HTML; the script adds the others from `rest`."""
 MAX_FILES = 40
-"""Files of a document that are listed."""
+"""Maximum number of listed files of a document."""
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""Digits of written lengths: a letter has two digits of three bits."""
+"""Alphabet of encoded lengths: each letter holds two digits of three bits."""
 CARRY = 7
-"""The digit that says that the next one is to be added to it."""
+"""Digit that means that the next digit is added to it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +110,7 @@ def page(
 
 
 def _style() -> str:
-    # A press on a structure in the legend leaves only its tokens coloured.
+    # Selecting a category in the legend colours only its tokens.
     only = "".join(
         f'[data-only="k{code}"] pre .k{code}{{color:var(--c)}}'
         for code in range(len(palette.SHADES))
@@ -122,7 +122,7 @@ def _style() -> str:
 def _article(
     row: RowView, place: str, texts: Sequence[str], urls: Mapping[str, str]
 ) -> dict[str, object]:
-    """The values of a row's template; its documents have places that begin with its own."""
+    """Return the values for a row's template; ids of documents start with `place`."""
     parts, length = row.documents, row.length
     lines = [(part, *_words(part)) for part in parts[:MAX_LINES]]
     documents = [
@@ -144,7 +144,7 @@ def _article(
 
 
 def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
-    """Names and values of a row's facts, with a note each."""
+    """Yield facts of a row as name, value and note."""
     length = row.length
     yield "tokens", integer(row.valid_token_count), f"of {integer(length)}"
     yield "documents", integer(len(row.documents)), row.domain
@@ -157,7 +157,7 @@ def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
     yield "attention", percent(row.density), "of the causal triangle"
     total = sum(row.context_histogram)
     if row.length > HISTOGRAM_EDGES[0] and total:
-        # Shares of the scored tokens with more context than each edge.
+        # Shares of scored tokens with at least each number of context tokens.
         far = [sum(row.context_histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
         at = max((at for at, share in enumerate(far) if share >= MIN_SHARE), default=0)
         yield (
@@ -168,7 +168,7 @@ def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
 
 
 def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
-    """The strips of a row, drawn to its width, with their names."""
+    """Yield the strips of a row with their names."""
     length = row.length
     yield "documents", marks.document_strip(row.spans, length)
     label = f"{integer(row.loss_token_count)} of {integer(length)} tokens are scored"
@@ -182,7 +182,7 @@ def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
 
 
 def _loss_path(row: RowView) -> Markup:
-    """The scored share of each stretch, as a step line that is filled."""
+    """Return the scored share of each bin as a filled step line."""
     shares = [f"{1 - share:.3g}" for share in binned(scored(row))]
     size = -(-row.length // BINS)
     path, end = "M0 1", 0
@@ -193,7 +193,7 @@ def _loss_path(row: RowView) -> Markup:
 
 
 def _structure_rects(row: RowView) -> Iterator[Markup]:
-    """The most frequent structure of each stretch."""
+    """Yield the most frequent structure category of each bin."""
     size = -(-row.length // BINS)
     values = np.asarray(row.structure_ids[: row.valid_token_count], dtype=np.int64)
     most = [int(np.bincount(values[at : at + size]).argmax()) for at in range(0, len(values), size)]
@@ -206,7 +206,7 @@ def _structure_rects(row: RowView) -> Iterator[Markup]:
 
 
 def _arcs(row: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
-    """Calls and uses as arcs between the chunks that they join."""
+    """Yield calls and uses as arcs between chunks."""
     chunks = row.chunk_boundaries
     for edge in edges:
         first, last = (
@@ -217,7 +217,7 @@ def _arcs(row: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
 
 
 def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
-    """The share of set flags in each of at most `BINS` stretches of one size.
+    """Return the share of set flags in each of at most `BINS` bins of equal size.
 
     >>> binned(np.array([True, True, False]))
     [1.0, 1.0, 0.0]
@@ -226,17 +226,17 @@ def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
     starts = np.arange(0, len(flags), size)
     sums = np.add.reduceat(flags.astype(np.int64), starts)
     sizes = np.minimum(starts + size, len(flags)) - starts
-    return [float(each) for each in sums / sizes]
+    return [float(share) for share in sums / sizes]
 
 
 def _words(part: DocumentInRow) -> tuple[str, str, str, str]:
-    """Repository, commit, licence and scored share of a document."""
+    """Return the repository, commit, licence and scored share of a document."""
     share = percent(part.scored / part.tokens)
     return part.repository, part.commit[:COMMIT_DIGITS], part.licence or "", share
 
 
 def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
-    """Return the words of unwritten lines, each once, and the numbers of four words for each line."""
+    """Return the distinct words of omitted table lines, and four word numbers per line."""
     numbers: dict[str, int] = {}
     words = (visible(word) for part in parts[MAX_LINES:] for word in _words(part))
     lines = [numbers.setdefault(word, len(numbers)) for word in words]
@@ -268,15 +268,15 @@ def _document_facts(part: DocumentInRow, urls: Mapping[str, str]) -> list[str | 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """Text of each document of a row, with hidden characters escaped, and the lengths of its tokens."""
+    """Texts of the documents of a row with escaped invisible characters, and token lengths."""
 
     texts: tuple[str, ...]
     lengths: str
-    """Lengths of all documents' tokens in a row, in UTF-16 units, as `written` has them."""
+    """Token lengths of all documents in UTF-16 units, encoded by `written`."""
 
 
 def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
-    """The documents' texts; a character of several tokens belongs to the one that completes it."""
+    """Return the texts of a row; a character of several tokens belongs to the last of them."""
     special = tokenizer.special
     known: dict[int, bytes] = {}
     texts, lengths = [], list[int]()
@@ -292,17 +292,17 @@ def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
                     if is_control
                     else tokenizer.decode_bytes([token])
                 )
-            # Escaped here, since a script cuts the text by these lengths.
+            # Escape here, because the script splits the text by these lengths.
             text = visible(decoder.decode(known[token], final=at == len(ids)))
             decoded.append(text)
-            # A script counts in units of UTF-16.
+            # JavaScript counts UTF-16 units.
             lengths.append(len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2)
         texts.append("".join(decoded))
     return Texts(texts=tuple(texts), lengths=written(lengths))
 
 
 def written(lengths: Iterable[int]) -> str:
-    """Lengths as digits.
+    """Encode lengths as letters: two digits of three bits per letter, 7 means "add the next digit".
 
     >>> written([0, 2]), written([7, 9, 1]), written([3])
     ('C', '46P', 'f')
@@ -318,7 +318,7 @@ def written(lengths: Iterable[int]) -> str:
 
 
 def _data(row: RowView, lengths: str) -> dict[str, Any]:
-    """Return the script's data beside the texts: everything in tokens, runs where there are runs."""
+    """Return the data of a row for the script, in token positions and run lengths."""
     words, lines = rest(row.documents)
     return {
         "length": row.length,
@@ -345,7 +345,7 @@ def _data(row: RowView, lengths: str) -> dict[str, Any]:
 
 
 def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
-    """The lengths of runs that are in turn unset and set, beginning with an unset one.
+    """Return lengths of alternating runs of unset and set flags, starting with unset ones.
 
     >>> runs([True, True, False, True])
     [0, 2, 1, 1]
@@ -356,13 +356,13 @@ def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
 
 
 def scored(row: RowView) -> npt.NDArray[np.bool_]:
-    """[T]: whether a prediction of each token counts, which the token before it makes."""
+    """Return flags [T] of tokens whose prediction counts towards the loss."""
     mask = np.asarray(row.loss_mask, dtype=np.bool_)
     return np.concatenate([[False], mask[:-1]])
 
 
 def generated(row: RowView) -> npt.NDArray[np.bool_]:
-    """[T]: whether each token is one that no document holds."""
+    """Return flags [T] of tokens that are not part of a document."""
     flags = np.zeros(row.length, dtype=np.bool_)
     for start, end in row.generated:
         flags[start:end] = True
@@ -370,7 +370,7 @@ def generated(row: RowView) -> npt.NDArray[np.bool_]:
 
 
 def codes(row: RowView) -> list[int]:
-    """Structure codes and the lengths of their runs, in turn; empty where the row has no structure."""
+    """Return alternating structure codes and run lengths; empty without structure."""
     if not row.is_structured:
         return []
     grouped = itertools.groupby(row.structure_ids[: row.valid_token_count])
@@ -378,7 +378,7 @@ def codes(row: RowView) -> list[int]:
 
 
 def named(labels: dict[str, str]) -> str:
-    """Describe the rows of an artefact.
+    """Describe a rows artefact by its labels.
 
     >>> named({"family": "v6_enriched", "base": "v2_simple", "objective": "causal", "row_length": "512",
     ...        "variant": "0", "split": "train"})

@@ -1,4 +1,4 @@
-"""The rows of an artefact as a page beside the reports: reports/rows/<key12>.html."""
+"""Writing pages of rows beside the reports: reports/rows/<key12>.html."""
 
 import hashlib
 import itertools
@@ -25,32 +25,34 @@ from schemas.reports import RowsReport
 FOLDER = "rows"
 MAX_ROWS = 6
 REVISION = 7
-"""Revision of a page's content, beside its template and its colours."""
+"""Revision of the content of pages; templates and colours count separately."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExampleRow:
-    """A row to show of an artefact, and a link to where it is shown."""
+    """An example row of an artefact, with a link to its page."""
 
     link: str
-    """Link from the report that names it."""
+    """Link from the report."""
     spans: tuple[tuple[int, int], ...]
     length: int
     valid: int
 
 
 def page_path(reports: Path, rows: Artefact) -> Path:
-    """Return the path of the page of a rows artefact below a folder of reports."""
+    """Return the path of a rows artefact's page below a folder of reports."""
     return reports / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
 
 
 def example(rows: Artefact) -> ExampleRow | None:
-    """Return the row with the most documents on the page of an artefact; None where there is none."""
+    """Return the row with the most documents among those on the page, or None without rows."""
     columns = ("doc_starts", "valid_token_count")
     found = [(at, line) for at, line in enumerate(spread(rows, MAX_ROWS, columns))]
     if not found:
         return None
-    number, line = max(found, key=lambda each: (len(each[1]["doc_starts"]), -each[0]))
+    number, line = max(
+        found, key=lambda candidate: (len(candidate[1]["doc_starts"]), -candidate[0])
+    )
     valid = line["valid_token_count"]
     starts = [start for start in line["doc_starts"] if start < valid]
     return ExampleRow(
@@ -68,19 +70,19 @@ def write(
     reports: Path,
     urls: Mapping[str, str] = MappingProxyType({}),
 ) -> Path | None:
-    """The page of a rows artefact, below a folder of reports; it never changes once it is written.
+    """Write the page of a rows artefact below a folder of reports, unless it is up to date.
 
-    `made_of` has the tokenizer and the documents of the rows. None where there is no row, or no tokenizer
-    any more.
+    `made_of` holds the tokenizer and documents of the rows; `urls` the urls of repositories by name. None if
+    there are no rows or the tokenizer is missing.
 
     Raises:
-        OSError: where the file can't be read or written.
+        OSError: If the file can't be read or written.
     """
     file = page_path(reports, rows)
     if _is_current(file, urls):
         return file
-    tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]
-    documents = [each for each in made_of if each.manifest.stage == "documents"]
+    tokenizers = [artefact for artefact in made_of if artefact.manifest.stage == "tokenizers"]
+    documents = [artefact for artefact in made_of if artefact.manifest.stage == "documents"]
     held = row_views(spread(rows, MAX_ROWS), documents)
     if not held or not tokenizers:
         return None
@@ -92,10 +94,10 @@ def write(
 
 
 def chosen_rows(store: Store, rows: Artefact, options: InspectOptions) -> str:
-    """The page of the rows that somebody asked for.
+    """Return a page of selected rows.
 
     Raises:
-        StoreError: where there is no such row, or the tokenizer is gone.
+        StoreError: If no row matches or the tokenizer is missing.
     """
     tokenizer = tokenizer_of(store, rows)
     held = chosen(store, rows, options)

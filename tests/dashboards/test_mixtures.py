@@ -56,7 +56,7 @@ def test_epochs_stand_against_what_the_diet_allows(page: Page) -> None:
     assert [line[0] for line in said] == SERVINGS
     # 60 % of 70,000 tokens out of 29,784, the domain templates twice as often as the rest.
     assert 1.3 < float(said[0][4]) < 1.6
-    assert "the most that the diet allows, 4" in words(page, "#epochs")
+    assert "the limit in the diet, 4" in words(page, "#epochs")
     assert page.locator("#epochs line.limit").count() == 3
 
 
@@ -66,7 +66,7 @@ def test_repositories_are_named_as_they_are_and_never_as_markup(page: Page) -> N
     assert page.locator("img[src=x]").count() == 0
     shares = [line.split()[-4] for line in page.locator("#repositories tbody tr").all_inner_texts()]
     assert len(shares) == 3
-    assert "1 of 3 repositories make up half of the tokens" in words(page, "#repositories")
+    assert "1 of 3 repositories has half of the tokens" in words(page, "#repositories")
 
 
 def test_the_sql_of_each_panel_is_narrowed_to_what_is_chosen(page: Page) -> None:
@@ -80,7 +80,7 @@ def test_the_sql_of_each_panel_is_narrowed_to_what_is_chosen(page: Page) -> None
 
 def test_other_shares_are_reckoned_at_once_and_kept_in_the_address(page: Page) -> None:
     panel = page.locator("#what_if")
-    expect(panel.locator(".verdict")).to_have_text("The mix would serve these shares as they are.")
+    expect(panel.locator(".verdict")).to_have_text("`mix` would use these shares unchanged.")
     slider = panel.locator('tr[data-serving="1"]').get_by_role("slider")
     slider.focus()
     slider.press("End")
@@ -116,11 +116,11 @@ def test_the_address_alone_brings_the_shares_back(page: Page, address: str) -> N
     query = "&specialist=templates&phase=file_graph&shares=0,100,0&budget=4"
     open_page(page, address, "mixtures", query)
     verdict = page.locator("#what_if .verdict")
-    expect(verdict).to_contain_text("The mix would stop.", timeout=PATIENCE_MS)
+    expect(verdict).to_contain_text("`mix` would stop with an error.", timeout=PATIENCE_MS)
     expect(verdict).to_contain_text("max_repetition is 4")
     assert page.locator("#what_if tr.short").count() == 1
     assert page.locator("#what_if svg.over").count() == 1
-    assert "280k tokens, of 70k as planned" in words(page, "#what_if")
+    assert "280k tokens; the diet plans 70k" in words(page, "#what_if")
 
 
 def test_it_is_legible_in_light_and_dark(page: Page, shots: Path) -> None:
@@ -133,7 +133,7 @@ def test_another_specialist_is_one_choice_away(page: Page) -> None:
         "the share in the steps trained so far", timeout=PATIENCE_MS
     )
     page.locator("#choice select").nth(1).select_option(label="file_graph")
-    expect(page.locator("#shares")).to_contain_text("isn’t trained yet", timeout=PATIENCE_MS)
+    expect(page.locator("#shares")).to_contain_text("has not been trained yet", timeout=PATIENCE_MS)
     page.wait_for_url(lambda url: "specialist=systems_c" in url)
     page.wait_for_url(lambda url: "phase=file_graph" in url)
     assert "shares" not in page.url

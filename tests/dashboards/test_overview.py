@@ -26,8 +26,8 @@ def test_the_first_figures_count_the_workspace(page: Page) -> None:
     said = words(page, "#totals dl")
     assert "Specialists 3" in said
     assert "Phases done 4 of 8" in said
-    assert "Tokens trained 210k" in said
-    assert "Trained for 7 min 0.35 in money" in said
+    assert "Training tokens 210k" in said
+    assert "Training time 7 min cost 0.35" in said
 
 
 def test_what_failed_is_first_then_what_waits_for_somebody_each_with_its_reason_and_its_cure(
@@ -36,9 +36,9 @@ def test_what_failed_is_first_then_what_waits_for_somebody_each_with_its_reason_
     lines = page.locator("#attention tbody tr").all_inner_texts()
     assert [" ".join(line.split()) for line in lines] == [
         "failed testing/structure the loss isn't finite at step 10 curriculum run testing",
-        "waits for approval systems_c/wide/syntax trained val_bpb 3.900 → 2.800 "
+        "waiting for approval systems_c/wide/syntax trained val_bpb 3.900 → 2.800 "
         "curriculum approve systems_c.wide syntax",
-        "held by its gate templates/structure its budget ended before its gate opened (10 steps; "
+        "stopped at its gate templates/structure its budget ended before its gate opened (10 steps; "
         "val_bpb fell by 0.2500) curriculum run templates",
         "next systems_c/wide/file_graph mixed, and not trained yet curriculum run systems_c.wide",
     ]

@@ -146,9 +146,9 @@ def test_the_list_of_reports_has_state_and_date_and_each_report_opens(
     expect(page.locator("h1")).to_have_text("Reports")
     lines = [" ".join(each.split()) for each in page.locator("tbody tr").all_inner_texts()]
     assert re.fullmatch(
-        r"tiny syntax comes next 0 of 2 phases done \d+ \w+ \d{4}, \d\d:\d\d UTC", lines[0]
+        r"tiny syntax is next 0 of 2 phases done \d+ \w+ \d{4}, \d\d:\d\d UTC", lines[0]
     )
-    assert lines[1].startswith("theirs of no specialist that has begun here")
+    assert lines[1].startswith("theirs no specialist of this workspace")
     for width in SIZES:
         for scheme in SCHEMES:
             page.set_viewport_size({"width": width, "height": 700})

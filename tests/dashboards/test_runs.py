@@ -79,7 +79,7 @@ def test_curves_end_at_their_names_and_figures(page: Page) -> None:
 
 def test_costs_say_what_a_hundredth_of_a_bit_took(page: Page) -> None:
     heads = page.locator("#costs thead th").all_inner_texts()
-    assert "money for 0.01 bpb" in heads
+    assert "cost per 0.01 bpb" in heads
     lines = [" ".join(each.split()) for each in page.locator("#costs tbody tr").all_inner_texts()]
     assert len(lines) == 7
     syntax = next(each for each in lines if each.startswith("templates"))
@@ -106,7 +106,7 @@ def test_the_sql_of_each_panel_is_one_click_away(page: Page) -> None:
 
 def test_it_is_legible_in_light_and_dark(page: Page, shots: Path) -> None:
     shoot(page, shots, "runs")
-    assert "lower is better" in words(page, "#curves")
+    assert "Lower is better" in words(page, "#curves")
 
 
 def test_nothing_came_from_elsewhere(watched: Watched, page: Page, address: str) -> None:

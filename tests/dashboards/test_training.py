@@ -16,7 +16,7 @@ from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.report import HeartbeatWriter
 from curriculum.train.run_directory import read_job
 from curriculum.whole_files import replace_whole
-from dashboards import training_panel
+from dashboards import palette, training_panel
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
 from schemas.json_text import now
 from tests.dashboards.conftest import Watched, dashboard_of
@@ -203,6 +203,31 @@ def test_the_curves_are_legible(page: Page, shots: Path, width: int, scheme: str
     assert names[0].startswith("training loss over 400 steps: running mean ")
     assert names[1].startswith("val_bpb over 400 steps: syntax ")
     page.locator("#training").screenshot(path=shots / f"training-{width}-{scheme}.png")
+
+
+CONTROL_CONTRAST = """(control) => {
+  const light = (text) => text.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= .03928 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [.2126, .7152, .0722][at], 0);
+  const style = getComputedStyle(control), tones = [style.color, style.backgroundColor].map(light);
+  return (Math.max(...tones) + .05) / (Math.min(...tones) + .05);
+}"""
+"""Contrast of the text of a control with its background."""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_refresh_control_is_legible_and_in_the_colours_of_the_page(
+    page: Page, scheme: str
+) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    ground = palette.GROUND["ground"]
+    tone = ground.dark if scheme == "dark" else ground.light
+    wanted = f"rgb({', '.join(str(int(tone[at : at + 2], 16)) for at in (1, 3, 5))})"
+    for kind in ("select", "button"):
+        control = page.locator(f"#again {kind}").first
+        assert control.evaluate("one => getComputedStyle(one).backgroundColor") == wanted
+        assert control.evaluate(CONTROL_CONTRAST) >= 4.5
 
 
 @pytest.mark.browser

@@ -9,7 +9,6 @@ from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import PhaseStatus, State
-from curriculum.stages.file_shares import FileShare
 from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
@@ -416,7 +415,7 @@ def facts() -> Facts:
             licences={"BSD-3-Clause": 900_000, "GPL-3.0-only": 20_000, "unknown": 400},
         ),
         largest_files=(
-            FileShare(family="v3_doxygen", lineage="leveldb:db/db_impl.cc", share=0.021),
-            FileShare(family="v3_simple", lineage="fmt:include/fmt/format.h", share=0.468),
+            {"largest files": "fmt:include/fmt/format.h", "v3_doxygen": "", "v3_simple": "46.8%"},
+            {"largest files": "leveldb:db/db_impl.cc", "v3_doxygen": "2.1%", "v3_simple": ""},
         ),
     )
