@@ -1,5 +1,6 @@
--- Which rows came just before the loss spiked?
--- The step whose gradient norm rose most over the mean of the five before it, and what that step and the one before read.
+-- Which rows were read just before a loss spike?
+-- Finds the step whose gradient norm rose most above the mean of the five steps before it. Lists what this step and the
+-- step before it read.
 SELECT s.specialist, s.phase, s.step, k.step AS spike, round(k.rise, 2) AS rise,
        s.pack_id, l.repository, l.path, l."commit"
 FROM (

@@ -1,5 +1,6 @@
--- How did val_bpb change by family and domain, from before each phase to after it?
--- Bits per byte of the phase's own validation rows; lower is better. low and high: 95 % interval of the figure after, null where documents or lineages are too few to tell.
+-- How did each phase change val_bpb, by family and domain?
+-- Bits per byte on the validation rows of the phase; lower is better. low and high are the 95 % interval of the figure
+-- after the phase. They are null if there are too few documents or lineages.
 SELECT a.specialist, a.phase, a.family, a.domain,
        round(b.val_bpb, 4) AS before, round(a.val_bpb, 4) AS after,
        round(a.val_bpb - b.val_bpb, 4) AS change,

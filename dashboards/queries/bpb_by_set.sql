@@ -1,5 +1,6 @@
--- On how many held-out documents did each phase get better, set by set?
--- The same documents before the phase and after it. Beside all that a phase serves, sets by objective and of targets alone; change in bits per byte over all documents.
+-- On how many held-out documents did each phase improve, by validation set?
+-- Compares the same documents before and after the phase. Sets include everything that the phase serves, the rows of
+-- each objective, and targets only. change is in bits per byte over all documents.
 WITH ends AS (SELECT run, max(step) AS last FROM evaluations GROUP BY run)
 SELECT a.specialist, a.run_phase AS phase, a.phase AS of_phase, a.set, count(*) AS documents,
        count(*) FILTER (a.nats < b.nats) AS better,

@@ -1,5 +1,5 @@
--- How many commits did each phase see, and how many of them for the first time?
--- Of each specialist, phases in the order in which its model went through them.
+-- How many commits did each phase read, and how many of them for the first time?
+-- The phases of each specialist are in the order in which its model was trained.
 SELECT model_specialist AS specialist, phase, count(DISTINCT "commit") AS commits,
        count(DISTINCT "commit") FILTER (WHERE is_first) AS new_commits,
        count(DISTINCT repository) AS repositories

@@ -1,4 +1,4 @@
--- What fills the disk, and what would gc remove?
+-- Which stages fill the disk, and how much would gc remove?
 SELECT stage, count(*) AS artefacts, sum(num_bytes)::BIGINT AS num_bytes,
        count(*) FILTER (WHERE NOT current) AS unused,
        coalesce(sum(num_bytes) FILTER (WHERE NOT current), 0)::BIGINT AS unused_bytes

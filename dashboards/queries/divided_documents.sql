@@ -1,5 +1,6 @@
 -- How many documents were divided over several rows?
--- Of each data set: documents, those that stand in more than one row, and the most rows that one stands in.
+-- By data set: the number of documents, the number of documents in more than one row, and the largest number of rows
+-- with pieces of the same document.
 SELECT family, row_length, count(*) AS documents, count(*) FILTER (WHERE rows > 1) AS divided,
        max(rows) AS most_rows
 FROM (

@@ -1,5 +1,6 @@
--- Which texts stand in several places?
--- Files of one content (a git blob) under several paths or repositories; each would be seen as often.
+-- Which texts occur in several places?
+-- Files with the same content (git blob) under several paths or repositories. Without deduplication, training would
+-- read the text once per place.
 SELECT s.blob, count(DISTINCT s.repository || ':' || s.path) AS places,
        count(DISTINCT s."commit") AS commits,
        min(s.repository || ':' || s.path) AS one, max(s.repository || ':' || s.path) AS another

@@ -1,5 +1,5 @@
--- Under which licences stands what each specialist ate?
--- Documents, commits and tokens by licence; a text that stands under two of them counts under both.
+-- Which licences does the training data of each specialist have?
+-- Documents, commits and tokens by licence. A text with two licences counts under both.
 SELECT specialist, coalesce(licence, 'none found') AS licence, count(DISTINCT document_id) AS documents,
        count(DISTINCT "commit") AS commits, sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
 FROM (

@@ -1,5 +1,5 @@
--- Which repositories dominate what each specialist ate?
--- Tokens by repository, their share, and the share of it and all larger ones together.
+-- Which repositories dominate the training data of each specialist?
+-- Tokens by repository, the share of the repository, and its share together with all larger repositories.
 SELECT e.specialist, e.repository, sum(e.tokens)::BIGINT AS tokens,
        round(100 * sum(e.tokens) / sum(sum(e.tokens)) OVER (PARTITION BY e.specialist), 1) AS percent,
        round(100 * sum(sum(e.tokens)) OVER (PARTITION BY e.specialist ORDER BY sum(e.tokens) DESC, e.repository)

@@ -1,5 +1,6 @@
--- Does a phase forget what earlier ones learnt?
--- val_bpb of each earlier phase's rows when that phase ended, and when a later one did; above 0 it forgot.
+-- Does a phase forget what earlier phases learnt?
+-- val_bpb on the rows of each earlier phase, at the end of that phase and at the end of a later phase. If forgotten is
+-- above 0, the model forgot.
 SELECT later.specialist, later.phase AS of_phase, later.run_phase AS after_phase,
        round(own.val_bpb, 4) AS then, round(later.val_bpb, 4) AS now,
        round(later.val_bpb - own.val_bpb, 4) AS forgotten,

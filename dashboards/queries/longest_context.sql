@@ -1,4 +1,4 @@
--- How long is the longest context, and how much is learnt with long context?
+-- How long is the longest context, and how many tokens are learnt with long context?
 -- The longest document of each family, and the percentage of scored tokens that have at least 1k and 16k tokens of
 -- their own document before them.
 SELECT d.family, d.row_length, d.longest, d.mean_length,

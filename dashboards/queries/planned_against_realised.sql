@@ -1,5 +1,5 @@
--- Did the run take what the diet planned?
--- Shares of the phase's tokens: as the diet says, as the plan holds, as the steps took. drift is in points.
+-- Did the run train on the planned mixture?
+-- Shares of the phase's tokens in the diet, in the plan, and in the steps so far. drift is in percentage points.
 SELECT specialist, family, objective, domain, row_length, round(100 * share, 2) AS diet,
        round(100 * planned_share, 2) AS planned, round(100 * realised_share, 2) AS realised,
        round(100 * drift, 2) AS drift

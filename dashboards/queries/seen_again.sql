@@ -1,5 +1,5 @@
 -- How much of each phase had the model seen before?
--- Rows that an earlier phase, or an earlier pass of the same one, read already.
+-- Rows that an earlier phase, or an earlier pass of the same phase, had already read.
 SELECT model_specialist AS specialist, phase, count(*) AS rows, count(*) FILTER (WHERE nth > 1) AS seen_again,
        round(100 * count(*) FILTER (WHERE nth > 1) / count(*), 1) AS percent
 FROM (

@@ -1,5 +1,5 @@
 -- Which documents did a specialist see most often?
--- Over all its phases; a document that was divided counts once for each row that holds a piece of it.
+-- Counts over all phases. A divided document counts once for each row that contains a piece of it.
 SELECT l.specialist, l.document_id, l.family, l.repository, l.path, count(DISTINCT (l.run, l.position)) AS times,
        count(DISTINCT l.phase) AS phases
 FROM lineage l

@@ -1,4 +1,4 @@
--- Which tokens are not consumed yet?
+-- Which tokens has each specialist not trained on yet?
 -- Tokens of training rows that no step of a specialist has read yet, by family and domain.
 SELECT b.specialist, r.family, r.row_length, r.domain, count(*) AS rows, sum(r.valid_token_count)::BIGINT AS tokens,
        count(*) FILTER (WHERE s.pack_id IS NULL) AS rows_left,

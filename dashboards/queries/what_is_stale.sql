@@ -1,3 +1,3 @@
--- What is stale?
--- Phases whose run isn't the one that diet, corpus and inputs lead to, as of the last `curriculum status` or run.
+-- Which phases are stale?
+-- Phases whose run no longer matches the diet, the corpus and the inputs, as of the last `curriculum status` or run.
 SELECT specialist, phase, why, run FROM status WHERE state = 'stale'

@@ -1,5 +1,5 @@
--- Which steps saw a commit?
--- Here the one that most steps saw; put any other's first digits in its place.
+-- Which steps read a commit?
+-- The example uses the commit that most steps read. Replace it with the first digits of another commit.
 SELECT specialist, phase, run_key, step, rows, documents, tokens
 FROM consumers((
     SELECT "commit" FROM lineage GROUP BY "commit"

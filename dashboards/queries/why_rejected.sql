@@ -1,5 +1,6 @@
--- Why was a file or document left out?
--- What the selection rejected, by rule, with an example; and what families had nothing to make of, by reason.
+-- Why was a file or document excluded?
+-- Documents that the selection rejected, by rule, with an example; and inputs from which a family made no document, by
+-- reason.
 SELECT 'selection' AS decided_by, family, repository, reason || ': ' || rule AS why,
        count(*) AS documents, min(lineage || '  ' || coalesce(evidence, '')) AS example
 FROM rejected
