@@ -19,7 +19,7 @@ from curriculum.graph.line_ranges import (
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
 SMALL_BODY_BYTES = 256
-"""Bytes inside a body. Smaller bodies are always shown, since omitting them saves too little."""
+"""Bodies of at most this many bytes are always shown, since omitting them saves too little."""
 WHOLE_FILE = -1
 """Node number that stands for a whole file."""
 

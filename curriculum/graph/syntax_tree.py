@@ -237,9 +237,10 @@ def parse(text: str, language: Language) -> Parsed | None:
 def _variants(
     data: bytes, hidden: list[Range], dead: list[Range], language: Language
 ) -> Iterator[bytes]:
-    """Yield the texts to parse, without dead branches: without macros; also without directives; unchanged.
+    """Yield the texts to parse, all of them without dead branches.
 
-    Parsing with dead branches never gave fewer errors in five repositories.
+    The first is without macros, the second also without directives, the third has both. Parsing with dead
+    branches never gave fewer errors in five repositories.
     """
     live = blank(data, dead)
     lines = directives(live, hidden)

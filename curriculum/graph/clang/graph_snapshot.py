@@ -28,7 +28,9 @@ FunctionKind = Literal["function", "method", "constructor", "destructor", "conve
 ClassKind = Literal["class", "enum", "alias"]
 """`class` includes structs and unions; `alias` is a typedef or a using declaration with `=`."""
 Outcome = Literal["indexed", "partial", "failed", "timed out", "crashed"]
-"""Outcome of a unit. `partial`: indexed despite errors; the last three contribute nothing."""
+"""Outcome of a unit. A partial unit was indexed despite errors; failed, timed out and crashed units
+contribute nothing.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,16 +51,16 @@ class IndexedFunction:
     end: int
     """End of the definition's last brace; `start` is its first specifier, including `template <…>`."""
     name_start: int
-    """Offset of the unqualified name; of the macro if a macro writes the name."""
+    """Offset of the unqualified name, or of the macro that produces the name."""
     body: Range | None
     """Range of the braces, or from `try` if it comes first; None for `= default` and `= delete`. For a
     function written entirely by a macro, the range of the macro call.
     """
     body_digest: str
-    """`digest_of` the body; "" without a body."""
+    """Digest of the body (see `digest_of`); "" without a body."""
     digest: str
-    """`digest_of` the bytes from the name to the end of the body, which include parameters and member
-    initialisers; "" without a body.
+    """Digest of the bytes from the name to the end of the body, including parameters and member initialisers;
+    "" without a body.
     """
     parameters: tuple[str, ...]
     """Types as the frontend spells them: `const std::vector<int> &`."""
@@ -88,7 +90,7 @@ class IndexedClass:
     end: int
     name_start: int
     digest: str
-    """`digest_of` the bytes from start to end: bases and all members as written."""
+    """Digest of the bytes from start to end, including bases and all members."""
     is_template: bool
     is_partial: bool
 
