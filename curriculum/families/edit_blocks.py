@@ -18,7 +18,7 @@ MARKERS = (SEARCH, DIVIDER, REPLACE, NO_NEWLINE)
 MAX_CONTEXT = 32
 """Maximum number of lines added above a change, and below it, to make it unique."""
 MAX_PLACES = 1_024
-"""Maximum number of other places compared with a change's lines; with more places, the change is given up."""
+"""Maximum number of other places compared with a change's lines; with more places, no block is made."""
 _NAMES = frozenset(marker.strip() for marker in MARKERS)
 _BLOCK = re.compile(rf"{SEARCH}(?P<search>(?:.*\n)*?){DIVIDER}(?P<replace>(?:.*\n)*?){REPLACE}")
 LineRange = tuple[int, int]
