@@ -226,7 +226,7 @@ def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
 
 
 def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
-    """Return the lines of a comment that lose bytes, with the flags of these bytes."""
+    """Return the lines of a comment with masked bytes, and the flags of these bytes."""
     return {
         comment[start:end]: masked[start:end]
         for start, end in _line_ranges(comment)
@@ -237,7 +237,7 @@ def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
 def _shown_again(
     lines: EncodedLines, part: Sequence[int], gone_of: Mapping[bytes, Bools]
 ) -> Int32s:
-    """Return the bytes of a part's lines that equal lines losing bytes, [r, 2]."""
+    """Return the bytes to mask in a part that repeats lines of masked comments, [r, 2]."""
     low = max(part[0], lines.first)
     text = lines.text(low, part[1])
     masked = np.zeros(len(text), dtype=np.bool_)
