@@ -54,8 +54,8 @@ class TokenizedDocument:
     context: Int32s | None = None
     """Range of parts [first, after) of each context chunk, [chunks, 2]; None for documents without chunks."""
     targets_alone: bool = False
-    """True for a held-out document with context: only its target may be scored, since the context may be
-    training files.
+    """True for a held-out document with context: only its target may be scored, since the context may come
+    from training files.
     """
 
     @property
