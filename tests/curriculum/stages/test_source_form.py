@@ -1,4 +1,4 @@
-"""The options that docs/diets.md lists give back the documents and rows that had no defaults of their own.
+"""The options that docs/families.md lists give back the documents and rows that had no defaults of their own.
 
 The digests were taken before context, full_file, changes, score and both had their defaults: of the ids of
 all documents, which are digests of their texts, and of the tokens and masks of training rows. Those of rows
@@ -21,7 +21,7 @@ from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.diet import Diet, Serving
 
-DIETS = Path(__file__).parents[3] / "docs" / "diets.md"
+FAMILIES_PAGE = Path(__file__).parents[3] / "docs" / "families.md"
 LENGTHS = {"v2_simple": 512, "v3_doxygen": 512, "v4_context_graph": 1024}
 DOCUMENTS = {
     ("v2_simple", "arena"): (72, "3ccecc21bea3351a"),
@@ -44,7 +44,7 @@ ROWS = {
 
 def options() -> tuple[dict[str, str], list[Serving]]:
     """The fields of a corpus file and the servings that the document lists."""
-    section = DIETS.read_text("utf-8").split("### The source document's form", 1)[1]
+    section = FAMILIES_PAGE.read_text("utf-8").split("## The source document's form", 1)[1]
     corpus, diet = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[:2]
     fields = yaml.safe_load(corpus)
     assert {"name", "repositories"} < fields.keys()
