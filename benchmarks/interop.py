@@ -100,7 +100,7 @@ def rows_artefact(store: Store, tokens: int, row_length: int) -> Artefact:
         with Spool(spool) as spooling:
             spooling.extend(encodings(tokens, row_length))
         spooled = SpooledDocuments(spool)
-        ties = best_fit.ties(spooled.document_ids, seed=17)
+        ties = best_fit.tie_breakers(spooled.document_ids, seed=17)
         plan = best_fit.plan(spooled.lengths, row_length, ties, seed=17)
         row_format = RowFormat(
             row_length=row_length, vocab_size=VOCAB, pad_id=0, bos_id=1, eos_id=2

@@ -180,7 +180,7 @@ def write_data(
     with Spool(folder) as spool:
         spool.extend(batch)
     spooled = SpooledDocuments(folder)
-    ties = best_fit.ties(spooled.document_ids, seed=17)
+    ties = best_fit.tie_breakers(spooled.document_ids, seed=17)
     plan = best_fit.plan(spooled.lengths, row_length, ties, seed=17)
     row_format = RowFormat(row_length=row_length, vocab_size=vocab, pad_id=0, bos_id=1, eos_id=2)
     labels = RowLabels(

@@ -39,7 +39,7 @@ def log_normal(mean: float, sigma: float, documents: int) -> Int64s:
 
 def ties(documents: int) -> npt.NDArray[np.uint64]:
     ids = np.random.default_rng(7).integers(0, 256, (documents, 16), dtype=np.uint8)
-    return best_fit.ties(ids, seed=17)
+    return best_fit.tie_breakers(ids, seed=17)
 
 
 def cpu_seconds(action: Callable[[], object], rounds: int) -> float:
@@ -69,7 +69,7 @@ def sorted_batch_padded(lengths: Int64s, row_length: int) -> int:
 
 
 def concatenated(lengths: Int64s, row_length: int) -> int:
-    return chop.cut(lengths, row_length, led=False).num_rows * row_length
+    return chop.cut(lengths, row_length, with_bos=False).num_rows * row_length
 
 
 def next_fit(lengths: Int64s, row_length: int) -> int:
@@ -117,7 +117,7 @@ def padding_table(corpora: dict[str, Int64s]) -> None:
 def strategy_table(name: str, lengths: Int64s, row_length: int) -> None:
     fitting = lengths[lengths <= row_length][:100_000]
     tokens = int(fitting.sum())
-    cuts = chop.cut(fitting, row_length, led=False)
+    cuts = chop.cut(fitting, row_length, with_bos=False)
     split = np.count_nonzero(cuts.starts[cuts.row_starts[:-1]])
     print(f"\n{name}, T = {row_length}, {len(fitting):,} documents that fit")
     print(f"{'':34}{'yield %':>9}{'GPU hours':>11}{'USD':>9}{'× ours':>8}")

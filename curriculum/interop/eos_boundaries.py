@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from curriculum.packing.boundaries import Int64s, Layout, Values
+from curriculum.packing.boundaries import Int64s, RowLayout, Values
 from curriculum.packing.packed_rows import RowBatch, lists, target_ids
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
@@ -73,7 +73,7 @@ def with_starts(columns: RowBatch) -> RowBatch:
     )
 
 
-def cleared(columns: RowBatch, layout: Layout) -> RowBatch:
+def cleared(columns: RowBatch, layout: RowLayout) -> RowBatch:
     """The rows with nothing scored at a document's last token; without what depends on it."""
     mask = columns.loss_mask.copy()
     mask.reshape(-1)[layout.flat_start + layout.lengths - 1] = 0

@@ -26,7 +26,7 @@ from curriculum.interop.eos_boundaries import (
     with_starts,
 )
 from curriculum.interop.import_counts import ImportCounts
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from curriculum.packing.held_out_order import write_order
 from curriculum.packing.packed_rows import REQUIRED, RowBatch, RowTokens, lists, row_schema
 from curriculum.packing.row_check import UNMARKED, CheckReport, check, missing_columns
@@ -130,8 +130,8 @@ class Completion:
         schema = self.schema
         return pa.table([filled[name] for name in schema.names], schema=schema)
 
-    def _layout(self, rows: CheckedRows, shard: str) -> Layout:
-        report = CheckReport(kept_faults=1)
+    def _layout(self, rows: CheckedRows, shard: str) -> RowLayout:
+        report = CheckReport(max_faults=1)
         sound = report.keep(SHAPES, rows, shard)
         if not report.faults:
             if self.boundaries is not None:
@@ -159,7 +159,7 @@ class Completion:
                 f"--document-tokens eos {BY_EOS}",
             )
 
-    def _fills(self, columns: RowBatch, layout: Layout) -> Iterator[tuple[str, Any]]:
+    def _fills(self, columns: RowBatch, layout: RowLayout) -> Iterator[tuple[str, Any]]:
         lacking = {*self.schema.names} - {*columns.table.column_names}
         rows = RowTokens(
             layout=layout,
@@ -179,7 +179,7 @@ class Completion:
         if "pieces" in lacking:
             yield "pieces", _generated(layout)
 
-    def _digests(self, columns: RowBatch, layout: Layout) -> Any:
+    def _digests(self, columns: RowBatch, layout: RowLayout) -> Any:
         """Alike for documents of the same ids in one family, as ids of texts are."""
         flat, family = columns.values("input_ids"), str(self.facts.family)
         ends = layout.flat_start + layout.lengths
@@ -261,7 +261,7 @@ def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
     raise SchemaError(name, fault.found, cause=fault.cause, cure=CURE)
 
 
-def _generated(layout: Layout) -> Any:
+def _generated(layout: RowLayout) -> Any:
     """A piece a document: tokens of which only their number is known."""
     start = layout.start.astype(np.int32)
     fields = {
@@ -436,7 +436,9 @@ def _add_frames(frames: FrameCounts, rows: pa.Table, row_format: RowFormat) -> N
     """Count the documents of some rows by the control tokens at their ends."""
     batch = RowBatch(row_format=row_format, table=rows)
     starts, edges = batch.doc_starts(batch.valid_counts())
-    layout = Layout.of(starts, np.diff(edges), batch.valid_counts(), row_format.row_length)
+    layout = RowLayout.from_starts(
+        starts, np.diff(edges), batch.valid_counts(), row_format.row_length
+    )
     ids = batch.input_ids.reshape(-1)
     frames.add(ids, layout.flat_start, layout.flat_start + layout.lengths)
     frames.add_bos(ids)

@@ -172,9 +172,9 @@ class _Packing:
         raw = np.zeros((len(scored), 16), dtype=np.uint8)
         raw[:, :8] = scored.astype("<u8").view(np.uint8).reshape(-1, 8)
         plan = best_fit.plan(
-            cuts.lengths[scored], row_format.row_length, best_fit.ties(raw, SEED), SEED
+            cuts.lengths[scored], row_format.row_length, best_fit.tie_breakers(raw, SEED), SEED
         )
-        self._plan = plan.over(scored)
+        self._plan = plan.reindex(scored)
 
     def shards(self) -> list[ImportedShard]:
         """Rows in shards of bounded size."""

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from curriculum.objectives import causal
 from curriculum.objectives.objective import DocumentFacts, Objective, Result
 from curriculum.objectives.rearrange import Int32s, Segment, reorder_encoding, segments_without
-from curriculum.packing.repeats import Int64s, covered, first_copies
+from curriculum.packing.repeats import Int64s, first_copies, in_copied_windows
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import (
     BYTE_END,
@@ -222,7 +222,7 @@ def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
     at = np.array(places, dtype=np.int64)
     copies = first_copies(np.array(units, dtype=np.int64), np.array(firsts), run=MIN_COPIED_UNITS)
     copies[(at < 0) | (copies > np.array(code_ends, dtype=np.int64) - MIN_COPIED_UNITS)] = -1
-    return at[covered(copies, MIN_COPIED_UNITS)]
+    return at[in_copied_windows(copies, MIN_COPIED_UNITS)]
 
 
 def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:

@@ -1,12 +1,15 @@
-"""Packing: documents into rows of fixed length, on disk and back, and the contract that they keep.
+"""Packing of documents into rows of fixed length, storage and reading of rows, and their contract.
 
-boundaries.py   where documents begin in rows: one convention in several views
-best_fit.py     which documents share a row
-chop.py         documents end to end, cut every T tokens: to compare with
-packed_rows.py  rows as arrays, as they are stored or derived
-spool.py        encodings and their structure on their way into rows, in flat files
-row_writer.py   a plan and spooled documents become rows in Parquet
-read.py         rows of shards in order or at random, of thousands of files with few descriptors
-row_check.py    rows against the contract: the table in rules.py
-repeats.py      what stands verbatim earlier in its own document
+boundaries.py      positions of documents in rows: one layout and its derived arrays
+best_fit.py        planner: which documents share a row
+chop.py            planner that concatenates documents and cuts every T tokens, for comparison
+held_out_order.py  order in which validation rows are measured
+packed_rows.py     rows as arrays, stored or derived
+spool.py           flat files of encoded documents, between encoding and packing
+row_writer.py      writes a plan's rows to Parquet
+read.py            reads rows in order or at random from thousands of files
+row_check.py       checks rows against the contract
+rules.py           the rules of the contract
+repeats.py         finds tokens that repeat earlier tokens of their document
+windows.py         hashes windows of tokens, to count distinct training targets
 """

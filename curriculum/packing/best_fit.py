@@ -1,12 +1,13 @@
-"""Packing plans: global, exact best-fit-decreasing, at a cost per distinct length.
+"""Packing plans by exact, global best-fit decreasing; cost grows with the number of distinct lengths.
 
-Best-fit-decreasing takes documents from the longest down and puts each into the fullest row that still
-has room. Rows that are equally full are interchangeable, and so are documents of one length. So the
-planner moves whole groups: *m rows with r tokens left take k documents of length l each*. A million
-documents are some ten thousand such moves, each found in a byte map of the residuals that exist.
+Best-fit decreasing takes documents from the longest to the shortest and puts every document into the
+fullest row with enough free space. Rows with equal free space are interchangeable, and so are documents of
+equal length. The planner therefore moves whole groups: *m rows with r free tokens take k documents of
+length l each*. A million documents need about ten thousand such moves. The planner finds the row of a move
+in a byte map of the existing amounts of free space.
 
-No document that fits is ever divided. Memory is some 60 bytes a document while planning, 8 after; past
-a few 10⁸ documents, plan domain by domain.
+A document that fits into a row is never divided. Planning takes about 60 bytes of memory a document; the
+plan takes 8. Plan domain by domain above a few 10⁸ documents.
 """
 
 from collections import defaultdict
@@ -27,10 +28,10 @@ UInt64s = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackPlan:
-    """Row i holds the documents order[row_starts[i] : row_starts[i + 1]], in this order.
+    """Assignment of documents to rows: row i holds order[row_starts[i] : row_starts[i + 1]], in this order.
 
-    Lengths [3 5 2 4 1] into rows of 8 -> rows {5 3} and {4 2 1}: order [1 0 3 2 4], row_starts [0 2 5],
-    or the same two rows the other way round, as the seed has it.
+    Lengths [3 5 2 4 1] in rows of 8 give the rows {5 3} and {4 2 1}: order [1 0 3 2 4], row_starts [0 2 5].
+    The seed decides which of the two rows comes first.
     """
 
     row_length: int
@@ -39,46 +40,47 @@ class PackPlan:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the plan."""
+        """Number of rows."""
         return len(self.row_starts) - 1
 
-    def over(self, documents: Int64s) -> "PackPlan":
-        """The same rows for a plan made of a subset: order [1 0] over documents [4 9] -> [9 4]."""
+    def reindex(self, documents: Int64s) -> "PackPlan":
+        """Return the plan with document i replaced by documents[i]: order [1 0], documents [4 9] -> [9 4]."""
         return replace(self, order=documents[self.order])
 
 
-def ties(document_ids: npt.NDArray[np.uint8], seed: int) -> UInt64s:
-    """Return hashes of (document, seed) that order one length, from ids of 16 raw bytes, [n, 16].
+def tie_breakers(document_ids: npt.NDArray[np.uint8], seed: int) -> UInt64s:
+    """Return a hash of (document id, seed) per document, from raw ids [n, 16]; it orders equal lengths.
 
-    A family that only adds columns to another passes the ids of its base documents, and so packs alike.
+    A family that only adds columns to another family passes the ids of its base documents, so that both
+    families pack alike.
     """
     first = np.ascontiguousarray(document_ids[:, :8]).view("<u8")[:, 0]
-    return hashed(first, seed)
+    return seeded_hashes(first, seed)
 
 
-def hashed(words: UInt64s, seed: int) -> UInt64s:
-    """Return a bijection of words that a seed chooses: sorted by it, they are shuffled."""
+def seeded_hashes(words: UInt64s, seed: int) -> UInt64s:
+    """Hash words by a bijection that the seed selects; sorting by the hashes shuffles the words."""
     return mixed_words(words ^ _seed_word(seed))
 
 
-def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int) -> PackPlan:
-    """Rows as full as exact best-fit-decreasing makes them, shuffled by (seed, ties).
+def plan(lengths: Int64s, row_length: int, tie_breakers: UInt64s, seed: int) -> PackPlan:
+    """Plan rows by exact best-fit decreasing, and shuffle the rows by (seed, tie_breakers).
 
-    Documents of one length are taken in the order of their ties, so with distinct ties the rows don't
-    depend on the order of the input. A row holds its longest document first.
+    Documents of equal length are taken in the order of their tie_breakers. With distinct tie_breakers, the
+    rows don't depend on the order of the input. Every row begins with its longest document.
 
     Raises:
-        PackError: for a document without a token, and for one longer than a row, which fitting has to divide
-            or route before.
+        PackError: for an empty document, and for a document longer than a row. Divide or drop long documents
+            before packing.
     """
-    assert len(lengths) == len(ties), "a tie for each document"
+    assert len(lengths) == len(tie_breakers), "one tie breaker per document"
     if len(lengths) == 0:
         return PackPlan(row_length=row_length, order=_empty(), row_starts=np.zeros(1, np.int64))
     _refuse_misfits(lengths, row_length)
-    by_tie = np.argsort(ties, kind="stable")
-    longest_first = by_tie[_stable_order(row_length - lengths[by_tie])]
+    by_tie_breaker = np.argsort(tie_breakers, kind="stable")
+    longest_first = by_tie_breaker[_stable_order(row_length - lengths[by_tie_breaker])]
     rows = _rows_of(_best_fit_decreasing(_histogram(lengths, row_length), row_length))
-    rows = _shuffled(rows, ties[longest_first], seed)
+    rows = _shuffled(rows, tie_breakers[longest_first], seed)
     counts = np.bincount(rows)
     return PackPlan(
         row_length=row_length,
@@ -88,13 +90,13 @@ def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int) -> PackPlan
 
 
 def rows_needed(lengths: Int64s, row_length: int) -> int:
-    """Rows of a plan of these lengths, which isn't made: its cost is that of the distinct lengths.
+    """Return how many rows a plan of these lengths has, without planning; cost depends on distinct lengths.
 
     >>> rows_needed(np.array([3, 5, 2, 4, 1]), 8), rows_needed(np.array([], dtype=np.int64), 8)
     (2, 0)
 
     Raises:
-        PackError: for a document without a token, and for one longer than a row.
+        PackError: for an empty document, and for a document longer than a row.
     """
     if len(lengths) == 0:
         return 0
@@ -103,12 +105,12 @@ def rows_needed(lengths: Int64s, row_length: int) -> int:
     return max(move.first_row + move.rows for move in moves)
 
 
-FIRST_FIT_DOCUMENTS = 50_000
-"""Documents that first fit is tried on, for comparison: 0.4 s."""
+MAX_FIRST_FIT_DOCUMENTS = 50_000
+"""Documents on which first fit runs for comparison, which takes 0.4 s."""
 
 
 def first_fit_rows(lengths: Int64s, row_length: int) -> int:
-    """Rows of first fit in order: each document goes into the first row that has room for it.
+    """Return how many rows first fit needs: every document, in order, goes into the first row with space.
 
     >>> first_fit_rows(np.array([3, 5, 2, 4, 1]), 6)
     3
@@ -129,18 +131,18 @@ def first_fit_rows(lengths: Int64s, row_length: int) -> int:
 
 
 class Move(NamedTuple):
-    """Rows first_row … first_row + rows - 1 take the next documents of one length, `each` apiece."""
+    """Assignment of the next documents of one length to `rows` rows, `documents_per_row` to every row."""
 
     first_row: int
     rows: int
-    each: int
+    documents_per_row: int
 
 
 def _best_fit_decreasing(histogram: list[tuple[int, int]], row_length: int) -> list[Move]:
-    """Moves in the order of the documents, for (length, count) from the longest length down.
+    """Return the moves for (length, count) pairs, sorted from the longest length to the shortest.
 
-    The fullest row that fits takes documents of one length until it has no room for another: what it
-    has left still is the least that fits. Rows of one residual follow each other as a stack.
+    A row that takes one document keeps taking documents of this length while they fit: after every document
+    it is still the fullest row that fits. Rows with equal free space form a stack.
     """
     exists = bytearray(row_length + 1)
     stacks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -163,11 +165,11 @@ def _best_fit_decreasing(histogram: list[tuple[int, int]], row_length: int) -> l
             stack = stacks[residual]
             first_row, rows = stack.pop()
             exists[residual] = bool(stack)
-            each = min(residual // length, count)
-            taking = min(rows, count // each)
-            moves.append(Move(first_row, taking, each))
-            count -= taking * each
-            put(residual - each * length, first_row, taking)
+            per_row = min(residual // length, count)
+            taking = min(rows, count // per_row)
+            moves.append(Move(first_row, taking, per_row))
+            count -= taking * per_row
+            put(residual - per_row * length, first_row, taking)
             put(residual, first_row + taking, rows - taking)
     return moves
 
@@ -179,27 +181,27 @@ def _histogram(lengths: Int64s, row_length: int) -> list[tuple[int, int]]:
 
 
 def _rows_of(moves: list[Move]) -> Int64s:
-    """The row of each document: moves (row 0, 2 rows, 2 each), (row 1, 1, 1) -> [0 0 1 1 1]."""
-    first_row, rows, each = np.array(moves, dtype=np.int64).T
-    documents = rows * each
+    """Return the row of every document: moves (row 0, 2 rows, 2 each), (row 1, 1, 1) -> [0 0 1 1 1]."""
+    first_row, rows, per_row = np.array(moves, dtype=np.int64).T
+    documents = rows * per_row
     begins = np.cumsum(documents) - documents
     within: Int64s = np.arange(int(documents.sum()), dtype=np.int64) - np.repeat(begins, documents)
-    within //= np.repeat(each, documents)
+    within //= np.repeat(per_row, documents)
     within += np.repeat(first_row, documents)
     return within
 
 
-def _shuffled(rows: Int64s, ties: UInt64s, seed: int) -> Int64s:
-    """Rows renumbered by a hash of (seed, the ties they hold)."""
+def _shuffled(rows: Int64s, tie_breakers: UInt64s, seed: int) -> Int64s:
+    """Renumber rows by a hash of the seed and the tie_breakers of their documents."""
     sums = np.zeros(int(rows.max()) + 1, dtype=np.uint64)
-    np.add.at(sums, rows, ties)
+    np.add.at(sums, rows, tie_breakers)
     places = np.empty(len(sums), dtype=np.int64)
-    places[np.argsort(hashed(sums, seed), kind="stable")] = np.arange(len(sums))
+    places[np.argsort(seeded_hashes(sums, seed), kind="stable")] = np.arange(len(sums))
     return places[rows]
 
 
 def _stable_order(keys: Int64s) -> Int64s:
-    """np.argsort(keys, kind="stable") for keys ≥ 0, by 16 bits at a time, which numpy sorts by radix."""
+    """Return np.argsort(keys, kind="stable") for keys ≥ 0, by faster radix sorts of 16 bits at a time."""
     order = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
     largest = int(keys.max())
     for shift in range(16, largest.bit_length(), 16):
@@ -220,8 +222,8 @@ def _refuse_misfits(lengths: Int64s, row_length: int) -> None:
         raise PackError(
             f"document {longest}",
             f"{lengths[longest]} tokens",
-            cause=f"a row has {row_length}, and packing neither divides nor truncates",
-            cure="Fit documents to the row length first",
+            cause=f"a row has {row_length} tokens, and packing neither divides nor truncates documents",
+            cure="Fit documents to the row length before packing",
         )
 
 
@@ -231,31 +233,31 @@ def _empty() -> Int64s:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackReport:
-    """Figures of a plan that don't depend on a machine."""
+    """Statistics of a plan that don't depend on the machine."""
 
     row_length: int
     rows: int
     fewest_rows: int
-    """⌈tokens / T⌉: what no packing can go below."""
+    """⌈tokens / T⌉, the lower bound of any packing."""
     documents: int
     tokens: int
     attention_pairs: int
-    """Σ len·(len+1)/2 over documents: what masked attention computes."""
+    """Σ len·(len+1)/2 over documents: pairs that masked attention computes."""
     unmasked_pairs: int
-    """rows · T·(T+1)/2: what attention over whole rows computes."""
+    """rows · T·(T+1)/2: pairs that attention over whole rows computes."""
     context_histogram: tuple[int, ...]
-    """Tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their own document before them, first ones left out."""
+    """Tokens with < 1k, 1–4k, 4–16k, > 16k preceding tokens of their document, without first tokens."""
     first_fit_yield: float
-    """The yield of first fit in order, 0…1, on the first FIRST_FIT_DOCUMENTS documents."""
+    """Yield of first fit, 0…1, on the first MAX_FIRST_FIT_DOCUMENTS documents in their order."""
 
     @property
     def pack_yield(self) -> float:
-        """Valid tokens over positions, 0…1."""
+        """Share of positions that hold a token, 0…1."""
         return self.tokens / max(1, self.rows * self.row_length)
 
     @property
     def padded_yield(self) -> float:
-        """The yield, had each document a row of its own."""
+        """Share of positions that would hold a token if every document had its own row, 0…1."""
         return self.tokens / max(1, self.documents * self.row_length)
 
     @property
@@ -264,18 +266,18 @@ class PackReport:
         return self.documents / max(1, self.rows)
 
     def cost(self, *, positions_per_gpu_second: float, price_per_gpu_hour: float) -> float:
-        """Cost of one epoch over the rows, in the price's currency."""
+        """Return the cost of one epoch over the rows, in the currency of the price."""
         gpu_seconds = self.rows * self.row_length / positions_per_gpu_second
         return gpu_seconds / 3600 * price_per_gpu_hour
 
     def padded_cost(self, *, positions_per_gpu_second: float, price_per_gpu_hour: float) -> float:
-        """Cost of the same documents, each in a row of its own."""
+        """Return the cost of one epoch if every document had its own row."""
         gpu_seconds = self.documents * self.row_length / positions_per_gpu_second
         return gpu_seconds / 3600 * price_per_gpu_hour
 
 
 def report(plan: PackPlan, lengths: Int64s) -> PackReport:
-    """The figures of a plan over the documents it packs; `lengths` are those that `order` indexes."""
+    """Compute the statistics of a plan; `plan.order` indexes `lengths`."""
     packed = lengths[plan.order].astype(np.int64)
     tokens, row_length = int(packed.sum()), plan.row_length
     return PackReport(
@@ -288,7 +290,7 @@ def report(plan: PackPlan, lengths: Int64s) -> PackReport:
         unmasked_pairs=plan.num_rows * (row_length * (row_length + 1) // 2),
         context_histogram=context_histogram(packed),
         first_fit_yield=_first_fit_yield(
-            lengths[np.sort(plan.order)[:FIRST_FIT_DOCUMENTS]], row_length
+            lengths[np.sort(plan.order)[:MAX_FIRST_FIT_DOCUMENTS]], row_length
         ),
     )
 
@@ -298,9 +300,9 @@ def _first_fit_yield(lengths: Int64s, row_length: int) -> float:
 
 
 def context_histogram(lengths: Int64s) -> tuple[int, ...]:
-    """Tokens of documents by how many stand before them in their document, first tokens left out.
+    """Count tokens by the number of preceding tokens in their document, without the first token.
 
-    A document of 5 tokens adds those with 1, 2, 3, 4 before them: 4 to the first bucket.
+    A document of 5 tokens has tokens with 1, 2, 3 and 4 preceding tokens: it adds 4 to the first bucket.
     """
     below = [np.minimum(np.maximum(lengths, 1), edge).sum() for edge in (1, *HISTOGRAM_EDGES)]
     return tuple(np.diff([*below, lengths.sum()]).astype(int).tolist())

@@ -1,11 +1,11 @@
-"""Boundaries of documents in rows: one convention, `Layout`, and every view of it.
+"""Boundaries of documents in rows: `RowLayout` and the arrays derived from it.
 
     input_ids   [BOS a EOS BOS c PAD PAD]      doc_starts   [0 3]       lengths  [3 2]
     doc_ids     [ 0  0 0   1  1  2   2 ]       cu_seqlens   [0 3 5 7]   valid    [5]
     position_ids[ 0  1 2   0  1  0   1 ]
 
-Padding is the last segment of its row, with id num_docs; cu_seqlens always ends at the end of a row. n rows
-are one flat row of n·T positions.
+The padding is the last segment of its row and has the id num_docs. cu_seqlens always ends at the end of a
+row. n rows are treated as one flat row of n·T positions.
 """
 
 import itertools
@@ -24,41 +24,43 @@ Int64s = npt.NDArray[np.int64]
 
 
 def require_tokens(lengths: Int64s) -> None:
-    """Raise unless every document has a token.
+    """Raise unless every document has at least one token.
 
     Raises:
-        PackError: naming the first that has none.
+        PackError: names the first empty document.
     """
     if len(lengths) and lengths.min() < 1:
         empty = int(np.argmax(lengths < 1))
         raise PackError(
             f"document {empty}",
             f"{lengths[empty]} tokens",
-            cause="a row holds documents of one token or more",
-            cure="Leave out documents without a token",
+            cause="a document in a row has at least one token",
+            cure="Drop empty documents before packing",
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
-    """Places of d documents in n rows; rows and documents are counted from 0."""
+class RowLayout:
+    """Positions of d documents in n rows; rows and documents are counted from 0."""
 
     row_length: int
     first_document: Int64s
-    """[n + 1]: row i holds documents first_document[i] : first_document[i + 1]."""
+    """[n + 1]: row i holds the documents first_document[i] : first_document[i + 1]."""
     lengths: Int64s
-    """[d]: tokens of each document, by row and slot; at least 1."""
+    """[d]: tokens of each document, sorted by row and slot; at least 1."""
 
     @staticmethod
-    def of(doc_starts: Int64s, num_docs: Int64s, valid: Int64s, row_length: int) -> "Layout":
-        """The layout of rows by their doc_starts end to end, and how many documents and tokens each has.
+    def from_starts(
+        doc_starts: Int64s, num_docs: Int64s, valid: Int64s, row_length: int
+    ) -> "RowLayout":
+        """Build the layout from doc_starts (rows end to end) and every row's document and token counts.
 
-        Starts [0 3] of one row with 2 documents and 5 valid tokens -> lengths [3 2].
+        doc_starts [0 3] of one row with 2 documents and 5 valid tokens give lengths [3 2].
         """
         first_document = np.concatenate([[0], np.cumsum(num_docs)])
         ends = np.append(doc_starts[1:], 0)
         ends[first_document[1:] - 1] = valid
-        return Layout(
+        return RowLayout(
             row_length=row_length, first_document=first_document, lengths=ends - doc_starts
         )
 
@@ -67,46 +69,46 @@ class Layout:
 
     @property
     def num_docs(self) -> Int64s:
-        """[n]."""
+        """Number of documents of each row, [n]."""
         return np.diff(self.first_document)
 
     @property
     def valid(self) -> Int64s:
-        """[n]: tokens that aren't padding."""
+        """Number of tokens of each row without padding, [n]."""
         return self.per_row(self.lengths)
 
     @property
     def row(self) -> Int64s:
-        """[d]: the row of each document."""
+        """Row of each document, [d]."""
         return np.repeat(np.arange(len(self.num_docs)), self.num_docs)
 
     @property
     def slot(self) -> Int64s:
-        """[d]: the place of each document in its row, 0, 1, 2 and so on."""
+        """Index of each document within its row, from 0, [d]."""
         return np.arange(len(self.lengths)) - self.first_document[self.row]
 
     @property
     def start(self) -> Int64s:
-        """[d]: the position in its row at which each document begins."""
+        """First position of each document within its row, [d]."""
         before = np.cumsum(self.lengths) - self.lengths
         starts: Int64s = before - before[self.first_document[:-1]][self.row]
         return starts
 
     @property
     def flat_start(self) -> Int64s:
-        """[d]: where each document begins, rows laid end to end."""
+        """First position of each document with all rows end to end, [d]."""
         return self.row * self.row_length + self.start
 
     @property
     def doc_ids(self) -> Int32s:
-        """[n·T]: the segment of each position: lengths 3, 2 in a row of 7 -> [0 0 0 1 1 2 2]."""
+        """Segment of each position, [n·T]: lengths 3, 2 in a row of 7 -> [0 0 0 1 1 2 2]."""
         after_row = self.first_document[1:]
         slots = np.insert(self.slot, after_row, self.num_docs)
         return np.repeat(slots.astype(np.int32), self._with_padding)
 
     @property
     def cu_seqlens(self) -> Int32s:
-        """Edges of all segments, rows laid end to end: lengths 3, 2 in a row of 7 -> [0 3 5 7].
+        """Edges of all segments with rows end to end: lengths 3, 2 in a row of 7 -> [0 3 5 7].
 
         A full row has no padding segment: lengths 3, 4 in a row of 7 -> [0 3 7].
         """
@@ -115,26 +117,25 @@ class Layout:
 
     @property
     def position_ids(self) -> Int32s:
-        """[n·T]: positions that restart at each segment: lengths 3, 2 in a row of 7 -> [0 1 2 0 1 0 1]."""
+        """Positions within each segment, [n·T]: lengths 3, 2 in a row of 7 -> [0 1 2 0 1 0 1]."""
         edges = self.cu_seqlens
         everywhere = np.arange(edges[-1], dtype=np.int32)
         return everywhere - np.repeat(edges[:-1], np.diff(edges))
 
     @property
     def attention_pairs(self) -> Int64s:
-        """[n]: Σ len·(len+1)/2 over the documents of each row."""
+        """Σ len·(len+1)/2 over the documents of each row, [n]."""
         return self.per_row(self.lengths * (self.lengths + 1) // 2)
 
     @property
     def _with_padding(self) -> Int64s:
-        """Lengths of the documents and, after those of each row, of its padding, which may be 0."""
+        """Segment lengths: each row's documents, then its padding, which may be 0."""
         return np.insert(self.lengths, self.first_document[1:], self.row_length - self.valid)
 
     def context_histogram(self, loss_mask: npt.NDArray[np.uint8]) -> Int32s:
-        """[n, 4]: scored tokens by how many tokens of their document are before them; `loss_mask` is [n·T].
+        """Count scored tokens by preceding tokens of their document, [n, 4]; `loss_mask` is [n·T].
 
-        The token that position p of a document predicts has p + 1 before it, so the first bucket ends at
-        position 1022.
+        Position p predicts a token with p + 1 preceding tokens, so the first bucket ends at position 1022.
         """
         scored = np.zeros(len(loss_mask) + 1, dtype=np.int64)
         np.cumsum(loss_mask, out=scored[1:])
@@ -147,7 +148,7 @@ class Layout:
         return np.stack(counts, axis=1).astype(np.int32)
 
     def fill(self, values: Values, blank: int) -> Values:
-        """[n·T]: a value a token, documents end to end, become rows; padding is `blank`.
+        """Spread one value per token (documents end to end) over rows, [n·T]; padding gets `blank`.
 
         Values [5 6 7 8 9] of lengths 3, 2 in a row of 7 -> [5 6 7 8 9 0 0].
         """
@@ -158,15 +159,15 @@ class Layout:
             start = end
         return rows.reshape(-1)
 
-    def only(self, rows: npt.NDArray[np.bool_]) -> "Layout":
-        """The rows where `rows` is true."""
-        return Layout(
+    def filter(self, rows: npt.NDArray[np.bool_]) -> "RowLayout":
+        """Return the layout of the rows where the mask `rows` [n] is true."""
+        return RowLayout(
             row_length=self.row_length,
             first_document=np.concatenate([[0], np.cumsum(self.num_docs[rows])]),
             lengths=self.lengths[rows[self.row]],
         )
 
     def per_row(self, values: Int64s) -> Int64s:
-        """Sums of the documents' values, row by row."""
+        """Sum a value per document over each row, [n]."""
         sums: Int64s = np.add.reduceat(values, self.first_document[:-1])
         return sums

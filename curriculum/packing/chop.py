@@ -1,12 +1,13 @@
-"""Packing plans that cut: documents end to end in a seeded order, cut every T tokens.
+"""Packing plans that concatenate documents in a seeded order and cut them every T tokens.
 
-The usual packer of others, to compare best_fit.py with and for nothing else: every row of a domain but its
-last is full, and nearly each begins inside a document. Where it is cut, a document becomes divisions, each
-with a boundary of its own in its row: positions begin at 0, and nothing reads what an earlier row holds.
+Other pipelines usually pack this way. The planner exists only to be compared with best_fit.py: every row of
+a domain but the last is full, and nearly every row begins inside a document. The parts of a cut document
+are called divisions. A division is a document of its own in its row: positions begin at 0, and attention
+doesn't reach earlier rows.
 
-Where a BOS marks documents, one leads each later division, as in a document that is longer than a row
-(encode/fit.py, interop/tokens_in.py); from it the token behind the cut is predicted. Without a BOS that
-token is the first of its row, which nothing predicts.
+If a BOS marks documents, a BOS is inserted before each later division, as in documents longer than a row
+(encode/fit.py, interop/tokens_in.py). The inserted BOS predicts the token behind the cut. Without a BOS,
+nothing predicts this token, because it is the first token of its row.
 """
 
 from dataclasses import dataclass
@@ -15,127 +16,129 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.packing.best_fit import Int64s, PackPlan, UInt64s, hashed
+from curriculum.packing.best_fit import Int64s, PackPlan, UInt64s, seeded_hashes
 from curriculum.packing.boundaries import require_tokens
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE, RowFormat
 
 REVISION = 1
-"""Raised when the same documents are cut into other rows."""
+"""Increase when the same documents are cut into other rows."""
 BLOCK_TOKENS = 1 << 20
-"""Tokens that are cut at a time."""
+"""Tokens that are cut and written at a time."""
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChopPlan:
-    """Rows of divisions: row i holds those from row_starts[i] to row_starts[i + 1].
+    """Assignment of divisions to rows: row i holds the divisions row_starts[i] to row_starts[i + 1].
 
-    Lengths [3 5 2 4 1], in this order, in rows of 6, without a BOS and with one before later divisions:
+    Lengths [3 5 2 4 1], in this order, in rows of 6, without and with a BOS before later divisions:
 
         row_starts  [0 2 5 7]               [0 2 5 7]
         documents   [0 1 | 1 2 3 | 3 4]     [0 1 | 1 2 3 | 3 4]
         starts      [0 0 | 3 0 0 | 2 0]     [0 0 | 3 0 0 | 1 0]
         lengths     [3 3 | 2 2 2 | 2 1]     [3 3 | 3 2 1 | 4 1]
-        led         [- - | - - - | - -]     [- - | 1 - - | 1 -]
+        with_bos    [- - | - - - | - -]     [- - | 1 - - | 1 -]
     """
 
     row_length: int
     row_starts: Int64s
     """[n + 1]"""
     documents: Int64s
-    """[d]: document that each is of; divisions of one follow each other."""
+    """[d]: document of each division; divisions of a document are adjacent."""
     starts: Int64s
-    """[d]: first token of the document that is in it."""
+    """[d]: offset in the document of each division's first token."""
     lengths: Int64s
-    """[d]: tokens in the row, the BOS of a led one among them."""
-    led: Bools
-    """[d]: later divisions, where a BOS leads them."""
+    """[d]: tokens of each division in the row, including an inserted BOS."""
+    with_bos: Bools
+    """[d]: True for divisions before which a BOS is inserted."""
 
     @property
     def num_rows(self) -> int:
-        """Rows of the plan."""
+        """Number of rows."""
         return len(self.row_starts) - 1
 
 
-def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int, *, led: bool) -> ChopPlan:
-    """Cut documents, shuffled by (seed, ties), every `row_length` tokens.
+def plan(
+    lengths: Int64s, row_length: int, tie_breakers: UInt64s, seed: int, *, with_bos: bool
+) -> ChopPlan:
+    """Shuffle documents by (seed, tie_breakers) and cut them every `row_length` tokens.
 
-    What has one tie, as the encodings of one document have, stays in its order. Memory is some 60 bytes a
-    document.
+    Documents with equal tie_breakers, such as the encodings of one document, keep their order. Planning
+    takes about 60 bytes of memory a document.
 
     Raises:
-        PackError: for a document without a token.
+        PackError: for an empty document.
     """
-    assert len(lengths) == len(ties), "a tie for each document"
+    assert len(lengths) == len(tie_breakers), "one tie breaker per document"
     require_tokens(lengths)
-    order = np.argsort(hashed(ties, seed), kind="stable")
-    cuts = cut(lengths[order], row_length, led=led)
+    order = np.argsort(seeded_hashes(tie_breakers, seed), kind="stable")
+    cuts = cut(lengths[order], row_length, with_bos=with_bos)
     return ChopPlan(
         row_length=row_length,
         row_starts=cuts.row_starts,
         documents=order[cuts.documents],
         starts=cuts.starts,
         lengths=cuts.lengths,
-        led=cuts.led,
+        with_bos=cuts.with_bos,
     )
 
 
-def cut(lengths: Int64s, row_length: int, *, led: bool) -> ChopPlan:
-    """Cut documents in their order.
+def cut(lengths: Int64s, row_length: int, *, with_bos: bool) -> ChopPlan:
+    """Cut documents in the given order.
 
-    >>> cuts = cut(np.array([3, 5, 2, 4, 1]), 6, led=False)
+    >>> cuts = cut(np.array([3, 5, 2, 4, 1]), 6, with_bos=False)
     >>> [row.tolist() for row in np.split(cuts.lengths, cuts.row_starts[1:-1])]
     [[3, 3], [2, 2, 2], [2, 1]]
-    >>> cuts = cut(np.array([3, 5, 2, 4, 1]), 6, led=True)
+    >>> cuts = cut(np.array([3, 5, 2, 4, 1]), 6, with_bos=True)
     >>> [row.tolist() for row in np.split(cuts.lengths, cuts.row_starts[1:-1])]
     [[3, 3], [3, 2, 1], [4, 1]]
     """
     require_tokens(lengths)
     edges = np.concatenate([[0], np.cumsum(lengths)])
-    row_edges = _row_edges(edges, row_length, led=led)
+    row_edges = _row_edges(edges, row_length, with_bos=with_bos)
     borders = np.union1d(edges, row_edges)
     documents = np.searchsorted(edges, borders[:-1], side="right") - 1
     starts = borders[:-1] - edges[documents]
-    later = (starts > 0) & led
+    later = (starts > 0) & with_bos
     return ChopPlan(
         row_length=row_length,
         row_starts=np.searchsorted(borders, row_edges),
         documents=documents,
         starts=starts,
         lengths=np.diff(borders) + later,
-        led=later,
+        with_bos=later,
     )
 
 
-def _row_edges(edges: Int64s, row_length: int, *, led: bool) -> Int64s:
-    """Tokens at which rows begin, and the last ends; documents begin and end at `edges`."""
+def _row_edges(edges: Int64s, row_length: int, *, with_bos: bool) -> Int64s:
+    """Return the first token of each row and the end of the last row; `edges` bound the documents."""
     found, at, lead = [0], 0, 0
     while at < edges[-1]:
         at = min(at + row_length - lead, int(edges[-1]))
         found.append(at)
-        lead = int(led and edges[np.searchsorted(edges, at)] != at)
+        lead = int(with_bos and edges[np.searchsorted(edges, at)] != at)
     return np.array(found, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChopCounts:
-    """Counts of rows that were cut."""
+    """Counts of cut documents and rows."""
 
     begun_inside: int
     """Rows that begin inside a document."""
     divided: int
-    """Documents in several rows."""
+    """Documents divided over several rows."""
     unscored_rows: int
-    """Rows without a token to learn from, which are left out."""
+    """Dropped rows: rows without a target."""
     unscored_row_tokens: int
-    """Tokens in them."""
+    """Tokens of the dropped rows."""
 
 
 def rows_with_targets(plan: ChopPlan, scored: Int64s) -> tuple[PackPlan, ChopCounts]:
-    """The rows that have a target, over the divisions of a plan; `scored` [d] counts those of each."""
+    """Return a plan of the rows that have a target; `scored` [d] counts the targets of each division."""
     first, sizes = plan.row_starts[:-1], np.diff(plan.row_starts)
     kept = np.add.reduceat(scored, first) > 0
     inside = np.repeat(kept, sizes)
@@ -160,7 +163,7 @@ def spool_divisions(
     row_format: RowFormat,
     token_bytes: Int32s,
 ) -> SpooledDocuments:
-    """Spool the divisions of a plan into an empty folder, as documents in the order of the rows."""
+    """Write the divisions of a plan into an empty folder, as documents in the order of the rows."""
     assert not spooled.structured, "structure isn't cut"
     block_rows = max(1, BLOCK_TOKENS // plan.row_length)
     with Spool(folder) as spool:
@@ -174,22 +177,22 @@ def spool_divisions(
 def _divisions(
     spooled: SpooledDocuments, plan: ChopPlan, some: slice, bos_id: int, token_bytes: Int32s
 ) -> Encodings:
-    """Some divisions; their documents are laid end to end and cut at `begins`."""
-    documents, lengths, led = plan.documents[some], plan.lengths[some], plan.led[some]
-    each = documents[np.flatnonzero(np.diff(documents, prepend=-1))]
-    ids, mask = spooled.ids.take(each), spooled.loss_mask.take(each)
-    taken = lengths - led
+    """Encode a range of divisions: join their documents, then cut the tokens at `begins`."""
+    documents, lengths, with_bos = plan.documents[some], plan.lengths[some], plan.with_bos[some]
+    distinct = documents[np.flatnonzero(np.diff(documents, prepend=-1))]
+    ids, mask = spooled.ids.take(distinct), spooled.loss_mask.take(distinct)
+    taken = lengths - with_bos
     begins = plan.starts[some][0] + np.cumsum(taken) - taken
     first, end = int(begins[0]), int(begins[-1] + taken[-1])
-    # A BOS counts as the token before the cut did: both predict the token behind it.
-    scored = np.insert(mask[first:end], begins[led] - first, mask[begins[led] - 1])
+    # The BOS takes the loss mask of the token before the cut: both predict the token behind the cut.
+    scored = np.insert(mask[first:end], begins[with_bos] - first, mask[begins[with_bos] - 1])
     scored[np.cumsum(lengths) - 1] = 0
-    pieces = _cut_pieces(_joined_pieces(spooled, each), token_bytes[ids], begins, end)
-    counts, pieces = _led_pieces(pieces, begins, led)
+    pieces = _cut_pieces(_joined_pieces(spooled, distinct), token_bytes[ids], begins, end)
+    counts, pieces = _pieces_with_bos(pieces, begins, with_bos)
     return Encodings(
         document_ids=spooled.document_ids[documents],
         lengths=lengths,
-        ids=np.insert(ids[first:end], begins[led] - first, bos_id),
+        ids=np.insert(ids[first:end], begins[with_bos] - first, bos_id),
         loss_mask=scored,
         piece_counts=counts,
         pieces=pieces.astype(np.int32),
@@ -197,7 +200,7 @@ def _divisions(
 
 
 def _joined_pieces(spooled: SpooledDocuments, documents: Int64s) -> Int64s:
-    """[k, 5]: the pieces of documents; token offsets count from the first one's first token."""
+    """Return the pieces [k, 5] of documents; token offsets count from the first document's first token."""
     lengths = spooled.lengths[documents]
     pieces = spooled.pieces.take(documents).astype(np.int64)
     before = np.repeat(np.cumsum(lengths) - lengths, spooled.pieces.counts(documents))
@@ -206,9 +209,9 @@ def _joined_pieces(spooled: SpooledDocuments, documents: Int64s) -> Int64s:
 
 
 def _cut_pieces(pieces: Int64s, sizes: Int32s, begins: Int64s, end: int) -> Int64s:
-    """[k, 5]: pieces from begins[0] to `end`, cut at `begins`; the bytes of cut text follow its tokens.
+    """Cut pieces at `begins`, from begins[0] to `end`, [k, 5]; byte ranges of cut text follow its tokens.
 
-    Tokens of 2 bytes: text 0:5 that is cut at 3 -> tokens 0:3 with bytes 0:6, and 3:5 with 6:10.
+    With tokens of 2 bytes, text 0:5 cut at 3 becomes tokens 0:3 with bytes 0:6, and 3:5 with bytes 6:10.
     """
     borders = np.union1d(pieces[:, TOKEN_START], begins)
     borders = borders[(borders >= begins[0]) & (borders < end)]
@@ -221,13 +224,16 @@ def _cut_pieces(pieces: Int64s, sizes: Int32s, begins: Int64s, end: int) -> Int6
     return np.stack((whole[:, KIND], borders, ends, low, high), axis=1)
 
 
-def _led_pieces(pieces: Int64s, begins: Int64s, led: Bools) -> tuple[Int64s, Int64s]:
-    """Pieces in each division, and all of them: offsets count from its first token, which may be a BOS."""
+def _pieces_with_bos(pieces: Int64s, begins: Int64s, with_bos: Bools) -> tuple[Int64s, Int64s]:
+    """Return piece counts per division and all pieces, with a generated piece for each inserted BOS.
+
+    Token offsets count from the division's first token, which may be the BOS.
+    """
     division = np.searchsorted(begins, pieces[:, TOKEN_START], side="right") - 1
-    pieces[:, (TOKEN_START, TOKEN_END)] += (led - begins)[division][:, None]
-    at = np.searchsorted(division, np.flatnonzero(led))
+    pieces[:, (TOKEN_START, TOKEN_END)] += (with_bos - begins)[division][:, None]
+    at = np.searchsorted(division, np.flatnonzero(with_bos))
     leads = np.zeros((len(at), pieces.shape[1]), dtype=np.int64)
     leads[:, KIND], leads[:, TOKEN_END] = GENERATED_PIECE, 1
     leads[:, BYTE_START] = leads[:, BYTE_END] = pieces[at, BYTE_START]
-    counts = np.bincount(division, minlength=len(begins)) + led
+    counts = np.bincount(division, minlength=len(begins)) + with_bos
     return counts, np.insert(pieces, at, leads, axis=0)

@@ -1,11 +1,11 @@
-"""Held-out rows in the order in which they are measured, so that a few of them are of many documents.
+"""Order in which validation rows are measured, so that the first few rows cover many documents.
 
-    held_out.json   beside the rows of an artefact that measures
+    held_out.json   beside the rows of an artefact of validation rows
 
-A document that is longer than a row is divided over many, and these lie side by side. So rows are taken
-document by document, and documents lineage by lineage. Draws depend on names alone: rows of another length,
-phase or objective begin with the same documents. A small document beside the pieces of a long one takes no
-more of these rows in: it waits until the long one may fill another.
+A document longer than a row fills many adjacent rows. Rows are therefore taken document by document, and
+documents lineage by lineage. The draws depend only on names: rows of another length, phase or objective
+begin with the same documents. A small document that shares a row with a piece of a long document doesn't
+let the long document appear more often: it waits until the long document's next turn.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from schemas.json_text import read_json
 
 ORDER_NAME = "held_out.json"
 MAX_POSITIONS = 1 << 17
-"""Positions of the rows of one domain that are listed, where these are MIN_DOCUMENTS rows or more."""
+"""Max listed positions per domain; at least MIN_DOCUMENTS rows are always listed."""
 _SEED = 17
 
 
-def spread(lineages: Mapping[str, str]) -> list[str]:
-    """Documents in an order of which the first few are of as many lineages as there are.
+def order_by_lineage(lineages: Mapping[str, str]) -> list[str]:
+    """Order documents so that the first few come from as many lineages as possible.
 
-    `lineages` are those of the documents, by document id.
+    `lineages` maps document ids to lineages.
 
-    >>> spread({"a1": "a", "a2": "a", "a3": "a", "b1": "b"})
+    >>> order_by_lineage({"a1": "a", "a2": "a", "a3": "a", "b1": "b"})
     ['a2', 'b1', 'a3', 'a1']
     """
     turns = Counter[str]()
@@ -46,7 +46,7 @@ def spread(lineages: Mapping[str, str]) -> list[str]:
 
 
 def write_order(folder: Path, row_length: int, lineages: Mapping[str, str]) -> None:
-    """Write the order of the rows in a folder beside them."""
+    """Write the order of a folder's rows to held_out.json in this folder."""
     order = held_out_order(parquet.shards_of(folder), row_length, lineages)
     (folder / ORDER_NAME).write_text(order.model_dump_json())
 
@@ -54,15 +54,15 @@ def write_order(folder: Path, row_length: int, lineages: Mapping[str, str]) -> N
 def held_out_order(
     files: Sequence[Path], row_length: int, lineages: Mapping[str, str]
 ) -> HeldOutRows:
-    """Return the rows of each domain that are measured, the first before the others.
+    """Return the rows to measure, by domain, in their order of measurement.
 
-    `files` hold all rows of an artefact in their order. A document that `lineages` lacks, such as an
-    imported one, is a lineage of its own.
+    `files` hold all rows of an artefact in order. A document missing in `lineages`, such as an imported
+    one, is a lineage of its own.
     """
     domains: defaultdict[str, dict[int, _StoredRow]] = defaultdict(dict)
     listed = parquet.read_table(list(files), columns=list(_COLUMNS)).to_pylist() if files else []
     for number, stored in enumerate(listed):
-        domains[str(stored["domain"])][number] = _StoredRow.of(stored, row_length)
+        domains[str(stored["domain"])][number] = _StoredRow.from_columns(stored, row_length)
     limit = max(MAX_POSITIONS // row_length, MIN_DOCUMENTS)
     return HeldOutRows(
         rows=tuple(
@@ -83,14 +83,14 @@ _COLUMNS = ("domain", "document_ids", "doc_starts", "valid_token_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _StoredRow:
-    """Documents of a row, each once."""
+    """Distinct documents of a row."""
 
     documents: tuple[str, ...]
     filling: tuple[str, ...]
-    """Those that take more than half of the row."""
+    """Documents that fill more than half of the row."""
 
     @staticmethod
-    def of(stored: Mapping[str, Any], row_length: int) -> "_StoredRow":
+    def from_columns(stored: Mapping[str, Any], row_length: int) -> "_StoredRow":
         starts = [*stored["doc_starts"][: len(stored["document_ids"])], stored["valid_token_count"]]
         tokens = Counter[str]()
         for at, document in enumerate(stored["document_ids"]):
@@ -103,26 +103,27 @@ def read_order(folder: Path) -> HeldOutRows:
     """Read the order of an artefact's rows.
 
     Raises:
-        StoreError: for another file than the published one, and for one that no build writes.
+        StoreError: if the file differs from the published file, or no build can have written it.
     """
     file = folder / ORDER_NAME
     require_published(file)
-    cause = "it isn't the order of held-out rows that a build writes"
+    cause = "it isn't an order of held-out rows as a build writes it"
     return read_json(HeldOutRows, file, error=StoreError, cause=cause, cure=cure_of(file))
 
 
 def _ordered(rows: Mapping[int, _StoredRow], lineages: Mapping[str, str]) -> list[int]:
-    """The rows of one domain, by number with their documents, in the order in which they are measured.
+    """Return the numbers of one domain's rows in their order of measurement.
 
-    In each turn every document adds a row, unless its rows so far are as many as the turn says. Nor is a
-    row added that a document fills of which this holds. Turns end where the next one could give a document
-    more than one in MIN_DOCUMENTS of all rows. The rest of the rows of longer documents is never measured.
+    In turn k, every document adds one row unless k rows already show it. A row is also skipped while one of
+    its filling documents (see `_StoredRow.filling`) is already shown k times. Turns end when the next turn
+    could give a document more than 1 in MIN_DOCUMENTS of all rows. The remaining rows of longer documents
+    are never measured.
     """
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
     for number, row in rows.items():
         for document in row.documents:
             rows_of[document].append(number)
-    order = spread({document: lineages.get(document, document) for document in rows_of})
+    order = order_by_lineage({document: lineages.get(document, document) for document in rows_of})
     waiting = {document: _shuffled(document, rows_of[document]) for document in order}
     taken: dict[int, None] = {}
     shown = Counter[str]()
@@ -144,7 +145,7 @@ def _ordered(rows: Mapping[int, _StoredRow], lineages: Mapping[str, str]) -> lis
 
 
 def _shuffled(document: str, numbers: Sequence[int]) -> deque[int]:
-    """The rows of a document in a drawn order: a file's first lines aren't what it is about."""
+    """Shuffle the rows of a document, because the first lines of a file aren't typical of it."""
     drawn = sorted((_draw(f"{document} {at}"), number) for at, number in enumerate(numbers))
     return deque(number for _, number in drawn)
 

@@ -1,7 +1,7 @@
-"""Rows as arrays: n consecutive rows of one shard, as they are stored or derived.
+"""Rows as arrays: n consecutive rows of one shard, stored or derived.
 
-Rows that others wrote may store neither target_ids nor doc_ids, nor doc_starts: these are derived where the
-contract allows it. What is stored is trusted here; row_check.py is what doubts it.
+Imported rows may lack target_ids, doc_ids or doc_starts. They are derived where the contract allows it.
+This module trusts stored values; row_check.py checks them.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.packing.boundaries import Int32s, Int64s, Layout, Values
+from curriculum.packing.boundaries import Int32s, Int64s, RowLayout, Values
 from schemas.document import list_of
 from schemas.errors import SchemaError
 from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
@@ -20,7 +20,7 @@ from schemas.structure import STRUCTURE_COLUMNS
 
 ArrowArray: TypeAlias = "pa.Array[Any]"
 REQUIRED = ("input_ids", "loss_mask")
-"""Without these nothing can be trained; everything else has a fill."""
+"""Columns without which rows can't be trained on; every other column can be derived or omitted."""
 KNOWN: dict[str, pa.DataType] = {
     **{field.name: field.type for field in PACKED_ROW_SCHEMA},
     **{field.name: field.type for field in STRUCTURE_COLUMNS},
@@ -29,54 +29,57 @@ KNOWN: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowBatch:
-    """n consecutive rows of one shard; arrays are views of the table wherever they are stored."""
+    """n consecutive rows of one shard; arrays of stored columns are views of the table."""
 
     row_format: RowFormat
     table: pa.Table
-    """The columns that were asked for."""
+    """Requested columns."""
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the table."""
+        """Size of the table in bytes."""
         return int(self.table.nbytes)
 
     @property
     def input_ids(self) -> Int32s:
-        """[n, T]."""
+        """Token ids, [n, T]."""
         return self.tokens("input_ids")
 
     @property
     def loss_mask(self) -> npt.NDArray[np.uint8]:
-        """[n, T]."""
+        """Loss mask of 0 and 1, [n, T]."""
         return self.tokens("loss_mask")
 
     @property
     def target_ids(self) -> Int32s:
-        """[n, T]; derived where the rows don't store it."""
+        """Target token ids, [n, T]; derived if the rows don't store them."""
         if self.has("target_ids"):
             return self.tokens("target_ids")
         return target_ids(self.input_ids, self.loss_mask, self.row_format.pad_id)
 
     @property
     def doc_ids(self) -> Int32s:
-        """[n, T]; derived where the rows don't store it.
+        """Segment ids, [n, T]; derived if the rows don't store them.
 
         Raises:
-            SchemaError: where neither doc_starts nor a BOS says where documents begin, or where they end.
+            SchemaError: if the rows say neither where documents begin nor where they end.
         """
         if self.has("doc_ids"):
             return self.tokens("doc_ids")
         self._require_inferable()
         valid = self.valid_counts()
         starts, edges = self.doc_starts(valid)
-        layout = Layout.of(starts, np.diff(edges), valid, self.row_format.row_length)
+        layout = RowLayout.from_starts(starts, np.diff(edges), valid, self.row_format.row_length)
         return layout.doc_ids.reshape(len(self), -1)
 
     def valid_counts(self) -> Int64s:
-        """[n]: stored, or up to the last token that isn't PAD: [BOS a EOS BOS c PAD PAD] -> 5."""
+        """Return valid tokens per row, [n]; if not stored, the position after the last token that isn't PAD.
+
+        [BOS a EOS BOS c PAD PAD] -> 5.
+        """
         if self.has("valid_token_count"):
             return self.scalars("valid_token_count").astype(np.int64)
         tokens = self.tokens("input_ids") != self.row_format.pad_id
@@ -84,9 +87,9 @@ class RowBatch:
         return np.where(tokens.any(axis=1), last, 0).astype(np.int64)
 
     def doc_starts(self, valid: Int64s) -> tuple[Int64s, Int64s]:
-        """First positions of documents end to end, and their edges by row, [n + 1].
+        """Return the first positions of documents (rows end to end) and each row's range of them, [n + 1].
 
-        Stored; or where doc_ids changes among valid tokens; or where BOS is one of them:
+        If not stored, documents begin where doc_ids changes, else at every BOS among the valid tokens:
         [BOS a EOS BOS c PAD PAD] -> [0 3], [0 2].
         """
         if self.has("doc_starts"):
@@ -102,13 +105,13 @@ class RowBatch:
         return np.nonzero(begins)[1].astype(np.int64), edges.astype(np.int64)
 
     def _require_inferable(self) -> None:
-        """Refuse rows whose tokens don't say where documents begin and end, where nothing else does."""
+        """Raise unless document boundaries are stored or follow from the tokens."""
         bos, eos, pad = self.row_format.bos_id, self.row_format.eos_id, self.row_format.pad_id
         if not self.has("valid_token_count") and eos == pad:
             raise SchemaError(
                 "valid_token_count",
                 f"eos_id and pad_id {pad}",
-                cause="padding can't be told from a document's end where PAD == EOS",
+                cause="padding can't be distinguished from the end of a document if PAD == EOS",
                 cure="Store valid_token_count in the rows",
             )
         if self.has("doc_starts"):
@@ -117,7 +120,7 @@ class RowBatch:
             raise SchemaError(
                 "doc_starts",
                 f"bos_id {bos}, pad_id {pad}",
-                cause="boundaries are inferred only from a BOS that differs from PAD",
+                cause="document boundaries can only be inferred from a BOS that differs from PAD",
                 cure="Store doc_ids or doc_starts in the rows",
             )
         first = self.input_ids[:, 0]
@@ -125,17 +128,17 @@ class RowBatch:
             raise SchemaError(
                 "doc_starts",
                 f"first token {first[first != bos][0]}",
-                cause=f"boundaries are inferred only from rows that begin with BOS {bos}",
+                cause=f"document boundaries can only be inferred if every row begins with BOS {bos}",
                 cure="Store doc_ids or doc_starts in the rows",
             )
 
     def document_ids(self) -> list[list[str]]:
-        """The documents of each row."""
+        """Return the document ids of each row."""
         listed: list[list[str]] = self.array("document_ids").to_pylist()
         return listed
 
     def slice(self, row: int, rows: int = 1) -> "RowBatch":
-        """Some of its rows, without a copy."""
+        """Return `rows` rows from `row` on, without a copy."""
         return RowBatch(row_format=self.row_format, table=self.table.slice(row, rows))
 
     def has(self, name: str) -> bool:
@@ -143,51 +146,51 @@ class RowBatch:
         return name in self.table.column_names
 
     def scalars(self, name: str) -> Values:
-        """[n]."""
+        """Return a column of one value per row, [n]."""
         values: Values = self.array(name).to_numpy(zero_copy_only=False)
         return values
 
     def text(self, name: str) -> list[bytes]:
-        """[n]: a column of strings or numbers, as bytes that need not be UTF-8."""
+        """Return a column of strings or numbers as bytes, [n]; the bytes need not be UTF-8."""
         return _as_bytes(self.array(name))
 
     def texts(self, name: str) -> list[bytes]:
-        """The strings of all lists end to end, as bytes."""
+        """Return the strings of a list column as bytes, lists end to end."""
         return _as_bytes(self.items(name))
 
     def offsets(self, name: str) -> Int64s:
-        """[n + 1]: edges of the lists in `items`, from 0."""
+        """Return the edges of a column's lists within `items`, from 0, [n + 1]."""
         offsets: Int64s = self.array(name).offsets.to_numpy().astype(np.int64)
         offsets -= offsets[0]
         return offsets
 
     def items(self, name: str) -> Any:
-        """The items of all lists end to end, as an Arrow array."""
+        """Return the items of a list column as an Arrow array, lists end to end."""
         return self.array(name).flatten()
 
     def values(self, name: str) -> Values:
-        """The numbers of all lists end to end."""
+        """Return the numbers of a list column, lists end to end."""
         values: Values = self.items(name).to_numpy()
         return values
 
     def tokens(self, name: str) -> Values:
-        """[n, T]: a column of a value a token.
+        """Return a column of one value per token, [n, T].
 
         Raises:
-            SchemaError: where the lists don't have T values.
+            SchemaError: if a list doesn't have T values.
         """
         values, length = self.values(name), self.row_format.row_length
         if len(values) != len(self) * length:
             raise SchemaError(
                 name,
                 f"{len(values)} values in {len(self)} rows",
-                cause=f"each row has {length}",
+                cause=f"a row must have {length} values",
                 cure="Run `curriculum check` on the rows",
             )
         return values.reshape(len(self), length)
 
     def fields(self, name: str) -> dict[str, npt.NDArray[np.int64]]:
-        """The fields of all structs end to end."""
+        """Return the fields of a column of lists of structs, lists end to end."""
         items = self.items(name)
         return {
             field.name: items.field(index).to_numpy().astype(np.int64)
@@ -195,7 +198,7 @@ class RowBatch:
         }
 
     def nulls(self) -> npt.NDArray[np.bool_]:
-        """[n]: rows with a null in a column, in its lists or in their structs."""
+        """Return a mask [n] of the rows that contain a null: in a column, a list or a struct."""
         arrays = [self.array(name) for name in self.table.column_names]
         found = np.zeros(len(self), dtype=np.bool_)
         for array in arrays:
@@ -203,23 +206,23 @@ class RowBatch:
                 found |= [_nulls(array.slice(row, 1)) > 0 for row in range(len(self))]
         return found
 
-    def only(self, rows: npt.NDArray[np.bool_]) -> "RowBatch":
-        """The rows where `rows` is true; without a copy where all are."""
+    def filter(self, rows: npt.NDArray[np.bool_]) -> "RowBatch":
+        """Return the rows where the mask is true; no copy is made if all are."""
         if rows.all():
             return self
         return RowBatch(row_format=self.row_format, table=self.table.filter(pa.array(rows)))
 
     def array(self, name: str) -> Any:
-        """The column as one Arrow array."""
+        """Return a column as one Arrow array."""
         column = self.table[name]
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def target_ids(input_ids: Int32s, loss_mask: npt.NDArray[np.uint8], pad_id: int) -> Int32s:
-    """The token after each, pad_id where it doesn't count: [5 6 7 8] masked [1 0 1 0] -> [6 P 8 P].
+    """Return the next token of each token, pad_id where the mask is 0: [5 6 7 8], [1 0 1 0] -> [6 P 8 P].
 
-    Any number of rows, as [n, T] or end to end. The shift reads past each row's end; it can't be seen,
-    because the mask is 0 at the last token of every document, and so at the last of every row.
+    Rows may be [n, T] or end to end. The shift also crosses row ends. This has no effect, because the mask
+    is 0 at the last token of every document, and so at the end of every row.
     """
     targets = np.empty_like(input_ids)
     flat = targets.reshape(-1)
@@ -231,9 +234,9 @@ def target_ids(input_ids: Int32s, loss_mask: npt.NDArray[np.uint8], pad_id: int)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowTokens:
-    """Boundaries, tokens and mask of n rows, which determine most of their other columns."""
+    """Boundaries, tokens and loss mask of n rows, from which most other columns are derived."""
 
-    layout: Layout
+    layout: RowLayout
     input_ids: Int32s
     """[n, T]"""
     loss_mask: npt.NDArray[np.uint8]
@@ -241,7 +244,7 @@ class RowTokens:
     pad_id: int
 
     def columns(self, names: Collection[str]) -> dict[str, ArrowArray]:
-        """The derived columns among `names`, as the contract stores them."""
+        """Return the derived columns among `names`, with the types of the contract."""
         return {
             name: as_column(derive(self), name) for name, derive in DERIVED.items() if name in names
         }
@@ -256,11 +259,11 @@ DERIVED: Mapping[str, Callable[[RowTokens], Values]] = {
     "attention_pairs": lambda rows: rows.layout.attention_pairs,
     "context_histogram": lambda rows: rows.layout.context_histogram(rows.loss_mask.reshape(-1)),
 }
-"""Columns [n] or [n, k] by name."""
+"""Functions that derive a column, [n] or [n, k], by column name."""
 
 
 def as_column(values: Values, name: str) -> ArrowArray:
-    """Values [n] or [n, k] as the contract's column of that name."""
+    """Convert values [n] or [n, k] to the Arrow type of the named column."""
     kind = KNOWN[name]
     if pa.types.is_list(kind):
         counts = np.full(len(values), values.shape[1])
@@ -269,7 +272,7 @@ def as_column(values: Values, name: str) -> ArrowArray:
 
 
 def row_schema(row_format: RowFormat, *, without: Collection[str], structured: bool) -> pa.Schema:
-    """The contract's columns but for those left out, with the format as metadata."""
+    """Return the schema of the contract without some columns, with the row format as metadata."""
     fields = [field for field in PACKED_ROW_SCHEMA if field.name not in without]
     fields += STRUCTURE_COLUMNS if structured else ()
     metadata: dict[bytes | str, bytes | str] = dict(row_format.metadata().items())
@@ -277,7 +280,7 @@ def row_schema(row_format: RowFormat, *, without: Collection[str], structured: b
 
 
 def lists(items: ArrowArray, counts: Int64s, kind: pa.DataType) -> ArrowArray:
-    """Items end to end as lists of `counts` items each."""
+    """Group items into consecutive lists of `counts` items."""
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     listed: ArrowArray = pa.ListArray.from_arrays(
         pa.array(offsets, type=pa.int32()), items, type=list_of(kind)
@@ -286,7 +289,7 @@ def lists(items: ArrowArray, counts: Int64s, kind: pa.DataType) -> ArrowArray:
 
 
 def same_type(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Return True if values are of the same type, apart from nulls and the names of list items."""
+    """Return True if two types are equal, ignoring nullability and the names of list items."""
     if pa.types.is_list(expected):
         return pa.types.is_list(found) and same_type(found.value_type, expected.value_type)
     if pa.types.is_struct(expected):

@@ -1,11 +1,12 @@
-"""Rows come back in order, or one at a time by (shard, row), from thousands of files with little memory.
+"""Reading of rows, in order or at random by (shard, row), from thousands of files with little memory.
 
-What is stored is trusted here; row_check.py is what doubts it.
+This module trusts stored values; row_check.py checks them.
 
-A footer describes each column of each row group: 2 MB of a file of 1,024 groups, which take 20 MB and 20 ms
-to be parsed. The first files stay open with theirs. Of others the footer is cut: its bytes are one Thrift
-structure in which row groups stand one after the other, so that what is around them makes a footer of one
-group with the bytes of any, which are read again at need: 3 KB and 8 bytes a group stay of 2 MB.
+A Parquet footer describes every column of every row group: 2 MB for a file of 1,024 groups. Parsing it takes
+20 MB and 20 ms. The first files stay open with their parsed footers. The footers of other files are cut: a
+footer is one Thrift structure with the row groups in sequence, so that the bytes around the groups, joined
+with the bytes of one group, are a valid footer with one group. The bytes of the group are read from the file
+when needed. Of a footer of 2 MB, 3 KB and 8 bytes per group stay in memory.
 
     [version schema num_rows] [row groups: n] [group 0] … [group n - 1] [metadata …]
 """
@@ -29,33 +30,33 @@ from schemas.json_text import version_fault
 from schemas.packed_row import RowFormat
 
 Int32s = npt.NDArray[np.int32]
-OPEN_FILES = 128
-FOOTER_BYTES = 3 << 27
-"""The most that footers of open files take: of full shards, with 2^26 positions, 19."""
+MAX_OPEN_FILES = 128
+MAX_FOOTER_BYTES = 3 << 27
+"""Max memory of the footers of open files; enough for 19 full shards of 2^26 positions."""
 _EXPANDS = 10
-"""So many times as large as in its file a footer is in memory."""
+"""Memory of a parsed footer relative to its bytes in the file."""
 _MAGIC = b"PAR1"
-# Of Thrift's compact protocol: the type of a list's elements; a field that holds a list and is the next one
-# of its structure.
+# Thrift's compact protocol: the element type of a list of structures, and the header of a list field whose
+# id is one above the previous field's.
 _STRUCTS, _LIST = 0x0C, b"\x19"
 _VARINT = rb"[\x80-\xff]*[\x00-\x7f]"
 _AFTER_ROWS = re.compile(rb"\x26%b\x16%b(?:\x14%b)?\x00" % (_VARINT, _VARINT, _VARINT))
-"""The end of a row group: its offset in the file, its compressed bytes, its number where that is written."""
+"""Pattern of a row group's last fields: file offset, compressed bytes and, optionally, ordinal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cut:
-    """A footer without its row groups."""
+    """Footer without its row groups."""
 
     head: bytes
     tail: bytes
     start: int
-    """The offset in the file at which the footer begins."""
+    """Offset of the footer in the file."""
     bounds: Int32s
-    """[groups + 1]: where in the footer the bytes of each group begin, and the last one's end."""
+    """[groups + 1]: offset of each row group in the footer, then the end of the last group."""
 
-    def one(self, file: pa.NativeFile, group: int) -> pq.FileMetaData:
-        """The footer that the file would have with this row group alone."""
+    def with_group(self, file: pa.NativeFile, group: int) -> pq.FileMetaData:
+        """Return the file's footer with only this row group."""
         start, end = self.bounds[group : group + 2].tolist()
         file.seek(self.start + start)
         return _parsed(self.head + _list(1) + file.read(end - start) + self.tail)
@@ -63,46 +64,46 @@ class _Cut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupFile:
-    """A file whose row groups are read at random."""
+    """Parquet file with random access to its row groups."""
 
     path: Path
     first_rows: Int32s
-    """[groups + 1]: where each row group begins, and the last one ends."""
+    """[groups + 1]: first row of each row group, then the number of rows."""
     _open: parquet.File | None = None
     _cut: _Cut | None = None
-    """None where the file is open, and where the bytes of its groups aren't found: then all is parsed."""
+    """None for an open file, and if the groups weren't found; then every read parses the whole footer."""
 
     def read(self, group: int, columns: list[str]) -> pa.Table:
-        """Some columns of a row group, each in one chunk.
+        """Read some columns of a row group, one chunk per column.
 
         Raises:
-            StoreError: naming the file, for a page that isn't what was written.
+            StoreError: names the file if a page doesn't match its checksum.
         """
         if self._open is not None:
             return _read(self._open, group, columns)
         with parquet.naming(self.path), pa.OSFile(str(self.path), "r") as file:
             if self._cut is None:
                 return _read(parquet.File(self.path, file), group, columns)
-            metadata = self._cut.one(file, group)
+            metadata = self._cut.with_group(file, group)
             rows = int(self.first_rows[group + 1] - self.first_rows[group])
             assert metadata.row_group(0).num_rows == rows, f"{self.path} has changed"
             return _read(parquet.File(self.path, file, metadata=metadata), 0, columns)
 
 
 class Footers:
-    """The files that are open: the first `most`, as far as their footers take `limit` bytes together."""
+    """Open files with parsed footers: at most `max_files` files and `limit` bytes of footers."""
 
-    def __init__(self, *, limit: int = FOOTER_BYTES, most: int = OPEN_FILES) -> None:
+    def __init__(self, *, limit: int = MAX_FOOTER_BYTES, max_files: int = MAX_OPEN_FILES) -> None:
         self.num_bytes, self.num_open = 0, 0
-        self._limit, self._most = limit, most
+        self._limit, self._max_files = limit, max_files
 
-    def of(self, path: Path) -> tuple[GroupFile, pa.Schema]:
-        """A file, which stays open if there is room for it, and its schema."""
+    def open(self, path: Path) -> tuple[GroupFile, pa.Schema]:
+        """Return a file and its schema; the file stays open if the limits allow it."""
         file = parquet.File(path)
         whole = file.metadata
         rows = [whole.row_group(group).num_rows for group in range(whole.num_row_groups)]
         size = _EXPANDS * whole.serialized_size
-        stays = self.num_open < self._most and self.num_bytes + size <= self._limit
+        stays = self.num_open < self._max_files and self.num_bytes + size <= self._limit
         schema = file.schema_arrow
         found = GroupFile(
             path=path,
@@ -145,7 +146,7 @@ def _cut(path: Path, whole: pq.FileMetaData) -> _Cut | None:
 
 
 def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
-    """The offsets of row groups: each behind the end of the one before, found by its bytes and rows."""
+    """Return the offsets of the row groups in a footer; None if a group's sizes aren't found there."""
     groups = [whole.row_group(number) for number in range(whole.num_row_groups)]
     opening = _LIST + _list(len(groups))
     bounds = [raw.find(opening + _LIST + _list(whole.num_columns)) + len(opening)]
@@ -160,14 +161,14 @@ def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
 
 
 def _list(number: int) -> bytes:
-    """The length of a list of structures."""
+    """Encode the header of a Thrift list of structures."""
     if number < 15:
         return bytes([number << 4 | _STRUCTS])
     return bytes([0xF0 | _STRUCTS]) + _varint(number)
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first.
+    """Encode a Thrift varint: seven bits per byte, lowest bits first.
 
     >>> _varint(300).hex()
     'ac02'
@@ -180,28 +181,28 @@ DERIVABLE = {
     "target_ids": ("input_ids", "loss_mask"),
     "doc_ids": ("doc_starts", "valid_token_count", "input_ids"),
 }
-"""Columns that may be absent, and those that they are derived from."""
+"""Columns that may be missing, and the columns from which they are derived."""
 TRAINING_COLUMNS = ("input_ids", "loss_mask", "target_ids", "doc_ids")
 BATCH_TOKENS = 1 << 18
 CACHE_BYTES = 1 << 26
-"""Bytes of decoded row groups that a `RowReader` keeps where it isn't given a cache."""
+"""Default limit of a cache of decoded row groups."""
 
 
 class Decoded(Protocol):
-    """A row group in memory."""
+    """Decoded row group."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """Size in bytes."""
 
 
 G = TypeVar("G", bound=Decoded)
 
 
 class GroupCache:
-    """The row groups that were asked for last, decoded: at most `limit` bytes of them, or a single one.
+    """LRU cache of decoded row groups: at most `limit` bytes, but always at least one group.
 
-    Several readers may share one, so that their number multiplies neither memory nor open files.
+    Several readers may share a cache, so that memory and open files don't grow with the number of readers.
     """
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
@@ -212,7 +213,7 @@ class GroupCache:
         self._groups: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], G]) -> G:
-        """The group of a key, read if it isn't kept; a key stands for one kind of G."""
+        """Return the group of a key, and read it if it isn't cached. All groups of a key have one type."""
         found: G | None = self._groups.get(key)
         if found is not None:
             self._groups.move_to_end(key)
@@ -228,7 +229,7 @@ class GroupCache:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shard:
-    """A file of rows, whose row groups are read at random."""
+    """File of rows with random access to its row groups."""
 
     file: GroupFile
     row_format: RowFormat
@@ -236,10 +237,10 @@ class _Shard:
 
 
 class RowReader:
-    """Random access by (shard, row); a shard is the number of a file in name order.
+    """Random access to rows by (shard, row); a shard is the index of a file in `files`.
 
-    Reading one row decodes its row group, some 65,536 positions; the last groups stay in `cache`. A file is
-    opened when a row of it is first asked for, and few of them stay open.
+    Reading a row decodes its row group of about 65,536 positions. The last groups stay in `cache`. A file is
+    opened when one of its rows is first read, and few files stay open.
     """
 
     def __init__(
@@ -257,31 +258,31 @@ class RowReader:
         self._shards: dict[int, _Shard] = {}
 
     def num_rows(self, shard: int) -> int:
-        """Rows of a shard.
+        """Return the number of rows of a shard.
 
         Raises:
-            SchemaError: for a file without a row format, or without a column that is read.
+            SchemaError: if the file lacks a row format or a requested column.
         """
         return int(self._shard(shard).file.first_rows[-1])
 
     def row(self, shard: int, row: int) -> RowBatch:
-        """A batch of one row.
+        """Return a batch of one row.
 
         Raises:
-            SchemaError: for a file without a row format, or without a column that is read.
+            SchemaError: if the file lacks a row format or a requested column.
         """
         group, at = self.place(shard, row)
         key = (self._paths[shard], self._columns, group)
         return self._cache.get(key, lambda: self.group(shard, group)).slice(at)
 
     def place(self, shard: int, row: int) -> tuple[int, int]:
-        """The number of a row's group, and its place in it."""
+        """Return the index of a row's group, and the row's index in this group."""
         first_rows = self._shard(shard).file.first_rows
         assert 0 <= row < first_rows[-1], f"row {row} of {first_rows[-1]} in shard {shard}"
         return parquet.place(first_rows, row)
 
     def group(self, shard: int, group: int) -> RowBatch:
-        """The rows of a row group, read anew."""
+        """Read a row group, without the cache."""
         found = self._shard(shard)
         return RowBatch(row_format=found.row_format, table=found.file.read(group, found.columns))
 
@@ -289,7 +290,7 @@ class RowReader:
         known = self._shards.get(number)
         if known is None:
             path = self._paths[number]
-            file, schema = self._cache.footers.of(path)
+            file, schema = self._cache.footers.open(path)
             known = self._shards[number] = _Shard(
                 file=file,
                 row_format=self._row_format or format_of(schema, path.name),
@@ -304,10 +305,10 @@ def read_rows(
     *,
     row_format: RowFormat | None = None,
 ) -> Iterator[RowBatch]:
-    """All rows of the files in order, some 262,144 positions at a time.
+    """Yield all rows of the files in order, in batches of about 262,144 positions.
 
-    `row_format` is for rows of others, whose files don't carry one. Leave target_ids out of `columns` to
-    have them derived, which is faster than reading them.
+    Pass `row_format` for imported rows whose files don't contain it. Leave target_ids out of `columns` to
+    derive them, which is faster than reading them.
     """
     for path in files:
         file = parquet.File(path)
@@ -320,24 +321,24 @@ def read_rows(
 
 
 def load_format(path: Path) -> RowFormat:
-    """The format of a file of rows, or of a folder of them.
+    """Return the row format of a Parquet file or of the first file in a folder.
 
     Raises:
-        SchemaError: where there is none, or one of another major version.
+        SchemaError: if no format is found, or its major version is another one.
     """
     files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
     if not files:
         raise SchemaError(
-            str(path), cause="there are no Parquet files", cure="Give a folder that holds rows"
+            str(path), cause="it contains no Parquet files", cure="Give a folder that contains rows"
         )
     return format_of(parquet.read_schema(files[0]), files[0].name)
 
 
 def format_of(schema: pa.Schema, name: str) -> RowFormat:
-    """The format in a file's metadata.
+    """Return the row format in a file's metadata.
 
     Raises:
-        SchemaError: where it is missing, broken or of another major version.
+        SchemaError: if the format is missing, invalid or of another major version.
     """
     metadata = schema.metadata or {}
     version = metadata.get(b"schema_version", b"").decode()
@@ -345,7 +346,7 @@ def format_of(schema: pa.Schema, name: str) -> RowFormat:
         raise SchemaError(
             name,
             cause=fault,
-            cure="Use the version that wrote it, or build the rows again",
+            cure="Use the version that wrote the file, or build the rows again",
         )
     try:
         return RowFormat.from_metadata(metadata)
@@ -353,13 +354,13 @@ def format_of(schema: pa.Schema, name: str) -> RowFormat:
         raise SchemaError(
             name,
             f"metadata: {broken}",
-            cause="row_length, vocab_size, pad_id, bos_id and eos_id say how to read rows",
-            cure="Give the row format, or write RowFormat.metadata() into the file",
+            cause="rows can't be read without row_length, vocab_size, pad_id, bos_id and eos_id",
+            cure="Pass the row format, or write RowFormat.metadata() into the file",
         ) from None
 
 
 def stored_columns(schema: pa.Schema, columns: Sequence[str], name: str) -> list[str]:
-    """The columns to read for those asked: a derivable one that is absent gives way to its sources.
+    """Return the columns to read; a missing derivable column is replaced by its source columns.
 
     Raises:
         SchemaError: for a column that is neither stored nor derivable.
@@ -374,7 +375,7 @@ def stored_columns(schema: pa.Schema, columns: Sequence[str], name: str) -> list
             raise SchemaError(
                 name,
                 column,
-                cause=f"the column is not stored; there are {', '.join(schema.names)}",
-                cure="Build the rows again, or ask for other columns",
+                cause=f"the column is not stored; available: {', '.join(schema.names)}",
+                cure="Build the rows again, or request other columns",
             )
     return list(wanted)

@@ -1,7 +1,7 @@
-"""Verbatim repeats of earlier tokens in one document: a model that is trained on them learns to copy.
+"""Verbatim repeats of earlier tokens within a document; training on them teaches a model to copy.
 
-Windows of `run` tokens are compared by a rolling hash and then token by token, so what is found is equal
-and nothing equal is missed.
+Windows of `run` tokens are compared by a rolling hash, and windows with equal hashes token by token.
+The result is exact.
 """
 
 from typing import Any
@@ -15,30 +15,31 @@ Hashes = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 RUN = 16
-"""Tokens; shorter runs are idiom: `for (size_t i = 0; i < n; i++) {` has as many."""
+"""Min tokens of a repeat. Shorter runs are idioms: `for (size_t i = 0; i < n; i++) {` has 16 tokens."""
 REPEAT_FREE = ("fim", "doc_to_code", "code_to_doc")
-"""Objectives none of whose targets may lie in such a run."""
+"""Objectives whose targets must not lie in a repeat."""
 _FACTOR, _OTHER_FACTOR, _WORD = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, (1 << 64) - 1
 
 
 def in_repeats(ids: Ids, starts: Int64s | None = None, *, run: int = RUN) -> Bools:
-    """[n]: which tokens lie in a run of `run` tokens that begins earlier in their document too.
+    """Return a mask [n] of the tokens in a run of `run` tokens that also begins earlier in its document.
 
-    `starts` are the first tokens of the documents, from 0; without, there is one. Copies may overlap: of
-    seven equal tokens, five lie in a run of three that stands one token earlier. Some 10 Mtok/s.
+    `starts` are the first tokens of the documents, beginning with 0; None means one document. Copies may
+    overlap: of seven equal tokens, five lie in a run of three that also occurs one token earlier. Speed:
+    about 10 Mtok/s.
 
     >>> in_repeats(np.array([5, 6, 7, 8, 5, 6, 7, 9]), run=3).tolist()
     [False, False, False, False, True, True, True, False]
     >>> in_repeats(np.array([5, 6, 7, 8, 5, 6, 7, 9]), np.array([0, 4]), run=3).any()
     np.False_
     """
-    return covered(first_copies(ids, starts, run=run), run)
+    return in_copied_windows(first_copies(ids, starts, run=run), run)
 
 
-def covered(copies: Int64s, run: int) -> Bools:
-    """[n]: which tokens lie in a window that has an earlier copy.
+def in_copied_windows(copies: Int64s, run: int) -> Bools:
+    """Return a mask [n] of the tokens in a window that has an earlier copy.
 
-    >>> covered(np.array([-1, 0, -1, -1, -1]), 2).tolist()
+    >>> in_copied_windows(np.array([-1, 0, -1, -1, -1]), 2).tolist()
     [False, True, True, False, False]
     """
     places = np.arange(len(copies))
@@ -48,9 +49,9 @@ def covered(copies: Int64s, run: int) -> Bools:
 
 
 def first_copies(ids: Ids, starts: Int64s | None = None, *, run: int = RUN) -> Int64s:
-    """[n]: where in its document the window of `run` tokens from each token on stands first.
+    """Return, for the window that begins at each token, where it first occurs in its document, [n].
 
-    -1 for a window that stands there for the first time, or isn't in one document.
+    -1 marks a window that occurs for the first time or crosses a document boundary.
 
     >>> first_copies(np.array([5, 6, 5, 6, 5]), run=2).tolist()
     [-1, -1, 0, 1, -1]
@@ -67,22 +68,22 @@ def first_copies(ids: Ids, starts: Int64s | None = None, *, run: int = RUN) -> I
         same = _same(ids, document, order, order[first], run)
         later = same & (first != np.arange(len(order)))
         copies[order[later]] = order[first[later]]
-        # What has a hash but not the tokens of its group's first is compared among itself.
+        # Windows whose hash collides with other tokens are compared again among themselves.
         order, hashes = order[~same], hashes[~same]
     return copies
 
 
 def _documents(count: int, starts: Int64s | None) -> Int64s:
-    """[n]: the number of each token's document: starts 0, 2 of 3 tokens -> [1 1 2]."""
+    """Return the document number of each token, [n]: starts 0, 2 of 3 tokens -> [1 1 2]."""
     number = np.zeros(count, dtype=np.int64)
     number[[0] if starts is None else starts] = 1
     return np.cumsum(number)
 
 
 def _hashes(ids: Ids, document: Int64s, run: int) -> Hashes:
-    """[n - run + 1]: of each window and its document; tokens are shifted by powers of an odd factor.
+    """Hash each window together with its document, [n - run + 1].
 
-    Windows of 1, 2, 4, … tokens are made of two of the half; those that are bits of `run` are joined.
+    Hashes of 1, 2, 4, … tokens are built by doubling; the widths that are set bits of `run` are joined.
     """
     power, factor = ids.astype(np.uint64) + np.uint64(1), _FACTOR
     power *= np.uint64(_FACTOR)
@@ -101,9 +102,9 @@ def _hashes(ids: Ids, document: Int64s, run: int) -> Hashes:
 
 
 def _by_hash(hashes: Hashes) -> tuple[Int64s, Hashes]:
-    """Windows that share a hash with another, in order of hash and place, and their hashes.
+    """Return the windows whose hash occurs more than once, sorted by (hash, position), and their hashes.
 
-    Places stand in the low bits of what is sorted: sorting alone is many times as fast as an argsort.
+    The low bits of the sort keys hold the positions, because sorting is many times faster than an argsort.
     """
     places = np.uint64((1 << len(hashes).bit_length()) - 1)
     keys = hashes & ~places | np.arange(len(hashes), dtype=np.uint64)
@@ -117,7 +118,7 @@ def _by_hash(hashes: Hashes) -> tuple[Int64s, Hashes]:
 
 
 def _first_of_group(hashes: Hashes) -> Int64s:
-    """[n]: the first of the equal hashes beside each: [7 7 9] -> [0 0 2]."""
+    """Return the index of the first of each group of equal adjacent hashes, [n]: [7 7 9] -> [0 0 2]."""
     begins = np.ones(len(hashes), dtype=np.bool_)
     begins[1:] = hashes[1:] != hashes[:-1]
     first: Int64s = np.maximum.accumulate(np.where(begins, np.arange(len(hashes)), 0))
@@ -125,7 +126,7 @@ def _first_of_group(hashes: Hashes) -> Int64s:
 
 
 def _same(ids: Ids, document: Int64s, one: Int64s, other: Int64s, run: int) -> Bools:
-    """Flag the windows with equal tokens, in one document."""
+    """Return a mask of the window pairs with equal tokens in the same document."""
     same: Bools = document[one] == document[other]
     for offset in range(run):
         same &= ids[one + offset] == ids[other + offset]

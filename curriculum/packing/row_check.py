@@ -1,10 +1,10 @@
-"""Check of a data set against the contract of the packed row, in one streaming pass over all columns.
+"""Check of a data set against the contract of packed rows, in one streaming pass over all columns.
 
-Rows that others wrote are checked too: columns that may be inferred are, and the report names each such
-fallback. What is stored and wrong is a fault, never a reason to infer.
+Imported rows are checked too: missing columns are inferred where the contract allows it, and the report
+lists every such fallback. A stored column with wrong values is always a fault and is never inferred instead.
 
-No byte may be scored twice: the byte ranges of all rows are compared by document. They are cut into
-partitions by a hash of the document, which lie on disk past a million ranges, so memory stays flat.
+No byte may be scored twice: the byte ranges of all rows are compared by document. They are partitioned by a
+hash of the document. Above a million ranges the partitions move to disk, so memory stays constant.
 """
 
 import hashlib
@@ -40,14 +40,14 @@ from schemas.errors import SchemaError, StoreError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, TEXT_PIECE, RowFormat
 
 BATCH_TOKENS = 1 << 18
-KEPT_FAULTS = 20
+MAX_KEPT_FAULTS = 20
 UNMARKED = "doc_starts or doc_ids"
 CURE = "Rebuild with: curriculum build"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """One row that breaks one rule; `row` is None where a whole file does."""
+    """Violation of one rule by one row, or by a whole file if `row` is None."""
 
     rule: Rule
     shard: str
@@ -56,7 +56,7 @@ class Violation:
     cause: str
 
     def error(self) -> SchemaError:
-        """An exception that reads `row 17 of part-00003.parquet: doc_ids falls …; …. Rebuild with: …`."""
+        """Return the violation as an exception: `row 17 of part-00003.parquet: …; …. Rebuild with: …`."""
         name = self.shard if self.row is None else f"row {self.row} of {self.shard}"
         return SchemaError(name, self.found, cause=self.cause, cure=CURE)
 
@@ -66,7 +66,7 @@ class Violation:
 
 @dataclass(kw_only=True, slots=True)
 class CheckReport:
-    """Counts and violations of a check."""
+    """Counts and violations found by a check."""
 
     files: int = 0
     rows: int = 0
@@ -74,22 +74,22 @@ class CheckReport:
     valid_tokens: int = 0
     scored_tokens: int = 0
     repeated_tokens: int = 0
-    """Scored tokens in runs that are earlier in their document, too."""
+    """Scored tokens in runs that repeat earlier tokens of their document."""
     fallbacks: list[str] = field(default_factory=list)
-    """Columns that aren't stored, and what stands in for them."""
+    """Missing columns, with the values used instead."""
     faults: list[Violation] = field(default_factory=list)
-    """The first ones."""
+    """The first `max_faults` faults."""
     num_faults: int = 0
-    kept_faults: int = KEPT_FAULTS
+    max_faults: int = MAX_KEPT_FAULTS
 
     def add(self, fault: Violation) -> None:
-        """Count a fault, and keep it if it is one of the first."""
+        """Count a fault, and keep it while fewer than `max_faults` are kept."""
         self.num_faults += 1
-        if len(self.faults) < self.kept_faults:
+        if len(self.faults) < self.max_faults:
             self.faults.append(fault)
 
     def keep(self, rules: Sequence[RowRule], rows: CheckedRows, shard: str) -> CheckedRows:
-        """Add the rows that break rules; return those that keep them."""
+        """Record the rows that violate a rule, and return the other rows."""
         for rule in rules:
             if not len(rows) or not all(map(rows.batch.has, rule.needs or (rule.column,))):
                 continue
@@ -97,37 +97,36 @@ class CheckReport:
             wrong = rule.broken(rows, where)
             cause = rule.holds.format(**asdict(rows.batch.row_format))
             for row in np.flatnonzero(wrong).tolist():
-                is_kept, number = len(self.faults) < self.kept_faults, int(rows.numbers[row])
+                is_kept, number = len(self.faults) < self.max_faults, int(rows.numbers[row])
                 found = rule.found(rows, where, row) if is_kept else ""
                 fault = Violation(
                     rule=rule.invariant, shard=shard, row=number, found=found, cause=cause
                 )
                 self.add(fault)
-            rows = rows.only(~wrong)
+            rows = rows.filter(~wrong)
         return rows
 
     def raise_first(self) -> None:
-        """Raise the first fault, if there is one.
+        """Raise the first fault, if any.
 
         Raises:
-            SchemaError: naming shard, row, what was found and why that can't be.
+            SchemaError: names the shard, the row, the value and the violated rule.
         """
         if self.faults:
             raise self.faults[0].error()
 
 
 def check(
-    path: Path, *, row_format: RowFormat | None = None, kept_faults: int = KEPT_FAULTS
+    path: Path, *, row_format: RowFormat | None = None, max_faults: int = MAX_KEPT_FAULTS
 ) -> CheckReport:
-    """Check a file, an artefact of rows or a folder tree with several; some 12 Mtok/s a core.
+    """Check a file, an artefact of rows, or a folder tree with several; about 12 Mtok/s per core.
 
-    The files of one folder are one data set. `row_format` is for rows of others, whose files don't carry
-    one.
+    The files of a folder form one data set. Pass `row_format` for imported rows whose files don't contain it.
 
     Raises:
-        SchemaError: where there are no rows at all. What is wrong with rows is in the report.
+        SchemaError: if there are no rows. Faults of rows don't raise; they are in the report.
     """
-    report = CheckReport(kept_faults=kept_faults)
+    report = CheckReport(max_faults=max_faults)
     root = path.parent if path.is_file() else path
     for _, files in groupby(_files(path), key=lambda file: file.parent):
         with tempfile.TemporaryDirectory(prefix="check-rows-") as folder:
@@ -136,15 +135,15 @@ def check(
     if report.files == 0:
         raise SchemaError(
             str(path),
-            cause="there are no packed rows in it",
-            cure="Give a Parquet file of rows, or a folder that holds some",
+            cause="it contains no packed rows",
+            cure="Give a Parquet file of rows, or a folder that contains such files",
         )
     return report
 
 
 @dataclass(kw_only=True, slots=True)
 class _DataSet:
-    """The files of one folder, in name order."""
+    """Files of one folder, in name order."""
 
     root: Path
     report: CheckReport
@@ -154,7 +153,7 @@ class _DataSet:
     last_pack_id: bytes = b""
 
     def check(self, files: Sequence[Path]) -> None:
-        """Check the files one after another, then what spans them."""
+        """Check the files one after another, then the byte ranges across all files."""
         for path in files:
             self.report.files += 1
             shard = path.relative_to(self.root).as_posix()
@@ -164,7 +163,7 @@ class _DataSet:
             except StoreError as refused:
                 self._file_fault(shard, str(refused.value), refused.cause)
             except (pa.ArrowException, OSError) as unreadable:
-                cause = "the file is damaged, or is not Parquet at all"
+                cause = "the file is damaged or isn't a Parquet file"
                 self._file_fault(shard, str(unreadable).splitlines()[0], cause)
         self.coverage.finish(self.report)
 
@@ -200,7 +199,7 @@ class _DataSet:
         self.report.keep(STRUCTURE, rows, shard)
 
     def _format(self, schema: pa.Schema, shard: str) -> RowFormat | None:
-        """The format, unless it is missing, or not that of the files before."""
+        """Return the row format; record a fault and return None if it is invalid or differs between files."""
         try:
             row_format = self.given or format_of(schema, shard)
         except SchemaError as unknown:
@@ -209,16 +208,16 @@ class _DataSet:
         length = row_format.row_length
         self.row_length = self.row_length or length
         if length != self.row_length:
-            cause = f"other files of the data set have {self.row_length}"
+            cause = f"other files of the data set have row_length {self.row_length}"
         elif length <= 0 or length % ROW_MULTIPLE:
-            cause = f"it must be a multiple of {ROW_MULTIPLE}"
+            cause = f"row_length must be a positive multiple of {ROW_MULTIPLE}"
         else:
             return row_format
         self._file_fault(shard, f"row_length {length}", cause)
         return None
 
     def _columns_fit(self, schema: pa.Schema, row_format: RowFormat, shard: str) -> bool:
-        """Return True if required columns are there, known ones have their type, and fills are allowed."""
+        """Return True if types are right, and missing columns may be derived or inferred."""
         faults = list(_column_faults(schema, row_format))
         for found, cause in faults:
             self._file_fault(shard, found, cause)
@@ -240,36 +239,36 @@ RANGE = np.dtype(
         ("row", np.int64),
     ]
 )
-"""Bytes start:end of the document whose 128-bit hash is high, low stand in a row as its document doc."""
-HELD_RANGES = 1 << 20
+"""Byte range start:end of a document with the 128-bit hash (high, low), in slot `doc` of a row."""
+MAX_RANGES_IN_MEMORY = 1 << 20
 PARTITIONS = 64
 LABELS = ("objective", "variant")
-"""The same bytes may come again under another objective or variant."""
+"""Labels under which the same bytes may be scored again."""
 
 
 class Coverage:
-    """Collects the ranges of one data set, and finds those that overlap."""
+    """Collector of the byte ranges of a data set, which finds overlapping ranges."""
 
-    def __init__(self, folder: Path, *, held_ranges: int = HELD_RANGES) -> None:
-        """An empty folder for what doesn't fit into memory; the caller removes it."""
+    def __init__(self, folder: Path, *, max_ranges: int = MAX_RANGES_IN_MEMORY) -> None:
+        """Use an empty folder for ranges that don't fit into memory; the caller removes the folder."""
         self._folder = folder
         self._held: list[Values] = []
-        self._held_ranges = held_ranges
+        self._max_ranges = max_ranges
         self._spilled = False
         self._shards: list[str] = []
 
     def add(self, rows: CheckedRows, shard: str) -> None:
-        """Add the text ranges of rows of a shard that keep the rules of their CONTENT."""
+        """Add the text ranges of a shard's rows, which must have passed the CONTENT rules."""
         if shard not in self._shards[-1:]:
             self._shards.append(shard)
         ranges = _text_ranges(rows)
         ranges["shard"] = len(self._shards) - 1
         self._held.append(ranges)
-        if sum(map(len, self._held)) > self._held_ranges:
+        if sum(map(len, self._held)) > self._max_ranges:
             self._spill()
 
     def finish(self, report: CheckReport) -> None:
-        """Files a fault for each range that begins inside another of its document."""
+        """Record a fault for every range that overlaps an earlier range of its document."""
         for found in self._partitions():
             keys = [found[name] for name in ("row", "shard", "start", "low", "high")]
             ranges = found[np.lexsort(keys)]
@@ -288,10 +287,10 @@ class Coverage:
             shard=self._shards[later["shard"]],
             row=int(later["row"]),
             found=(
-                f"bytes {start}:{end} of its document {later['doc']} stand in row {earlier['row']} of "
-                f"{self._shards[earlier['shard']]} too"
+                f"bytes {start}:{end} of its document {later['doc']} are also in row {earlier['row']} of "
+                f"{self._shards[earlier['shard']]}"
             ),
-            cause="a byte is scored once in each objective and variant",
+            cause="a byte must be scored only once per objective and variant",
         )
 
     def _spill(self) -> None:
@@ -315,7 +314,7 @@ class Coverage:
 
 
 def _text_ranges(rows: CheckedRows) -> Values:
-    """Byte ranges of the text, continuing ones joined: 0:5, 5:9, 12:13, 13:20, 30:31 -> 0:9, 12:20, 30:31."""
+    """Return byte ranges of text, adjacent ranges joined: 0:5, 5:9, 12:13, 13:20 -> 0:9, 12:20."""
     columns, layout = rows.batch, rows.layout
     row, piece = row_of(columns.offsets("pieces")), columns.fields("pieces")
     text = piece["kind"] == TEXT_PIECE
@@ -337,7 +336,7 @@ def _text_ranges(rows: CheckedRows) -> Values:
 
 
 def _document_hashes(columns: RowBatch) -> npt.NDArray[np.uint64]:
-    """[d, 2]: of (document, objective, variant), by row and slot."""
+    """Return hashes of (document, objective, variant) by row and slot, [d, 2]."""
     labels = [columns.text(name) for name in LABELS if columns.has(name)]
     suffixes = [b"\0".join(label) for label in zip(*labels, strict=True)] or [b""] * len(columns)
     row = row_of(columns.offsets("document_ids")).tolist()
@@ -358,26 +357,29 @@ def _column_faults(schema: pa.Schema, row_format: RowFormat) -> Iterator[tuple[s
 
 
 def missing_columns(stored: Collection[str], row_format: RowFormat) -> Iterator[tuple[str, str]]:
-    """Yield columns that aren't stored and that nothing stands in for, each with the reason."""
+    """Yield missing columns that can't be derived or inferred, with the reason."""
     for name in REQUIRED:
         if name not in stored:
-            yield name, "it is required, and nothing may stand in for it"
+            yield name, "the column is required and can't be derived"
     if not {*stored} & {"doc_starts", "doc_ids"} and not row_format.bos_marks_documents:
-        yield UNMARKED, "no BOS that differs from PAD marks documents"
+        yield (
+            UNMARKED,
+            "documents can't be found by their BOS, because there is none or it equals PAD",
+        )
     if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
-        yield "valid_token_count", "padding can't be told from an EOS where PAD == EOS"
+        yield "valid_token_count", "padding can't be distinguished from an EOS if PAD == EOS"
     missing = sorted({*NAMES} - {*stored})
     if missing and len(missing) < len(NAMES):
-        yield ", ".join(missing), "structure columns are all stored, or none is"
+        yield ", ".join(missing), "either all structure columns are stored or none"
 
 
 def _fallbacks(schema: pa.Schema) -> Iterator[str]:
     stored = set(schema.names)
     instead = {
         "target_ids": "derived from input_ids and loss_mask",
-        "doc_starts": "where doc_ids changes" if "doc_ids" in stored else "where a BOS stands",
+        "doc_starts": f"inferred from {'doc_ids' if 'doc_ids' in stored else 'BOS'}",
         "doc_ids": "derived from doc_starts" if "doc_starts" in stored else "inferred from BOS",
-        "valid_token_count": "up to the last token that isn't PAD",
+        "valid_token_count": "inferred from the last token that isn't PAD",
     }
     for column in COLUMNS:
         if column.name not in stored and column.name not in REQUIRED:
@@ -385,7 +387,7 @@ def _fallbacks(schema: pa.Schema) -> Iterator[str]:
 
 
 def _files(path: Path) -> list[Path]:
-    """A file as it is; of a folder tree the Parquet files that look like rows, or like nothing readable."""
+    """Return the Parquet files to check; in a folder tree, the files with rows and the unreadable ones."""
     if path.is_file():
         return [path]
     return [file for file in sorted(path.rglob("*.parquet")) if _may_be_rows(file)]

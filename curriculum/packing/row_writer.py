@@ -1,7 +1,7 @@
-"""Rows into Parquet: a plan and spooled documents become columns, and shards of bounded size.
+"""Conversion of a plan and spooled documents to Parquet columns, in shards of limited size.
 
-Columns of T values are laid out flat, row after row. `documents` are the numbers of the layout's
-documents in the spool.
+Columns of T values per row are laid out flat, row after row. The argument `documents` holds the numbers of
+the layout's documents in the spool.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curriculum.packing.boundaries import Int64s, Layout
+from curriculum.packing.boundaries import Int64s, RowLayout
 from curriculum.packing.packed_rows import ArrowArray, RowTokens, as_column, lists, row_schema
 from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer
 from curriculum.parquet import ShardWriter
@@ -35,20 +35,20 @@ _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLabels:
-    """Labels that all rows of one artefact share; a domain comes with each `write`."""
+    """Labels shared by all rows of an artefact; the domain is passed to each `write`."""
 
     rows_key: str
-    """The artefact's full key; its first 12 digits begin every pack_id."""
+    """Full key of the artefact; every pack_id begins with its first 12 digits."""
     family: str
     objective: str
     variant: int
     split: str
     structured: bool = False
-    """True if rows have STRUCTURE_COLUMNS; then all encodings in the spool have structure."""
+    """True if rows have STRUCTURE_COLUMNS; all encodings in the spool must then have structure."""
 
 
-def pieces(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
-    """Lists of pieces, one a row; token offsets count from the row's first token."""
+def pieces(layout: RowLayout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
+    """Return one list of pieces per row; token offsets count from the row's first token."""
     counts = spooled.pieces.counts(documents)
     table = spooled.pieces.take(documents)
     kind, token_start, token_end, byte_start, byte_end = table.T
@@ -57,8 +57,8 @@ def pieces(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -> Arro
     return _structs(columns, layout.per_row(counts), PIECE_TYPE)
 
 
-def document_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
-    """Lists of 32 hex digits, one a document."""
+def document_ids(layout: RowLayout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
+    """Return one list of document ids per row, with 32 hex digits per id."""
     digits = _HEX[spooled.document_ids[documents]]
     offsets = np.arange(len(documents) + 1, dtype=np.int32) * (2 * ID_BYTES)
     items = pa.StringArray.from_buffers(len(documents), as_buffer(offsets), as_buffer(digits))
@@ -66,9 +66,9 @@ def document_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -
 
 
 def structure_columns(
-    layout: Layout, documents: Int64s, spooled: SpooledDocuments
+    layout: RowLayout, documents: Int64s, spooled: SpooledDocuments
 ) -> dict[str, ArrowArray]:
-    """STRUCTURE_COLUMNS of the rows that hold `documents` as the layout says."""
+    """Return STRUCTURE_COLUMNS of the rows that the layout describes."""
     columns: dict[str, ArrowArray] = {}
     shape = (len(layout.num_docs), layout.row_length)
     codes = spooled.structure["codes"].take(documents)
@@ -88,15 +88,15 @@ def structure_columns(
     return columns
 
 
-def _chunks_before(layout: Layout, counts: Int64s) -> Int64s:
-    """[d]: chunks of the row before each document: counts [2 3 1] in rows of 2 and 1 -> [0 2 0]."""
+def _chunks_before(layout: RowLayout, counts: Int64s) -> Int64s:
+    """Count the chunks before each document in its row, [d]: counts [2 3 1] in rows of 2 and 1 -> [0 2 0]."""
     before = np.cumsum(counts) - counts
     chunks: Int64s = before - before[layout.first_document[:-1]][layout.row]
     return chunks
 
 
 def _repeated(counts: Int64s, *values: Int64s) -> list[Int32s]:
-    """Values of documents for each of their items, of which they have `counts`."""
+    """Repeat values of documents for each of their `counts` items."""
     return [np.repeat(value.astype(np.int32), counts) for value in values]
 
 
@@ -108,12 +108,12 @@ def _structs(columns: tuple[Int32s, ...], counts: Int64s, kind: pa.StructType) -
 
 
 GROUP_TOKENS = 1 << 16
-"""Positions in a row group: 0.7 ms to read one row at random, 11 ms with a million."""
+"""Positions in a row group. A random read of one row takes 0.7 ms, with a million positions 11 ms."""
 BLOCK_TOKENS = 1 << 20
-"""Positions filled at a time: some 30 MB, 45 with structure. With fewer, memory goes back to the system in
-between."""
+"""Positions filled at a time: about 30 MB, with structure 45 MB. With smaller blocks, memory is returned to
+the system between blocks."""
 SHARD_TOKENS = 1 << 26
-"""Positions in a file."""
+"""Max positions in a file."""
 BYTE_BY_BYTE = "BYTE_STREAM_SPLIT"
 _SCALARS = [field.name for field in PACKED_ROW_SCHEMA if not pa.types.is_list(field.type)]
 _RECURRING: Any = [
@@ -124,7 +124,7 @@ _RECURRING: Any = [
     *(f"chunk_boundaries.list.element.{name}" for name in ("kind", "dep_level", "doc")),
     *(f"{name}.list.element.label" for name in ("call_edges", "type_edges")),
 ]
-"""Columns that a dictionary makes small; token ids it makes larger than plain values under zstd."""
+"""Columns that a dictionary makes smaller; token ids are smaller as plain values under zstd."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,11 +137,11 @@ class RowCounts:
     valid_tokens: int
     scored_tokens: int
     context_sum: int
-    """Σ over scored tokens of the tokens of their document before them: over scored_tokens, the mean."""
+    """Sum over scored tokens of the preceding tokens of their document."""
     context_histogram: tuple[int, ...]
-    """Scored tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their document before them."""
+    """Scored tokens with < 1k, 1–4k, 4–16k, > 16k preceding tokens of their document."""
     far: int
-    """Scored tokens with FAR_CONTEXT or more, in rows longer than that."""
+    """Scored tokens with at least FAR_CONTEXT preceding tokens; 0 if rows aren't longer than that."""
 
 
 def row_shards(
@@ -152,8 +152,8 @@ def row_shards(
     group_tokens: int = GROUP_TOKENS,
     byte_by_byte: Sequence[str] = (),
 ) -> ShardWriter:
-    """Open shards of rows; lists of `byte_by_byte` keep their first bytes together, then the others."""
-    encodings = {f"{each}.list.element": BYTE_BY_BYTE for each in byte_by_byte}
+    """Open a writer of row shards; the lists named in `byte_by_byte` are stored byte plane by byte plane."""
+    encodings = {f"{column}.list.element": BYTE_BY_BYTE for column in byte_by_byte}
     return ShardWriter(
         folder,
         schema,
@@ -166,7 +166,7 @@ def row_shards(
 
 
 class RowWriter:
-    """Writes data/part-00000.parquet, data/part-00001.parquet … of a folder, one domain after another."""
+    """Writer of a folder's data/part-00000.parquet, data/part-00001.parquet, …, one domain after another."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class RowWriter:
     def write(
         self, spooled: SpooledDocuments, order: Int64s, row_starts: Int64s, *, domain: str
     ) -> RowCounts:
-        """Add the rows of a plan: row i holds documents order[row_starts[i] : row_starts[i + 1]].
+        """Append the rows of a plan: row i holds order[row_starts[i] : row_starts[i + 1]].
 
         Every row must hold a document with targets: plan over `spooled.with_targets()`.
         """
@@ -225,9 +225,9 @@ class RowWriter:
     def table(
         self, spooled: SpooledDocuments, documents: Int64s, row_starts: Int64s, *, domain: str
     ) -> pa.Table:
-        """The next rows: row i holds documents[row_starts[i] : row_starts[i + 1]]."""
+        """Return the next rows as a table: row i holds documents[row_starts[i] : row_starts[i + 1]]."""
         row_length = self._format.row_length
-        layout = Layout(
+        layout = RowLayout(
             row_length=row_length,
             first_document=row_starts,
             lengths=spooled.lengths[documents],
@@ -279,7 +279,7 @@ class RowWriter:
 
 
 def _far(table: pa.Table, row_length: int) -> int:
-    """Scored tokens with FAR_CONTEXT tokens of their document before them; the prediction is one further."""
+    """Count the scored tokens with at least FAR_CONTEXT preceding tokens of their document."""
     if row_length <= FAR_CONTEXT:
         return 0
     doc_ids, scored = (
@@ -292,7 +292,7 @@ def _far(table: pa.Table, row_length: int) -> int:
 
 
 def _histogram(table: pa.Table) -> Int64s:
-    """[4]: `context_histogram` of all rows."""
+    """Sum `context_histogram` over all rows, [4]."""
     counts = pc.list_flatten(table["context_histogram"]).to_numpy()
     sums: Int64s = counts.reshape(-1, len(HISTOGRAM_EDGES) + 1).sum(axis=0, dtype=np.int64)
     return sums

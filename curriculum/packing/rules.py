@@ -1,7 +1,7 @@
-"""The rules of the packed row, in one table: what each holds for, and where rows break it.
+"""Rules of the packed row, in one table: the claim of each rule, and a function that finds violations.
 
-A rule looks at a batch of rows at a time. Rows that break it aren't shown to those behind it, so that a row
-has one fault: the SHAPES of columns come first, then EDGES of documents, CONTENT, STRUCTURE.
+A rule checks a batch of rows at a time. Rows that violate a rule are hidden from the later rules, so that
+every row has at most one fault. The order is SHAPES of columns, EDGES of documents, CONTENT, STRUCTURE.
 """
 
 import itertools
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.packing.boundaries import Int64s, Layout, Values
+from curriculum.packing.boundaries import Int64s, RowLayout, Values
 from curriculum.packing.packed_rows import DERIVED, KNOWN, REQUIRED, RowBatch, RowTokens
 from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
@@ -29,70 +29,73 @@ from schemas.structure import (
 )
 
 NAMES = tuple(field.name for field in STRUCTURE_COLUMNS)
-SHOWN = 8
-"""Items of a list that a fault shows."""
+MAX_SHOWN_ITEMS = 8
+"""Max list items shown in a fault."""
 BUCKETS = len(HISTOGRAM_EDGES) + 1
 Bools = npt.NDArray[np.bool_]
 
 
 Rule = Enum("Rule", "FILE SHAPE BOUNDARIES BOS TARGETS STRUCTURE LOSS COVERAGE REPEATS", start=0)
-"""Invariants of the packed row by number; 0 is that a file can be read as rows at all."""
+"""Numbered invariants of the packed row; 0 means that the file can be read as rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedRows:
-    """Rows of a shard, and what their rules have in common; all but `batch` rests on SHAPES and EDGES."""
+    """Rows of a shard and values that several rules share.
+
+    All properties except `batch` require that the rows have passed SHAPES and EDGES.
+    """
 
     batch: RowBatch
     numbers: Int64s
-    """[n]: places of the rows in their shard."""
+    """[n]: indices of the rows in their shard."""
     last_pack_id: bytes = b""
-    """The pack_id before the first row."""
+    """The pack_id of the row before the first row."""
 
     def __len__(self) -> int:
         return len(self.batch)
 
-    def only(self, rows: Bools) -> "CheckedRows":
-        """The rows where `rows` [n] is true; these themselves where all are."""
+    def filter(self, rows: Bools) -> "CheckedRows":
+        """Return the rows where the mask [n] is true; no copy is made if all are."""
         if rows.all():
             return self
-        return replace(self, batch=self.batch.only(rows), numbers=self.numbers[rows])
+        return replace(self, batch=self.batch.filter(rows), numbers=self.numbers[rows])
 
     @cached_property
     def valid(self) -> Int64s:
-        """[n]: tokens that aren't padding."""
+        """Number of tokens of each row without padding, [n]."""
         return self.batch.valid_counts()
 
     @cached_property
     def starts(self) -> tuple[Int64s, Int64s]:
-        """First positions of documents, and their edges by row [n + 1]."""
+        """First positions of documents, and each row's range of them, [n + 1]."""
         return self.batch.doc_starts(self.valid)
 
     @cached_property
     def tokens(self) -> RowTokens:
-        """Boundaries, tokens and mask."""
+        """Boundaries, tokens and loss mask."""
         starts, edges = self.starts
         row_format = self.batch.row_format
         return RowTokens(
-            layout=Layout.of(starts, np.diff(edges), self.valid, row_format.row_length),
+            layout=RowLayout.from_starts(starts, np.diff(edges), self.valid, row_format.row_length),
             input_ids=self.batch.input_ids,
             loss_mask=self.batch.loss_mask,
             pad_id=row_format.pad_id,
         )
 
     @property
-    def layout(self) -> Layout:
-        """Places of the documents."""
+    def layout(self) -> RowLayout:
+        """Positions of the documents."""
         return self.tokens.layout
 
     @cached_property
     def padding(self) -> Bools:
-        """[n, T]: true after the valid tokens."""
+        """Mask of the positions after the valid tokens, [n, T]."""
         return np.arange(self.layout.row_length) >= self.valid[:, None]
 
     @cached_property
     def scored_repeats(self) -> Bools:
-        """[n, T]: scored predictions of tokens in runs of RUN tokens that their document has earlier too."""
+        """Mask of scored predictions of tokens in a run of RUN tokens that repeats earlier tokens, [n, T]."""
         lengths, repeated = self.layout.lengths, np.zeros(self.padding.shape, dtype=np.bool_)
         ids = self.tokens.input_ids[~self.padding]
         repeated[~self.padding] = in_repeats(ids, np.cumsum(lengths) - lengths)
@@ -102,16 +105,18 @@ class CheckedRows:
 
     @cached_property
     def textless(self) -> Bools:
-        """[n, T]: padding, and tokens of generated pieces where pieces are stored."""
+        """Mask of padding and, if pieces are stored, of tokens of generated pieces, [n, T]."""
         if not self.batch.has("pieces"):
             return self.padding
         piece, edges = self.batch.fields("pieces"), self.batch.offsets("pieces")
         generated = (piece["kind"] == GENERATED_PIECE).astype(np.int64)
-        painted = self.painted(piece["token_start"], piece["token_end"], edges, generated)
-        return self.padding | (painted > 0)
+        values_by_token = self.values_by_token(
+            piece["token_start"], piece["token_end"], edges, generated
+        )
+        return self.padding | (values_by_token > 0)
 
-    def painted(self, start: Int64s, end: Int64s, edges: Int64s, values: Int64s) -> Int64s:
-        """[n, T]: the value of the range that holds each token; ranges are disjoint and in their rows."""
+    def values_by_token(self, start: Int64s, end: Int64s, edges: Int64s, values: Int64s) -> Int64s:
+        """Return the value of the range around each token, [n, T], 0 outside; ranges must be disjoint."""
         length = self.batch.row_format.row_length
         first, steps = row_of(edges) * length, np.zeros(len(self) * length + 1, dtype=np.int64)
         np.add.at(steps, first + start, values)
@@ -119,7 +124,7 @@ class CheckedRows:
         return np.cumsum(steps[:-1]).reshape(len(self), length)
 
     def outside(self, name: str, start: Int64s, end: Int64s) -> Bools:
-        """[items]: ranges of tokens of a list that are empty, or not in the document that they name."""
+        """Return a mask [items] of the token ranges that are empty or leave the document they name."""
         row, layout = row_of(self.batch.offsets(name)), self.layout
         doc = self.batch.fields(name)["doc"]
         named = (doc >= 0) & (doc < layout.num_docs[row])
@@ -128,7 +133,7 @@ class CheckedRows:
         return ~named | (start >= end) | (start < first) | (end > first + layout.lengths[document])
 
     def stored(self, name: str) -> Values:
-        """A column as [n] or [n, k]."""
+        """Return a stored column, [n] or [n, k]."""
         if name == "valid_token_count":
             return self.valid
         if not pa.types.is_list(KNOWN[name]):
@@ -137,20 +142,20 @@ class CheckedRows:
 
 
 class RowRule(NamedTuple):
-    """One claim about a column of packed rows."""
+    """Rule about one column of packed rows."""
 
     invariant: Rule
     column: str
-    """Column that a fault shows; empty where it may be any."""
+    """Column shown in a fault; empty if it may be any column."""
     holds: str
-    """The claim; fields of the row format stand in braces."""
+    """Claim of the rule; names in braces are fields of the row format."""
     where: Callable[[CheckedRows, str], Bools]
-    """Flags of what breaks it: [n], [n, k], or [items] for lists of structs."""
+    """Function that returns a mask of violations: [n], [n, k], or [items] for lists of structs."""
     needs: tuple[str, ...] = ()
-    """Columns that it rests on, where these aren't its own."""
+    """Columns that must be stored for the rule to apply; empty means `column`."""
 
     def broken(self, rows: CheckedRows, where: Bools) -> Bools:
-        """[n]: rows that break it."""
+        """Return a mask [n] of the rows that violate the rule."""
         if self.column in _ITEMS:
             row = row_of(rows.batch.offsets(self.column))
             return np.bincount(row[where], minlength=len(rows)) > 0
@@ -158,7 +163,7 @@ class RowRule(NamedTuple):
         return broken
 
     def found(self, rows: CheckedRows, where: Bools, row: int) -> str:
-        """Return the value in a row that breaks it, in words."""
+        """Describe the value that violates the rule in a row."""
         column, batch = self.column, rows.batch
         if not column:
             return "a null in a column"
@@ -171,23 +176,23 @@ class RowRule(NamedTuple):
         if column == "doc_starts":
             starts, edges = rows.starts
             found = starts[edges[row] : edges[row + 1]].tolist()
-            return f"doc_starts is {found[:SHOWN]}{' …' if len(found) > SHOWN else ''}"
+            return f"doc_starts is {found[:MAX_SHOWN_ITEMS]}{' …' if len(found) > MAX_SHOWN_ITEMS else ''}"
         if where.ndim == 1 and pa.types.is_list(KNOWN[column]):
             return f"{column} has {np.diff(batch.offsets(column))[row]} values"
         at = (row,) if where.ndim == 1 else (row, int(where[row].argmax()))
         unit = "bucket" if column == "context_histogram" else "token"
         place = "" if where.ndim == 1 else f" at {unit} {at[-1]}"
-        other = f", not {DERIVED[column](rows.tokens)[at]}" if self.where is _differs else ""
+        other = f", expected {DERIVED[column](rows.tokens)[at]}" if self.where is _differs else ""
         return f"{column} is {rows.stored(column)[at]}{place}{other}"
 
 
 def row_of(edges: Int64s) -> Int64s:
-    """The row of each item of lists: edges [0 2 3] -> [0 0 1]."""
+    """Return the row of each list item: edges [0 2 3] -> [0 0 1]."""
     return np.repeat(np.arange(len(edges) - 1), np.diff(edges))
 
 
 def _before(ends: Int64s, edges: Int64s) -> Int64s:
-    """The end before each item in its row, 0 before the first: ends [3 5 2], edges [0 2 3] -> [0 3 0]."""
+    """Return the end of the previous item in the row, else 0: ends [3 5 2], edges [0 2 3] -> [0 3 0]."""
     before = np.roll(ends, 1)
     before[edges[:-1][np.diff(edges) > 0]] = 0
     return before
@@ -274,10 +279,13 @@ def _unsound_chunks(rows: CheckedRows, column: str) -> Bools:
 
 
 def _other_levels(rows: CheckedRows, column: str) -> Bools:
-    """Without pieces a 0 in a chunk may be a line of a gap."""
+    """Return a mask of the tokens whose level differs from their chunk's level.
+
+    If pieces aren't stored, a 0 inside a chunk may be a line of a gap and is no fault.
+    """
     edges, chunk = rows.batch.offsets("chunk_boundaries"), rows.batch.fields("chunk_boundaries")
     found = rows.stored(column)
-    levels = rows.painted(chunk["start"], chunk["end"], edges, chunk["dep_level"])
+    levels = rows.values_by_token(chunk["start"], chunk["end"], edges, chunk["dep_level"])
     wrong: Bools = (found != levels) & ~rows.textless
     return wrong if rows.batch.has("pieces") else wrong & (found > 0)
 
@@ -315,79 +323,102 @@ def _coded_without_text(rows: CheckedRows, column: str) -> Bools:
 
 _ITEMS = ("pieces", "chunk_boundaries", "call_edges", "type_edges")
 _LABELS = [*LABEL_CODES.values()]
-_TILES = "pieces tile the valid tokens, each in its document, and only text has bytes"
-_ONCE = f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands in its document before"
+_TILES = (
+    "pieces must cover the valid tokens without gaps, stay within their documents, and have bytes only "
+    "if they are text"
+)
+_ONCE = (
+    f"rows of {', '.join(REPEAT_FREE)} must not score a run of {RUN} tokens that repeats earlier tokens "
+    "of its document"
+)
 _shape = partial(RowRule, Rule.SHAPE)
 _boundaries = partial(RowRule, Rule.BOUNDARIES)
 _structure = partial(RowRule, Rule.STRUCTURE, needs=NAMES)
 SHAPES = (
-    _shape("", "rows have no nulls", lambda rows, _: rows.batch.nulls(), REQUIRED),
+    _shape("", "rows must not contain nulls", lambda rows, _: rows.batch.nulls(), REQUIRED),
     *(
-        _shape(name, "a row has {row_length}", _other_lengths)
+        _shape(name, "a row must have {row_length} values", _other_lengths)
         for name in (*TOKEN_COLUMNS, *STRUCTURE_TOKENS)
     ),
-    _shape("context_histogram", f"a row has {BUCKETS}", _other_lengths),
+    _shape("context_histogram", f"a row must have {BUCKETS} values", _other_lengths),
 )
 EDGES = (
     _boundaries(
         "valid_token_count",
-        "a row has 1 to {row_length} valid tokens",
+        "a row must have 1 to {row_length} valid tokens",
         lambda rows, _: (rows.valid < 1) | (rows.valid > rows.batch.row_format.row_length),
         REQUIRED,
     ),
     _boundaries(
-        "doc_starts", "documents begin at 0 and at rising valid tokens", _disordered, REQUIRED
+        "doc_starts",
+        "documents must begin at 0 and then at increasing positions of valid tokens",
+        _disordered,
+        REQUIRED,
     ),
 )
 CONTENT = (
-    _shape("input_ids", "ids are 0 or more and less than {vocab_size}", _unknown_ids),
-    _shape("loss_mask", "a mask is 0 or 1", lambda rows, _: rows.tokens.loss_mask > 1),
+    _shape("input_ids", "ids must be at least 0 and less than {vocab_size}", _unknown_ids),
+    _shape("loss_mask", "the mask must be 0 or 1", lambda rows, _: rows.tokens.loss_mask > 1),
     _boundaries(
         "input_ids",
-        "what follows the valid tokens is padding, {pad_id}",
+        "positions after the valid tokens must be padding, {pad_id}",
         lambda rows, _: rows.padding & (rows.tokens.input_ids != rows.tokens.pad_id),
     ),
-    _boundaries("doc_ids", "documents are numbered from 0, padding last", _differs),
-    _boundaries("num_docs", "it agrees with the boundaries", _differs),
-    _boundaries("attention_pairs", "it agrees with the boundaries", _differs),
+    _boundaries("doc_ids", "documents must be numbered from 0, with padding last", _differs),
+    _boundaries("num_docs", "it must match the document boundaries", _differs),
+    _boundaries("attention_pairs", "it must match the document boundaries", _differs),
     _boundaries(
         "document_ids",
-        "each document has an id",
+        "every document must have an id",
         lambda rows, column: np.diff(rows.batch.offsets(column)) != rows.layout.num_docs,
     ),
-    RowRule(Rule.BOS, "input_ids", "BOS {bos_id} stands where documents begin", _misplaced_bos),
-    RowRule(Rule.TARGETS, "loss_mask", "a document's end and padding predict nothing", _leaks),
-    RowRule(Rule.TARGETS, "target_ids", "it is the next token where loss_mask is 1", _differs),
-    RowRule(Rule.LOSS, "loss_mask", "a row without targets trains nothing", _untargeted),
-    RowRule(Rule.LOSS, "loss_token_count", "it is the sum of loss_mask", _differs),
-    RowRule(Rule.LOSS, "context_histogram", "it counts scored tokens by their context", _differs),
+    RowRule(
+        Rule.BOS,
+        "input_ids",
+        "BOS {bos_id} must be the first token of every document",
+        _misplaced_bos,
+    ),
+    RowRule(
+        Rule.TARGETS, "loss_mask", "it must be 0 at the end of a document and at padding", _leaks
+    ),
+    RowRule(
+        Rule.TARGETS,
+        "target_ids",
+        "it must be the next token where loss_mask is 1, and padding elsewhere",
+        _differs,
+    ),
+    RowRule(Rule.LOSS, "loss_mask", "a row must have at least one target", _untargeted),
+    RowRule(Rule.LOSS, "loss_token_count", "it must be the sum of loss_mask", _differs),
+    RowRule(
+        Rule.LOSS, "context_histogram", "it must count scored tokens by preceding tokens", _differs
+    ),
     RowRule(Rule.REPEATS, "loss_mask", _ONCE, _forbidden_repeats, ("objective",)),
-    RowRule(Rule.COVERAGE, "pack_id", "pack_ids rise", _falling_pack_ids),
+    RowRule(Rule.COVERAGE, "pack_id", "pack_ids must increase from row to row", _falling_pack_ids),
     _boundaries("pieces", _TILES, _unsound_pieces),
     _boundaries("valid_token_count", _TILES, _untiled, ("pieces",)),
 )
 STRUCTURE = (
     *(
-        _structure(name, f"it is at most {largest}", _too_large)
+        _structure(name, f"it must be at most {largest}", _too_large)
         for name, largest in MAX_CODES.items()
     ),
     *(
-        _structure(name, "padding and tokens that encode no text have 0", _coded_without_text)
+        _structure(name, "it must be 0 at padding and generated tokens", _coded_without_text)
         for name in MAX_CODES
     ),
     _structure(
         "chunk_boundaries",
-        "chunks are sorted, disjoint, each inside its document, their codes in range",
+        "chunks must be sorted, disjoint and within their document, and have valid codes",
         _unsound_chunks,
     ),
-    _structure("dep_levels", "it is the level of the token's chunk", _other_levels),
+    _structure("dep_levels", "it must be the level of the token's chunk", _other_levels),
     *(
         _structure(name, holds, where)
         for name in ("call_edges", "type_edges")
         for holds, where in (
-            ("an edge joins two chunks of one document", _edges_apart),
-            (f"labels are {min(_LABELS)} to {max(_LABELS)}", _unknown_labels),
-            ("edges are sorted by source and target", _falling_edges),
+            ("an edge must connect two chunks of one document", _edges_apart),
+            (f"labels must be {min(_LABELS)} to {max(_LABELS)}", _unknown_labels),
+            ("edges must be sorted by source and target", _falling_edges),
         )
     ),
 )

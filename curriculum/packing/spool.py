@@ -1,7 +1,7 @@
-"""Encodings and their structure on the way into rows: written as they come, read by a plan.
+"""Temporary storage of encodings and their structure between encoding and packing.
 
-A plan needs all lengths before the first row can be filled, and the tokens don't fit into memory. So
-they wait in flat files; in memory stay 16 bytes a document.
+A plan needs the lengths of all documents before the first row can be filled, and the tokens don't fit into
+memory. The tokens therefore wait in flat files; 16 bytes per document stay in memory.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from schemas.structure import STRUCTURE_TOKENS
 
 ID_BYTES = 16
 FLUSH_TOKENS = 1 << 19
-"""Tokens that wait in memory; both sides of a split are spooled at once."""
+"""Tokens buffered in memory; the training and validation sides are spooled at the same time."""
 Int32s = npt.NDArray[np.int32]
 _LISTS: Mapping[str, tuple[npt.DTypeLike, int]] = {
     "ids": (np.int32, 1),
     "loss_mask": (np.uint8, 1),
     "pieces": (np.int32, 5),
 }
-"""Columns of a spool with several items a document: their type, and the values of an item."""
+"""Type and values per item of the columns with several items per document."""
 _STRUCTURE: Mapping[str, tuple[npt.DTypeLike, int]] = {
     "codes": (np.uint8, len(STRUCTURE_TOKENS)),
     "chunks": (np.int32, 4),
@@ -41,7 +41,7 @@ _DOMAINS = "domains.json"
 
 
 class RaggedWriter:
-    """Appends entries; memory doesn't grow with them."""
+    """Writer of entries of variable length; memory doesn't grow with their number."""
 
     def __init__(self, path: Path) -> None:
         self._values: BinaryIO = path.with_suffix(".values").open("wb")
@@ -50,7 +50,7 @@ class RaggedWriter:
         np.zeros(1, dtype=np.int64).tofile(self._offsets)
 
     def append(self, values: Values, counts: Int64s) -> None:
-        """Add entries of `counts` items, laid end to end along the first axis of `values`."""
+        """Append entries of `counts` items, laid end to end along the first axis of `values`."""
         assert int(counts.sum()) == len(values), "counts and values of one batch belong together"
         np.ascontiguousarray(values).tofile(self._values)
         item_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:]))
@@ -59,13 +59,13 @@ class RaggedWriter:
         self._end += len(values) * item_bytes
 
     def close(self) -> None:
-        """Everything that was added is in the files."""
+        """Flush and close the files."""
         self._values.close()
         self._offsets.close()
 
 
 class VariableLengthColumn:
-    """Reads entries by number; the files are mapped, not loaded."""
+    """Reader of entries by number; the files are memory-mapped."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, width: int = 1) -> None:
         self._values = mapped(path.with_suffix(".values"), np.uint8)
@@ -77,7 +77,7 @@ class VariableLengthColumn:
         return len(self._offsets) - 1
 
     def counts(self, entries: Int64s | slice = slice(None)) -> Int64s:
-        """Items of the given entries, or of all."""
+        """Return the number of items of the given entries, or of all entries."""
         item_bytes = self._dtype.itemsize * self._width
         if isinstance(entries, slice):
             return np.diff(self._offsets) // item_bytes
@@ -85,11 +85,11 @@ class VariableLengthColumn:
         return counts
 
     def take(self, entries: Int64s) -> Values:
-        """The items of the given entries end to end, [sum] or [sum, width]: one memcpy an entry.
+        """Return the items of the given entries end to end, [sum] or [sum, width]; one memcpy per entry.
 
-        Entries [[7 8] [9]], taken in the order 1 0, are [9 7 8].
+        Entries [[7 8] [9]] taken in the order 1, 0 give [9 7 8].
         """
-        # Arrow copies a binary entry as a block, where numpy would index item by item.
+        # Arrow copies an entry as one block; numpy would index item by item.
         everything = pa.Array.from_buffers(
             pa.large_binary(),
             len(self),
@@ -101,20 +101,20 @@ class VariableLengthColumn:
 
 
 def mapped(path: Path, dtype: npt.DTypeLike) -> Values:
-    """A file as an array that the kernel pages in; an empty file, which can't be mapped, is empty."""
+    """Map a file as an array; return an empty array for an empty file, which can't be mapped."""
     if path.stat().st_size == 0:
         return np.zeros(0, dtype=dtype)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 def as_buffer(array: Values) -> pa.Buffer:
-    """An array's bytes as Arrow sees them, without a copy."""
+    """Return an array's bytes as an Arrow buffer, without a copy."""
     return pa.py_buffer(array.data)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Structures:
-    """The structure of a batch of n documents, laid end to end as `EncodedStructure` has it of one."""
+    """Structure of a batch of n documents: the fields of `EncodedStructure`, concatenated."""
 
     base_ids: npt.NDArray[np.uint8]
     """[n, 16]"""
@@ -130,17 +130,17 @@ class Structures:
     type_edges: Int32s
 
     @staticmethod
-    def of(structures: list[EncodedStructure]) -> "Structures":
-        """Single structures as a batch."""
-        raw_ids = bytes.fromhex("".join(each.base_document_id for each in structures))
+    def from_structures(structures: list[EncodedStructure]) -> "Structures":
+        """Concatenate the structures of single documents."""
+        raw_ids = bytes.fromhex("".join(structure.base_document_id for structure in structures))
         return Structures(
             base_ids=np.frombuffer(raw_ids, dtype=np.uint8).reshape(-1, ID_BYTES),
-            codes=np.concatenate([each.codes for each in structures]),
-            chunk_counts=_counts([each.chunks for each in structures]),
-            chunks=np.concatenate([each.chunks for each in structures]),
-            call_counts=_counts([each.call_edges for each in structures]),
-            call_edges=np.concatenate([each.call_edges for each in structures]),
-            type_counts=_counts([each.type_edges for each in structures]),
+            codes=np.concatenate([structure.codes for structure in structures]),
+            chunk_counts=_counts([structure.chunks for structure in structures]),
+            chunks=np.concatenate([structure.chunks for structure in structures]),
+            call_counts=_counts([structure.call_edges for structure in structures]),
+            call_edges=np.concatenate([structure.call_edges for structure in structures]),
+            type_counts=_counts([structure.type_edges for structure in structures]),
             type_edges=np.concatenate([structure.type_edges for structure in structures]),
         )
 
@@ -151,7 +151,7 @@ def _counts(arrays: list[Int32s]) -> Int64s:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encodings:
-    """A batch of n documents, flat: what `Encoding` holds of one, laid end to end."""
+    """Batch of n documents: the fields of `Encoding`, concatenated."""
 
     document_ids: npt.NDArray[np.uint8]
     """[n, 16]: the raw bytes of the 32 hex digits."""
@@ -160,20 +160,22 @@ class Encodings:
     ids: npt.NDArray[np.int32]
     """[sum of lengths]."""
     loss_mask: npt.NDArray[np.uint8]
-    """[sum of lengths]; 0 at each document's last token."""
+    """[sum of lengths]; 0 at the last token of each document."""
     piece_counts: Int64s
     """[n]."""
     pieces: npt.NDArray[np.int32]
     """[sum of piece_counts, 5]; token offsets count from the document's first token."""
     structures: Structures | None = None
-    """Structures, where a spool is of documents with structure."""
+    """Structure of the documents; None if the spool has no structure."""
 
     @staticmethod
-    def of(encodings: list[Encoding]) -> "Encodings":
-        """Single encodings as a batch."""
+    def from_encodings(encodings: list[Encoding]) -> "Encodings":
+        """Concatenate the encodings of single documents."""
         raw_ids = bytes.fromhex("".join(encoding.document_id for encoding in encodings))
-        structures = [each.structure for each in encodings if each.structure is not None]
-        assert len(structures) in (0, len(encodings)), "all have structure, or none"
+        structures = [
+            encoding.structure for encoding in encodings if encoding.structure is not None
+        ]
+        assert len(structures) in (0, len(encodings)), "either all encodings have structure or none"
         return Encodings(
             document_ids=np.frombuffer(raw_ids, dtype=np.uint8).reshape(-1, ID_BYTES),
             lengths=np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64),
@@ -181,12 +183,12 @@ class Encodings:
             loss_mask=np.concatenate([encoding.loss_mask for encoding in encodings]),
             piece_counts=np.array([len(encoding.pieces) for encoding in encodings], dtype=np.int64),
             pieces=np.concatenate([encoding.pieces for encoding in encodings]),
-            structures=Structures.of(structures) if structures else None,
+            structures=Structures.from_structures(structures) if structures else None,
         )
 
 
 class Spool:
-    """Takes encodings one by one or in batches, into files of a folder that its caller removes."""
+    """Writer of encodings, one by one or in batches, to files in a folder that the caller removes."""
 
     def __init__(self, folder: Path, *, structured: bool = False) -> None:
         self._folder = folder
@@ -205,7 +207,7 @@ class Spool:
         self._waiting_tokens = 0
 
     def append(self, encoding: Encoding, *, domain: str = "") -> None:
-        """Add one document; some 2 µs, and a write every FLUSH_TOKENS."""
+        """Add one document; takes about 2 µs, and a write to disk every FLUSH_TOKENS tokens."""
         self._add_domain(domain, 1)
         self._waiting.append(encoding)
         self._waiting_tokens += len(encoding.ids)
@@ -213,7 +215,7 @@ class Spool:
             self._flush()
 
     def extend(self, batch: Encodings, *, domain: str = "") -> None:
-        """Add many documents, after all that were added before."""
+        """Add many documents, after all documents added before."""
         self._add_domain(domain, len(batch.lengths))
         self._flush()
         self._write(batch)
@@ -224,7 +226,7 @@ class Spool:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._write(Encodings.of(self._waiting))
+            self._write(Encodings.from_encodings(self._waiting))
             self._waiting, self._waiting_tokens = [], 0
 
     def _write(self, batch: Encodings) -> None:
@@ -268,13 +270,13 @@ def _assert_whole(batch: Encodings) -> None:
     require_tokens(batch.lengths)
     ends = np.cumsum(batch.lengths)
     assert not batch.loss_mask[ends - 1].any(), "a document's last token predicts nothing"
-    assert batch.piece_counts.min() > 0, "pieces tile a document"
+    assert batch.piece_counts.min() > 0, "pieces cover a document"
     last_pieces = batch.pieces[np.cumsum(batch.piece_counts) - 1]
-    assert np.array_equal(last_pieces[:, 2], batch.lengths), "pieces tile a document"
+    assert np.array_equal(last_pieces[:, 2], batch.lengths), "pieces cover a document"
 
 
 def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
-    """[n]: tokens of the document before each target that counts, summed: [1 1 0 1 0] of 3, 2 -> [3 1]."""
+    """Sum the preceding tokens of each document's targets, [n]: mask [1 1 0 1 0], lengths 3, 2 -> [3 1]."""
     starts = np.cumsum(lengths) - lengths
     before = np.arange(1, len(loss_mask) + 1) - np.repeat(starts, lengths)
     sums: Int64s = np.add.reduceat(before * loss_mask, starts)
@@ -282,21 +284,21 @@ def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
 
 
 class SpooledDocuments:
-    """Content of a closed spool; documents are numbered as they were added."""
+    """Content of a closed spool; documents are numbered in the order in which they were added."""
 
     def __init__(self, folder: Path) -> None:
         self.ids, self.loss_mask, self.pieces = _columns(folder, _LISTS).values()
         self.document_ids = mapped(folder / "document_ids", np.uint8).reshape(-1, ID_BYTES)
         self.lengths: Int64s = self.ids.counts()
         self.scored: Int64s = mapped(folder / "scored", np.int64)
-        """Tokens that count for the loss, by document."""
+        """Scored tokens, i.e. tokens that count for the loss, by document."""
         self.context_sums: Int64s = mapped(folder / "context_sums", np.int64)
-        """Σ over the counted tokens of a document of the tokens before them, by document."""
+        """Sum over a document's scored tokens of the tokens before them, by document."""
         self.structured = (folder / _BASE_IDS).exists()
         self.structure = _columns(folder, _STRUCTURE) if self.structured else {}
-        """Codes, chunks and edges of documents with structure, by name."""
+        """Codes, chunks and edges by name; empty without structure."""
         self.tie_ids = self.document_ids
-        """[n, 16]: ids for `best_fit.ties`; a document with structure packs as its base does."""
+        """[n, 16]: ids for `best_fit.tie_breakers`; documents with structure use their base document's id."""
         if self.structured:
             self.tie_ids = mapped(folder / _BASE_IDS, np.uint8).reshape(-1, ID_BYTES)
         self._domain: Int32s = mapped(folder / "domain", np.dtype("<i4"))
@@ -306,11 +308,11 @@ class SpooledDocuments:
         return len(self.lengths)
 
     def with_targets(self) -> Int64s:
-        """The documents worth packing: those with at least one token that counts for the loss."""
+        """Return the documents that have at least one target, i.e. a token that counts for the loss."""
         return np.flatnonzero(self.scored)
 
     def by_domain(self) -> Iterator[tuple[str, Int64s]]:
-        """Yield each domain that has documents with targets, in the order of names, and these."""
+        """Yield each domain and its documents with targets, sorted by name; skip domains without any."""
         kept = self.with_targets()
         codes = self._domain[kept]
         for domain in sorted(self._domains):

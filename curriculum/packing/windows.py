@@ -1,9 +1,9 @@
-"""Windows of scored positions as 64-bit hashes: which tokens a set of rows shows for the first time.
+"""Windows of scored positions as 64-bit hashes, to count the training targets that are distinct.
 
     windows.pq   beside the shards of rows
 
-A set of hashes is united over rows, shards, servings, objectives and phases by a count of its different
-members. Speed: some 10 Mtok/s a core, most of it for the sort.
+The union of such sets over rows, shards, servings, objectives or phases is a count of distinct hashes.
+Speed: about 10 Mtok/s per core; sorting takes most of the time.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from curriculum.packing.packed_rows import RowBatch
 from curriculum.packing.read import read_rows
 from curriculum.splitmix import mixed_words
@@ -37,11 +37,11 @@ _COLUMNS = ("pack_id", "input_ids", "loss_mask", "doc_starts", "valid_token_coun
 
 
 def write_windows(folder: Path, scored: int) -> WindowsReport:
-    """Write windows.pq beside the shards of some rows.
+    """Write windows.pq into the folder of rows.
 
     Args:
-        folder: Holds the shards.
-        scored: Scored positions of all rows, from which the threshold follows.
+        folder: Folder of the shards.
+        scored: Scored positions of all rows; determines the sampling threshold.
     """
     halvings = halvings_of(scored)
     sampled: list[Hashes] = [np.empty(0, dtype=np.uint64)]
@@ -71,10 +71,10 @@ def halvings_of(scored: int) -> int:
 
 
 def window_hashes(ids: Ids, starts: Int64s, *, width: int = WINDOW_TOKENS) -> Hashes:
-    """[n]: the hash of the window of `width` tokens that ends at each token, a power of two.
+    """Hash the window of `width` tokens that ends at each token, [n]; `width` is a power of two.
 
-    `starts` are the first tokens of the documents, from 0. Equal windows have equal hashes; different ones
-    share a hash with a probability of about 2^-64.
+    `starts` are the first tokens of the documents, beginning with 0. Equal windows have equal hashes; two
+    different windows share a hash with a probability of about 2^-64.
 
     >>> hashes = window_hashes(np.array([5, 6, 5, 6, 5]), np.array([0, 3]), width=2)
     >>> (hashes[:, None] == hashes).sum(axis=1).tolist()  # [. 5] [5 6] [6 5] | [. 6] [6 5]
@@ -95,10 +95,12 @@ def window_hashes(ids: Ids, starts: Int64s, *, width: int = WINDOW_TOKENS) -> Ha
 
 
 def _sampled(batch: RowBatch, halvings: int) -> tuple[Int64s, Hashes]:
-    """Rows and hashes of the different windows of each row below the threshold, in order."""
+    """Return the distinct window hashes of each row below the threshold, with their rows, in order."""
     starts, edges = batch.doc_starts(batch.valid_counts())
-    layout = Layout.of(starts, np.diff(edges), batch.valid_counts(), batch.row_format.row_length)
-    # The last token of a row predicts nothing, so that the target of a scored position is the next one.
+    layout = RowLayout.from_starts(
+        starts, np.diff(edges), batch.valid_counts(), batch.row_format.row_length
+    )
+    # The last token of a row predicts nothing, so the target of a scored position is always the next token.
     scored = np.flatnonzero(batch.loss_mask.reshape(-1))
     hashes = window_hashes(batch.input_ids.reshape(-1), layout.flat_start)[scored + 1]
     rows = scored // batch.row_format.row_length
@@ -113,7 +115,7 @@ def _sampled(batch: RowBatch, halvings: int) -> tuple[Int64s, Hashes]:
 
 
 def _start_of(count: int, starts: Int64s) -> Int64s:
-    """[n]: the first token of each token's document: starts 0, 2 of 3 tokens -> [0 0 2]."""
+    """Return the first token of each token's document, [n]: starts 0, 2 of 3 tokens -> [0 0 2]."""
     first = np.zeros(count, dtype=np.int64)
     first[starts] = starts
     return np.maximum.accumulate(first)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from curriculum import parquet
 from curriculum.corpus.decisions import Decisions
-from curriculum.packing.held_out_order import spread
+from curriculum.packing.held_out_order import order_by_lineage
 from curriculum.stages.row_sources import RowSource
 from schemas.corpus import CorpusSpec
 from schemas.document import Side
@@ -37,7 +37,7 @@ def sets_of(corpus: CorpusSpec, family: str = VERSIONS_FAMILY) -> tuple[FixedSet
 def documents_of_set(
     name: FixedSet, sources: Sequence[RowSource], chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """Flag the documents of a set, by artefact: kept ones of its side, spread over lineages.
+    """Flag the documents of a set, by artefact: kept ones of its side, order_by_lineage over lineages.
 
     Those that would take more than one in MIN_DOCUMENTS of its bytes come last.
     """
@@ -52,7 +52,7 @@ def documents_of_set(
             lineages[document] = picked.lineages[int(picked.lineage[row])]
     masks = [np.zeros(len(each.kept), dtype=np.bool_) for each in chosen]
     room, largest = SET_BYTES, SET_BYTES // MIN_DOCUMENTS
-    listed = [places[document] for document in spread(lineages)]
+    listed = [places[document] for document in order_by_lineage(lineages)]
     for size, at, row in sorted(listed, key=lambda place: place[0] > largest):
         if size <= room:
             room -= size

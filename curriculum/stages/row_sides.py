@@ -102,11 +102,11 @@ class RowSide:
         self, spooled: SpooledDocuments, some: Int64s
     ) -> tuple[SpooledDocuments, best_fit.PackPlan, chop.ChopCounts | None]:
         """The rows of some documents, with what they are over: these, or divisions of them in a folder."""
-        ties = best_fit.ties(spooled.tie_ids[some], PACK_SEED)
+        ties = best_fit.tie_breakers(spooled.tie_ids[some], PACK_SEED)
         if self.wanted.packer == "best_fit":
             lengths = spooled.lengths[some]
             plan = best_fit.plan(lengths, self.wanted.row_length, ties, PACK_SEED)
-            return spooled, plan.over(some), None
+            return spooled, plan.reindex(some), None
         cuts = self._cuts(spooled, some)
         self._divisions.mkdir()
         divisions = chop.spool_divisions(
@@ -123,9 +123,9 @@ class RowSide:
         return chop.plan(
             spooled.lengths[some],
             self.wanted.row_length,
-            best_fit.ties(spooled.tie_ids[some], PACK_SEED),
+            best_fit.tie_breakers(spooled.tie_ids[some], PACK_SEED),
             PACK_SEED,
-            led=self._row_format.bos_marks_documents,
+            with_bos=self._row_format.bos_marks_documents,
         )
 
     def _rows_needed(self, spooled: SpooledDocuments, some: Int64s) -> int:

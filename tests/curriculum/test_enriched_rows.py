@@ -121,8 +121,8 @@ def rows_of(
                 spool.append(encoding)
     spooled = SpooledDocuments(folder / "spool")
     kept = spooled.with_targets()
-    ties = best_fit.ties(spooled.tie_ids[kept], seed=17)
-    plan = best_fit.plan(spooled.lengths[kept], row_length, ties, seed=17).over(kept)
+    ties = best_fit.tie_breakers(spooled.tie_ids[kept], seed=17)
+    plan = best_fit.plan(spooled.lengths[kept], row_length, ties, seed=17).reindex(kept)
     row_format = RowFormat(
         row_length=row_length,
         vocab_size=tokenizer.vocab_size,

@@ -137,8 +137,10 @@ def rows_of(store: Store, codec: Tokenizer, tokenizer: Artefact, *, structured: 
                 ("templates", np.arange(25)),
                 ("testing", np.arange(25, 40)),
             ):
-                ties = best_fit.ties(spooled.tie_ids[documents], seed=17)
-                plan = best_fit.plan(spooled.lengths[documents], ROW, ties, seed=17).over(documents)
+                ties = best_fit.tie_breakers(spooled.tie_ids[documents], seed=17)
+                plan = best_fit.plan(spooled.lengths[documents], ROW, ties, seed=17).reindex(
+                    documents
+                )
                 writer.write(spooled, plan.order, plan.row_starts, domain=domain)
         shutil.rmtree(spool)
 

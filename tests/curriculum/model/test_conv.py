@@ -11,12 +11,12 @@ from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Boundaries
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
-Layout = tuple[tuple[int, ...], ...]
-EXAMPLE: Layout = ((1, 2, 3, 7, 11), (24,), (21, 1, 1, 1), (4, 3, 17))
+RowLayout = tuple[tuple[int, ...], ...]
+EXAMPLE: RowLayout = ((1, 2, 3, 7, 11), (24,), (21, 1, 1, 1), (4, 3, 17))
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Layout:
+def layouts(draw: st.DrawFn) -> RowLayout:
     """Rows of one length, cut into documents of which many are of 1, 2 and 3 tokens."""
     rows = draw(st.lists(st.lists(st.integers(1, 3) | st.integers(1, 12), min_size=1, max_size=6)))
     rows = [*rows[:2], draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))]
@@ -24,7 +24,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     return tuple(tuple(row) + (longest - sum(row),) * (sum(row) < longest) for row in rows)
 
 
-def boundaries_of(layout: Layout) -> Boundaries:
+def boundaries_of(layout: RowLayout) -> Boundaries:
     ids = [torch.arange(len(row)).repeat_interleave(torch.tensor(row)) for row in layout]
     return Boundaries.of(torch.stack(ids))
 
@@ -33,7 +33,7 @@ def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> T
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def naive(x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
+def naive(x: Tensor, weight: Tensor, layout: RowLayout) -> Tensor:
     """Each document by itself, each of its positions one after the other."""
     rows = []
     for row, lengths in zip(x, layout, strict=True):
@@ -63,7 +63,7 @@ def test_the_example_of_the_docstring() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(layouts(), st.sampled_from([1, 2, 4, 7, 40]))
-def test_it_equals_the_naive_one_forward_and_backward(layout: Layout, kernel: int) -> None:
+def test_it_equals_the_naive_one_forward_and_backward(layout: RowLayout, kernel: int) -> None:
     boundaries = boundaries_of(layout)
     B, T = boundaries.doc_ids.shape
     x, weight, g = numbers(B, T, 3), numbers(3, kernel, seed=1), numbers(B, T, 3, seed=2)
@@ -78,7 +78,7 @@ def test_it_equals_the_naive_one_forward_and_backward(layout: Layout, kernel: in
 @settings(max_examples=25, deadline=None)
 @given(layouts(), st.sampled_from(DTYPES), st.integers(1, 6))
 def test_a_document_packed_equals_it_alone_bitwise(
-    layout: Layout, dtype: torch.dtype, kernel: int
+    layout: RowLayout, dtype: torch.dtype, kernel: int
 ) -> None:
     boundaries = boundaries_of(layout)
     B, T = boundaries.doc_ids.shape
@@ -111,7 +111,7 @@ def observed(
 @settings(max_examples=25, deadline=None)
 @given(layouts(), st.sampled_from(DTYPES), st.integers(0, 5))
 def test_a_document_sees_no_other_forward_or_backward(
-    layout: Layout, dtype: torch.dtype, number: int
+    layout: RowLayout, dtype: torch.dtype, number: int
 ) -> None:
     boundaries = boundaries_of(layout)
     B, T = boundaries.doc_ids.shape

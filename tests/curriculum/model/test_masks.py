@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
 from curriculum.model.masks import Boundaries, block_mask, document_mask, segment_edges
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from schemas.errors import SchemaError
 
 ROW = 384
@@ -30,11 +30,11 @@ def doc_ids(draw: st.DrawFn, row: int = ROW, rows: int = 2) -> torch.Tensor:
 def layout_of(
     ids: np.ndarray[tuple[int, int], np.dtype[np.int32]],
     valid: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> Layout:
+) -> RowLayout:
     """Rows whose padding, if there is any, counts as a document."""
     begins = np.diff(ids, axis=1, prepend=-1) != 0
     starts = np.nonzero(begins)[1].astype(np.int64)
-    return Layout.of(starts, begins.sum(axis=1), valid, ids.shape[1])
+    return RowLayout.from_starts(starts, begins.sum(axis=1), valid, ids.shape[1])
 
 
 def test_the_example_of_the_docstring() -> None:

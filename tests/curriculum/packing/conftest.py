@@ -91,8 +91,8 @@ def write(
     folder.mkdir(parents=True)
     spooled = spool(folder / "spool", encodings)
     kept = spooled.with_targets()
-    ties = best_fit.ties(spooled.tie_ids[kept], seed=17)
-    plan = best_fit.plan(spooled.lengths[kept], ROW, ties, seed=17).over(kept)
+    ties = best_fit.tie_breakers(spooled.tie_ids[kept], seed=17)
+    plan = best_fit.plan(spooled.lengths[kept], ROW, ties, seed=17).reindex(kept)
     with RowWriter(
         folder,
         row_format=FORMAT,

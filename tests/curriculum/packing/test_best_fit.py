@@ -136,8 +136,8 @@ def test_a_document_without_a_token_is_an_error_that_names_it(packer: str) -> No
     plans: dict[str, Callable[[], object]] = {
         "best_fit": lambda: best_fit.plan(lengths, ROW, ties, 17),
         "rows_needed": lambda: best_fit.rows_needed(lengths, ROW),
-        "chop": lambda: chop.plan(lengths, ROW, ties, 17, led=False),
-        "cut": lambda: chop.cut(lengths, ROW, led=True),
+        "chop": lambda: chop.plan(lengths, ROW, ties, 17, with_bos=False),
+        "cut": lambda: chop.cut(lengths, ROW, with_bos=True),
     }
     with pytest.raises(PackError) as refused:
         plans[packer]()
@@ -162,13 +162,13 @@ def test_rows_longer_than_two_bytes_can_say_are_packed() -> None:
 
 def test_ties_depend_on_the_document_and_the_seed_alone() -> None:
     ids = np.random.default_rng(2).integers(0, 256, (1000, 16), dtype=np.uint8)
-    assert np.array_equal(best_fit.ties(ids, 5)[::-1], best_fit.ties(ids[::-1], 5))
-    assert len(set(best_fit.ties(ids, 5)) & set(best_fit.ties(ids, 6))) == 0
-    assert len(set(best_fit.ties(ids, 5))) == 1000
+    assert np.array_equal(best_fit.tie_breakers(ids, 5)[::-1], best_fit.tie_breakers(ids[::-1], 5))
+    assert len(set(best_fit.tie_breakers(ids, 5)) & set(best_fit.tie_breakers(ids, 6))) == 0
+    assert len(set(best_fit.tie_breakers(ids, 5))) == 1000
 
 
 def test_a_plan_over_a_subset_speaks_of_the_whole() -> None:
-    plan = planned([5, 5, 100]).over(np.array([4, 9, 11], dtype=np.int64))
+    plan = planned([5, 5, 100]).reindex(np.array([4, 9, 11], dtype=np.int64))
     assert sorted(plan.order) == [4, 9, 11]
     assert plan.num_rows == 1
 

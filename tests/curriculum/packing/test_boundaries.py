@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from curriculum.packing.packed_rows import RowBatch
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
@@ -15,9 +15,9 @@ DOC_IDS = [0, 0, 0, 1, 1, 2, 2]
 Row = tuple[list[int], int]
 
 
-def layout_of(*rows: list[int], row_length: int) -> Layout:
+def layout_of(*rows: list[int], row_length: int) -> RowLayout:
     """Rows of documents of these lengths."""
-    return Layout(
+    return RowLayout(
         row_length=row_length,
         first_document=np.cumsum([0, *map(len, rows)]),
         lengths=np.array([length for row in rows for length in row]),
@@ -80,7 +80,7 @@ def test_every_view_returns_to_the_boundaries_it_came_from(row: Row) -> None:
     assert layout.position_ids.tolist() == expected
     of_ids = batch({"doc_ids": [layout.doc_ids.tolist()]}, row_length=layout.row_length)
     for starts in (layout.start, of_ids.doc_starts(valid)[0]):
-        again = Layout.of(starts, np.array([len(lengths)]), valid, layout.row_length)
+        again = RowLayout.from_starts(starts, np.array([len(lengths)]), valid, layout.row_length)
         assert again.lengths.tolist() == lengths
 
 

@@ -153,7 +153,11 @@ def without_bytes(row: Row) -> None:
 
 
 MUTATIONS: dict[str, tuple[Rule, Callable[[Row], None], str]] = {
-    "a short row": (Rule.SHAPE, shorten("input_ids"), "input_ids has 127 values; a row has 128"),
+    "a short row": (
+        Rule.SHAPE,
+        shorten("input_ids"),
+        "input_ids has 127 values; a row must have 128",
+    ),
     "a long row": (Rule.SHAPE, lengthen("input_ids"), "input_ids has 129 values"),
     "short targets": (Rule.SHAPE, shorten("target_ids"), "target_ids has 127 values"),
     "a short mask": (Rule.SHAPE, shorten("loss_mask"), "loss_mask has 127 values"),
@@ -163,7 +167,7 @@ MUTATIONS: dict[str, tuple[Rule, Callable[[Row], None], str]] = {
     "an id past the vocabulary": (
         Rule.SHAPE,
         put("input_ids", 4, VOCABULARY),
-        "input_ids is 512 at token 4; ids are 0 or more and less than 512",
+        "input_ids is 512 at token 4; ids must be at least 0 and less than 512",
     ),
     "a negative id": (Rule.SHAPE, put("input_ids", 4, -1), "input_ids is -1 at token 4"),
     "a weight in the mask": (Rule.SHAPE, put("loss_mask", 4, 2), "loss_mask is 2 at token 4"),
@@ -278,7 +282,7 @@ def test_a_byte_scored_twice_is_found_across_shards(written: Written) -> None:
 
     fault = the_first(mutated(written.folder, copy_first), Rule.COVERAGE)
     assert (fault.shard, fault.row) == (SHARD, NUMBER)
-    assert "stand in row 1 of data/part-00000.parquet too" in fault.found
+    assert "are also in row 1 of data/part-00000.parquet" in fault.found
 
 
 def test_a_truncated_file_is_named(written: Written) -> None:
@@ -342,8 +346,8 @@ def test_a_null_is_found_in_its_row(written: Written) -> None:
     ("key", "value", "words"),
     [
         ("schema_version", "2.0", "this version reads 1.x"),
-        ("row_length", "100", "it must be a multiple of 128"),
-        ("row_length", "256", "other files of the data set have 128"),
+        ("row_length", "100", "row_length must be a positive multiple of 128"),
+        ("row_length", "256", "other files of the data set have row_length 128"),
         ("row_length", "many", "metadata: invalid literal"),
         ("pad_id", None, "metadata: b'pad_id'"),
     ],

@@ -39,8 +39,8 @@ def ties_of(count: int) -> npt.NDArray[np.uint64]:
     return np.random.default_rng(count).permutation(count).astype(np.uint64) * np.uint64(977)
 
 
-def planned(lengths: list[int], *, led: bool, seed: int = 17) -> chop.ChopPlan:
-    return chop.plan(np.array(lengths), ROW, ties_of(len(lengths)), seed, led=led)
+def planned(lengths: list[int], *, with_bos: bool, seed: int = 17) -> chop.ChopPlan:
+    return chop.plan(np.array(lengths), ROW, ties_of(len(lengths)), seed, with_bos=with_bos)
 
 
 def fills(plan: chop.ChopPlan) -> Int64s:
@@ -84,8 +84,8 @@ def chopped(
     folder: Path, encodings: list[Encoding], row_format: RowFormat
 ) -> tuple[chop.ChopPlan, SpooledDocuments]:
     spooled = spooled_in(folder / "spool", encodings)
-    ties = best_fit.ties(spooled.tie_ids, seed=17)
-    plan = chop.plan(spooled.lengths, ROW, ties, 17, led=row_format.bos_marks_documents)
+    ties = best_fit.tie_breakers(spooled.tie_ids, seed=17)
+    plan = chop.plan(spooled.lengths, ROW, ties, 17, with_bos=row_format.bos_marks_documents)
     (folder / "divisions").mkdir()
     return plan, chop.spool_divisions(
         spooled, plan, folder / "divisions", row_format=row_format, token_bytes=TOKEN_BYTES
@@ -101,37 +101,37 @@ def written(folder: Path, encodings: list[Encoding], row_format: RowFormat) -> c
 
 
 def test_five_documents_are_cut_every_six_tokens() -> None:
-    plan = chop.cut(np.array([3, 5, 2, 4, 1]), 6, led=False)
+    plan = chop.cut(np.array([3, 5, 2, 4, 1]), 6, with_bos=False)
     assert plan.row_starts.tolist() == [0, 2, 5, 7]
     assert plan.documents.tolist() == [0, 1, 1, 2, 3, 3, 4]
     assert plan.starts.tolist() == [0, 0, 3, 0, 0, 2, 0]
     assert plan.lengths.tolist() == [3, 3, 2, 2, 2, 2, 1]
-    assert not plan.led.any()
+    assert not plan.with_bos.any()
 
 
 def test_a_bos_that_leads_what_is_behind_a_cut_takes_a_token_of_its_row() -> None:
-    plan = chop.cut(np.array([3, 5, 2, 4, 1]), 6, led=True)
+    plan = chop.cut(np.array([3, 5, 2, 4, 1]), 6, with_bos=True)
     assert plan.row_starts.tolist() == [0, 2, 5, 7]
     assert plan.starts.tolist() == [0, 0, 3, 0, 0, 1, 0]
     assert plan.lengths.tolist() == [3, 3, 3, 2, 1, 4, 1]
-    assert np.flatnonzero(plan.led).tolist() == [2, 5]
+    assert np.flatnonzero(plan.with_bos).tolist() == [2, 5]
 
 
 @given(LENGTHS, SEEDS, st.booleans())
-def test_every_row_but_the_last_is_full(lengths: list[int], seed: int, led: bool) -> None:
-    *before, last = fills(planned(lengths, led=led, seed=seed)).tolist()
+def test_every_row_but_the_last_is_full(lengths: list[int], seed: int, with_bos: bool) -> None:
+    *before, last = fills(planned(lengths, with_bos=with_bos, seed=seed)).tolist()
     assert all(each == ROW for each in before)
     assert 0 < last <= ROW
 
 
 @given(LENGTHS, SEEDS, st.booleans())
 def test_each_document_is_cut_only_where_a_row_ends(
-    lengths: list[int], seed: int, led: bool
+    lengths: list[int], seed: int, with_bos: bool
 ) -> None:
-    plan = planned(lengths, led=led, seed=seed)
+    plan = planned(lengths, with_bos=with_bos, seed=seed)
     assert set(np.flatnonzero(plan.starts > 0)) <= set(plan.row_starts.tolist())
-    assert np.array_equal(plan.led, (plan.starts > 0) & led)
-    taken = plan.lengths - plan.led
+    assert np.array_equal(plan.with_bos, (plan.starts > 0) & with_bos)
+    taken = plan.lengths - plan.with_bos
     found = np.zeros(len(lengths), dtype=np.int64)
     for document, start, tokens in zip(plan.documents, plan.starts, taken, strict=True):
         assert start == found[document]
@@ -141,20 +141,20 @@ def test_each_document_is_cut_only_where_a_row_ends(
 
 @given(LENGTHS, SEEDS, st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_depends_on_documents_and_the_seed_and_not_on_their_order(
-    lengths: list[int], seed: int, led: bool, random: Random
+    lengths: list[int], seed: int, with_bos: bool, random: Random
 ) -> None:
     shuffle = list(range(len(lengths)))
     random.shuffle(shuffle)
-    before = planned(lengths, led=led, seed=seed)
+    before = planned(lengths, with_bos=with_bos, seed=seed)
     ties = ties_of(len(lengths))[shuffle]
-    after = chop.plan(np.array(lengths)[shuffle], ROW, ties, seed, led=led)
+    after = chop.plan(np.array(lengths)[shuffle], ROW, ties, seed, with_bos=with_bos)
     assert np.array_equal(np.array(shuffle)[after.documents], before.documents)
     assert np.array_equal(after.starts, before.starts)
 
 
 def test_another_seed_shuffles_documents_otherwise() -> None:
     lengths = np.random.default_rng(3).integers(1, ROW, 500).tolist()
-    first, again, other = (planned(lengths, led=True, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (planned(lengths, with_bos=True, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first.documents, again.documents)
     assert not np.array_equal(first.documents, other.documents)
     assert abs(np.corrcoef(first.documents, np.arange(len(first.documents)))[0, 1]) < 0.3
@@ -162,14 +162,14 @@ def test_another_seed_shuffles_documents_otherwise() -> None:
 
 def test_encodings_of_one_document_stay_behind_each_other_in_their_order() -> None:
     ties = np.repeat(ties_of(40), 3)
-    plan = chop.plan(np.full(120, 50), ROW, ties, 17, led=True)
+    plan = chop.plan(np.full(120, 50), ROW, ties, 17, with_bos=True)
     first = plan.documents[plan.starts == 0].reshape(-1, 3)
     assert np.array_equal(first - first[:, :1], np.tile([0, 1, 2], (40, 1)))
     assert not np.array_equal(first[:, 0], np.arange(0, 120, 3))
 
 
 def test_no_documents_make_no_rows() -> None:
-    plan = chop.cut(np.zeros(0, dtype=np.int64), ROW, led=True)
+    plan = chop.cut(np.zeros(0, dtype=np.int64), ROW, with_bos=True)
     assert plan.num_rows == 0
     rows, counts = chop.rows_with_targets(plan, np.zeros(0, dtype=np.int64))
     assert rows.num_rows == 0
@@ -193,7 +193,7 @@ def test_rows_joined_are_the_documents_end_to_end(
     order = [each for each, _ in itertools.groupby(plan.documents.tolist())]
     begins = np.cumsum(plan.lengths) - plan.lengths
     own = np.ones(len(ids), dtype=np.bool_)
-    own[begins[plan.led]] = False
+    own[begins[plan.with_bos]] = False
     assert (ids[~own] == BOS).all()
     assert np.array_equal(ids[own], np.concatenate([encodings[each].ids for each in order]))
     # Each target counts as it did; without a BOS nothing predicts the first token behind a cut.
@@ -214,15 +214,15 @@ def test_each_byte_is_in_one_piece_and_pieces_keep_their_kind(
     with tempfile.TemporaryDirectory() as folder:
         plan, divisions = chopped(Path(folder), encodings, row_format)
         found: dict[int, list[list[int]]] = {at: [] for at in range(len(lengths))}
-        for at, (document, start, led) in enumerate(
-            zip(plan.documents.tolist(), plan.starts.tolist(), plan.led.tolist(), strict=True)
+        for at, (document, start, with_bos) in enumerate(
+            zip(plan.documents.tolist(), plan.starts.tolist(), plan.with_bos.tolist(), strict=True)
         ):
             pieces = divisions.pieces.take(np.array([at])).copy()
-            if led:
+            if with_bos:
                 assert pieces[0, : TOKEN_END + 1].tolist() == [GENERATED_PIECE, 0, 1]
                 assert pieces[0, BYTE_START] == pieces[1, BYTE_START]
                 pieces = pieces[1:]
-            pieces[:, (TOKEN_START, TOKEN_END)] += start - led
+            pieces[:, (TOKEN_START, TOKEN_END)] += start - with_bos
             found[document] += pieces.tolist()
     for at, given_pieces in enumerate(each.pieces for each in encodings):
         assert _joined(found[at]) == given_pieces.tolist()

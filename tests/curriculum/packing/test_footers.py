@@ -42,7 +42,7 @@ def require_same(file: GroupFile, table: pa.Table) -> None:
 def test_a_cut_footer_gives_the_rows_of_a_whole_one(tmp_path: Path, groups: int) -> None:
     path = tmp_path / "file.parquet"
     table = write(path, groups, compression="zstd")
-    (cut, schema), (whole, _) = Footers(most=0).of(path), Footers().of(path)
+    (cut, schema), (whole, _) = Footers(max_files=0).open(path), Footers().open(path)
     assert schema.equals(table.schema)
     assert (cut._open, whole._cut) == (None, None)
     assert cut._cut is not None
@@ -64,12 +64,12 @@ def test_footers_that_others_write_are_cut_or_read_whole(
 ) -> None:
     path = tmp_path / "file.parquet"
     table = write(path, 20, **options)
-    require_same(Footers(most=0).of(path)[0], table)
+    require_same(Footers(max_files=0).open(path)[0], table)
 
 
 def test_footers_of_rows_can_be_cut(written: Written) -> None:
     for path in written.folder.glob("data/part-*.parquet"):
-        assert Footers(most=0).of(path)[0]._cut is not None
+        assert Footers(max_files=0).open(path)[0]._cut is not None
 
 
 def test_files_stay_open_while_their_number_and_their_footers_allow_it(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_files_stay_open_while_their_number_and_their_footers_allow_it(tmp_path:
         write(file, 30)
     size = 10 * pq.read_metadata(files[0]).serialized_size
     before = len([*Path("/proc/self/fd").iterdir()])
-    few, small = Footers(most=2), Footers(limit=3 * size + size // 2)
-    found = [[footers.of(file)[0] for file in files] for footers in (few, small)]
+    few, small = Footers(max_files=2), Footers(limit=3 * size + size // 2)
+    found = [[footers.open(file)[0] for file in files] for footers in (few, small)]
     assert [[each._open is not None for each in listed] for listed in found] == [
         [True, True, *[False] * 4],
         [True, True, True, *[False] * 3],
@@ -91,7 +91,7 @@ def test_files_stay_open_while_their_number_and_their_footers_allow_it(tmp_path:
 def test_a_file_that_changed_meanwhile_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
     write(path, 20)
-    cut, _ = Footers(most=0).of(path)
+    cut, _ = Footers(max_files=0).open(path)
     write(path, 40)
     with pytest.raises((StoreError, AssertionError)):
         require_same(cut, write(tmp_path / "other.parquet", 20))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.packing import held_out_order as module
-from curriculum.packing.held_out_order import held_out_order, spread
+from curriculum.packing.held_out_order import held_out_order, order_by_lineage
 
 
 def test_examples_in_docstrings_hold() -> None:
@@ -70,7 +70,7 @@ def test_rows_of_another_length_begin_with_the_same_documents(tmp_path: Path) ->
         for files, length in ((short, 512), (long, 1024))
     ]
     assert found[0] == found[1]
-    assert [name for (name,) in found[0]] == spread(lineages)
+    assert [name for (name,) in found[0]] == order_by_lineage(lineages)
 
 
 def test_a_long_document_fills_no_row_after_row_beside_small_ones(tmp_path: Path) -> None:

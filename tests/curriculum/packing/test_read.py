@@ -119,7 +119,7 @@ def test_the_format_is_known_by_file_and_by_folder(written: Written) -> None:
 
 
 def test_a_folder_without_rows_has_no_format(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="no Parquet files"):
+    with pytest.raises(SchemaError, match="contains no Parquet files"):
         load_format(tmp_path)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.packing import repeats
-from curriculum.packing.repeats import covered, first_copies, in_repeats
+from curriculum.packing.repeats import first_copies, in_copied_windows, in_repeats
 
 FEW = st.lists(st.integers(0, 2), max_size=60)
 CUTS = st.sets(st.integers(1, 59), max_size=5)
@@ -84,7 +84,7 @@ def test_documents_without_tokens_before_or_enough_of_them_have_no_repeats() -> 
     nothing = np.empty(0, dtype=np.int32)
     assert in_repeats(nothing).tolist() == []
     assert in_repeats(np.zeros(repeats.RUN, dtype=np.int32)).tolist() == [False] * repeats.RUN
-    assert covered(np.empty(0, dtype=np.int64), 3).tolist() == []
+    assert in_copied_windows(np.empty(0, dtype=np.int64), 3).tolist() == []
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.uint32, np.int64])

@@ -77,7 +77,7 @@ def test_foreign_rows_are_inferred_where_bos_marks_documents(written: Written) -
     assert report.num_faults == 0
     assert report.valid_tokens == written.counts.valid_tokens
     assert "doc_ids is not stored: inferred from BOS" in report.fallbacks
-    assert "doc_starts is not stored: where a BOS stands" in report.fallbacks
+    assert "doc_starts is not stored: inferred from BOS" in report.fallbacks
     assert len(report.fallbacks) == 16
 
 
@@ -112,7 +112,7 @@ def test_a_stored_column_that_is_wrong_is_no_reason_to_infer(written: Written) -
 def test_files_without_a_format_are_read_with_one_given(written: Written) -> None:
     for path in written.folder.glob("data/part-*.parquet"):
         pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
-    assert "say how to read rows" in str(check(written.folder).faults[0])
+    assert "can't be read without row_length" in str(check(written.folder).faults[0])
     row_format = RowFormat(row_length=ROW, vocab_size=512, pad_id=0, bos_id=1, eos_id=2)
     assert check(written.folder, row_format=row_format).num_faults == 0
 
@@ -139,7 +139,7 @@ def test_a_folder_without_rows_is_an_error(tmp_path: Path) -> None:
 def test_only_the_first_faults_are_kept_and_all_are_counted(written: Written) -> None:
     for path in sorted(written.folder.glob("data/part-*.parquet"))[1:]:
         path.write_text("gone")
-    report = check(written.folder, kept_faults=2)
+    report = check(written.folder, max_faults=2)
     assert len(report.faults) == 2
     assert report.num_faults == report.files - 1 > 2
 
@@ -150,7 +150,7 @@ def test_coverage_on_disk_finds_what_coverage_in_memory_finds(
     twice = [*encodings, encodings[5], encodings[9]]
     folder = kit.write(tmp_path / "rows", twice).folder
     in_memory = check(folder)
-    monkeypatch.setattr(Coverage.__init__, "__kwdefaults__", {"held_ranges": 3})
+    monkeypatch.setattr(Coverage.__init__, "__kwdefaults__", {"max_ranges": 3})
     on_disk = check(folder)
     assert in_memory.num_faults == 2
     assert sorted(map(str, in_memory.faults)) == sorted(map(str, on_disk.faults))

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.packing import row_writer
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from curriculum.packing.row_check import check
 from curriculum.packing.row_writer import RowLabels, RowWriter
 from curriculum.packing.spool import SpooledDocuments
@@ -203,7 +203,7 @@ def test_derived_columns_are_what_counting_token_by_token_gives(
 ) -> None:
     row_length = max(map(sum, rows)) + data.draw(st.integers(0, 3))
     counts = [len(row) for row in rows]
-    layout = Layout(
+    layout = RowLayout(
         row_length=row_length,
         first_document=np.cumsum([0, *counts]),
         lengths=np.array([length for row in rows for length in row]),

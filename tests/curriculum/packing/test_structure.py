@@ -138,7 +138,9 @@ def test_structure_is_checked_without_pieces_too(structured: Any) -> None:
 def test_structure_columns_are_all_there_or_none(name: str, structured: Any) -> None:
     path = structured.folder / "data/part-00000.parquet"
     pq.write_table(pq.read_table(path).drop_columns([name]), path)
-    assert f"no column {name}; structure columns are all stored" in str(check(path).faults[0])
+    assert f"no column {name}; either all structure columns are stored" in str(
+        check(path).faults[0]
+    )
 
 
 def put(column: str, index: int, value: object) -> Callable[[Row], None]:
@@ -204,9 +206,9 @@ FAULTS: dict[str, tuple[Callable[[Row], None], str]] = {
     "an edge to nowhere": (call(0, target=777), "'source': 0, 'target': 777"),
     "an edge from nowhere": (call(0, source=-1), "call_edges 0 is {'source': -1"),
     "an edge between documents": (between_documents, "type_edges 0 is {'source': 0"),
-    "an unknown label": (call(0, label=5), "labels are 1 to 4"),
-    "no label": (call(0, label=0), "'label': 0}; labels are 1 to 4"),
-    "unsorted edges": (unsorted, "edges are sorted by source and target"),
+    "an unknown label": (call(0, label=5), "labels must be 1 to 4"),
+    "no label": (call(0, label=0), "'label': 0}; labels must be 1 to 4"),
+    "unsorted edges": (unsorted, "edges must be sorted by source and target"),
 }
 
 
@@ -234,7 +236,7 @@ def test_check_names_the_row_of(name: str, structured: Any) -> None:
 @pytest.mark.parametrize("name", STRUCTURE_TOKENS)
 def test_a_short_column_is_named(name: str, structured: Any) -> None:
     report = mutated(structured.folder / "data/part-00000.parquet", shorten(name))
-    assert f"{name} has 127 values; a row has 128" in str(report.faults[0])
+    assert f"{name} has 127 values; a row must have 128" in str(report.faults[0])
 
 
 def test_faults_of_pieces_are_told_once(structured: Any) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curriculum import parquet
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from curriculum.packing.read import read_rows
 from curriculum.packing.windows import window_hashes
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build
@@ -52,7 +52,7 @@ def windows(rows: Artefact, *, scored: bool) -> set[int]:
     for batch in read_rows(parquet.shards_of(rows.path), COLUMNS):
         counts = batch.valid_counts()
         starts, edges = batch.doc_starts(counts)
-        layout = Layout.of(starts, np.diff(edges), counts, batch.row_format.row_length)
+        layout = RowLayout.from_starts(starts, np.diff(edges), counts, batch.row_format.row_length)
         hashes = window_hashes(batch.input_ids.reshape(-1), layout.flat_start)
         targets = np.flatnonzero(batch.loss_mask.reshape(-1)) + 1
         found.update((hashes[targets] if scored else hashes).tolist())

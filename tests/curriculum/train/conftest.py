@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from curriculum.packing.boundaries import Layout
+from curriculum.packing.boundaries import RowLayout
 from curriculum.packing.held_out_order import write_order
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.train import run
@@ -197,7 +197,9 @@ def row_values(key: str, index: int, length: int, domain: str) -> dict[str, Any]
         "input_ids": ids,
         "target_ids": np.where(mask, np.append(ids[1:], PAD), PAD).astype(np.int32),
         "loss_mask": mask,
-        "doc_ids": Layout.of(starts, np.array([len(starts)]), np.array([valid]), length).doc_ids,
+        "doc_ids": RowLayout.from_starts(
+            starts, np.array([len(starts)]), np.array([valid]), length
+        ).doc_ids,
         "doc_starts": starts.astype(np.int32),
         "valid_token_count": valid,
         "num_docs": len(lengths),
