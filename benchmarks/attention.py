@@ -29,7 +29,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"{'documents':>9} {'documents':>10} {'sdpa':>8} {'ratio':>6} {'relations':>10}")
     for mean in MEANS:
-        cut = Boundaries.of(documents(mean))
+        cut = Boundaries.from_doc_ids(documents(mean))
         plain = seconds(attention("documents"), cut, None, rounds)
         dense = seconds(attention("sdpa"), cut, None, 1)
         table = torch.randn(HEADS, 9)

@@ -32,9 +32,9 @@ def main() -> None:
     print(f"{'row':>6} {'documents':>9} {'boundaries':>11} {'ours':>9} {'torch':>9}")
     for length in LENGTHS:
         ids = documents(length)
-        cut = Boundaries.of(ids)
+        cut = Boundaries.from_doc_ids(ids)
         ours = milliseconds(functools.partial(block_mask, cut), rounds)
-        edges = milliseconds(functools.partial(Boundaries.of, ids), rounds)
+        edges = milliseconds(functools.partial(Boundaries.from_doc_ids, ids), rounds)
         theirs = "-"
         if length <= MAX_TORCH_LENGTH:
             theirs = f"{milliseconds(functools.partial(of_torch, ids), 1):.0f} ms"

@@ -89,7 +89,7 @@ def documents(mean: int) -> Tensor:
 def passes(form: Convolution, channels: int, mean: int) -> float:
     x = torch.randn(1, 4096, channels, requires_grad=True)
     weight = torch.randn(channels, KERNEL, requires_grad=True)
-    g, boundaries = torch.randn(1, 4096, channels), Boundaries.of(documents(mean))
+    g, boundaries = torch.randn(1, 4096, channels), Boundaries.from_doc_ids(documents(mean))
     began = time.process_time()
     torch.autograd.grad(form(x, weight, boundaries), (x, weight), g)
     return time.process_time() - began
@@ -97,7 +97,7 @@ def passes(form: Convolution, channels: int, mean: int) -> float:
 
 def step(model: Decoder, optimizer: torch.optim.AdamW, form: Convolution, mean: int) -> float:
     ids = torch.randint(VOCAB, (1, 4096), generator=torch.Generator().manual_seed(1))
-    boundaries = Boundaries.of(documents(mean))
+    boundaries = Boundaries.from_doc_ids(documents(mean))
     began = time.process_time()
     with mock.patch.object(conv, "masked_conv", form):
         hidden_BTD = model.hidden(ids, boundaries)
@@ -115,7 +115,7 @@ def unmasked(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor
 
 @functools.cache
 def no_boundaries(row_length: int) -> Boundaries:
-    return Boundaries.of(torch.zeros(1, row_length, dtype=torch.int32))
+    return Boundaries.from_doc_ids(torch.zeros(1, row_length, dtype=torch.int32))
 
 
 def shifted(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor:

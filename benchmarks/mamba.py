@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.model.mamba import decays_between, entering_states, scanned
+from curriculum.model.mamba import decays_between, entering_states, scan_states
 from curriculum.model.masks import Boundaries, Chunks
 
 HEADS, FEATURES, STATE, CHUNK = 8, 64, 64, 64
@@ -34,7 +34,7 @@ def main() -> None:
                 for scan, each in seconds.items():
                     each.append(clock(scan, inputs, boundaries))
             ours, theirs = (statistics.median(each[1:]) for each in seconds.values())
-            slots = sum(Chunks.of(boundaries, CHUNK).sizes) * CHUNK
+            slots = sum(Chunks.from_boundaries(boundaries, CHUNK).sizes) * CHUNK
             print(
                 f"T {row_length:>5}  documents of {mean:>4}  aligned {ours:6.3f} s  "
                 f"unaligned {theirs:6.3f} s  ratio {ours / theirs:4.2f}  "
@@ -45,7 +45,7 @@ def main() -> None:
 def documents(row_length: int, mean: int) -> Boundaries:
     """One row of documents of `mean` tokens on average."""
     starts = torch.rand(row_length, generator=torch.Generator().manual_seed(mean)) < 1 / mean
-    return Boundaries.of(starts.long().cumsum(0)[None])
+    return Boundaries.from_doc_ids(starts.long().cumsum(0)[None])
 
 
 def numbers(row_length: int) -> tuple[Tensor, ...]:
@@ -70,18 +70,20 @@ def clock(scan: Scan, inputs: tuple[Tensor, ...], boundaries: Boundaries) -> flo
 
 def aligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
     x_NHP, step_NH, rate_H, b_NE, c_NE = inputs
-    return scanned(x_NHP, step_NH, rate_H, b_NE, c_NE, Chunks.of(boundaries, CHUNK))
+    return scan_states(
+        x_NHP, step_NH, rate_H, b_NE, c_NE, Chunks.from_boundaries(boundaries, CHUNK)
+    )
 
 
 def unaligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
     """One grid over the row; where documents meet in a chunk, torch.where keeps them apart."""
     x_NHP, step_NH, rate_H, b_NE, c_NE = inputs
-    row = Boundaries.of(torch.zeros_like(boundaries.doc_ids))
-    chunks = Chunks.of(row, CHUNK)
+    row = Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
+    chunks = Chunks.from_boundaries(row, CHUNK)
     doc_nq, before_n1 = by_time(chunks, boundaries.doc_ids.flatten())
-    dt_nqH = F.softplus(chunks.placed(step_NH))
-    u_nqHP = chunks.placed(x_NHP * chunks.unchunk(dt_nqH)[..., None])
-    b_nqE, c_nqE = chunks.placed(b_NE), chunks.placed(c_NE)
+    dt_nqH = F.softplus(chunks.to_chunks(step_NH))
+    u_nqHP = chunks.to_chunks(x_NHP * chunks.unchunk(dt_nqH)[..., None])
+    b_nqE, c_nqE = chunks.to_chunks(b_NE), chunks.to_chunks(c_NE)
     log_decay_nHq = (dt_nqH * rate_H).transpose(1, 2)
     same_n1kq = (doc_nq[:, :, None] == doc_nq[:, None, :])[:, None]
     decays_nHkq = torch.where(same_n1kq, decays_between(log_decay_nHq), 0)
@@ -103,10 +105,10 @@ def unaligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
 
 def by_time(chunks: Chunks, doc_N: Tensor) -> tuple[Tensor, Tensor]:
     """Documents in their chunks, and the document at the end of the chunk before in the row."""
-    doc_nq = chunks.placed(doc_N, blank=-1)
+    doc_nq = chunks.to_chunks(doc_N, blank=-1)
     before_N = torch.cat([doc_N.new_full((CHUNK,), -1), doc_N[:-CHUNK]])
     ends_N = before_N.view(-1, CHUNK)[:, -1:].expand(-1, CHUNK).flatten()
-    return doc_nq, chunks.placed(ends_N)[:, :1]
+    return doc_nq, chunks.to_chunks(ends_N)[:, :1]
 
 
 if __name__ == "__main__":

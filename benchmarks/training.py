@@ -48,7 +48,7 @@ def step(model: Decoder, optimizer: torch.optim.AdamW, row_length: int) -> float
     ids = torch.randint(VOCAB, (1, row_length), generator=generator)
     doc_ids = torch.randint(row_length // 100, (1, row_length), generator=generator).sort().values
     began = time.process_time()
-    boundaries = Boundaries.of(doc_ids)
+    boundaries = Boundaries.from_doc_ids(doc_ids)
     sums = loss_sums(model.hidden(ids, boundaries), model.head.weight, ids, torch.ones_like(ids))
     (sums.total / row_length).backward()  # type: ignore[no-untyped-call]
     optimizer.step()

@@ -53,7 +53,7 @@ def boundaries_on_gpu(real: Boundaries) -> Boundaries:
 
 def built(spec: ModelSpec, backend: Backend, real: Boundaries) -> str:
     """Shape, dtype and device of the stream that a model makes of fake rows, forward."""
-    chunks = Chunks.of(real, spec.mamba.chunk) if "M" in spec.blocks else None
+    chunks = Chunks.from_boundaries(real, spec.mamba.chunk) if "M" in spec.blocks else None
     with fake_gpu(), CUDA:
         model = _half(spec, backend)
         boundaries = boundaries_on_gpu(real)

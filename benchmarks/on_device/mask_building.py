@@ -62,7 +62,7 @@ def _rows(setting: Setting, length: int) -> Rows:
 
 def _boundaries(setting: Setting, device: torch.device, length: int) -> Boundaries:
     kind = _rows(setting, length)
-    return Boundaries.of(kind.batch(setting, seed=0).boundaries.doc_ids[:1]).to(device)
+    return Boundaries.from_doc_ids(kind.batch(setting, seed=0).boundaries.doc_ids[:1]).to(device)
 
 
 def _own(setting: Setting, device: torch.device, length: int, share: float) -> Outcome:
@@ -71,7 +71,9 @@ def _own(setting: Setting, device: torch.device, length: int, share: float) -> O
     return Outcome(
         figures=(
             _milliseconds("block mask", lambda: block_mask(cut), setting, device, share / 2),
-            _milliseconds("boundaries", lambda: Boundaries.of(on_host), setting, HOST, share / 2),
+            _milliseconds(
+                "boundaries", lambda: Boundaries.from_doc_ids(on_host), setting, HOST, share / 2
+            ),
         )
     )
 

@@ -165,7 +165,7 @@ def _building(model: Decoder, batch: Batch) -> float:
     ids = batch.input_ids.to(device)
     began = now(device)
     with mixed(device):
-        model.inputs_of(ids, Boundaries.of(batch.boundaries.doc_ids).to(device))
+        model.inputs_of(ids, Boundaries.from_doc_ids(batch.boundaries.doc_ids).to(device))
     return now(device) - began
 
 

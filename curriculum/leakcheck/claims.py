@@ -43,7 +43,7 @@ def positions_restart(subject: Subject) -> Iterator[Finding]:
     """Position ids against their definition, and whether the model goes by them."""
     yield _recurring_ids(subject)
     expected = [[at for length in lengths for at in range(length)] for lengths in subject.layouts]
-    found = Boundaries.of(subject.doc_ids).position_ids
+    found = Boundaries.from_doc_ids(subject.doc_ids).position_ids
     yield subject.finding(POSITIONS, found.tolist() == expected)
     if subject.positions:
         yield _reads_positions(subject)
@@ -52,7 +52,7 @@ def positions_restart(subject: Subject) -> Iterator[Finding]:
 def _recurring_ids(subject: Subject) -> Finding:
     """Ids that come again must be refused: a mask by equal ids would join both documents."""
     try:
-        Boundaries.of(torch.tensor([[0] * 100 + [1] * 100 + [0] * 56]))
+        Boundaries.from_doc_ids(torch.tensor([[0] * 100 + [1] * 100 + [0] * 56]))
     except SchemaError:
         return subject.finding(RECURRING, True)
     return subject.finding(RECURRING, False)
@@ -63,7 +63,7 @@ def _reads_positions(subject: Subject) -> Finding:
     T = subject.row_length
     doc_ids_BT = doc_ids_of([(T // 3, T - T // 3)])
     ids_BT = subject.ids(doc_ids_BT.shape, seed=4).to(subject.device)
-    boundaries = Boundaries.of(doc_ids_BT).to(subject.device)
+    boundaries = Boundaries.from_doc_ids(doc_ids_BT).to(subject.device)
     stretched = replace(boundaries, position_ids=boundaries.position_ids * 3)
     with torch.no_grad():
         plain = subject.feed(subject.model, ids_BT, boundaries)

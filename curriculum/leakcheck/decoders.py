@@ -260,4 +260,4 @@ def _queries_and_keys(subject: Subject) -> tuple[Tensor, Tensor]:
 
 
 def _attend(subject: Subject, backend: Backend) -> Attend:
-    return attention(backend)(Boundaries.of(subject.doc_ids).to(subject.device))
+    return attention(backend)(Boundaries.from_doc_ids(subject.doc_ids).to(subject.device))

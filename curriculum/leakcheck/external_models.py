@@ -214,7 +214,7 @@ def _withheld(subject: Subject, feed: Feed) -> InjectedLeakReport:
     """Give the model each row as one document: REPACKED must fail of a model that reads its boundaries."""
 
     def joined(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-        whole = Boundaries.of(torch.zeros_like(boundaries.doc_ids))
+        whole = Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
         return feed(model, ids_BT, whole)
 
     red = {finding.claim for finding in repacked_externally(subject, joined) if not finding.passed}

@@ -100,7 +100,7 @@ class Subject:
     def run(self, ids_BT: Tensor, doc_ids_BT: Tensor) -> Tensor:
         """y_BTC of rows whose documents have these ids."""
         outputs = self.feed(
-            self.model, ids_BT.to(self.device), Boundaries.of(doc_ids_BT).to(self.device)
+            self.model, ids_BT.to(self.device), Boundaries.from_doc_ids(doc_ids_BT).to(self.device)
         )
         return outputs.reshape(*ids_BT.shape, -1)
 
@@ -198,7 +198,7 @@ def embedding_of(
     if tables:
         hooks = [table.register_forward_pre_hook(note) for table in tables]
         doc_ids_1T = torch.arange(ids_1T.shape[1])[None] // 5
-        boundaries = Boundaries.of(doc_ids_1T).to(device)
+        boundaries = Boundaries.from_doc_ids(doc_ids_1T).to(device)
         with torch.no_grad():
             feed(model, ids_1T, boundaries)
         for hook in hooks:

@@ -89,7 +89,7 @@ def compiled(model: ModelSpec) -> Compute:
     def loss(
         weights: dict[str, jax.Array], inputs: RowInputs[jax.Array], count: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        x_BTD = tpu_decoder.embedded(weights, inputs)
+        x_BTD = tpu_decoder.embed(weights, inputs)
         hidden_BTD = tpu_decoder.hidden(weights, x_BTD, inputs, spec, rope_base=setting.rope_base)
         sums = tpu.loss_sums(hidden_BTD, weights["head.weight"], inputs, z_weight=z_weight)
         return sums.total / count, sums.nll

@@ -1,1 +1,1 @@
-"""The model: one file a layer family, and the masks that keep documents apart."""
+"""The model: one file per layer family, and the masks that keep packed documents separate."""

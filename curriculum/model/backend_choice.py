@@ -1,6 +1,6 @@
-"""The choice of an attention backend: what a diet asks for against what a device and a model allow.
+"""Choice of an attention backend, from the diet's request and the abilities of the device and the model.
 
-A pure function of values: a command that only looks at a diet imports no torch for it.
+The module doesn't import torch, so that commands that only read a diet stay fast.
 """
 
 from dataclasses import dataclass
@@ -11,43 +11,43 @@ from schemas.job import Backend, DeviceName
 from schemas.packed_row import ROW_MULTIPLE
 
 MAX_DENSE_ROW = 8192
-"""A boolean mask of 64k by 64k is 4 GB."""
+"""Max tokens of a row with a dense mask; a boolean mask of 64k by 64k takes 4 GB."""
 WITH_SOFTCAP: tuple[Backend, ...] = ("math", "documents", "flex")
 WITH_RELATIONS: tuple[Backend, ...] = ("math", "sdpa", "documents", "flex")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """Kernels of attention that a device can run."""
+    """Attention kernels that a device can run."""
 
     device: DeviceName
     triton: bool
-    """True where Triton generates code for it: flex is compiled to that on a GPU."""
+    """True if Triton supports the device; flex is compiled to Triton on GPUs."""
     flash: bool
-    """True where torch's variable-length FlashAttention runs, in half precision."""
+    """True if torch's variable-length FlashAttention runs, which needs half precision."""
 
     @staticmethod
     def expected(device: DeviceName) -> "Capabilities":
-        """Capabilities of a kind of device, before the process that trains has looked at it."""
+        """Return the typical capabilities of a device, before the training process has inspected it."""
         return Capabilities(device=device, triton=device == "cuda", flash=device == "cuda")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionNeeds:
-    """Needs of a model and its rows that a backend must meet."""
+    """Requirements of a model and its rows on the attention backend."""
 
     row_length: int
     """Tokens of the longest row."""
     softcap: float | None = None
     structure: bool = False
-    """True where layers have biases by relation."""
+    """True if layers add biases of structure relations."""
     context: int = 1
-    """Ranks that share a row, each with the queries of a part of it."""
+    """Number of ranks that share a row; each computes the queries of a part of the row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A backend, and the reason for it."""
+    """Chosen backend, with the reason."""
 
     backend: Backend
     reason: str
@@ -58,58 +58,60 @@ PREFERRED: dict[DeviceName, tuple[Backend, ...]] = {
     "cpu": ("documents",),
 }
 _REASONS: dict[Backend, str] = {
-    "flex": "its block mask passes over what documents don't share",
-    "varlen": "its kernel is cut by the boundaries",
-    "documents": "it computes each document by itself, on any device",
-    "sdpa": "its mask is one matrix a row",
-    "math": "it is the reference",
+    "flex": "its block mask skips blocks between documents",
+    "varlen": "its kernel works within document boundaries",
+    "documents": "it computes every document separately, on any device",
+    "sdpa": "it uses one dense mask per row",
+    "math": "it is the reference implementation",
 }
 
 
 def choose(asked: Backend | Literal["auto"], has: Capabilities, needs: AttentionNeeds) -> Choice:
-    """The backend that is asked for, or with auto the first of the device's that nothing refuses.
+    """Return the requested backend; for auto, the first preferred backend that supports model and device.
 
     Raises:
-        JobError: for one that the device or the model can't have, with the reason.
+        JobError: if the device or the model doesn't support the requested backend; names the reason.
     """
     if asked != "auto":
         if (refused := refusal(asked, has, needs)) is not None:
             raise refused
-        return Choice(backend=asked, reason="asked for")
-    passed: list[str] = []
+        return Choice(backend=asked, reason="requested")
+    skipped: list[str] = []
     for backend in PREFERRED[has.device]:
         if (refused := refusal(backend, has, needs)) is None:
-            return Choice(backend=backend, reason="; ".join([_REASONS[backend], *passed]))
-        passed.append(f"{refused.value}: {refused.cause}")
-    raise AssertionError("documents takes every model on every device")
+            return Choice(backend=backend, reason="; ".join([_REASONS[backend], *skipped]))
+        skipped.append(f"{refused.value}: {refused.cause}")
+    raise AssertionError("the backend documents supports every model on every device")
 
 
 def refusal(backend: Backend, has: Capabilities, needs: AttentionNeeds) -> JobError | None:
-    """The error of a backend that can't be had; None for one that can."""
+    """Return the error for a backend that device or model don't support, or None if they do."""
     if needs.softcap is not None and backend not in WITH_SOFTCAP:
-        return without(
-            backend, f"softcap {needs.softcap:g}", "a model without softcap", WITH_SOFTCAP
+        return unsupported_option(
+            backend, f"softcap {needs.softcap:g}", "use a model without softcap", WITH_SOFTCAP
         )
     if needs.structure and backend not in WITH_RELATIONS:
-        return without(backend, "structure", "structure_inputs: false", WITH_RELATIONS)
+        return unsupported_option(
+            backend, "structure", "set structure_inputs: false", WITH_RELATIONS
+        )
     match backend:
         case "varlen":
-            return of_whole_rows("varlen") if needs.context > 1 else _without_flash(has)
+            return row_part_unsupported("varlen") if needs.context > 1 else _without_flash(has)
         case "flex":
             return _without_blocks(has, needs)
         case "sdpa" if needs.row_length > MAX_DENSE_ROW:
-            return too_long("sdpa", needs.row_length)
+            return row_too_long("sdpa", needs.row_length)
         case _:
             return None
 
 
-def too_long(backend: str, row_length: int) -> JobError:
-    """The refusal of rows whose mask or scores would grow with T²."""
+def row_too_long(backend: str, row_length: int) -> JobError:
+    """Return the error for rows whose T² memory is too large for a backend."""
     return JobError(
         "backend",
         f"{backend} at row length {row_length}",
-        cause=f"its memory grows with T²; it takes rows of at most {MAX_DENSE_ROW}",
-        cure="Choose documents on a CPU, flex on a GPU",
+        cause=f"its memory grows with T², so rows may have at most {MAX_DENSE_ROW} tokens",
+        cure="Choose documents on a CPU or flex on a GPU",
     )
 
 
@@ -118,26 +120,26 @@ def _without_flash(has: Capabilities) -> JobError | None:
         return JobError(
             "backend",
             f"varlen on {has.device}",
-            cause="its kernel runs on GPUs only",
+            cause="the kernel runs only on GPUs",
             cure="Choose documents on a CPU",
         )
     if not has.flash:
         return JobError(
             "backend",
             "varlen",
-            cause="this GPU or this torch has no variable-length FlashAttention",
+            cause="this GPU or this torch version doesn't support variable-length FlashAttention",
             cure="Choose flex or documents",
         )
     return None
 
 
-def of_whole_rows(backend: str) -> JobError:
-    """The refusal of queries of a part of a row, which read more keys than they are."""
+def row_part_unsupported(backend: str) -> JobError:
+    """Return the error for a backend that can't compute a part of a row, as context parallelism needs."""
     return JobError(
         "backend",
         f"{backend} with context_parallel",
-        cause="it cuts queries and keys by the same lengths, and a part of a row reads more keys",
-        cure="Choose flex on a GPU, documents on a CPU",
+        cause="the kernel needs as many queries as keys, but a part of a row reads more keys",
+        cure="Choose flex on a GPU or documents on a CPU",
     )
 
 
@@ -148,7 +150,7 @@ def _without_blocks(has: Capabilities, needs: AttentionNeeds) -> JobError | None
         return JobError(
             "backend",
             f"flex at row length {row_length}{parts}",
-            cause=f"a block mask needs a multiple of {ROW_MULTIPLE} a rank",
+            cause=f"a block mask needs a multiple of {ROW_MULTIPLE} tokens per rank",
             cure="Pad the rows, or choose documents",
         )
     if has.device == "cuda":
@@ -158,19 +160,21 @@ def _without_blocks(has: Capabilities, needs: AttentionNeeds) -> JobError | None
             else JobError(
                 "backend",
                 "flex",
-                cause="Triton, to which it is compiled, has no code for this GPU here",
+                cause="flex is compiled to Triton, which isn't available for this GPU",
                 cure="Install triton, or choose documents",
             )
         )
-    return too_long("flex on a CPU", row_length) if row_length > MAX_DENSE_ROW else None
+    return row_too_long("flex on a CPU", row_length) if row_length > MAX_DENSE_ROW else None
 
 
-def without(backend: str, option: str, instead: str, able: tuple[Backend, ...]) -> JobError:
-    """The refusal of an option that a kernel doesn't have, with those that do."""
-    what = option.partition(" ")[0]
+def unsupported_option(
+    backend: str, option: str, instead: str, able: tuple[Backend, ...]
+) -> JobError:
+    """Return the error for an option that a backend doesn't support, naming the backends that do."""
+    feature = option.partition(" ")[0]
     return JobError(
         "backend",
         f"{backend} with {option}",
-        cause=f"its kernel has no {what}",
+        cause=f"the kernel doesn't support {feature}",
         cure=f"Choose {', '.join(able[:-1])} or {able[-1]}, or {instead}",
     )

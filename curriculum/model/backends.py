@@ -1,19 +1,19 @@
-"""Attention within documents, computed in five ways that agree.
+"""Attention within documents: five backends with equal results.
 
-    math, sdpa   whole matrices of scores: the reference, and torch's kernel under a dense mask
-    documents    causal attention document by document: no pair across a boundary is ever computed
+    math, sdpa   full score matrices: the reference, and torch's kernel with a dense mask
+    documents    causal attention, one document at a time; no pair across a boundary is computed
     flex         FlexAttention: compiled on CUDA, the higher-order operator elsewhere
-    varlen       FlashAttention over rows laid end to end and cut by `cu_seqlens`
+    varlen       FlashAttention over concatenated rows with `cu_seqlens`
 
-A backend takes the boundaries of a batch, and its structure where the model reads it, and returns
-`attend`, which every layer calls. One that can't honour an option raises. Shapes: q_BHTK; k_BGTK, v_BGTK
-with G key-value heads, H a multiple of G; table_HR with R relations.
+A backend takes the boundaries of a batch and, if the model reads it, the structure. It returns `attend`,
+which every attention layer calls. A backend raises if it doesn't support an option. Shapes: q_BHTK; k_BGTK,
+v_BGTK with G key-value heads, where H is a multiple of G; table_HR with R relations.
 """
 
 import functools
 from typing import Protocol
 
-from curriculum.model.backend_choice import WITH_RELATIONS, WITH_SOFTCAP, without
+from curriculum.model.backend_choice import WITH_RELATIONS, WITH_SOFTCAP, unsupported_option
 from curriculum.model.dense_backends import math_attend, sdpa_attend
 from curriculum.model.documents_backend import documents_attend
 from curriculum.model.flex_backend import flex_attend
@@ -24,7 +24,7 @@ from schemas.job import Backend
 
 
 class AttentionBackend(Protocol):
-    """A backend, once its options are known."""
+    """Backend with its options bound."""
 
     def __call__(
         self,
@@ -32,27 +32,33 @@ class AttentionBackend(Protocol):
         structure: StructureTensors | None = None,
         queries: range | None = None,
     ) -> Attend:
-        """Attention within these boundaries; what it builds for them is shared by all layers.
+        """Build attention within the given boundaries; all layers of a batch share it.
 
-        `queries` are the positions of the part of each row that brings queries; keys are of whole rows.
+        `queries` are the positions whose queries this rank computes; keys always cover whole rows.
         """
 
 
 def attention(
     backend: Backend, *, softcap: float | None = None, relations: bool = False
 ) -> AttentionBackend:
-    """The attention of a backend.
+    """Return the attention function of a backend.
 
-    `softcap` bounds scores by cap · tanh(score / cap); `relations` says that layers bring a table of
-    biases, which are added inside of it.
+    Args:
+        backend: Name of the backend.
+        softcap: Bounds scores by cap · tanh(score / cap).
+        relations: True if layers pass a table of biases, which are added before the softcap.
 
     Raises:
-        JobError: for a softcap or relations on a backend whose kernel has none.
+        JobError: if the backend doesn't support softcap or relations.
     """
     if softcap is not None and backend not in WITH_SOFTCAP:
-        raise without(backend, f"softcap {softcap}", "a model without softcap", WITH_SOFTCAP)
+        raise unsupported_option(
+            backend, f"softcap {softcap}", "use a model without softcap", WITH_SOFTCAP
+        )
     if relations and backend not in WITH_RELATIONS:
-        raise without(backend, "structure", "structure_inputs: false", WITH_RELATIONS)
+        raise unsupported_option(
+            backend, "structure", "set structure_inputs: false", WITH_RELATIONS
+        )
     match backend:
         case "math":
             return functools.partial(math_attend, softcap)

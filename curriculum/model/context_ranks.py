@@ -1,10 +1,10 @@
-"""Context parallelism: each of several ranks computes a part of every row, and layers exchange what crosses.
+"""Context parallelism: several ranks compute parts of the same rows and exchange values across borders.
 
-Rank c of C has the positions from c · T / C on. Ids, boundaries and structure are those of whole rows on each
-rank; activations x_BtD are of its part, t = T / C. Attention reads the keys and values of all ranks, a
-convolution the last K - 1 inputs of the rank before, a state space the state that the ranks before leave:
-nothing of them where a document begins at the border. Each exchange is one collective, in backward too, so
-all ranks make the same calls in the same order whatever documents they hold.
+Rank c of C computes the positions from c · T / C on. Ids, boundaries and structure cover whole rows on every
+rank; activations x_BtD cover the rank's part, t = T / C. Attention reads the keys and values of all ranks, a
+convolution reads the last K - 1 inputs of the previous rank, and a state space reads the state of the
+previous ranks. Nothing crosses a border at which a document begins. Every exchange is one collective, also
+in backward, so that all ranks make the same calls in the same order whichever documents they hold.
 """
 
 from collections.abc import Callable
@@ -19,30 +19,32 @@ from torch.nn import functional as F
 from curriculum.model.masks import ContextRanks, LayerInputs, RowPart
 
 
-def whole_rows(x_BGtK: Tensor, part: RowPart) -> Tensor:
-    """x_BGTK of all ranks' positions; its gradient is the sum of what each rank's queries give."""
+def gather_parts(x_BGtK: Tensor, part: RowPart) -> Tensor:
+    """Gather x_BGTK from all ranks; backward sums the gradients of all ranks' queries."""
     x_CBGtK = _gathered(x_BGtK, part)
     return x_CBGtK.permute(1, 2, 0, 3, 4).flatten(2, 3)
 
 
 Conv = Callable[..., Tensor]
-"""masked_conv, or what stands in for it."""
+"""masked_conv or a replacement with the same signature."""
 
 
-def convolved(conv: Conv, x_BtC: Tensor, weight_CK: Tensor, inputs: LayerInputs) -> Tensor:
-    """A convolution within documents, also within those that began on a rank before."""
+def convolve(conv: Conv, x_BtC: Tensor, weight_CK: Tensor, inputs: LayerInputs) -> Tensor:
+    """Apply a convolution within documents, including documents that begin on the previous rank."""
     part = inputs.part
     if part is None:
         out_BTC: Tensor = conv(x_BtC, weight_CK, inputs.boundaries)
         return out_BTC
     reach = part.reach
-    x_BrC = torch.cat([from_before(x_BtC[:, x_BtC.shape[1] - reach :], part), x_BtC], dim=1)
+    x_BrC = torch.cat(
+        [previous_rank_tensor(x_BtC[:, x_BtC.shape[1] - reach :], part), x_BtC], dim=1
+    )
     out_BrC: Tensor = conv(x_BrC, weight_CK, part.near)
     return out_BrC[:, reach:]
 
 
-def from_before(x: Tensor, part: RowPart) -> Tensor:
-    """The tensor of the rank before, zeros on the first."""
+def previous_rank_tensor(x: Tensor, part: RowPart) -> Tensor:
+    """Return the previous rank's tensor; zeros on the first rank."""
     out: Tensor = _FromBefore.apply(x, part.context.group, part.rank)  # type: ignore[no-untyped-call]
     return out
 
@@ -50,11 +52,11 @@ def from_before(x: Tensor, part: RowPart) -> Tensor:
 def state_before(
     x_BtHP: Tensor, dt_BtH: Tensor, rate_H: Tensor, b_BtE: Tensor, c_BtE: Tensor, part: RowPart
 ) -> Tensor:
-    """The share of y_BtHP of Mamba's recurrence that comes from the states of ranks before.
+    """Compute the contribution of previous ranks' states to y_BtHP of Mamba's recurrence.
 
-    A part leaves Σ exp(log decay from each position to its end) · dt · x ⊗ b over its last document, and all
-    of what enters it where one document fills it. Sums of logs run from the border, so nothing of other
-    documents rounds into them.
+    A part passes on Σ exp(log decay from each position to its end) · dt · x ⊗ b over its last document. If
+    one document fills the part, it also passes on the decayed state that entered it. Sums of logs start at
+    the border, so that rounding never depends on other documents.
     """
     doc_ids_Bt = part.doc_ids
     log_BtH = dt_BtH * rate_H
@@ -72,8 +74,8 @@ def state_before(
     return torch.where(is_first_Bt1, since_BtH, 0)[..., None] * far_BtHP
 
 
-def of_rows(nll_N: Tensor, mask_BT: Tensor, context: ContextRanks) -> Tensor:
-    """nll_N of the scored positions of whole rows, from those of each rank's part; no gradient passes."""
+def gather_scored_nll(nll_N: Tensor, mask_BT: Tensor, context: ContextRanks) -> Tensor:
+    """Gather nll_N of the scored positions of whole rows from all ranks' parts; no gradient passes."""
     part_Bt = context.part(mask_BT).bool()
     nll_Bt = nll_N.new_zeros(part_Bt.shape).masked_scatter(part_Bt, nll_N)
     parts = [torch.empty_like(nll_Bt) for _ in range(context.size)]
@@ -82,13 +84,13 @@ def of_rows(nll_N: Tensor, mask_BT: Tensor, context: ContextRanks) -> Tensor:
 
 
 def _sums_after(log_BtH: Tensor) -> Tensor:
-    """Sums over later positions of the part: [a b c] -> [b+c c 0]."""
+    """Sum over later positions of the part: [a b c] -> [b+c c 0]."""
     later_BtH = F.pad(log_BtH[:, 1:], (0, 0, 0, 1))
     return later_BtH.flip(1).cumsum(1).flip(1)
 
 
 def _entering(left_BHPE: Tensor, kept_BH: Tensor, part: RowPart) -> Tensor:
-    """The state that enters this part, from what each leaves and keeps; one collective for both."""
+    """Compute the state that enters this part from all parts' states and decays, with one collective."""
     both_CBHX = _gathered(torch.cat([left_BHPE.flatten(2), kept_BH[..., None]], dim=2), part)
     left_CBHX, kept_CBH1 = both_CBHX.split_with_sizes([both_CBHX.shape[-1] - 1, 1], dim=-1)
     state_BHX = torch.zeros_like(left_CBHX[0])
@@ -99,18 +101,18 @@ def _entering(left_BHPE: Tensor, kept_BH: Tensor, part: RowPart) -> Tensor:
         state_BHX = left + torch.where(fills[:, None, None], kept, 0) * state_BHX
         state_BHX = torch.where(continues[:, None, None], state_BHX, 0)
         states.append(state_BHX)
-    # Of all states, also on the first rank: the gradient's collective needs every rank.
+    # Stack the states also on the first rank, because the backward collective needs every rank.
     return torch.stack(states)[part.rank].view_as(left_BHPE)
 
 
 def _gathered(x: Tensor, part: RowPart) -> Tensor:
-    """[C, …] of all ranks."""
+    """Gather tensors of all ranks, [C, …]."""
     out: Tensor = _Gather.apply(x, part.context.group, part.context.size)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Gather(torch.autograd.Function):
-    """All ranks' tensors; backward sums over ranks, in float32 at least."""
+    """All-gather whose backward sums over ranks, in at least float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None, size: int) -> Tensor:
@@ -129,7 +131,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _FromBefore(torch.autograd.Function):
-    """Rank c's tensor on rank c + 1; backward goes the other way."""
+    """Shift of tensors from rank c to rank c + 1; backward shifts the gradients back."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None, rank: int) -> Tensor:
@@ -143,7 +145,7 @@ class _FromBefore(torch.autograd.Function):
 
 
 def _shifted(x: Tensor, group: dist.ProcessGroup | None, source: int) -> Tensor:
-    """The tensor of rank `source`, zeros where there is none; small, so all are gathered."""
+    """Return the tensor of rank `source`, zeros if there is none; gathers all, since tensors are small."""
     all_C = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
     dist.all_gather(all_C, x.contiguous(), group=group)
     return all_C[source] if 0 <= source < len(all_C) else torch.zeros_like(x)

@@ -1,25 +1,26 @@
-"""The depthwise causal convolution within documents: exact, forward and backward.
+"""Depthwise causal convolution within documents: exact, forward and backward.
 
-Shapes: x_BTC, or x_NC with N = B·T rows laid end to end; weight_CK with K taps, tap k for the position k
-before. Only the first K - 1 positions of a document have taps that reach across its start, so all is
-computed as if there were no documents, and then those few positions again: a mask that costs next to
-nothing. Every element goes through the same operations in the same order wherever its document lies.
+Shapes: x_BTC, or x_NC with N = B·T positions of concatenated rows; weight_CK with K taps, where tap k reads
+the position k before. Only the first K - 1 positions of a document have taps that reach across its start. The
+convolution is therefore computed as if there were no documents, and these positions are computed again, so
+that the mask costs almost nothing. Every element goes through the same operations in the same order,
+independent of the position of its document.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from curriculum.model.context_ranks import convolved
+from curriculum.model.context_ranks import convolve
 from curriculum.model.masks import Boundaries, LayerInputs
 from schemas.job import ModelSpec
 
 
 def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor:
-    """y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over the k that stay in t's document.
+    """Compute y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over all k that stay in t's document.
 
-    Weights [a b], one document [1 2 3] and one [4 5] -> [a 2a+b 3a+2b 4a 5a+4b]. Computed in the dtype
-    of x. What lies in other documents may even be NaN; it is never multiplied.
+    Weights [a b], one document [1 2 3] and one [4 5] -> [a 2a+b 3a+2b 4a 5a+4b]. Computed in the dtype of x.
+    Values of other documents are never multiplied, so they may even be NaN.
     """
     positions_N, edges_S = boundaries.position_ids.flatten(), boundaries.cu_seqlens
     y_NC: Tensor = _MaskedConv.apply(  # type: ignore[no-untyped-call]
@@ -29,12 +30,12 @@ def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Ten
 
 
 def within(positions_R: Tensor, k: int) -> Tensor:
-    """Mask of positions at least k into their document: positions [0 1 2 0 1], k 1 -> [0 1 1 0 1]."""
+    """Return a mask of positions at least k into their document: [0 1 2 0 1], k 1 -> [0 1 1 0 1]."""
     return positions_R >= k
 
 
 class _MaskedConv(torch.autograd.Function):
-    """Saves its inputs only; the gradient of x is the same convolution, read the other way."""
+    """Masked convolution that saves only its inputs; the gradient of x is the same convolution reversed."""
 
     @staticmethod
     def forward(
@@ -61,7 +62,7 @@ class _MaskedConv(torch.autograd.Function):
 def _gathered(
     x_NC: Tensor, weight_CK: Tensor, positions_N: Tensor, rows_R: Tensor, *, forward: bool
 ) -> Tensor:
-    """Σ_k weight_CK[:, k] · x_NC[n ∓ k] as if all were one document, but for `rows_R`: those masked."""
+    """Compute Σ_k weight_CK[:, k] · x_NC[n ∓ k] over all rows; only `rows_R` are masked by document."""
     weight_KC = weight_CK.t().to(x_NC.dtype).contiguous()
     y_NC, again_RC = x_NC * weight_KC[0], x_NC[rows_R] * weight_KC[0]
     last = len(x_NC) - 1
@@ -79,7 +80,7 @@ def _gathered(
 def _weight_gradient(
     g_NC: Tensor, x_NC: Tensor, weight_CK: Tensor, positions_N: Tensor, edges_S: Tensor
 ) -> Tensor:
-    """Summed in float32 at least; products across a start are blanked before the sum."""
+    """Sum the weight gradient in at least float32, without products across document starts."""
     dtype = torch.promote_types(weight_CK.dtype, torch.float32)
     sums = [(g_NC * x_NC).sum(0, dtype=dtype)]
     for k in range(1, weight_CK.shape[1]):
@@ -95,22 +96,22 @@ def _weight_gradient(
 
 
 def _heads(edges_S: Tensor, reach: int) -> Tensor:
-    """Return positions that fewer than `reach` may come before: edges [0 3 5], reach 2 -> [0 1 3 4].
+    """Return positions with fewer than `reach` preceding ones: edges [0 3 5], reach 2 -> [0 1 3 4].
 
-    After a document that is shorter than that, positions of the next one are listed twice.
+    After a document shorter than `reach`, positions of the next document are listed twice.
     """
     offsets = torch.arange(reach, device=edges_S.device)
     return (edges_S[:-1, None] + offsets).flatten().clamp(max=edges_S[-1] - 1)
 
 
 def _tails(edges_S: Tensor, reach: int) -> Tensor:
-    """Return positions that fewer than `reach` may follow: edges [0 3 5], reach 2 -> [2 1 4 3]."""
+    """Return positions with fewer than `reach` following ones: edges [0 3 5], reach 2 -> [2 1 4 3]."""
     offsets = torch.arange(1, reach + 1, device=edges_S.device)
     return (edges_S[1:, None] - offsets).flatten().clamp(min=0)
 
 
 class ConvMixer(nn.Module):
-    """x_BTD -> x_BTD: a value is gated, convolved within its document, and gated again."""
+    """Gated convolution layer, x_BTD -> x_BTD: gate, convolve within documents, gate again."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -119,14 +120,14 @@ class ConvMixer(nn.Module):
         self.output = nn.Linear(spec.width, spec.width, bias=False)
 
     def start(self, generator: torch.Generator) -> None:
-        """Taps that keep the variance of what they mix."""
+        """Draw taps that preserve the variance of their input."""
         deviation = self.taps_DK.shape[1] ** -0.5
         taps_DK = torch.empty(self.taps_DK.shape).normal_(0, deviation, generator=generator)
         self.taps_DK.copy_(taps_DK)
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """output(after ⊙ conv(before ⊙ value)), all three projections of x."""
+        """Return output(after ⊙ conv(before ⊙ value)), where before, after and value are projections of x."""
         before_BTD, after_BTD, value_BTD = self.input(x_BTD).chunk(3, dim=-1)
-        mixed_BTD = convolved(masked_conv, before_BTD * value_BTD, self.taps_DK, inputs)
+        mixed_BTD = convolve(masked_conv, before_BTD * value_BTD, self.taps_DK, inputs)
         out_BTD: Tensor = self.output(after_BTD * mixed_BTD)
         return out_BTD

@@ -1,8 +1,8 @@
-"""The decoder: embedding, blocks that each read the same boundaries, and a head.
+"""The decoder: an embedding, blocks that share the boundaries of a batch, and a head.
 
-Attention has grouped queries, normalised queries and keys, and positions that restart; SwiGLU takes each
-token by itself. Shapes: ids_BT, x_BTD, logits_BTV with V ids of the vocabulary; q_BHTK, k_BGTK, v_BGTK
-with H heads, G key-value heads and K = D / H; cos_B1TK.
+Attention has grouped queries, normalised queries and keys, and positions that restart at every document;
+SwiGLU treats tokens independently. Shapes: ids_BT, x_BTD, logits_BTV with a vocabulary of V ids; q_BHTK,
+k_BGTK, v_BGTK with H heads, G key-value heads and K = D / H; cos_B1TK.
 """
 
 import math
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from curriculum.model.backends import attention
-from curriculum.model.context_ranks import whole_rows
+from curriculum.model.context_ranks import gather_parts
 from curriculum.model.conv import ConvMixer
 from curriculum.model.engram import Engram
-from curriculum.model.hyper_connections import HyperConnection, gathered, spread
+from curriculum.model.hyper_connections import HyperConnection, copy_to_streams, mean_of_streams
 from curriculum.model.mamba import Mamba
 from curriculum.model.masks import Boundaries, Chunks, ContextRanks, LayerInputs, Rotation, RowPart
 from curriculum.model.norm import RmsNorm
@@ -27,7 +27,7 @@ from schemas.job import Backend, ModelSpec
 
 
 class Attention(nn.Module):
-    """Attention within documents, by whatever `attend` the backend gave for this batch."""
+    """Attention within documents, by the `attend` that the backend built for the batch."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class Attention(nn.Module):
         self.relations = RelationBias(spec.heads) if spec.structure else None
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """x_BTD -> x_BTD; nothing crosses a boundary that `attend` keeps."""
+        """Return the attention output, x_BTD -> x_BTD, restricted to documents by `attend`."""
         rotation, attend = inputs.rotation, inputs.attend
         v_BGTK = self._heads(self.value(x_BTD))
         q_BHTK = rotate(self.query_norm(self._heads(self.query(x_BTD))), rotation).to(v_BGTK.dtype)
         k_BGTK = rotate(self.key_norm(self._heads(self.key(x_BTD))), rotation).to(v_BGTK.dtype)
         if inputs.part is not None:
-            # Both at once: one collective a layer.
-            both_BGTK = whole_rows(torch.cat([k_BGTK, v_BGTK], dim=1), inputs.part)
+            # Gathered together, so that every layer needs only one collective.
+            both_BGTK = gather_parts(torch.cat([k_BGTK, v_BGTK], dim=1), inputs.part)
             k_BGTK, v_BGTK = both_BGTK.chunk(2, dim=1)
         table_HR = self.relations() if self.relations is not None else None
         out_BTHK = attend(q_BHTK, k_BGTK, v_BGTK, table_HR).transpose(1, 2)
@@ -61,21 +61,21 @@ class Attention(nn.Module):
 
 
 def rotation_of(position_ids_BT: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cos and sin [B, 1, T, head_width / 2] in float64 of position · base^(-2i / head_width)."""
+    """Compute cos and sin of position · base^(-2i / head_width), [B, 1, T, head_width / 2] in float64."""
     exponents = torch.arange(0, head_width, 2, device=position_ids_BT.device).double() / head_width
     angles_B1TK = position_ids_BT[:, None, :, None].double() * base**-exponents
     return angles_B1TK.cos(), angles_B1TK.sin()
 
 
 def rotate(x_BHTK: Tensor, rotation: Rotation) -> Tensor:
-    """Rotary embedding: the pairs (x[i], x[i + K/2]) turned by the position's angles."""
+    """Apply the rotary embedding: rotate the pairs (x[i], x[i + K/2]) by the position's angles."""
     cos, sin = rotation
     left, right = x_BHTK.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
 
 class MLP(nn.Module):
-    """x_BTD -> x_BTD through a gated hidden layer of `mlp_width` features."""
+    """SwiGLU layer, x_BTD -> x_BTD, with `mlp_width` hidden features."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class MLP(nn.Module):
         self.output = nn.Linear(spec.mlp_width, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """silu(gate · x) ⊙ (up · x), projected back."""
+        """Return silu(gate · x) ⊙ (up · x), projected back to the width."""
         out_BTD: Tensor = self.output(F.silu(self.gate(x_BTD)) * self.up(x_BTD))
         return out_BTD
 
@@ -96,22 +96,22 @@ FAMILIES: dict[str, Callable[[ModelSpec], nn.Module]] = {
     "F": MLP,
     "M": Mamba,
 }
-"""Each takes a normalised x_BTD and LayerInputs, and returns what is added to the stream."""
+"""Layer families by letter; a layer maps a normalised x_BTD and LayerInputs to the update of the stream."""
 
 
 @runtime_checkable
 class OwnStart(Protocol):
-    """A module whose fresh weights aren't the usual normal ones."""
+    """Module that initialises its own weights instead of the usual normal distribution."""
 
     def start(self, generator: torch.Generator) -> None:
-        """Set its own parameters, not those of its parts, from `generator` alone."""
+        """Initialise the module's own parameters, but not its submodules', using only `generator`."""
 
 
 DEFAULT_ROPE_BASE = 500_000.0
 
 
 class Block(nn.Module):
-    """One layer of a family on normalised input, added to the stream or streams."""
+    """One layer with a norm before it, added to the residual stream or streams."""
 
     def __init__(self, letter: str, spec: ModelSpec) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Block(nn.Module):
         self.connection = HyperConnection(spec) if spec.streams > 1 else None
 
     def forward(self, x: Tensor, inputs: LayerInputs) -> Tensor:
-        """x_BTD -> x_BTD, or x_BTND -> x_BTND where there are several streams."""
+        """Return x_BTD -> x_BTD, or x_BTND -> x_BTND for several streams."""
         if self.connection is None:
             out: Tensor = x + self.layer(self.norm(x), inputs)
             return out
@@ -131,14 +131,15 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A causal language model whose documents don't see one another.
+    """Causal language model in which packed documents don't see each other.
 
-    `rope_base` is the phase's and `context` the ranks that share rows; both are set by whoever runs the
-    model and aren't weights. With a context, ids, boundaries and structure are still those of whole rows,
-    and what is returned is of this rank's part.
+    `rope_base` belongs to the phase, and `context` holds the ranks that share rows. Both are set by the
+    caller and aren't weights. With a context, ids, boundaries and structure still cover whole rows, but the
+    output covers only this rank's part.
 
     Raises:
-        JobError: for sizes that don't divide, or a backend that can't honour softcap or structure.
+        JobError: for sizes that don't divide each other, or a backend that doesn't support softcap or
+        structure.
     """
 
     def __init__(self, spec: ModelSpec, backend: Backend) -> None:
@@ -162,10 +163,10 @@ class Decoder(nn.Module):
         *,
         inputs: LayerInputs | None = None,
     ) -> Tensor:
-        """The normalised stream x_BTD in front of the head, from which the loss is taken in chunks.
+        """Return the normalised stream x_BTD before the head; the loss is computed from it in chunks.
 
-        A model that reads structure takes None for rows that have none; any other reads past it.
-        `inputs` are those of `inputs_of` this batch, for one who wants them built only once.
+        A model that reads structure accepts None for rows without structure; any other model ignores
+        structure. Pass `inputs` of `inputs_of` to build them only once.
         """
         x_BTD = self.embedding(self.part(ids_BT))
         read = self._read(ids_BT, structure)
@@ -173,32 +174,32 @@ class Decoder(nn.Module):
             x_BTD = x_BTD + self.structure(self.part(read.tokens))
         if inputs is None:
             inputs = self._inputs(ids_BT, boundaries, x_BTD.dtype, read)
-        x = spread(x_BTD, self.spec.streams) if self.spec.streams > 1 else x_BTD
+        x = copy_to_streams(x_BTD, self.spec.streams) if self.spec.streams > 1 else x_BTD
         for block in self.blocks:
             x = block(x, inputs)
-        out_BTD: Tensor = self.norm(gathered(x) if self.spec.streams > 1 else x)
+        out_BTD: Tensor = self.norm(mean_of_streams(x) if self.spec.streams > 1 else x)
         return out_BTD
 
     def forward(
         self, ids_BT: Tensor, boundaries: Boundaries, structure: StructureTensors | None = None
     ) -> Tensor:
-        """logits_BTV; position t predicts the token at t + 1."""
+        """Return logits_BTV; position t predicts the token at t + 1."""
         logits_BTV: Tensor = self.head(self.hidden(ids_BT, boundaries, structure))
         return logits_BTV
 
     def part(self, x_BT: Tensor) -> Tensor:
-        """The part of whole rows that this rank computes: all of them without a context."""
+        """Return the part of whole rows that this rank computes; without a context, the whole rows."""
         return x_BT if self.context is None else self.context.part(x_BT)
 
     def inputs_of(
         self, ids_BT: Tensor, boundaries: Boundaries, structure: StructureTensors | None = None
     ) -> LayerInputs:
-        """Compute the inputs of every layer from a batch: masks, rotations, chunks."""
+        """Compute the masks, rotations and chunks of a batch that all layers share."""
         read = self._read(ids_BT, structure)
         return self._inputs(ids_BT, boundaries, self.embedding.weight.dtype, read)
 
     def _read(self, ids_BT: Tensor, structure: StructureTensors | None) -> StructureTensors | None:
-        """Return the structure that this model reads of a batch: none, or blanks where the batch has none."""
+        """Return the structure that the model reads: None if it reads none, blanks if the batch has none."""
         if self.structure is None:
             return None
         return structure if structure is not None else StructureTensors.none(ids_BT)
@@ -217,8 +218,8 @@ class Decoder(nn.Module):
         cos, sin = rotation_of(self.part(counted_BT), head_width, self.rope_base)
         part, here, queries = None, boundaries, None
         if self.context is not None:
-            part = RowPart.of(boundaries, self.context, self.spec.conv_kernel - 1)
-            here, queries = Boundaries.of(part.doc_ids), part.positions
+            part = RowPart.from_boundaries(boundaries, self.context, self.spec.conv_kernel - 1)
+            here, queries = Boundaries.from_doc_ids(part.doc_ids), part.positions
         return LayerInputs(
             ids=ids_BT,
             boundaries=boundaries,
@@ -226,7 +227,9 @@ class Decoder(nn.Module):
             attend=self.attend_within(boundaries, structure)
             if queries is None
             else self.attend_within(boundaries, structure, queries),
-            chunks=Chunks.of(here, self.spec.mamba.chunk) if "M" in self.spec.blocks else None,
+            chunks=Chunks.from_boundaries(here, self.spec.mamba.chunk)
+            if "M" in self.spec.blocks
+            else None,
             part=part,
         )
 
@@ -236,16 +239,16 @@ def _require_divisible(spec: ModelSpec) -> None:
         raise JobError(
             f"model {spec.name}",
             f"width {spec.width}, heads {spec.heads}, kv_heads {spec.kv_heads}",
-            cause="heads split the width evenly in pairs, and key-value heads split the heads",
-            cure="Choose a width that is a multiple of 2 · heads, and heads of kv_heads",
+            cause="width must be a multiple of 2 · heads, and heads a multiple of kv_heads",
+            cure="Choose other values of width, heads or kv_heads",
         )
 
 
 @torch.no_grad()
 def initialise(decoder: Decoder, seed: int) -> Decoder:
-    """Fresh weights from `seed` alone: normal, 0.02; what adds to the stream smaller by its depth.
+    """Draw all weights from `seed`: normal with deviation 0.02, divided by √depth for output projections.
 
-    A model with structure draws the same weights as one without, and those of structure after them.
+    A model with structure draws the same weights as one without; its structure weights are drawn last.
     """
     generator = torch.Generator().manual_seed(seed)
     depth = math.sqrt(len(decoder.blocks))

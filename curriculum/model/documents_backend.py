@@ -1,4 +1,4 @@
-"""Attention of the backend `documents`: no pair across a boundary is ever computed."""
+"""Attention backend `documents`: attends document by document and computes no pair across a boundary."""
 
 import functools
 import itertools
@@ -9,27 +9,27 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from curriculum.model.dense_backends import attached, dense, for_each_head
+from curriculum.model.dense_backends import biased_or_plain, dense, repeat_for_heads
 from curriculum.model.masks import Attend, Boundaries
 from curriculum.model.structure_tensors import StructureTensors, dense_bias, relation_of_tokens
 
 QUERIES = 1024
-"""Queries of a document whose scores are held at once; backward computes each block again."""
+"""Max queries of a document whose scores are in memory at once; backward computes every block again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Related:
-    """Structure of one document as attention reads it."""
+    """Structure of one document for attention."""
 
     chunks: Tensor
-    """[L]: of each token."""
+    """[L]: chunk of each token."""
     relations: Tensor
-    """[C, C]: between all chunks of its row."""
+    """[C, C]: relations between all chunks of the row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Scores:
-    """Changes of the scores of one document: a bias where it has chunks, then a softcap."""
+    """Modifications of a document's scores: a bias if the document has chunks, then a softcap."""
 
     softcap: float | None
     table: Tensor | None = None
@@ -43,12 +43,12 @@ def documents_attend(
     structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
-    """Torch's causal attention a document.
+    """Return torch's causal attention, applied document by document.
 
-    Documents that have chunks, and with a softcap all, go by whole scores, some times slower. Their memory
-    is QUERIES · length · (heads + 3) floats.
+    Documents with chunks, and all documents if there is a softcap, use full score matrices, which is
+    several times slower. They take QUERIES · length · (heads + 3) floats of memory.
     """
-    pairs = Pairs.of(boundaries, queries)
+    pairs = Pairs.from_boundaries(boundaries, queries)
     related = _related(pairs, structure)
 
     def attend(
@@ -56,7 +56,7 @@ def documents_attend(
     ) -> Tensor:
         """Return out_BHTK."""
         B, _, Q, _ = q_BHTK.shape
-        k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
+        k_BHTK, v_BHTK = repeat_for_heads(q_BHTK, k_BGTK, v_BGTK)
         documents = zip(
             torch.split(_end_to_end(q_BHTK), pairs.queries, dim=2),
             *(torch.split(pairs.read(x), pairs.keys, dim=2) for x in (k_BHTK, v_BHTK)),
@@ -64,13 +64,13 @@ def documents_attend(
         )
         out_1HNK = torch.cat(
             [
-                _of_document(q, k, v, each, table_HR, softcap)
-                for (q, k, v), each in zip(documents, related, strict=True)
+                _of_document(q, k, v, structure_L, table_HR, softcap)
+                for (q, k, v), structure_L in zip(documents, related, strict=True)
             ],
             dim=2,
         )
         if table_HR is not None and not any(related):
-            # Its gradient is zeros and not missing: ranks that share a table must all have one.
+            # The table needs a gradient of zeros instead of None: ranks that share a table must all have one.
             out_1HNK = out_1HNK + 0 * table_HR.sum().to(out_1HNK.dtype)
         _, H, _, K = out_1HNK.shape
         return out_1HNK.view(H, B, Q, K).transpose(0, 1)
@@ -86,7 +86,7 @@ def _of_document(
     table_HR: Tensor | None,
     softcap: float | None,
 ) -> Tensor:
-    """Attention of one document's queries to its keys, by the kernel where nothing changes its scores."""
+    """Attend from a document's queries to its keys, with torch's kernel if the scores aren't modified."""
     document = q_1HLK, k_1HLK, v_1HLK
     without_bias = (
         functools.partial(_causal, *document)
@@ -96,11 +96,11 @@ def _of_document(
     if related is None or table_HR is None:
         return without_bias()
     scores = _Scores(softcap=softcap, table=table_HR, related=related)
-    return attached(without_bias, functools.partial(_scored, *document, scores), table_HR)
+    return biased_or_plain(without_bias, functools.partial(_scored, *document, scores), table_HR)
 
 
 def _causal(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
-    """The last Q queries of a document; a mask is needed only where they aren't all."""
+    """Attend from the last Q queries of a document; a mask is needed only if earlier queries are missing."""
     Q, before = q_1HQK.shape[2], k_1HLK.shape[2] - q_1HQK.shape[2]
     if not before:
         return F.scaled_dot_product_attention(q_1HQK, k_1HLK, v_1HLK, is_causal=True)
@@ -109,7 +109,7 @@ def _causal(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
         end = min(start + QUERIES, Q)
         until = before + end
         arguments = q_1HQK[:, :, start:end], k_1HLK[:, :, :until], v_1HLK[:, :, :until]
-        # Kept for backward the masks would be Q · L.
+        # Saved for backward, the masks would take Q · L elements.
         blocks.append(
             checkpoint(_masked, *arguments, use_reentrant=False, preserve_rng_state=False)
         )
@@ -117,14 +117,14 @@ def _causal(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
 
 
 def _masked(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor) -> Tensor:
-    """The last Q queries of E tokens, under a mask."""
+    """Attend from the last Q of E tokens with a mask."""
     Q, E = q_1HQK.shape[2], k_1HEK.shape[2]
     past_QE = torch.ones(Q, E, dtype=torch.bool, device=q_1HQK.device).tril(E - Q)
     return F.scaled_dot_product_attention(q_1HQK, k_1HEK, v_1HEK, attn_mask=past_QE)
 
 
 def _scored(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> Tensor:
-    """The last Q queries of a document in blocks, each with the keys up to its end."""
+    """Attend from the last Q queries of a document in blocks of QUERIES, with modified scores."""
     Q, before = q_1HQK.shape[2], k_1HLK.shape[2] - q_1HQK.shape[2]
     blocks = []
     for start in range(0, Q, QUERIES):
@@ -140,7 +140,7 @@ def _scored(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> 
 
 
 def _block(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, scores: _Scores) -> Tensor:
-    """The last Q queries of E tokens."""
+    """Attend from the last Q of E tokens, with modified scores."""
     Q, E = q_1HQK.shape[2], k_1HEK.shape[2]
     bias_1HQE = None
     if scores.related is not None and scores.table is not None:
@@ -154,30 +154,30 @@ def _block(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, scores: _Scores) -> T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pairs:
-    """Documents of the queries of a batch, laid end to end, and the keys that each reads.
+    """Documents of a batch's queries, end to end, and the keys that their queries read.
 
-    doc_ids [0 0 0 1 1], queries 2 to 5 -> queries (1, 2) of keys (3, 2).
+    doc_ids [0 0 0 1 1], queries 2 to 5 -> 1 and 2 queries with 3 and 2 keys.
     """
 
     queries: list[int]
-    """Queries of each document that has any."""
+    """Number of queries of each document with queries."""
     keys: list[int]
-    """Keys of each, from its document's start to its last query."""
+    """Number of keys of each document, from the document's start to its last query."""
     firsts: list[int] | None
-    """The first key of each row that is read; None where all are."""
+    """First key that is read in each row; None if all keys are read."""
     end: int
-    """Position in a row at which the queries end."""
+    """Position in a row after the last query."""
     rows: list[int]
-    """The row of each document."""
+    """Row of each document."""
 
     @staticmethod
-    def of(boundaries: Boundaries, queries: range | None = None) -> "Pairs":
-        """The pairs of whole rows, or of a part of each."""
+    def from_boundaries(boundaries: Boundaries, queries: range | None = None) -> "Pairs":
+        """Compute the pairs of whole rows, or of the part `queries` of every row."""
         T = boundaries.doc_ids.shape[1]
         at = queries or range(T)
         part = boundaries
         if queries is not None:
-            part = Boundaries.of(boundaries.doc_ids[:, at.start : at.stop])
+            part = Boundaries.from_doc_ids(boundaries.doc_ids[:, at.start : at.stop])
         lengths = [*part.lengths]
         rows = [first // len(at) for first in itertools.accumulate([0, *lengths[:-1]])]
         if queries is None:
@@ -190,7 +190,7 @@ class Pairs:
         return Pairs(queries=lengths, keys=keys, firsts=firsts, end=at.stop, rows=rows)
 
     def read(self, x_BHTK: Tensor) -> Tensor:
-        """x_1HNK of what is read, end to end."""
+        """Return the keys that are read as x_1HNK, end to end."""
         if self.firsts is None:
             return _end_to_end(x_BHTK)
         rows = [
@@ -200,12 +200,12 @@ class Pairs:
 
 
 def _end_to_end(x_BHTK: Tensor) -> Tensor:
-    """x_1HNK, the rows laid end to end."""
+    """Concatenate the rows to x_1HNK."""
     return x_BHTK.transpose(0, 1).flatten(1, 2)[None]
 
 
 def _related(pairs: Pairs, structure: StructureTensors | None) -> list[_Related | None]:
-    """None for documents without chunks, whose biases are all none."""
+    """Return the structure of every document; None for documents without chunks, which need no bias."""
     if structure is None:
         return [None] * len(pairs.queries)
     chunks_1NK = pairs.read(structure.chunks[:, None, :, None])[0, 0, :, 0]

@@ -1,9 +1,9 @@
-"""Engram: a memory of n-grams, read by hashes of the last ids and gated by what the stream says.
+"""Engram: a memory of n-grams, read by hashes of the last ids and gated by the stream.
 
 After "Conditional Memory via Scalable Lookup" (arXiv 2601.07372). Shapes: ids_BT; slots_BTH with H tables,
-one an order and head; memory_BTE with E = H · slot_width features. Ids are hashed, and no gradient passes
-through that, so the ids of other documents are kept out here, by position: what would cross a start is
-blank, reads nothing and adds exactly nothing.
+one per order and head; memory_BTE with E = H · slot_width features. No gradient passes through hashed ids,
+so a leak between documents would show in no gradient. N-grams that would cross a document's start are
+therefore found by position and left blank: they read nothing and add exactly 0.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from curriculum.model.context_ranks import convolved
+from curriculum.model.context_ranks import convolve
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Boundaries, LayerInputs, RowPart
 from curriculum.model.n_gram_tables import BLANK, Table, tables
@@ -20,20 +20,20 @@ from curriculum.model.norm import RmsNorm
 from schemas.job import ModelSpec
 
 
-def earlier(ids_BT: Tensor, positions_BT: Tensor, k: int) -> Tensor:
-    """The id k positions before, or BLANK: ids [7 8 9 5 6], positions [0 1 2 0 1], k 1 -> [-1 7 8 -1 5]."""
+def ids_before(ids_BT: Tensor, positions_BT: Tensor, k: int) -> Tensor:
+    """Return the ids k positions before, or BLANK: ids [7 8 5 6], positions [0 1 0 1], k 1 -> [-1 7 -1 5]."""
     T = ids_BT.shape[1]
     shifted_BT = F.pad(ids_BT[:, : max(T - k, 0)], (min(k, T), 0), value=BLANK)
     return torch.where(positions_BT >= k, shifted_BT, BLANK)
 
 
 def n_gram_slots(ids_BT: Tensor, boundaries: Boundaries, hashes: Sequence[Table]) -> Tensor:
-    """Row of each table that the n-gram ending at each token reads, BLANK where it would cross a start.
+    """Return the table rows of the n-grams ending at each token, BLANK if one crosses a document's start.
 
-    Ids and multipliers are below 2³¹, so no product leaves int64, and any device finds the same rows.
+    Ids and multipliers are below 2³¹, so that products fit into int64 and every device finds the same rows.
     """
     longest = max(len(table.multipliers) for table in hashes)
-    before = [earlier(ids_BT.long(), boundaries.position_ids, k) for k in range(longest)]
+    before = [ids_before(ids_BT.long(), boundaries.position_ids, k) for k in range(longest)]
     return torch.stack([_slots_of(before, table) for table in hashes], dim=-1)
 
 
@@ -46,7 +46,7 @@ def _slots_of(before: Sequence[Tensor], table: Table) -> Tensor:
 
 
 class Engram(nn.Module):
-    """x_BTD -> x_BTD: what the memory holds of the last ids, let through where it fits the stream."""
+    """Memory layer, x_BTD -> x_BTD: looks up the last ids, gated by the match with the stream."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -61,21 +61,21 @@ class Engram(nn.Module):
         self.taps_DK = nn.Parameter(torch.zeros(spec.width, spec.conv_kernel))
 
     def start(self, generator: torch.Generator) -> None:
-        """Without the convolution at first: each token adds its own memory, and a small one."""
+        """Set the convolution to zero, so that at first every token adds only its own, small memory."""
         self.taps_DK.zero_()
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """Value + silu(conv(norm(value))), the value gated by sigmoid(x · norm(key) / √D)."""
+        """Return value + silu(conv(norm(value))), with value gated by sigmoid(x · norm(key) / √D)."""
         memory_BTE = self.read(inputs.ids, inputs.boundaries, inputs.part)
         match_BTD = x_BTD * self.key_norm(self.key(memory_BTE))
         gate_BT1 = torch.sigmoid(match_BTD.sum(-1, keepdim=True) * x_BTD.shape[-1] ** -0.5)
         value_BTD = gate_BT1 * self.value(memory_BTE)
-        mixed_BTD = convolved(masked_conv, self.value_norm(value_BTD), self.taps_DK, inputs)
+        mixed_BTD = convolve(masked_conv, self.value_norm(value_BTD), self.taps_DK, inputs)
         out_BTD: Tensor = value_BTD + F.silu(mixed_BTD)
         return out_BTD
 
     def read(self, ids_BT: Tensor, boundaries: Boundaries, part: RowPart | None = None) -> Tensor:
-        """memory_BTE of each token, or of those of a part; exactly 0 for an n-gram that is blank."""
+        """Look up memory_BTE of all tokens or of a part; blank n-grams read exactly 0."""
         slots_BTH = n_gram_slots(ids_BT, boundaries, self.hashes)
         if part is not None:
             slots_BTH = part.context.part(slots_BTH)

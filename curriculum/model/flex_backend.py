@@ -1,7 +1,7 @@
-"""Attention of the backend `flex`: FlexAttention, compiled on CUDA, the higher-order operator elsewhere.
+"""Attention backend `flex`: FlexAttention, compiled on CUDA, the higher-order operator elsewhere.
 
-Its public call has no backward on CPU. The operator under it has one, exact in float64, when it is traced by
-torch.compile without a code generator; called bare it would lose gradients of captured tensors.
+The public function has no backward on CPU. The operator below it has one, exact in float64, if torch.compile
+traces it without a code generator. Called directly, it would lose the gradients of captured tensors.
 """
 
 import functools
@@ -15,17 +15,17 @@ from torch import Tensor
 from torch._higher_order_ops.flex_attention import flex_attention as operator
 from torch.nn.attention.flex_attention import flex_attention
 
-from curriculum.model.dense_backends import for_each_head
+from curriculum.model.dense_backends import repeat_for_heads
 from curriculum.model.masks import Attend, Boundaries, block_mask
 from curriculum.model.structure_tensors import StructureTensors
 
 Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-SHAPES = 64
-"""Distinct shapes of micro-batches before a run fails; past torch's limit of 8 the uncompiled O(T²)
-form would silently take over."""
+MAX_SHAPES = 64
+"""Max distinct micro-batch shapes in a run. Above torch's default of 8, torch would silently use the
+uncompiled O(T²) form."""
 COPIES = 64
-"""Copies of a table of biases."""
+"""Copies of a bias table, among which queries are distributed."""
 _OPTIONS = {
     "BACKEND": "AUTO",
     "PRESCALE_QK": False,
@@ -43,7 +43,7 @@ def flex_attend(
     structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
-    """Attention under a block mask; nothing of T² is ever kept."""
+    """Return attention with a block mask; no T² tensor is stored."""
     mask = block_mask(boundaries, queries=queries)
     related = None
     if structure is not None:
@@ -61,12 +61,12 @@ def flex_attend(
                 q_BHTK, k_BGTK, v_BGTK, score_mod=score, block_mask=mask, enable_gqa=True
             )
             return out
-        k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
+        k_BHTK, v_BHTK = repeat_for_heads(q_BHTK, k_BGTK, v_BGTK)
         scale = 1 / math.sqrt(q_BHTK.shape[-1])
         if torch.compiler.is_compiling():
             return _apply(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
         with warnings.catch_warnings():
-            # Tracing looks at .grad of inputs that are no leaves, and warns of its own look.
+            # Tracing reads .grad of tensors that aren't leaves, which makes torch warn.
             warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
             return _traced()(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
 
@@ -77,7 +77,7 @@ def _score(
     softcap: float | None, table_HR: Tensor | None, related: tuple[Tensor, Tensor, Tensor] | None
 ) -> Score:
     if table_HR is not None:
-        assert related is not None, "a layer has relations and its batch has no structure"
+        assert related is not None, "a layer has relations, but its batch has no structure"
         return _with_bias(softcap, table_HR, *related)
     return _capped(softcap) if softcap is not None else _plain
 
@@ -101,10 +101,10 @@ def _with_bias(
     chunks_BT: Tensor,
     relations_BCC: Tensor,
 ) -> Score:
-    """The table's entry of what chunk q is to chunk k, inside the softcap.
+    """Return a score function that adds the table's bias for the chunks of q and k before the softcap.
 
-    Every score adds to the gradient of one of few entries, and GPUs add to one place one after the
-    other. So queries take turns at COPIES of the table, whose gradients autograd sums.
+    Every score adds to the gradient of one of a few table entries, and GPUs serialise additions to one
+    address. Queries therefore use COPIES copies of the table in turn; autograd sums their gradients.
     """
     H, R = table_HR.shape
     table_HSR = table_HR[:, None].expand(H, COPIES, R).contiguous()
@@ -135,6 +135,6 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _configure_compiler() -> None:
-    """Fail rather than fall back."""
+    """Make torch.compile raise instead of silently falling back to uncompiled code."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    torch._dynamo.config.recompile_limit = SHAPES
+    torch._dynamo.config.recompile_limit = MAX_SHAPES

@@ -1,8 +1,8 @@
-"""Several residual streams, mixed around each layer by matrices that can't grow or shrink what flows.
+"""Hyper-connections: several residual streams, mixed around every layer by doubly stochastic matrices.
 
 After "mHC: Manifold-Constrained Hyper-Connections" (arXiv 2512.24880). Shapes: x_BTND with N streams;
-read_BTN, write_BTN, mix_BTNN; L tokens of a batch laid end to end. Every weight follows from its own
-token: nothing here pools over T, else documents would see one another.
+read_BTN, write_BTN, mix_BTNN; L tokens of a batch, end to end. A token's weights depend only on this token:
+pooling over T would let documents see each other.
 """
 
 import math
@@ -14,31 +14,31 @@ from torch.nn import functional as F
 from schemas.job import ModelSpec
 
 ITERATIONS = 10
-FAINTEST = 1e-12
-"""Smallest entry against the largest of its row, before Sinkhorn: no row or column is ever empty."""
-STAYS = 0.99
-"""Share of itself that a stream keeps at first."""
+MIN_ENTRY = 1e-12
+"""Min entry relative to the largest of its row, before Sinkhorn, so that no row or column is empty."""
+INITIAL_SELF_WEIGHT = 0.99
+"""Weight of each stream for itself in the initial mixing matrix."""
 
 
-def spread(x_BTD: Tensor, streams: int) -> Tensor:
-    """Streams x_BTND that are all the same."""
+def copy_to_streams(x_BTD: Tensor, streams: int) -> Tensor:
+    """Copy x_BTD to equal streams x_BTND."""
     return x_BTD[:, :, None].expand(-1, -1, streams, -1)
 
 
-def gathered(x_BTND: Tensor) -> Tensor:
-    """x_BTD, the mean of the streams."""
+def mean_of_streams(x_BTND: Tensor) -> Tensor:
+    """Average the streams to x_BTD."""
     return x_BTND.mean(2)
 
 
 def token_features(x_BTND: Tensor) -> Tensor:
-    """Return the input of a token's weights [B, T, N · D]: its own streams, side by side."""
+    """Concatenate a token's streams, [B, T, N · D], as the input of its mixing weights."""
     return x_BTND.flatten(2).to(torch.promote_types(x_BTND.dtype, torch.float32))
 
 
-def mixed(weights_BTMN: Tensor, x_BTND: Tensor) -> Tensor:
-    """Each token's streams by its own matrix, x_BTMD: [[1 0] [½ ½]] of streams a b -> [a (a + b) / 2].
+def mix_streams(weights_BTMN: Tensor, x_BTND: Tensor) -> Tensor:
+    """Multiply each token's streams by its matrix, x_BTMD: [[1 0] [½ ½]], streams a b -> [a (a + b) / 2].
 
-    One stream after the other: as a product of batched small matrices it took a CPU ten times as long.
+    The loop over streams is ten times faster on a CPU than a product of batched small matrices.
     """
     first, *others = range(x_BTND.shape[2])
     x_BTMD = weights_BTMN[..., first, None] * x_BTND[:, :, first, None]
@@ -48,14 +48,14 @@ def mixed(weights_BTMN: Tensor, x_BTND: Tensor) -> Tensor:
 
 
 def doubly_stochastic(logits_NNL: Tensor) -> Tensor:
-    """Matrices ≥ 0 whose rows and columns sum to 1 within rounding, near exp(logits) by Sinkhorn.
+    """Return matrices ≥ 0 near exp(logits) whose rows and columns sum to 1 within rounding, by Sinkhorn.
 
-    Rows and columns are scaled in turn, `ITERATIONS` times. What is then missing in columns is filled
-    from a product of one row and one column, so the sums hold for every matrix, also where the turns
-    converge slowly. [[0 0] [0 0]] -> [[½ ½] [½ ½]].
+    Rows and columns are scaled alternately, `ITERATIONS` times. The remaining deficit is then filled by a
+    rank-one matrix, so that the sums are exact even if the iteration converges slowly. [[0 0] [0 0]] ->
+    [[½ ½] [½ ½]].
     """
     largest_N1L = logits_NNL.detach().amax(1, keepdim=True)
-    K_NNL = (logits_NNL - largest_N1L).exp().clamp(min=FAINTEST)
+    K_NNL = (logits_NNL - largest_N1L).exp().clamp(min=MIN_ENTRY)
     columns_1NL = torch.ones_like(K_NNL[:1])
     for _ in range(ITERATIONS):
         rows_N1L = (K_NNL * columns_1NL).sum(1, keepdim=True).reciprocal()
@@ -65,12 +65,12 @@ def doubly_stochastic(logits_NNL: Tensor) -> Tensor:
     P_NNL = P_NNL / P_NNL.sum(0, keepdim=True).clamp(min=1)
     lacking_N1L = (1 - P_NNL.sum(1, keepdim=True)).clamp(min=0)
     lacking_1NL = (1 - P_NNL.sum(0, keepdim=True)).clamp(min=0)
-    lacking_11L = lacking_1NL.sum(1, keepdim=True).clamp(min=FAINTEST)
+    lacking_11L = lacking_1NL.sum(1, keepdim=True).clamp(min=MIN_ENTRY)
     return P_NNL + lacking_N1L * lacking_1NL / lacking_11L
 
 
 class HyperConnection(nn.Module):
-    """Mix of the streams around one layer: how it reads them, writes to them and combines them, by token."""
+    """Connection of one layer with the streams: weights for reading, writing and mixing them, per token."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -81,15 +81,15 @@ class HyperConnection(nn.Module):
         self.dynamic_EF = nn.Parameter(torch.zeros(sum(self.sizes), spec.streams * spec.width))
 
     def start(self, generator: torch.Generator) -> None:
-        """Nearly a plain residual: all streams are written to alike and keep 0.99 of themselves.
+        """Initialise nearly as a plain residual: equal write weights, streams that keep 0.99 of themselves.
 
-        They are read unalike, else all would learn the same.
+        Read weights are random, because otherwise all streams would learn the same.
         """
         read_N, write_N, mix_NN = self.static_E.split_with_sizes(self.sizes)
         read_N.copy_(torch.empty(read_N.shape).normal_(generator=generator))
         read_N.sub_(math.log(max(self.streams - 1, 1)))
         write_N.zero_()
-        away = math.log((1 - STAYS) / STAYS / max(self.streams - 1, 1))
+        away = math.log((1 - INITIAL_SELF_WEIGHT) / INITIAL_SELF_WEIGHT / max(self.streams - 1, 1))
         mix_NN.copy_(away * (1 - torch.eye(self.streams)).flatten())
         self.gains_3.fill_(0.01)
         deviation = self.dynamic_EF.shape[1] ** -0.5
@@ -101,15 +101,15 @@ class HyperConnection(nn.Module):
         with torch.autocast(x_BTND.device.type, enabled=False):
             read_BTN, write_BTN, mix_BTNN = self.weights(x_BTND)
             both_BTMN = torch.cat([read_BTN[:, :, None], mix_BTNN], dim=2).to(x_BTND.dtype)
-            read_BT1D, mixed_BTND = mixed(both_BTMN, x_BTND).split_with_sizes(
+            read_BT1D, mixed_BTND = mix_streams(both_BTMN, x_BTND).split_with_sizes(
                 [1, self.streams], dim=2
             )
         return read_BT1D.squeeze(2), write_BTN[..., None].to(x_BTND.dtype), mixed_BTND
 
     def weights(self, x_BTND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """read_BTN in (0, 1), write_BTN in (0, 2) and mix_BTNN, doubly stochastic; float32 at least.
+        """Return read_BTN in (0, 1), write_BTN in (0, 2) and doubly stochastic mix_BTNN, in at least float32.
 
-        Normalised after the projection, which says the same and keeps no second copy of the streams.
+        The norm is applied after the projection, which is equivalent and saves a second copy of the streams.
         """
         features_BTF = token_features(x_BTND)
         length_BT1 = torch.linalg.vector_norm(features_BTF, dim=-1, keepdim=True)

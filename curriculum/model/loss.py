@@ -1,10 +1,10 @@
-"""Cross-entropy with z-loss over scored targets, in chunks: logits of a long row never stand whole.
+"""Cross-entropy with z-loss over scored targets, in chunks, so that a row's logits never exist at once.
 
-The gradient is taken with the loss, in place of the logits, so each chunk of logits is computed once. On a
-CPU a step through the head takes 0.36 of the time that autograd takes with recomputed chunks at 4,096 ids,
+The gradient is computed together with the loss and overwrites the logits, so each chunk of logits is computed
+once. On a CPU a step through the head takes 0.36 of the time of autograd with recomputed chunks at 4,096 ids,
 0.57 at 32,768.
 
-Shapes: x_BTD, head_VD, targets_BT, mask_BT; N scored positions, c of a chunk.
+Shapes: x_BTD, head_VD, targets_BT, mask_BT; N scored positions, c positions of a chunk.
 """
 
 from collections.abc import Iterator
@@ -17,32 +17,32 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 CHUNK_BYTES = {"cpu": 8 << 20}
-"""Bytes of logits that stand at once: on a CPU what its cache holds …"""
+"""Max bytes of a chunk of logits, by device; on a CPU a chunk should fit into the cache."""
 MAX_BYTES = 1 << 29
-"""… and elsewhere what keeps a device busy; 64k positions by 131k ids would be 34 GB."""
+"""Max bytes of a chunk of logits on other devices; 64k positions by 131k ids would take 34 GB."""
 MIN_POSITIONS = 128
-"""Positions of a chunk however many ids there are: each adds to the whole gradient of the head."""
+"""Min positions of a chunk, because every chunk adds to the whole gradient of the head."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossSums:
-    """Loss over scored targets, in nats; divide by the count of the global batch, not of this one."""
+    """Loss sums over scored targets, in nats; divide them by the target count of the global batch."""
 
     total: Tensor
-    """Σ nll + z_weight · Σ z: what goes backward, once."""
+    """Σ nll + z_weight · Σ z; backward may be called once."""
     token_nll: Tensor
-    """Cross-entropy [N] of each scored target in row order, without a gradient."""
+    """Cross-entropy of each scored target in row order, [N], without a gradient."""
     token_z: Tensor
-    """Squared log [N] of each normaliser, not weighted, without a gradient."""
+    """Squared log of each softmax normaliser, [N], unweighted, without a gradient."""
 
     @property
     def nll(self) -> Tensor:
-        """Σ nll."""
+        """Sum of the cross-entropies."""
         return self.token_nll.sum()
 
     @property
     def z(self) -> Tensor:
-        """Σ z."""
+        """Sum of the unweighted z-losses."""
         return self.token_z.sum()
 
 
@@ -55,10 +55,10 @@ def loss_sums(
     z_weight: float = 0.0,
     chunk: int | None = None,
 ) -> LossSums:
-    """Sums over the positions where the mask is 1; the others cost nothing.
+    """Compute the loss sums over positions where the mask is 1; other positions cost nothing.
 
-    Memory holds one chunk of logits and, where a gradient is wanted, those of the stream and the head.
-    `chunk` is a number of positions, in place of the one that fits.
+    Memory holds one chunk of logits and, if needed, the gradients of stream and head. `chunk` overrides the
+    default number of positions per chunk.
     """
     scored = mask_BT.bool()
     if not torch.is_grad_enabled():
@@ -78,7 +78,7 @@ def token_nll(
     *,
     chunk: int | None = None,
 ) -> Tensor:
-    """nll_N of the scored positions in row order, in nats."""
+    """Return nll_N of the scored positions in row order, in nats."""
     return loss_sums(x_BTD, head_VD, targets_BT, mask_BT, chunk=chunk).token_nll
 
 
@@ -102,7 +102,7 @@ class _CrossEntropy(torch.autograd.Function):
         nll_N, z_N = (x_ND.new_empty(len(x_ND), dtype=wide) for _ in range(2))
         for part in _chunks(x_ND, head_VD, chunk):
             logits_cV = F.linear(x_ND[part], head_VD)
-            # Products take bfloat16 where autocast says so; what is summed doesn't.
+            # Under autocast the products are bfloat16; the sums are not.
             low, logits_cV = logits_cV.dtype, logits_cV.to(wide)
             targets_c1 = targets_N[part, None]
             nll_c1, normaliser_c1, sum_c1 = _losses(logits_cV, targets_c1)
@@ -123,7 +123,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(
         ctx: Any, scale: Tensor, *_: Tensor
     ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Return the gradients that forward has left, scaled in place."""
+        """Return the gradients computed by forward, scaled in place."""
         dx_ND, dhead_VD = (
             None if tensor is None else tensor.mul_(scale.to(tensor.dtype))
             for tensor in ctx.saved_tensors
@@ -132,16 +132,16 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _chunks(x_ND: Tensor, head_VD: Tensor, chunk: int | None) -> Iterator[slice]:
-    """Cut 5 positions by 2: 0:2, 2:4, 4:6."""
+    """Yield slices of `chunk` positions: 5 positions by 2 -> 0:2, 2:4, 4:6."""
     if chunk is None:
-        most = CHUNK_BYTES.get(x_ND.device.type, MAX_BYTES)
-        chunk = max(most // (4 * len(head_VD)), MIN_POSITIONS)
+        max_bytes = CHUNK_BYTES.get(x_ND.device.type, MAX_BYTES)
+        chunk = max(max_bytes // (4 * len(head_VD)), MIN_POSITIONS)
     for start in range(0, len(x_ND), chunk):
         yield slice(start, start + chunk)
 
 
 def _losses(logits_cV: Tensor, targets_c1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """nll_c1, normaliser_c1, and the sums of the exponentials that the logits become."""
+    """Return nll_c1, normaliser_c1 and the sums of exponentials; replaces logits by their exponentials."""
     largest_c1 = logits_cV.amax(-1, keepdim=True)
     target_c1 = logits_cV.sub_(largest_c1).gather(-1, targets_c1)
     sum_c1 = logits_cV.exp_().sum(-1, keepdim=True)
@@ -149,7 +149,7 @@ def _losses(logits_cV: Tensor, targets_c1: Tensor) -> tuple[Tensor, Tensor, Tens
 
 
 def _become_gradient(exponentials_cV: Tensor, targets_c1: Tensor, weight_c1: Tensor) -> None:
-    """Scale exponentials to shares of their row, and take the target's one off."""
+    """Turn exponentials into the gradient in place: normalise rows and subtract 1 at the target."""
     exponentials_cV.mul_(weight_c1)
     exponentials_cV.scatter_(-1, targets_c1, exponentials_cV.gather(-1, targets_c1) - 1)
 

@@ -1,15 +1,15 @@
-"""Mamba-2: a state space of scalar decay for each head, computed in chunks that hold one document each.
+"""Mamba-2: a state space with one scalar decay per head, computed in chunks of single documents.
 
-The recurrence is h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t], y[t] = h[t] · c[t], from h = 0
-at the start of each document (arXiv 2405.21060). Within a chunk it is one product with the decays from
-each position to each later one; between chunks only their states go on.
+The recurrence is h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t], y[t] = h[t] · c[t], with h = 0 at
+the start of every document (arXiv 2405.21060). Within a chunk it is one product with the decays between
+positions. Between chunks only the states are passed on.
 
-Decays are exponentials of sums over the positions between, never differences of sums from the start of
-a row: those carry the rounding of all documents before. The scan runs in float32 at least.
+Decays are exponentials of sums over the positions in between, not differences of sums from the start of a
+row, because such sums contain the rounding of all earlier documents. The scan uses at least float32.
 
-Shapes: N = B·T positions of the rows laid end to end; H heads of P features; E features of state; n chunks
-of q positions. Decays from k to q are T · q · H numbers, for a row of 64k of 64 heads 1.1 GB in float32;
-heads are therefore computed in groups and again in backward once a group's are more than AT_ONCE.
+Shapes: N = B·T positions of concatenated rows; H heads of P features; E state features; n chunks of q
+positions. Decays between positions take T · q · H numbers: 1.1 GB in float32 for a row of 64k positions and
+64 heads. Above MAX_DECAYS, heads are therefore computed in groups, and again in backward.
 """
 
 import math
@@ -20,25 +20,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from curriculum.model.context_ranks import convolved, state_before
+from curriculum.model.context_ranks import convolve, state_before
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Chunks, LayerInputs, RowPart
 from curriculum.model.norm import RmsNorm
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 
-AT_ONCE = 1 << 25
-"""Decays that stand at once: 128 MB in float32, several times over. The scan over a row of 64k of 64
-heads of 64 features then takes 4.7 GB beside its inputs, gradients included."""
-SLOWEST, FASTEST = 1e-3, 0.1
-"""Fresh steps dt, between which heads are spread evenly in their logarithms."""
+MAX_DECAYS = 1 << 25
+"""Max decays in memory at once: 128 MB in float32, of which several copies exist. The scan over a row of 64k
+positions with 64 heads of 64 features takes 4.7 GB beside its inputs, including gradients."""
+MIN_STEP, MAX_STEP = 1e-3, 0.1
+"""Range of initial steps dt, drawn log-uniformly per head."""
 
 
 class Mamba(nn.Module):
-    """x_BTD -> x_BTD through a convolution, a state space within documents and a gate.
+    """Mamba-2 layer, x_BTD -> x_BTD: a convolution, a state space within documents and a gate.
 
     Raises:
-        JobError: for heads that don't split the inner width.
+        JobError: if the head width doesn't divide the inner width.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -47,11 +47,11 @@ class Mamba(nn.Module):
         _require_whole_heads(spec, inner)
         self.head_width = spec.mamba.head_width
         heads = inner // self.head_width
-        self.convolved = [inner, state, state]
-        self.projected = [inner, sum(self.convolved), heads]
+        self.conv_widths = [inner, state, state]
+        self.projected = [inner, sum(self.conv_widths), heads]
         self.input = nn.Linear(spec.width, sum(self.projected), bias=False)
-        self.kernel = nn.Parameter(torch.ones(sum(self.convolved), spec.conv_kernel))
-        self.shift = nn.Parameter(torch.zeros(sum(self.convolved)))
+        self.kernel = nn.Parameter(torch.ones(sum(self.conv_widths), spec.conv_kernel))
+        self.shift = nn.Parameter(torch.zeros(sum(self.conv_widths)))
         self.step = nn.Parameter(torch.zeros(heads))
         self.log_rate = nn.Parameter(torch.zeros(heads))
         self.skip = nn.Parameter(torch.ones(heads))
@@ -59,10 +59,10 @@ class Mamba(nn.Module):
         self.output = nn.Linear(inner, spec.width, bias=False)
 
     def start(self, generator: torch.Generator) -> None:
-        """Rates from 1 to 16, steps from SLOWEST to FASTEST through softplus, taps as Conv1d's."""
+        """Draw rates from 1 to 16, steps from MIN_STEP to MAX_STEP, and taps like Conv1d."""
         heads, taps = len(self.step), self.kernel.shape[1]
         dt_H = torch.empty(heads).uniform_(
-            math.log(SLOWEST), math.log(FASTEST), generator=generator
+            math.log(MIN_STEP), math.log(MAX_STEP), generator=generator
         )
         dt_H = dt_H.exp()
         rates_H = torch.empty(heads).uniform_(1, 16, generator=generator)
@@ -75,18 +75,22 @@ class Mamba(nn.Module):
         self.shift.zero_()
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """x_BTD -> x_BTD; convolution and state begin anew with each document."""
-        assert inputs.chunks is not None, "a pattern with M gives its layers chunks"
+        """Return the layer's output, x_BTD -> x_BTD; convolution and state restart at every document."""
+        assert inputs.chunks is not None, (
+            "chunks are missing in the inputs of a model with M layers"
+        )
         z_BTI, mixed_BTC, step_BTH = torch.split(self.input(x_BTD), self.projected, dim=-1)
-        mixed_BTC = F.silu(convolved(masked_conv, mixed_BTC, self.kernel, inputs) + self.shift)
-        x_NI, b_NE, c_NE = torch.split(mixed_BTC.flatten(0, 1), self.convolved, dim=-1)
+        mixed_BTC = F.silu(convolve(masked_conv, mixed_BTC, self.kernel, inputs) + self.shift)
+        x_NI, b_NE, c_NE = torch.split(mixed_BTC.flatten(0, 1), self.conv_widths, dim=-1)
         x_NHP = x_NI.view(len(x_NI), -1, self.head_width)
         wide = torch.promote_types(x_BTD.dtype, torch.float32)
         step_NH = step_BTH.flatten(0, 1).to(wide) + self.step.to(wide)
         rate_H = -self.log_rate.to(wide).exp()
-        y_NHP = scanned(x_NHP, step_NH, rate_H, b_NE, c_NE, inputs.chunks)
+        y_NHP = scan_states(x_NHP, step_NH, rate_H, b_NE, c_NE, inputs.chunks)
         if inputs.part is not None:
-            y_NHP = y_NHP + continued(x_NHP, step_NH, rate_H, b_NE, c_NE, inputs.part)
+            y_NHP = y_NHP + scan_from_previous_ranks(
+                x_NHP, step_NH, rate_H, b_NE, c_NE, inputs.part
+            )
         y_NHP = y_NHP + self.skip.to(wide)[:, None] * x_NHP
         y_BTI = y_NHP.to(x_BTD.dtype).view(z_BTI.shape)
         out_BTD: Tensor = self.output(self.norm(y_BTI * F.silu(z_BTI)))
@@ -99,25 +103,25 @@ def _require_whole_heads(spec: ModelSpec, inner: int) -> None:
             f"model {spec.name}",
             f"width {spec.width}, mamba.expand {spec.mamba.expand}, "
             f"mamba.head_width {spec.mamba.head_width}",
-            cause="heads split the inner width, expand · width, evenly",
-            cure="Choose a head_width that divides it",
+            cause="head_width must divide the inner width, expand · width",
+            cure="Choose a head_width that divides the inner width",
         )
 
 
-def scanned(
+def scan_states(
     x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_NE: Tensor, c_NE: Tensor, chunks: Chunks
 ) -> Tensor:
-    """y_NHP of the recurrence with dt = softplus(step), computed in the dtype of step_NH.
+    """Compute y_NHP of the recurrence with dt = softplus(step), in the dtype of step_NH, also under autocast.
 
-    That holds under autocast too. `rate_H` is negative. Heads don't see one another, so memory is
-    bounded by groups of them; how many there are in one may move the last bit.
+    `rate_H` is negative. Heads are independent and are computed in groups to limit memory; the group size may
+    change the last bit of the result.
     """
     with torch.autocast(x_NHP.device.type, enabled=False):
-        b_nqE, c_nqE = (chunks.placed(each.to(step_NH.dtype)) for each in (b_NE, c_NE))
+        b_nqE, c_nqE = (chunks.to_chunks(x_NE.to(step_NH.dtype)) for x_NE in (b_NE, c_NE))
         decays = chunks.count * chunks.size**2
-        if decays * len(rate_H) <= AT_ONCE:
+        if decays * len(rate_H) <= MAX_DECAYS:
             return _heads(x_NHP, step_NH, rate_H, b_nqE, c_nqE, chunks)
-        at_once = max(1, AT_ONCE // decays)
+        at_once = max(1, MAX_DECAYS // decays)
         groups = [
             (x_NHP[:, h : h + at_once], step_NH[:, h : h + at_once], rate_H[h : h + at_once])
             for h in range(0, len(rate_H), at_once)
@@ -131,15 +135,15 @@ def scanned(
         )
 
 
-def continued(
+def scan_from_previous_ranks(
     x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_NE: Tensor, c_NE: Tensor, part: RowPart
 ) -> Tensor:
-    """The share of y_NHP that comes from documents begun on ranks before, in the dtype of step_NH."""
+    """Compute the part of y_NHP from documents begun on previous ranks, in the dtype of step_NH."""
     shape_Bt = part.doc_ids.shape
     with torch.autocast(x_NHP.device.type, enabled=False):
         x, dt, b, c = (
-            each.to(step_NH.dtype).view(*shape_Bt, *each.shape[1:])
-            for each in (x_NHP, F.softplus(step_NH), b_NE, c_NE)
+            tensor.to(step_NH.dtype).view(*shape_Bt, *tensor.shape[1:])
+            for tensor in (x_NHP, F.softplus(step_NH), b_NE, c_NE)
         )
         return state_before(x, dt, rate_H, b, c, part).flatten(0, 1)
 
@@ -148,12 +152,13 @@ def _heads(
     x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_nqE: Tensor, c_nqE: Tensor, chunks: Chunks
 ) -> Tensor:
     if torch.compiler.is_compiling():
-        # torch 2.13 traces other strides for softplus's gradient within chunks than it then has.
-        dt_nqH = chunks.placed(F.softplus(step_NH))
+        # In chunks, torch 2.13 traces strides for softplus's gradient that differ from the actual ones.
+        dt_nqH = chunks.to_chunks(F.softplus(step_NH))
     else:
-        dt_nqH = F.softplus(chunks.placed(step_NH, blank=-math.inf))
-    # Not within chunks: a lone chunk lies otherwise in memory, and its gradient would sum otherwise.
-    u_nqHP = chunks.placed(x_NHP * chunks.unchunk(dt_nqH)[..., None])
+        dt_nqH = F.softplus(chunks.to_chunks(step_NH, blank=-math.inf))
+    # Computed outside of chunks: the memory layout of a single chunk would change the order of its
+    # gradient's sums.
+    u_nqHP = chunks.to_chunks(x_NHP * chunks.unchunk(dt_nqH)[..., None])
     log_decay_nHq = (dt_nqH * rate_H).transpose(1, 2)
     decays_nHkq = decays_between(log_decay_nHq)
     scores_nkq = b_nqE @ c_nqE.mT
@@ -171,10 +176,10 @@ def _heads(
 
 
 def decays_between(log_decay_nHq: Tensor) -> Tensor:
-    """Decay from position k to q, [n, H, k, q]: exp of the logs after k up to q, 0 where k is later.
+    """Compute the decay from position k to q, [n, H, k, q]: exp of the summed logs after k up to q, else 0.
 
-    Logs [a b c] -> exp of [[0 b b+c] [- 0 c] [- - 0]]. Later positions are blanked before the
-    exponential, so no gradient meets an infinity.
+    Logs [a b c] -> exp of [[0 b b+c] [- 0 c] [- - 0]]. Entries where k is after q are zeroed before the
+    exponential, so that no gradient becomes infinite.
     """
     q, device = log_decay_nHq.shape[-1], log_decay_nHq.device
     later_kq = torch.ones(q, q, dtype=torch.bool, device=device).triu(1)
@@ -183,13 +188,13 @@ def decays_between(log_decay_nHq: Tensor) -> Tensor:
 
 
 def entering_states(left_nHPE: Tensor, decay_nH: Tensor, chunks: Chunks) -> Tensor:
-    """The state that enters each chunk, from what each adds and how much of what enters it keeps.
+    """Compute the state that enters every chunk, from the chunks' own states and decays.
 
-    It is 0 for the first chunk of a document. Chunks that add [a b c], keeping [p q r], of one document
-    -> [0 a qa+b].
+    The state is 0 for the first chunk of a document. Chunks of one document with states [a b c] and decays
+    [p q r] -> [0 a qa+b].
     """
     if torch.compiler.is_compiling():
-        # Its steps differ from batch to batch, and each number of them would be another graph.
+        # The number of steps differs between batches, and every number would be compiled to another graph.
         out: Tensor = _entering(left_nHPE, decay_nH, chunks.spans, chunks.steps)
         return out
     return _two_scans(left_nHPE, decay_nH, chunks.spans, chunks.sizes, chunks.span_sizes)
@@ -202,18 +207,18 @@ def _two_scans(
     sizes: tuple[int, ...],
     span_sizes: tuple[int, ...],
 ) -> Tensor:
-    entering, kept, end_mHPE, end_m = walked(left_nHPE, decay_nH, sizes)
+    entering, kept, end_mHPE, end_m = scan_sequences(left_nHPE, decay_nH, sizes)
     if len(span_sizes) == 1:
         return entering
     ends = torch.empty_like(end_mHPE).index_copy(0, spans, end_mHPE)
     keeps = torch.empty_like(end_m).index_copy(0, spans, end_m)
-    before_mHPE = walked(ends, keeps, span_sizes)[0].index_select(0, spans)
+    before_mHPE = scan_sequences(ends, keeps, span_sizes)[0].index_select(0, spans)
     return entering + kept[..., None, None] * torch.cat([before_mHPE[:k] for k in sizes])
 
 
 @torch.library.custom_op("curriculum::entering_states", mutates_args=())
 def _entering(left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
-    """The scans of `entering_states` as one operator of a compiled graph; `steps` lies on the host."""
+    """Run the scans of `entering_states` as one operator of a compiled graph; `steps` is on the host."""
     return _two_scans(left_nHPE, decay_nH, spans, *_sizes(steps)).contiguous()
 
 
@@ -221,7 +226,7 @@ def _entering(left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor)
 def _entering_backward(
     gradient: Tensor, left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of left_nHPE and decay_nH; the scans are computed again, which costs little beside them."""
+    """Compute the gradients of left_nHPE and decay_nH; recomputing the scans is cheap in comparison."""
     sizes = _sizes(steps)
     backward = torch.func.vjp(
         lambda left, decay: _two_scans(left, decay, spans, *sizes), left_nHPE, decay_nH
@@ -259,12 +264,12 @@ def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 _entering.register_autograd(_gradients, setup_context=_keep)
 
 
-def walked(
+def scan_sequences(
     left: Tensor, decay: Tensor, sizes: tuple[int, ...]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A scan over sequences side by side: what enters each element, and what leaves each sequence.
+    """Scan sequences side by side; return values that enter each element and values that leave each sequence.
 
-    Both as a state and as the decay since the start of the sequence.
+    Both are returned as a state and as the decay since the start of the sequence.
     """
     state, kept = torch.zeros_like(left[: sizes[0]]), torch.ones_like(decay[: sizes[0]])
     entering, since, ended = [], [], []

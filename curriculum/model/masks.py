@@ -1,13 +1,14 @@
-"""Document masks as tensors, the torch twin of curriculum/packing/boundaries.py, and inputs of every layer.
+"""Document masks as tensors (the torch counterpart of curriculum/packing/boundaries.py) and layer inputs.
 
-Shapes in names: B rows, T positions, N = B·T positions of the rows laid end to end, S segments, n chunks of q
+Shape letters: B rows, T positions, N = B·T positions of concatenated rows, S segments, n chunks of q
 positions, m spans.
 
-Chunks are in the order in which a scan over all documents at once reaches them: the first of every document,
-then the second of those that have one, and so on. Such a scan takes as many steps as the longest document has
-chunks, however many documents there are, and a state has nowhere to go but to the next chunk of its document.
-A long document is cut into spans of chunks that are scanned side by side, and a second scan walks its spans:
-1024 chunks are 32 + 32 steps.
+Chunks are ordered by step of a scan over all documents at once: first the first chunk of every document, then
+the second chunk of every document that has two, and so on. The scan takes as many steps as the longest
+document has chunks, for any number of documents, and passes states only to the next chunk of the same
+document. Long
+documents are cut into spans of chunks, which are scanned side by side, and a second scan connects the spans:
+1024 chunks take 32 + 32 steps.
 """
 
 from collections.abc import Callable
@@ -26,25 +27,25 @@ BLOCK = 128
 Held = TypeVar("Held")
 
 
-def with_each_tensor(value: Held, change: Callable[[Tensor], Tensor]) -> Held:
-    """A dataclass with each of its tensors changed, and those of dataclasses in it."""
+def map_tensors(value: Held, change: Callable[[Tensor], Tensor]) -> Held:
+    """Return a dataclass with `change` applied to all its tensors, including those of nested dataclasses."""
     changed: dict[str, Any] = {}
     for field in fields(value):  # type: ignore[arg-type]
         held = getattr(value, field.name)
         if isinstance(held, Tensor):
             changed[field.name] = change(held)
         elif is_dataclass(held):
-            changed[field.name] = with_each_tensor(held, change)
+            changed[field.name] = map_tensors(held, change)
     return replace(value, **changed)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Boundaries:
-    """Boundaries of the documents of a batch; built once a batch, read by every layer.
+    """Document boundaries of a batch; built once per batch and shared by all layers.
 
-    doc_ids [[0 0 1 1 1]] -> position_ids [[0 1 0 1 2]], starts [[0 0 2 2 2]], cu_seqlens [0 2 5].
-    All are int32; `starts` holds the place in the row where a position's document begins,
-    `cu_seqlens` cuts the rows laid end to end; `lengths` holds its differences on the host.
+    doc_ids [[0 0 1 1 1]] -> position_ids [[0 1 0 1 2]], starts [[0 0 2 2 2]], cu_seqlens [0 2 5]. All are
+    int32. `starts` is the first position, within the row, of each position's document. `cu_seqlens` are the
+    segment edges of the concatenated rows, and `lengths` their differences on the host.
     """
 
     doc_ids: Tensor
@@ -53,14 +54,14 @@ class Boundaries:
     cu_seqlens: Tensor
     lengths: tuple[int, ...]
     rotated_by: Tensor | None = None
-    """Positions of rotations in a study that counts them otherwise than position_ids; else None."""
+    """Positions for rotations, in a study that rotates by other positions than position_ids; else None."""
 
     @staticmethod
-    def of(doc_ids_BT: Tensor) -> "Boundaries":
-        """The boundaries of rows whose ids never fall, so that no id comes again in its row.
+    def from_doc_ids(doc_ids_BT: Tensor) -> "Boundaries":
+        """Build the boundaries of rows from doc_ids [B, T], which must not decrease within a row.
 
         Raises:
-            SchemaError: for ids that fall, or that aren't two-dimensional integers.
+            SchemaError: if doc_ids decrease or aren't two-dimensional integers.
         """
         _require_contiguous_documents(doc_ids_BT)
         B, T = doc_ids_BT.shape
@@ -79,7 +80,7 @@ class Boundaries:
 
     @property
     def segments(self) -> Tensor:
-        """Number of each position's segment among all of the rows, int64 [B, T].
+        """Segment of each position, numbered across all rows, int64 [B, T].
 
         doc_ids [[0 0 1] [0 1 1]] -> [[0 0 1] [2 3 3]].
         """
@@ -90,14 +91,14 @@ class Boundaries:
         )
 
     def to(self, device: torch.device) -> "Boundaries":
-        """The same boundaries on another device."""
-        return with_each_tensor(self, lambda tensor: tensor.to(device, non_blocking=True))
+        """Copy the boundaries to another device."""
+        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
-    def of_row(self, at: int) -> "Boundaries":
-        """The boundaries of one row of the batch, for a batch of that row alone."""
+    def select_row(self, at: int) -> "Boundaries":
+        """Return the boundaries of one row, as a batch of this row alone."""
         one = slice(at, at + 1)
         rotated_by = None if self.rotated_by is None else self.rotated_by[one]
-        return replace(Boundaries.of(self.doc_ids[one]), rotated_by=rotated_by)
+        return replace(Boundaries.from_doc_ids(self.doc_ids[one]), rotated_by=rotated_by)
 
 
 def _require_contiguous_documents(doc_ids_BT: Tensor) -> None:
@@ -105,8 +106,8 @@ def _require_contiguous_documents(doc_ids_BT: Tensor) -> None:
         raise SchemaError(
             "doc_ids",
             f"shape {tuple(doc_ids_BT.shape)}, {doc_ids_BT.dtype}",
-            cause="boundaries are read from whole numbers, rows by positions",
-            cure="Give a batch of doc_ids [rows, T]",
+            cause="doc_ids must be a two-dimensional tensor of integers",
+            cure="Pass doc_ids of the shape [rows, T]",
         )
     falls = (doc_ids_BT.diff(dim=1) < 0).nonzero()
     if len(falls):
@@ -114,14 +115,14 @@ def _require_contiguous_documents(doc_ids_BT: Tensor) -> None:
         first, second = doc_ids_BT[row, before : before + 2].tolist()
         raise SchemaError(
             f"row {row} of the batch",
-            f"doc_ids falls from {first} to {second} at token {before + 1}",
-            cause="documents must be contiguous, and no id may come again",
+            f"doc_ids decreases from {first} to {second} at token {before + 1}",
+            cause="documents must be contiguous, and every document needs its own id",
             cure="Build the rows again",
         )
 
 
 def segment_edges(doc_ids_BT: Tensor) -> Tensor:
-    """Edges [S + 1] of all segments of the rows laid end to end: [[0 0 1] [0 1 1]] -> [0 2 3 4 6]."""
+    """Return the segment edges of concatenated rows, [S + 1]: [[0 0 1] [0 1 1]] -> [0 2 3 4 6]."""
     begins_BT = torch.ones_like(doc_ids_BT, dtype=torch.bool)
     begins_BT[:, 1:] = doc_ids_BT[:, 1:] != doc_ids_BT[:, :-1]
     starts = begins_BT.flatten().nonzero().flatten()
@@ -129,9 +130,9 @@ def segment_edges(doc_ids_BT: Tensor) -> Tensor:
 
 
 def document_mask(boundaries: Boundaries, queries: range | None = None) -> Tensor:
-    """True where q may see k [B, 1, Q, T]: same document and not later; all q, or those of a part.
+    """Return a mask [B, 1, Q, T] of the visible keys: same document and not later than the query.
 
-    doc_ids [[0 0 1]] -> [[1 0 0] [1 1 0] [0 0 1]].
+    doc_ids [[0 0 1]] -> [[1 0 0] [1 1 0] [0 0 1]]. `queries` limits the queries to a part of the rows.
     """
     doc_ids_BT = boundaries.doc_ids
     at = queries or range(doc_ids_BT.shape[1])
@@ -142,13 +143,13 @@ def document_mask(boundaries: Boundaries, queries: range | None = None) -> Tenso
 def block_mask(
     boundaries: Boundaries, block: int = BLOCK, queries: range | None = None
 ) -> BlockMask:
-    """The document mask in blocks, from each block's least and largest id: O((T / block)²).
+    """Return the document mask in blocks, from the min and max id of every block; costs O((T / block)²).
 
-    `kv >= starts[q]` says the same as equal ids in causal rows, for one read instead of two. `queries` are
-    those of a part of the rows, whole blocks.
+    In causal rows, `kv >= starts[q]` is equivalent to equal ids and needs one read instead of two.
+    `queries` limits the queries to a part of the rows, in whole blocks.
 
     Raises:
-        SchemaError: for a row length that is no multiple of the block.
+        SchemaError: if the row length isn't a multiple of the block.
     """
     B, T = boundaries.doc_ids.shape
     at = queries or range(T)
@@ -156,7 +157,7 @@ def block_mask(
         raise SchemaError(
             "row_length",
             T,
-            cause=f"a block mask needs a multiple of {block}",
+            cause=f"a block mask needs a multiple of {block} tokens",
             cure="Pad the rows, or choose the documents backend",
         )
     starts_BT = boundaries.starts
@@ -174,7 +175,7 @@ def block_mask(
     some_Bnn = meets_Bnn & (n[:, None] >= n)
     whole_Bnn = same_Bnn & (n[:, None] > n)
     some_Bmn, whole_Bmn = (
-        each[:, at.start // block : at.stop // block] for each in (some_Bnn, whole_Bnn)
+        blocks_Bnn[:, at.start // block : at.stop // block] for blocks_Bnn in (some_Bnn, whole_Bnn)
     )
     return BlockMask.from_kv_blocks(
         *_listed(some_Bmn & ~whole_Bmn),
@@ -186,44 +187,45 @@ def block_mask(
 
 
 def _listed(blocks_Bnn: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's number of blocks [B, 1, n], and their indices, those first [B, 1, n, n]."""
+    """Return each row's number of blocks [B, 1, n] and all block indices, selected first, [B, 1, n, n]."""
     counts = blocks_Bnn.sum(-1, dtype=torch.int32)[:, None]
     order = torch.argsort(blocks_Bnn.to(torch.int8), dim=-1, descending=True, stable=True)
     return counts, order.int()[:, None]
 
 
 SPAN = 32
-"""Chunks of one span."""
+"""Max chunks of a span."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunks:
-    """Places of each position in chunks of `size`, the last of a document padded.
+    """Positions of a batch in chunks of `size`; the last chunk of every document is padded.
 
     doc_ids [[0 0 0 1 1]], size 2 -> slots [0 1 4 2 3], sizes (2, 1): chunks [[0 1] [3 4] [2 -]].
     """
 
     size: int
     slots: Tensor
-    """int64 [N]: the slot of each position; chunk c holds the slots from c · size on."""
+    """int64 [N]: slot of each position; chunk c has the slots from c · size on."""
     sizes: tuple[int, ...]
-    """Chunks of each step of the scan within spans; later ones continue the first of those before."""
+    """Number of chunks in each step of the scan within spans; a step continues the first chunks of the
+previous step."""
     spans: Tensor
-    """int64 [m]: where the span that begins at each chunk of the first step stands in the second scan."""
+    """int64 [m]: index in the second scan of the span that begins with each chunk of the first step."""
     span_sizes: tuple[int, ...]
-    """Spans of each step of the second scan; one step where no document has two spans."""
+    """Number of spans in each step of the second scan; one step if no document has two spans."""
     count: int
-    """Chunks of all documents."""
+    """Total number of chunks."""
     steps: Tensor
-    """int64 on the host: the number of steps within spans, then `sizes`, then `span_sizes`."""
+    """int64 on the host: number of steps within spans, then `sizes`, then `span_sizes`."""
 
     @staticmethod
-    def of(boundaries: Boundaries, size: int) -> "Chunks":
-        """The chunks of a batch; they follow from the lengths of its documents alone."""
+    def from_boundaries(boundaries: Boundaries, size: int) -> "Chunks":
+        """Compute the chunks of a batch from the lengths of its documents."""
         lengths_S = torch.tensor(boundaries.lengths)
         chunks_S, _ = pieces(lengths_S, size)
         spans_S, lengths_m = pieces(chunks_S, SPAN)
-        within, between = Steps.of(lengths_m), Steps.of(spans_S)
+        within, between = Steps.from_lengths(lengths_m), Steps.from_lengths(spans_S)
         at_N = ranges(lengths_S)
         first_N = (chunks_S.cumsum(0) - chunks_S).repeat_interleave(lengths_S)
         slots_N = within.places[first_N + at_N // size] * size + at_N % size
@@ -240,33 +242,33 @@ class Chunks:
             steps=torch.tensor([len(within.sizes), *within.sizes, *between.sizes]),
         )
 
-    def placed(self, x_NX: Tensor, *, blank: float = 0.0) -> Tensor:
-        """x_NX -> x_nqX in chunks, `blank` in their padding: [a b c d e] -> [[a b] [d e] [c 0]]."""
+    def to_chunks(self, x_NX: Tensor, *, blank: float = 0.0) -> Tensor:
+        """Arrange x_NX in chunks x_nqX, with `blank` as padding: [a b c d e] -> [[a b] [d e] [c 0]]."""
         blank_MX = x_NX.new_full((self.count * self.size, *x_NX.shape[1:]), blank)
         return blank_MX.index_copy(0, self.slots, x_NX).view(-1, self.size, *x_NX.shape[1:])
 
     def unchunk(self, x_nqX: Tensor) -> Tensor:
-        """x_nqX -> x_NX, back from their chunks: [[a b] [d e] [c -]] -> [a b c d e]."""
+        """Return x_nqX in chunks to positions x_NX: [[a b] [d e] [c -]] -> [a b c d e]."""
         return x_nqX.flatten(0, 1).index_select(0, self.slots)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Steps:
-    """Elements of sequences in the order of a scan over all at once, the longest sequence first.
+    """Order in which one scan visits the elements of all sequences, the longest sequence first.
 
     Lengths [2 3] -> places [1 3 0 2 4], ranks [1 0], sizes (2, 2, 1).
     """
 
     places: Tensor
-    """[elements] where each stands, of the sequences laid end to end."""
+    """[elements]: index of each element in scan order, for concatenated sequences."""
     ranks: Tensor
-    """[S] where each sequence stands in every step that it reaches."""
+    """[S]: index of each sequence within the steps that it reaches."""
     sizes: tuple[int, ...]
-    """Sequences that each step reaches; those of a later step are the first of an earlier one."""
+    """Number of sequences that reach each step; they are the first sequences of earlier steps."""
 
     @staticmethod
-    def of(lengths_S: Tensor) -> "Steps":
-        """The steps of sequences none of which is empty."""
+    def from_lengths(lengths_S: Tensor) -> "Steps":
+        """Compute the steps of sequences; no sequence may be empty."""
         order_S = lengths_S.argsort(descending=True, stable=True)
         ranks_S = torch.empty_like(order_S)
         ranks_S[order_S] = torch.arange(len(order_S))
@@ -280,14 +282,14 @@ class Steps:
 
 
 def pieces(lengths_S: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the pieces of `size` of each sequence, and their lengths: [2 3], 2 -> [1 2], [2 2 1]."""
+    """Return each sequence's count of pieces of `size`, and all piece lengths: [2 3], 2 -> [1 2], [2 2 1]."""
     counts_S = (lengths_S + size - 1) // size
     left = lengths_S.repeat_interleave(counts_S) - ranges(counts_S) * size
     return counts_S, left.clamp(max=size)
 
 
 def ranges(lengths_S: Tensor) -> Tensor:
-    """Each sequence counted from 0, laid end to end: [2 3] -> [0 1 0 1 2]."""
+    """Return concatenated ranges from 0 of the given lengths: [2 3] -> [0 1 0 1 2]."""
     firsts_S = lengths_S.cumsum(0) - lengths_S
     return torch.arange(int(lengths_S.sum())) - firsts_S.repeat_interleave(lengths_S)
 
@@ -302,72 +304,72 @@ class Attend(Protocol):
     def __call__(
         self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK; `table_HR` biases scores by what chunk q is to chunk k."""
+        """Return out_BHTK; `table_HR` holds each head's bias per relation between the chunks of q and k."""
 
 
 BEFORE_ALL = -1
-"""The doc_id of what would lie before a row."""
+"""doc_id of positions before the start of a row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextRanks:
-    """The ranks that share rows, each computing a part of every row; and the number of this one."""
+    """Ranks that share rows, where every rank computes a part of each row; includes this rank's number."""
 
     rank: int
     size: int
     group: dist.ProcessGroup | None
-    """None for all processes."""
+    """Process group; None means all processes."""
 
     def positions(self, row_length: int) -> range:
-        """The positions of this rank's part.
+        """Return the positions of this rank's part.
 
         Raises:
-            SchemaError: for a row length that the ranks don't divide.
+            SchemaError: if the number of ranks doesn't divide the row length.
         """
         if row_length % self.size:
             raise SchemaError(
                 "row_length",
                 row_length,
-                cause=f"{self.size} ranks that share a row each compute as much of it",
-                cure="Choose a context_parallel that divides it",
+                cause=f"{self.size} ranks that share a row must compute parts of equal length",
+                cure="Choose a context_parallel that divides the row length",
             )
         length = row_length // self.size
         return range(self.rank * length, (self.rank + 1) * length)
 
     def part(self, x_BT: Tensor) -> Tensor:
-        """x_Bt of this rank, from that of whole rows."""
+        """Return this rank's part x_Bt of whole rows."""
         at = self.positions(x_BT.shape[1])
         return x_BT[:, at.start : at.stop]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPart:
-    """The part of each row of a batch that one rank computes, by the boundaries of whole rows."""
+    """Part of each row that one rank computes, with the boundaries needed at its borders."""
 
     context: ContextRanks
     positions: range
     doc_ids: Tensor
     """[B, t]"""
     reach: int
-    """Positions before the part that a convolution reads."""
+    """Number of positions before the part that a convolution reads."""
     near: Boundaries
-    """Boundaries of those positions and the part."""
+    """Boundaries of the part and the `reach` positions before it."""
     fills: Tensor
-    """bool [C, B]: True where one document fills the part of a rank."""
+    """bool [C, B]: True if a single document fills the rank's part."""
     continues: Tensor
-    """bool [C, B]: True where the first document of a rank's part began on a rank before."""
+    """bool [C, B]: True if the first document of the rank's part begins on a previous rank."""
 
     @property
     def rank(self) -> int:
-        """The rank among those that share rows."""
+        """Rank among the ranks that share rows."""
         return self.context.rank
 
     @staticmethod
-    def of(boundaries: Boundaries, context: ContextRanks, reach: int) -> "RowPart":
-        """The part of a rank.
+    def from_boundaries(boundaries: Boundaries, context: ContextRanks, reach: int) -> "RowPart":
+        """Compute the part of this rank.
 
         Raises:
-            SchemaError: for a row length that the ranks don't divide, and parts shorter than `reach`.
+            SchemaError: if the ranks don't divide the row length, or parts are shorter than `reach`.
         """
         ids_BT = boundaries.doc_ids
         at = context.positions(ids_BT.shape[1])
@@ -375,8 +377,8 @@ class RowPart:
             raise SchemaError(
                 "row_length",
                 ids_BT.shape[1],
-                cause=f"a part of {len(at)} positions is shorter than the {reach} that a convolution "
-                "reads before it",
+                cause=f"a part has {len(at)} positions, but a convolution reads {reach} positions before "
+                "the next part",
                 cure="Choose a smaller context_parallel",
             )
         padded_BT = F.pad(ids_BT, (reach, 0), value=BEFORE_ALL)
@@ -388,7 +390,7 @@ class RowPart:
             positions=at,
             doc_ids=ids_BT[:, at.start : at.stop],
             reach=reach,
-            near=Boundaries.of(padded_BT[:, at.start : at.stop + reach]),
+            near=Boundaries.from_doc_ids(padded_BT[:, at.start : at.stop + reach]),
             fills=(firsts_BC == lasts_BC).t(),
             continues=(firsts_BC == before_BC).t(),
         )
@@ -396,15 +398,15 @@ class RowPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerInputs:
-    """Ids and boundaries of a batch, and what follows from them for all layers of one family."""
+    """Ids and boundaries of a batch, and values derived from them that all layers share."""
 
     ids: Tensor
     """[B, T]"""
     boundaries: Boundaries
-    """Those of whole rows, also where layers compute a part."""
+    """Boundaries of whole rows, also if layers compute a part."""
     rotation: Rotation
     attend: Attend
     chunks: Chunks | None = None
-    """Chunks, where a pattern has an M."""
+    """Chunks of the batch; None for a model without M layers."""
     part: RowPart | None = None
-    """The part that this rank computes; None where it computes whole rows."""
+    """Part that this rank computes; None if it computes whole rows."""

@@ -1,4 +1,4 @@
-"""Hash tables of n-grams: sizes, places and multipliers, the same in every framework and version."""
+"""Hash tables of n-grams: sizes, offsets and multipliers, equal in every framework and version."""
 
 import functools
 import hashlib
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from schemas.job import EngramSpec
 
 BLANK = -1
-"""An id or a row of a table where an n-gram would cross the start of a document."""
+"""Placeholder for an id or table row of an n-gram that would cross the start of a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Hash table of the n-grams of one order for one head: `size` rows from `offset` on."""
+    """Hash table for the n-grams of one order and one head: `size` rows from `offset` on."""
 
     multipliers: tuple[int, ...]
-    """Multipliers of the last id, the one before it, and so on: as many as the order, odd, below 2³¹."""
+    """One multiplier per id of the n-gram, from the last id backwards; odd and below 2³¹."""
     size: int
     offset: int
 
 
 @functools.cache
 def tables(spec: EngramSpec) -> tuple[Table, ...]:
-    """The tables, order by order; each has a prime size of its own, so that no two collide alike.
+    """Return the tables by order and head; every size is another prime, so that collisions differ.
 
     4 slots, order 2, 3 heads -> sizes 5, 7, 11 at offsets 0, 5, 12.
     """
@@ -41,7 +41,7 @@ def tables(spec: EngramSpec) -> tuple[Table, ...]:
 
 
 def _multiplier(*name: int) -> int:
-    """An odd number below 2³¹ that follows from the name alone, on every machine and version."""
+    """Return an odd number below 2³¹ that depends only on the name, not on the machine or version."""
     digest = hashlib.blake2b(repr(name).encode(), digest_size=4).digest()
     return int.from_bytes(digest) >> 1 | 1
 

@@ -1,4 +1,4 @@
-"""Model sizes by name, with the rate and the step that suit them."""
+"""Named model sizes, with matching learning rate and step size."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +9,7 @@ from schemas.mistakes import nearest_of_all
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """A size of the decoder; tokens count row positions."""
+    """Size of a decoder; tokens are counted as row positions."""
 
     blocks: str
     width: int
@@ -25,7 +25,7 @@ class Preset:
     engram: EngramSpec = field(default_factory=EngramSpec)
 
     def attention_only(self, blocks: str) -> "Preset":
-        """The same width and rate with attention in place of all other mixers."""
+        """Return the preset with attention in place of all other mixers."""
         return replace(self, blocks=blocks, streams=1, mamba=MambaSpec(), engram=EngramSpec())
 
 
@@ -95,25 +95,25 @@ PRESETS: dict[str, Preset] = {
     "attention-300m": MEDIUM.attention_only("AF" * 20),
     "attention-1b": LARGE.attention_only("AF" * 20),
 }
-"""Names say about how many weights there are with 32,768 ids. In hybrids an Engram reads the input and of
-the mixers one in three or four attends, and two residual streams are mixed."""
+"""Presets by name; names give the approximate number of weights with 32,768 ids. Hybrids begin with an Engram
+layer, use attention for one in three or four mixers, and mix two residual streams."""
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name.
+    """Return the preset of a name.
 
     Raises:
-        JobError: for a name that isn't there, with the likely meant one.
+        JobError: for an unknown name; suggests the closest known name.
     """
     if name in PRESETS:
         return PRESETS[name]
     raise JobError(
-        "model", name, cause="there is no such preset", cure=nearest_of_all(name, PRESETS)
+        "model", name, cause="no preset has this name", cure=nearest_of_all(name, PRESETS)
     )
 
 
 def model_spec(name: str, vocab_size: int, *, softcap: float | None = None) -> ModelSpec:
-    """The model of a preset over a vocabulary."""
+    """Return the model of a preset for a vocabulary size."""
     size = preset(name)
     return ModelSpec(
         name=name,

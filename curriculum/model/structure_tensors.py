@@ -1,4 +1,4 @@
-"""Structure of the code of a batch: its tensors, their embedding, relations between chunks and their bias."""
+"""Code structure of a batch: its tensors, their embedding, relations between chunks, and their bias."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,12 @@ Int32s = npt.NDArray[np.int32]
 
 
 def relations(chunks: Int32s, call_edges: Int32s, type_edges: Int32s) -> npt.NDArray[np.uint8]:
-    """[C + 1, C + 1]: the RELATION_CODE of chunk q to chunk k, counted from 1.
+    """Return the RELATION_CODE of chunk q to chunk k, chunks counted from 1, [C + 1, C + 1].
 
-    `chunks` [C, 5] are (start, end, kind, dep_level, doc), edges (source, target). Of a preamble and
-    a function f of level 1, g of level 2 that calls f, and f and g in another document without a call:
+    `chunks` [C, 5] are (start, end, kind, dep_level, doc); edges are (source, target). Example: one
+    document with a preamble, a function f of level 1, and a function g of level 2 that calls f; a second
+    document with f and g, but
+    without the call:
 
         0 0 0 0 0 0
         0 5 6 7 0 0
@@ -44,76 +46,76 @@ def relations(chunks: Int32s, call_edges: Int32s, type_edges: Int32s) -> npt.NDA
 
 
 class RelationBias(nn.Module):
-    """Bias of a layer's heads on the scores of each relation; zero at first, for none always."""
+    """Learned bias per head and relation; starts at zero, and stays zero for the relation `none`."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.zeros(heads, len(RELATION_CODES) - 1))
 
     def forward(self) -> Tensor:
-        """table_HR with a column of zeros for none, which has no gradient."""
+        """Return table_HR, with a constant column of zeros for `none`."""
         return F.pad(self.table, (1, 0))
 
     def start(self, generator: torch.Generator) -> None:
-        """Zeros."""
+        """Set the table to zero."""
         self.table.zero_()
 
 
 def relation_of_tokens(chunks_BQ: Tensor, chunks_BK: Tensor, relations_BCC: Tensor) -> Tensor:
-    """uint8 [B, Q, K]: what the chunk of token q is to that of token k."""
+    """Return the relation of token q's chunk to token k's chunk, uint8 [B, Q, K]."""
     rows = torch.arange(len(relations_BCC), device=relations_BCC.device)[:, None, None]
     return relations_BCC[rows, chunks_BQ[:, :, None], chunks_BK[:, None, :]]
 
 
 def dense_bias(table_HR: Tensor, relation_BQK: Tensor) -> Tensor:
-    """[B, H, Q, K]: the table's entry for every pair of tokens; 8 bytes a pair, 4 a pair and head."""
+    """Return the bias of all token pairs, [B, H, Q, K]; takes 8 bytes per pair and 4 per pair and head."""
     (B, Q, _), (H, R) = relation_BQK.shape, table_HR.shape
-    # A table a query row: what backward adds up then lies in many places, not in H · R cells.
+    # Expand the table per query row: backward then adds into many addresses instead of H · R cells.
     table_BHQR = table_HR[None, :, None].expand(B, H, Q, R)
     return table_BHQR.gather(3, relation_BQK.long()[:, None].expand(-1, H, -1, -1))
 
 
 MIN_CHUNKS = 64
-"""Relations are padded to this or a power of two above it, so that kernels see few shapes."""
+"""Min size of the relation matrix, which is padded to a power of two so that kernels see few shapes."""
 BOTTLENECK = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowStructure:
-    """The structure columns of one row of T tokens."""
+    """Structure columns of one row of T tokens."""
 
     tokens: npt.NDArray[np.uint8]
     """[T, 5], in the order of schemas.structure.STRUCTURE_TOKENS."""
     chunks: Int32s
-    """[C, 5]: start, end, kind, dep_level, doc; sorted and disjoint."""
+    """[C, 5]: start, end, kind, dep_level, doc; chunks are sorted and disjoint."""
     call_edges: Int32s
-    """[E, 2]: source and target, which number chunks from 0."""
+    """[E, 2]: source and target, as chunk numbers from 0."""
     type_edges: Int32s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureTensors:
-    """Structure of a batch over its tokens and between its chunks; 0 says none, also for whole rows."""
+    """Structure of a batch: codes of tokens and relations between chunks; 0 means none."""
 
     tokens: Tensor
     """uint8 [B, T, 5], in the order of schemas.structure.STRUCTURE_TOKENS."""
     chunks: Tensor
-    """int32 [B, T]: the chunk that a token belongs to, counted from 1 in its row."""
+    """int32 [B, T]: chunk of each token, counted from 1 within its row."""
     relations: Tensor
-    """uint8 [B, C, C]: what chunk q is to chunk k; row and column 0 are none."""
+    """uint8 [B, C, C]: relation of chunk q to chunk k; row and column 0 are `none`."""
 
     @staticmethod
-    def of(rows: Sequence[RowStructure | None]) -> "StructureTensors | None":
-        """The structure of a batch of rows, zeros for those without; None where none has any.
+    def from_rows(rows: Sequence[RowStructure | None]) -> "StructureTensors | None":
+        """Build the structure of a batch: zeros for rows without structure, None if no row has any.
 
         Raises:
-            SchemaError: for a code that its column doesn't have.
+            SchemaError: for a code above the maximum of its column.
         """
         some = [row for row in rows if row is not None]
         if not some:
             return None
         T = len(some[0].tokens)
-        # Chunks and none, rounded up: 63 -> 64, 64 -> 128.
+        # One more than the number of chunks, rounded up to a power of two: 63 -> 64, 64 -> 128.
         C = max(MIN_CHUNKS, 1 << max(len(row.chunks) for row in some).bit_length())
         tokens_BT5 = np.zeros((len(rows), T, len(MAX_CODES)), dtype=np.uint8)
         chunks_BT = np.zeros((len(rows), T), dtype=np.int32)
@@ -133,7 +135,7 @@ class StructureTensors:
 
     @staticmethod
     def none(ids_BT: Tensor) -> "StructureTensors":
-        """Zeros for rows of these ids, which is what rows without structure have."""
+        """Return zeros, as for rows without structure."""
         B, T = ids_BT.shape
         return StructureTensors(
             tokens=ids_BT.new_zeros(B, T, len(MAX_CODES), dtype=torch.uint8),
@@ -143,9 +145,9 @@ class StructureTensors:
 
 
 class StructureEmbedding(nn.Module):
-    """Embedding of the structure codes of a token: one table for all columns, through a bottleneck.
+    """Embedding of a token's structure codes: one table for all columns, followed by a projection.
 
-    The table begins at 0, so that nothing is added at first. Code 0 has no entry: it adds nothing ever.
+    The table starts at 0, so that it adds nothing at first. Code 0 has no entry and always adds nothing.
     """
 
     def __init__(self, width: int) -> None:
@@ -154,15 +156,16 @@ class StructureEmbedding(nn.Module):
         self.project = nn.Linear(BOTTLENECK, width, bias=False)
 
     def forward(self, tokens_BT5: Tensor) -> Tensor:
-        """x_BTD."""
-        # Rows added up one after the other, unlike an embedding bag's: no other document changes a bit.
+        """Return the embedding x_BTD."""
+        # Unlike an embedding bag, this sums every token separately: other documents never change a bit of
+        # the result.
         with_none = F.pad(self.table, (0, 0, 1, 0))
         x_BT5E = F.embedding(table_entries(tokens_BT5), with_none)
         out_BTD: Tensor = self.project(x_BT5E.sum(2))
         return out_BTD
 
     def start(self, generator: torch.Generator) -> None:
-        """A table of zeros behind a projection that keeps sizes."""
+        """Set the table to zero, and draw a projection that preserves the variance."""
         self.table.zero_()
         weight = self.project.weight
         drawn = torch.empty(weight.shape).normal_(0, BOTTLENECK**-0.5, generator=generator)
@@ -170,7 +173,7 @@ class StructureEmbedding(nn.Module):
 
 
 def table_entries(tokens: Tensor) -> Tensor:
-    """int32 [..., 5]: which entries codes have, from 1, the columns one after the other; 0 for none.
+    """Return the table entries of codes, int32 [..., 5], counted from 1 across columns; 0 for code 0.
 
     [9 64 0 1 255] -> [9 73 0 138 456]: 9 ids, then 3 · 64 levels, then 255 kinds of nodes.
     """
@@ -180,7 +183,7 @@ def table_entries(tokens: Tensor) -> Tensor:
 
 
 def chunk_of_tokens(chunks: Int32s, row_length: int) -> Int32s:
-    """[T]: the number of the chunk around each token, from 1; 0 outside.
+    """Return the chunk number of each token, from 1, and 0 outside of chunks, [T].
 
     chunks [0, 2) [3, 5) -> [1 1 0 2 2].
     """
@@ -196,6 +199,6 @@ def _require_known_codes(tokens_T5: npt.NDArray[np.uint8]) -> None:
             raise SchemaError(
                 name,
                 int(largest),
-                cause=f"its codes end at {limit}",
+                cause=f"the largest code of this column is {limit}",
                 cure="Run `curriculum check` on the rows",
             )

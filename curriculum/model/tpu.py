@@ -1,9 +1,10 @@
-"""Document masks in JAX, for TPUs: inputs from packed rows, and each operator that would mix documents.
+"""Document masks in JAX, for TPUs: inputs from packed rows, and all operators that mix positions.
 
-Attention is Splash, a Pallas kernel, with documents as segments; on a CPU it is interpreted. Chunks of the
-state-space scan are cut by rows, since shapes must not follow from documents: a state is dropped where a
-document begins, and decays are blanked between documents. Hashes of n-grams need 64-bit integers, which
-TPUs lack, so they are taken on the host. tpu_decoder.py makes a model of these, on the weights of ours.
+Attention uses Splash, a Pallas kernel, with documents as segments; on a CPU the kernel is interpreted. The
+state-space scan has chunks of fixed size, since shapes must not depend on documents: states are dropped
+where a document begins, and decays between documents are zeroed. Hashes of n-grams need 64-bit integers,
+which TPUs lack, so the host computes them. tpu_decoder.py builds a model of these operators with the torch
+model's weights.
 
 Shapes as in decoder.py and mamba.py: x_BTD; q_BHTK, k_BGTK, v_BGTK; x_BTHP, b_BTE, with q positions of a
 chunk.
@@ -28,8 +29,8 @@ def _required(cause: str, version: str = "") -> JobError:
     return JobError(
         "curriculum.model.tpu",
         f"jax {version}" if version else "jax",
-        cause=f"{cause}; it needs jax {'.'.join(map(str, MIN_JAX))} or later with the Splash kernel, "
-        "which is experimental and may move: 0.10.2 was tested",
+        cause=f"{cause}; TPU models need jax {'.'.join(map(str, MIN_JAX))} or later with the experimental "
+        "Splash kernel, which may move between versions (tested: 0.10.2)",
         cure=f"{install_command('curriculum[jax]')}; on a TPU {install_command('jax[tpu]==0.10.2')}",
     )
 
@@ -37,9 +38,9 @@ def _required(cause: str, version: str = "") -> JobError:
 try:
     import jax
 except ImportError as missing:
-    raise _required(f"it can't be imported: {missing}") from missing
+    raise _required(f"jax can't be imported: {missing}") from missing
 if jax.__version_info__ < MIN_JAX:
-    raise _required("it is too old", jax.__version__)
+    raise _required("the version is too old", jax.__version__)
 try:
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         BlockSizes,
@@ -49,7 +50,7 @@ try:
         make_splash_mha_single_device,
     )
 except ImportError as moved:
-    raise _required(f"Splash isn't where it was: {moved}", jax.__version__) from moved
+    raise _required(f"Splash can't be imported: {moved}", jax.__version__) from moved
 from jax import lax  # noqa: E402 - after the guard
 from jax import numpy as jnp  # noqa: E402
 
@@ -57,46 +58,46 @@ A = TypeVar("A", jax.Array, npt.NDArray[Any])
 
 
 class PackedRows(Protocol):
-    """Columns of packed rows, [T] or [B, T]: a Row of the loader, or a RowBatch of the reader."""
+    """Columns of packed rows, [T] or [B, T], such as a Row of the loader or a RowBatch of the reader."""
 
     @property
     def input_ids(self) -> npt.NDArray[np.int32]:
-        """Ids of tokens."""
+        """Token ids."""
 
     @property
     def target_ids(self) -> npt.NDArray[np.int32]:
-        """Ids to be predicted."""
+        """Target token ids."""
 
     @property
     def loss_mask(self) -> npt.NDArray[np.uint8]:
-        """1 where the prediction counts."""
+        """1 where the prediction counts for the loss."""
 
     @property
     def doc_ids(self) -> npt.NDArray[np.int32]:
-        """Documents by number; padding is the last."""
+        """Document numbers; padding has the last number."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowInputs(Generic[A]):
-    """Inputs of a model from packed rows, [B, T]; a pytree of numpy arrays, of JAX's inside of a step."""
+    """Inputs of a model from packed rows, [B, T]; a pytree of numpy arrays, or JAX arrays in a step."""
 
     ids: A
     targets: A
     loss_mask: A
-    """True where the prediction of the target counts."""
+    """True where the prediction counts for the loss."""
     segments: A
-    """The document of each position, for attention; padding is the last."""
+    """Document number of each position, for attention; padding has the last number."""
     positions: A
-    """Counted from each document's start: of rotations, and how far a convolution reaches back."""
+    """Positions within documents, for rotations and for the reach of convolutions."""
     resets: A
-    """True where a document begins and a state is dropped."""
+    """True where a document begins, and states are reset."""
     slots: A
-    """[B, T, tables]: the row of each n-gram table, BLANK where the n-gram would cross a start."""
+    """[B, T, tables]: row in each n-gram table, BLANK if the n-gram would cross a document's start."""
 
 
 def inputs_of(rows: PackedRows, spec: ModelSpec) -> RowInputs[npt.NDArray[Any]]:
-    """Inputs of packed rows; all masks follow from doc_ids here, and from nothing else later.
+    """Build the inputs from packed rows; all document masks are derived from doc_ids here.
 
     Documents [5 6 7] and [8 9]:
 
@@ -113,13 +114,14 @@ def inputs_of(rows: PackedRows, spec: ModelSpec) -> RowInputs[npt.NDArray[Any]]:
     ([5, 6, 7, 8, 9], [6, 7, 0, 9, 0])
 
     Raises:
-        SchemaError: for doc_ids that fall, so that an id might come again.
+        SchemaError: if doc_ids decrease within a row.
     """
     segments = np.asarray(rows.doc_ids, dtype=np.int32)
     if (np.diff(segments, axis=-1) < 0).any():
         raise SchemaError(
             "doc_ids",
-            cause="they fall within a row; documents must be contiguous, and no id may come again",
+            cause="doc_ids must not decrease within a row: documents are contiguous, and every document "
+            "has its own id",
             cure="Build the rows again",
         )
     ids = np.asarray(rows.input_ids, dtype=np.int32)
@@ -141,7 +143,7 @@ def inputs_of(rows: PackedRows, spec: ModelSpec) -> RowInputs[npt.NDArray[Any]]:
 def n_gram_slots(
     ids: npt.NDArray[np.int32], positions: npt.NDArray[np.int32], hashes: tuple[Table, ...]
 ) -> npt.NDArray[np.int32]:
-    """Row of each table that the n-gram ending at each token reads; see engram.n_gram_slots."""
+    """Return the table rows of the n-grams that end at each token; see engram.n_gram_slots."""
     found = np.full((*ids.shape, len(hashes)), BLANK, dtype=np.int32)
     wide = ids.astype(np.int64)
     for number, table in enumerate(hashes):
@@ -154,7 +156,7 @@ def n_gram_slots(
 
 
 BLOCKS = (512, 256, 128)
-"""Positions of a block of Splash: the first that divides the row length."""
+"""Block sizes of Splash, in positions; the first that divides the row length is used."""
 
 
 def attend(
@@ -166,17 +168,20 @@ def attend(
     softcap: float | None = None,
     block: int | None = None,
 ) -> jax.Array:
-    """Causal attention within segments by Splash, out_BHTK; compiled on a TPU, interpreted on a CPU.
+    """Compute causal attention within segments by Splash, out_BHTK; compiled on TPUs, interpreted on CPUs.
 
     Raises:
-        JobError: for float64, or another device.
-        SchemaError: for a row length that no block divides.
+        JobError: for float64, or a device that is neither TPU nor CPU.
+        SchemaError: if no block size divides the row length.
     """
     _, H, T, K = q_BHTK.shape
-    n = block or next((each for each in BLOCKS if T % each == 0), 0)
+    n = block or next((size for size in BLOCKS if T % size == 0), 0)
     if not n:
         raise SchemaError(
-            "row_length", T, cause=f"Splash needs a multiple of {BLOCKS[-1]}", cure="Pad the rows"
+            "row_length",
+            T,
+            cause=f"Splash needs a multiple of {BLOCKS[-1]} tokens",
+            cure="Pad the rows",
         )
     kernel = make_splash_mha_single_device(
         MultiHeadMask([CausalMask((T, T))] * H),
@@ -188,11 +193,11 @@ def attend(
         interpret=_is_interpreted(q_BHTK),
     )  # fmt: skip
 
-    def of_row(q: jax.Array, k: jax.Array, v: jax.Array, segments_T: jax.Array) -> jax.Array:
+    def attend_row(q: jax.Array, k: jax.Array, v: jax.Array, segments_T: jax.Array) -> jax.Array:
         out: jax.Array = kernel(q, k, v, SegmentIds(q=segments_T, kv=segments_T))
         return out
 
-    return jax.vmap(of_row)(q_BHTK * K**-0.5, k_BGTK, v_BGTK, segments_BT)
+    return jax.vmap(attend_row)(q_BHTK * K**-0.5, k_BGTK, v_BGTK, segments_BT)
 
 
 def _is_interpreted(x: jax.Array) -> bool:
@@ -201,14 +206,14 @@ def _is_interpreted(x: jax.Array) -> bool:
         raise JobError(
             "attention by Splash",
             f"{x.dtype} on {device}",
-            cause="it computes in float32 or less, and is compiled for TPUs alone",
-            cure="Give float32 or bfloat16, and run on a TPU, or on a CPU, where it is interpreted",
+            cause="Splash supports at most float32, and only TPUs, or CPUs by interpretation",
+            cure="Pass float32 or bfloat16, and run on a TPU or a CPU",
         )
     return device == "cpu"
 
 
 def masked_conv(x_BTC: jax.Array, weight_CK: jax.Array, positions_BT: jax.Array) -> jax.Array:
-    """y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over the k that stay in t's document."""
+    """Compute y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over all k that stay in t's document."""
     T = x_BTC.shape[1]
     y_BTC = x_BTC * weight_CK[:, 0]
     for k in range(1, min(weight_CK.shape[1], T)):
@@ -218,11 +223,11 @@ def masked_conv(x_BTC: jax.Array, weight_CK: jax.Array, positions_BT: jax.Array)
 
 
 def within(positions_BT: jax.Array, k: int) -> jax.Array:
-    """Mask [B, T, 1] of positions at least k into their document."""
+    """Return a mask [B, T, 1] of positions at least k into their document."""
     return positions_BT[..., None] >= k
 
 
-def scanned(
+def scan_states(
     x_BTHP: jax.Array,
     step_BTH: jax.Array,
     rate_H: jax.Array,
@@ -232,10 +237,12 @@ def scanned(
     *,
     chunk: int,
 ) -> jax.Array:
-    """y_BTHP of mamba.scanned: h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t], y = h · c.
+    """Compute y = h · c of Mamba's recurrence h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t].
 
-    h is 0 before each reset. Chunks are walked one after the other and computed again in backward; of each
-    the state that enters it is kept.
+    The result y_BTHP equals mamba.scan_states.
+
+    h is 0 before every reset. Chunks are scan_states one after the other and computed again in backward;
+    only the states that enter them are saved.
     """
     B, T, H, P = x_BTHP.shape
     padding = -T % chunk
@@ -253,7 +260,7 @@ def scanned(
 
 
 def _walk(entering_BHPE: jax.Array, chunk: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-    """One chunk: the state that leaves it, and its outputs y_BqHP."""
+    """Scan one chunk; return the state that leaves it and its outputs y_BqHP."""
     u_BqHP, log_BqH, b_BqE, c_BqE, resets_Bq = chunk
     log_BHq = jnp.swapaxes(log_BqH, 1, 2)
     same_Bkq, enters_Bq = chunk_masks(resets_Bq)
@@ -268,7 +275,7 @@ def _walk(entering_BHPE: jax.Array, chunk: tuple[jax.Array, ...]) -> tuple[jax.A
 
 
 def chunk_masks(resets_Bq: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Masks of a chunk: k is of q's document and not later [B, k, q]; what enters reaches q [B, q].
+    """Return a chunk's masks: keys visible to q, [B, k, q], and q reached by the entering state, [B, q].
 
     Resets [0 0 1] -> [[1 1 0] [0 1 0] [0 0 1]], [1 1 0].
     """
@@ -279,37 +286,37 @@ def chunk_masks(resets_Bq: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _decays_between(log_BHq: jax.Array, same_B1kq: jax.Array) -> jax.Array:
-    """Decay from k to q [B, H, k, q]: exp of the sum of logs after k up to q; see mamba.decays_between."""
+    """Compute the decay from k to q, [B, H, k, q]; see mamba.decays_between."""
     later_kq = jnp.triu(jnp.ones((log_BHq.shape[-1],) * 2, dtype=bool), 1)
     sums_BHkq = jnp.cumsum(jnp.where(later_kq, log_BHq[..., None, :], 0), axis=-1)
     return _masked_exp(sums_BHkq, same_B1kq)
 
 
 def _masked_exp(x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return exp where the mask is true, else 0; no gradient meets an infinity."""
+    """Return exp(x) where the mask is true, else 0; gradients stay finite."""
     return jnp.where(mask, jnp.exp(jnp.where(mask, x, 0)), 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TpuLossSums:
-    """Loss over scored targets, in nats; divide by the count of the global batch."""
+    """Loss sums over scored targets, in nats; divide them by the target count of the global batch."""
 
     total: jax.Array
     """Σ nll + z_weight · Σ z."""
     nll: jax.Array
-    """Cross-entropy [B, T] of each target, 0 where it isn't scored."""
+    """Cross-entropy of each target, [B, T]; 0 where the target isn't scored."""
     z: jax.Array
-    """Squared log [B, T] of each normaliser, not weighted, 0 where nothing is scored."""
+    """Squared log of each softmax normaliser, [B, T], unweighted; 0 where the target isn't scored."""
 
 
 LOSS_CHUNK = 1024
-"""Positions whose logits stand at once; backward computes them again."""
+"""Max positions whose logits are in memory at once; backward computes them again."""
 
 
 def loss_sums(
     x_BTD: jax.Array, head_VD: jax.Array, inputs: RowInputs[jax.Array], *, z_weight: float = 0.0
 ) -> TpuLossSums:
-    """Cross-entropy and z-loss over the positions of the loss mask; what isn't scored adds exactly 0."""
+    """Compute cross-entropy and z-loss over the loss mask; other positions add exactly 0."""
     B, T, D = x_BTD.shape
     n = math.gcd(B * T, LOSS_CHUNK)
 
@@ -326,5 +333,5 @@ def loss_sums(
         inputs.targets.reshape(-1, n),
         inputs.loss_mask.reshape(-1, n),
     )
-    nll, z = (each.reshape(B, T) for each in lax.map(jax.checkpoint(of_chunk), chunks))
+    nll, z = (values.reshape(B, T) for values in lax.map(jax.checkpoint(of_chunk), chunks))
     return TpuLossSums(total=nll.sum() + z_weight * z.sum(), nll=nll, z=z)

@@ -1,11 +1,11 @@
-"""The decoder in JAX, on the weights of the torch decoder; what keeps documents apart lies in tpu.py.
+"""The decoder in JAX, with the weights of the torch decoder; document masks are in tpu.py.
 
     inputs = inputs_of(rows, spec)                  # numpy, on the host, from packed rows
-    x = embedded(weights, inputs)                   # from here on inside of jax.jit and jax.grad
+    x = embed(weights, inputs)                   # from here on inside of jax.jit and jax.grad
     x = hidden(weights, x, inputs, spec, rope_base=job.rope_base)
     loss = loss_sums(x, weights["head.weight"], inputs).total
 
-`weights` are the tensors of a checkpoint's model.safetensors by their names. Shapes as in decoder.py and
+`weights` are the tensors of a checkpoint's model.safetensors by name. Shapes as in decoder.py and
 hyper_connections.py: x_BTD; q_BHTK with H heads; streams x_BTND.
 """
 
@@ -18,15 +18,15 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from curriculum.model.tpu import RowInputs, attend, masked_conv, scanned
+from curriculum.model.tpu import RowInputs, attend, masked_conv, scan_states
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 
 Weights = Mapping[str, jax.Array]
 
 
-def embedded(weights: Weights, inputs: RowInputs[jax.Array]) -> jax.Array:
-    """x_BTD of the ids."""
+def embed(weights: Weights, inputs: RowInputs[jax.Array]) -> jax.Array:
+    """Embed the ids as x_BTD."""
     return weights["embedding.weight"][inputs.ids]
 
 
@@ -38,7 +38,7 @@ def hidden(
     *,
     rope_base: float,
 ) -> jax.Array:
-    """The normalised stream in front of the head, as Decoder.hidden; `rope_base` is the phase's.
+    """Return the normalised stream before the head, like Decoder.hidden; `rope_base` is the phase's.
 
     Raises:
         JobError: for a model that reads structure.
@@ -47,7 +47,7 @@ def hidden(
         raise JobError(
             f"model {spec.name}",
             "structure_inputs",
-            cause="relations of chunks bias scores, and Splash takes no bias",
+            cause="relations between chunks bias the scores, and Splash doesn't support a bias",
             cure="Train a model without structure on TPUs: structure_inputs: false",
         )
     rotation = rotation_of(inputs.positions, spec.width // spec.heads, rope_base, x_BTD.dtype)
@@ -59,7 +59,7 @@ def hidden(
 
 
 def _below(weights: Weights, name: str) -> Weights:
-    """The weights of a part: `blocks.0.norm.weight` below `blocks.0` is `norm.weight`."""
+    """Return the weights below a prefix: `blocks.0.norm.weight` below `blocks.0` becomes `norm.weight`."""
     return {
         key.removeprefix(f"{name}."): value
         for key, value in weights.items()
@@ -72,7 +72,7 @@ Rotation = tuple[jax.Array, jax.Array]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TpuLayerInputs:
-    """Inputs of every layer of one batch."""
+    """Inputs that all layers of a batch share."""
 
     rows: RowInputs[jax.Array]
     rotation: Rotation
@@ -80,17 +80,17 @@ class TpuLayerInputs:
 
 
 def rotation_of(positions_BT: jax.Array, head_width: int, base: float, dtype: Any) -> Rotation:
-    """Cos and sin [B, 1, T, head_width / 2] by position, from a table of float64 made on the host."""
+    """Look up cos and sin of positions, [B, 1, T, head_width / 2], in a float64 table of the host."""
     exponents = np.arange(0, head_width, 2) / head_width
     angles_TK = np.arange(positions_BT.shape[1])[:, None] * base**-exponents
     cos, sin = (
-        jnp.asarray(each, dtype)[positions_BT] for each in (np.cos(angles_TK), np.sin(angles_TK))
+        jnp.asarray(table, dtype)[positions_BT] for table in (np.cos(angles_TK), np.sin(angles_TK))
     )
     return cos[:, None], sin[:, None]
 
 
 def rms_norm(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return x over its root mean square, times a weight; the mean is float32 at least."""
+    """Return x / rms(x) · weight; the mean square is at least float32."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     normalised = wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + 1e-6)
     return normalised.astype(x.dtype) * weight
@@ -100,7 +100,7 @@ Layer = Callable[[Weights, jax.Array, TpuLayerInputs], jax.Array]
 
 
 def block(weights: Weights, x: jax.Array, inputs: TpuLayerInputs, layer: Layer) -> jax.Array:
-    """The reference block: one layer on normalised input, added to the stream or streams."""
+    """Apply one layer to normalised input, and add the result to the residual stream or streams."""
 
     def out_of(read_BTD: jax.Array) -> jax.Array:
         return layer(_below(weights, "layer"), rms_norm(read_BTD, weights["norm.weight"]), inputs)
@@ -114,7 +114,7 @@ def block(weights: Weights, x: jax.Array, inputs: TpuLayerInputs, layer: Layer) 
 
 
 def attention(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
-    """x_BTD -> x_BTD; see decoder.Attention."""
+    """Apply attention, x_BTD -> x_BTD; see decoder.Attention."""
     head_width = inputs.spec.width // inputs.spec.heads
 
     def heads(name: str) -> jax.Array:
@@ -123,7 +123,7 @@ def attention(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax
 
     v_BGTK = heads("value")
     q_BHTK, k_BGTK = (
-        rotated(rms_norm(heads(name), weights[f"{name}_norm.weight"]), inputs.rotation).astype(
+        rotate(rms_norm(heads(name), weights[f"{name}_norm.weight"]), inputs.rotation).astype(
             v_BGTK.dtype
         )
         for name in ("query", "key")
@@ -133,20 +133,20 @@ def attention(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax
     return linear(out_BTD, weights["output.weight"])
 
 
-def rotated(x_BHTK: jax.Array, rotation: Rotation) -> jax.Array:
-    """Turn the pairs (x[i], x[i + K/2]) by the position's angles."""
+def rotate(x_BHTK: jax.Array, rotation: Rotation) -> jax.Array:
+    """Rotate the pairs (x[i], x[i + K/2]) by the position's angles."""
     cos, sin = rotation
     left, right = jnp.split(x_BHTK, 2, axis=-1)
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
 
 def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return x · weightᵀ, a weight as torch has it."""
+    """Return x · weightᵀ; the weight has torch's layout."""
     return x @ weight.T
 
 
 def mamba(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
-    """x_BTD -> x_BTD; see mamba.Mamba."""
+    """Apply Mamba-2, x_BTD -> x_BTD; see mamba.Mamba."""
     spec = inputs.spec
     inner, state = spec.mamba.expand * spec.width, spec.mamba.state
     projected = linear(x_BTD, weights["input.weight"])
@@ -157,7 +157,7 @@ def mamba(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Arr
     wide = jnp.promote_types(x_BTD.dtype, jnp.float32)
     x_BTI, b_BTE, c_BTE = jnp.split(mixed_BTC.astype(wide), [inner, inner + state], axis=-1)
     x_BTHP = x_BTI.reshape(*x_BTD.shape[:2], -1, spec.mamba.head_width)
-    y_BTHP = scanned(
+    y_BTHP = scan_states(
         x_BTHP, step_BTH.astype(wide) + weights["step"].astype(wide),
         -jnp.exp(weights["log_rate"].astype(wide)), b_BTE, c_BTE, inputs.rows.resets,
         chunk=spec.mamba.chunk,
@@ -168,14 +168,14 @@ def mamba(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Arr
 
 
 def convolution(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
-    """x_BTD -> x_BTD; see conv.ConvMixer."""
+    """Apply the gated convolution, x_BTD -> x_BTD; see conv.ConvMixer."""
     before, after, value = jnp.split(linear(x_BTD, weights["input.weight"]), 3, axis=-1)
     mixed_BTD = masked_conv(before * value, weights["taps_DK"], inputs.rows.positions)
     return linear(after * mixed_BTD, weights["output.weight"])
 
 
 def engram(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
-    """x_BTD -> x_BTD; see engram.Engram. An n-gram that is blank reads exactly 0."""
+    """Apply the n-gram memory, x_BTD -> x_BTD; see engram.Engram. Blank n-grams read exactly 0."""
     slots_BTH = inputs.rows.slots
     rows_BTHE = weights["table.weight"][jnp.maximum(slots_BTH, 0)]
     memory_BTE = jnp.where(slots_BTH[..., None] >= 0, rows_BTHE, 0).reshape(*x_BTD.shape[:2], -1)
@@ -190,7 +190,7 @@ def engram(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Ar
 
 
 def feed_forward(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax.Array:
-    """x_BTD -> x_BTD; see decoder.MLP. Each token is taken by itself."""
+    """Apply SwiGLU to every token, x_BTD -> x_BTD; see decoder.MLP."""
     gate, up = (linear(x_BTD, weights[f"{name}.weight"]) for name in ("gate", "up"))
     return linear(jax.nn.silu(gate) * up, weights["output.weight"])
 
@@ -205,11 +205,11 @@ LAYERS: dict[str, Layer] = {
 
 
 ITERATIONS = 10
-FAINTEST = 1e-12
+MIN_ENTRY = 1e-12
 
 
 def mixing(weights: Weights, x_BTND: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """read_BTN, write_BTN, mix_BTMN from each token's own streams; see HyperConnection.weights."""
+    """Return read_BTN, write_BTN and mix_BTMN of every token; see HyperConnection.weights."""
     B, T, N, _ = x_BTND.shape
     wide = jnp.promote_types(x_BTND.dtype, jnp.float32)
     features_BTF = x_BTND.reshape(B, T, -1).astype(wide)
@@ -228,9 +228,9 @@ def mixing(weights: Weights, x_BTND: jax.Array) -> tuple[jax.Array, jax.Array, j
 
 
 def doubly_stochastic(logits: jax.Array) -> jax.Array:
-    """Matrices [..., N, N] near exp(logits) by Sinkhorn; see hyper_connections.doubly_stochastic."""
+    """Return doubly stochastic matrices [..., N, N]; see hyper_connections.doubly_stochastic."""
     K = jnp.exp(logits - lax.stop_gradient(logits.max(-1, keepdims=True)))
-    K = jnp.where(K >= FAINTEST, K, FAINTEST)
+    K = jnp.where(K >= MIN_ENTRY, K, MIN_ENTRY)
     columns = jnp.ones_like(K[..., :1, :])
     for _ in range(ITERATIONS):
         rows = 1 / (K * columns).sum(-1, keepdims=True)
@@ -240,7 +240,7 @@ def doubly_stochastic(logits: jax.Array) -> jax.Array:
     P = P / jnp.where(sums >= 1, sums, 1)
     lacking_rows, lacking_columns = (_lacking(P.sum(axis, keepdims=True)) for axis in (-1, -2))
     total = lacking_columns.sum(-1, keepdims=True)
-    return P + lacking_rows * lacking_columns / jnp.where(total >= FAINTEST, total, FAINTEST)
+    return P + lacking_rows * lacking_columns / jnp.where(total >= MIN_ENTRY, total, MIN_ENTRY)
 
 
 def _lacking(sums: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
-"""Attention of the backend `varlen`: FlashAttention over rows laid end to end and cut by `cu_seqlens`.
+"""Attention backend `varlen`: FlashAttention over concatenated rows with `cu_seqlens`.
 
-Torch may split the sums of a document by how much else is in the batch; where it takes the option, as 2.13
-does and 2.11 doesn't, it is asked not to.
+Depending on the rest of the batch, torch may split the sums of a document. If torch has the option (2.13
+has it, 2.11 hasn't), it is told not to split.
 """
 
 import functools
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from curriculum.model.backend_choice import of_whole_rows
-from curriculum.model.dense_backends import for_each_head
+from curriculum.model.backend_choice import row_part_unsupported
+from curriculum.model.dense_backends import repeat_for_heads
 from curriculum.model.masks import Attend, Boundaries
 from curriculum.model.structure_tensors import StructureTensors
 from schemas.errors import JobError
@@ -25,24 +25,24 @@ CAUSAL = (-1, 0)
 def varlen_attend(
     boundaries: Boundaries, structure: StructureTensors | None = None, queries: range | None = None
 ) -> Attend:
-    """Attention by `varlen_attn`.
+    """Return attention by `varlen_attn`.
 
     Raises:
-        JobError: for tensors that aren't on a GPU, or aren't in half precision, and for a part of rows.
+        JobError: for tensors that aren't on a GPU or not in half precision, and for parts of rows.
     """
     if queries is not None:
-        raise of_whole_rows("varlen")
+        raise row_part_unsupported("varlen")
     longest = max(boundaries.lengths)
 
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
         """Return out_BHTK."""
-        assert table_HR is None, "varlen was asked for relations"
+        assert table_HR is None, "the backend varlen doesn't support relations"
         _require_gpu(q_BHTK)
         B, _, T, _ = q_BHTK.shape
-        # 2.11 has no grouped heads.
-        k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
+        # torch 2.11 doesn't support grouped heads here.
+        k_BHTK, v_BHTK = repeat_for_heads(q_BHTK, k_BGTK, v_BGTK)
         q_NHK, k_NHK, v_NHK = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))
         cuts = boundaries.cu_seqlens
         out_NHK = _in_one_split(_varlen_kernel())(
@@ -54,7 +54,7 @@ def varlen_attend(
 
 
 def _varlen_kernel() -> Callable[..., Any]:
-    # Its module imports torch's compiler, which takes half a second.
+    # Imported late, because the module imports torch's compiler, which takes half a second.
     from torch.nn.attention.varlen import varlen_attn
 
     return varlen_attn
@@ -72,13 +72,13 @@ def _require_gpu(q_BHTK: Tensor) -> None:
         raise JobError(
             "backend",
             f"varlen on {q_BHTK.device.type}",
-            cause="its kernel runs on GPUs only",
+            cause="the kernel runs only on GPUs",
             cure="Choose documents on a CPU",
         )
     if q_BHTK.dtype not in DTYPES:
         raise JobError(
             "backend",
             f"varlen in {str(q_BHTK.dtype).removeprefix('torch.')}",
-            cause="its kernel takes bfloat16 and float16",
+            cause="the kernel supports only bfloat16 and float16",
             cure="Choose documents or flex, or train in bfloat16",
         )

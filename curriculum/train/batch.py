@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from curriculum import parquet
-from curriculum.model.masks import Boundaries, with_each_tensor
+from curriculum.model.masks import Boundaries, map_tensors
 from curriculum.model.structure_tensors import RowStructure, StructureTensors
 from curriculum.packing.packed_rows import RowBatch
 from curriculum.packing.read import GroupCache, RowReader
@@ -256,11 +256,11 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        return with_each_tensor(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
         """The same batch in memory from which a GPU copies by itself; a DataLoader calls this."""
-        return with_each_tensor(self, Tensor.pin_memory)
+        return map_tensors(self, Tensor.pin_memory)
 
 
 def blank(batch: Batch) -> Batch:
@@ -282,13 +282,13 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
     Studies alone are not `masked`, where layers get boundaries that join the documents of each row, or don't
     `restart`, where rotations count on over documents. Padding stays apart; targets are the same.
     """
-    boundaries = Boundaries.of(torch.from_numpy(np.stack([row.doc_ids for row in rows])))
+    boundaries = Boundaries.from_doc_ids(torch.from_numpy(np.stack([row.doc_ids for row in rows])))
     pairs = sum(row.attention_pairs for row in rows)
     if not (masked and restart):
         # Of each row the tokens are one document, and padding a second:
         # doc_ids [0 0 1 1 1 2 2] of 5 valid tokens -> [0 0 0 0 0 1 1].
         valid_B1 = torch.tensor([[row.valid_token_count] for row in rows])
-        joined = Boundaries.of((torch.arange(len(rows[0].doc_ids)) >= valid_B1).int())
+        joined = Boundaries.from_doc_ids((torch.arange(len(rows[0].doc_ids)) >= valid_B1).int())
         counted = boundaries if restart else joined
         if not masked:
             boundaries = joined
@@ -300,7 +300,7 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
         target_ids=torch.from_numpy(np.stack([row.target_ids for row in rows])),
         loss_mask=torch.from_numpy(np.stack([row.loss_mask for row in rows])),
         boundaries=boundaries,
-        structure=StructureTensors.of([row.structure for row in rows]),
+        structure=StructureTensors.from_rows([row.structure for row in rows]),
         pack_ids=tuple(row.pack_id for row in rows),
         document_ids=tuple(row.document_ids for row in rows),
         documents=sum(int(row.doc_ids[row.valid_token_count - 1]) + 1 for row in rows),

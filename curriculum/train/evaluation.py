@@ -15,7 +15,7 @@ import torch
 from pydantic import TypeAdapter
 
 from curriculum import parquet
-from curriculum.model.context_ranks import of_rows
+from curriculum.model.context_ranks import gather_scored_nll
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import token_nll
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
@@ -129,7 +129,9 @@ def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
         nll_N = token_nll(
             x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
         )
-    return nll_N if model.context is None else of_rows(nll_N, moved.loss_mask, model.context)
+    return (
+        nll_N if model.context is None else gather_scored_nll(nll_N, moved.loss_mask, model.context)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,7 +50,7 @@ ids = [model.config.bos_token_id, *tokenizer.encode("int main", add_special_toke
 }
 """Code on the card, which its test runs."""
 _USE = {
-    "curriculum": "`model(ids, Boundaries.of(doc_ids))` gives logits; both are [rows, tokens], and "
+    "curriculum": "`model(ids, Boundaries.from_doc_ids(doc_ids))` gives logits; both are [rows, tokens], and "
     "`curriculum.model.masks` has Boundaries. A document begins with BOS where there is one.",
     "hf": "A document begins with BOS where there is one; the tokenizer doesn't add it.",
 }

@@ -139,7 +139,7 @@ def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) 
     """A batch of the host masked, unmasked and masked again; the masked seconds are the mean of both."""
     here = batch.to(model.head.weight.device)
     one_document = torch.zeros_like(batch.boundaries.doc_ids)
-    boundaries = Boundaries.of(one_document).to(here.input_ids.device)
+    boundaries = Boundaries.from_doc_ids(one_document).to(here.input_ids.device)
     with mixed(here.input_ids.device):
         inputs = model.inputs_of(here.input_ids, boundaries, here.structure)
 
@@ -158,7 +158,7 @@ def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) 
 
 def masked_pass(model: Decoder, batch: Batch, here: Batch, loss: Loss) -> Tensor:
     """Loss of a batch whose boundaries and masks are built anew; `here` is the batch on the device."""
-    boundaries = Boundaries.of(batch.boundaries.doc_ids).to(here.input_ids.device)
+    boundaries = Boundaries.from_doc_ids(batch.boundaries.doc_ids).to(here.input_ids.device)
     return loss(model, model.hidden(here.input_ids, boundaries, here.structure), here)
 
 

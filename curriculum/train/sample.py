@@ -101,7 +101,7 @@ def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
         JobError: where they aren't numbers.
     """
     ids_BT = torch.tensor([list(ids)], dtype=torch.int32, device=model.head.weight.device)
-    boundaries = Boundaries.of(torch.zeros_like(ids_BT))
+    boundaries = Boundaries.from_doc_ids(torch.zeros_like(ids_BT))
     logits_V: Tensor = model.head(model.hidden(ids_BT, boundaries)[0, -1])
     if not bool(logits_V.isfinite().all()):
         raise JobError(

@@ -21,7 +21,7 @@ from curriculum import parquet
 from curriculum.model import loss
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import LossSums
-from curriculum.model.masks import with_each_tensor
+from curriculum.model.masks import map_tensors
 from curriculum.train.batch import Batch, tensors_in
 from curriculum.train.device import mixed
 from curriculum.train.distributed import ALONE, Ranks
@@ -180,10 +180,8 @@ def _rows(batch: Batch) -> Iterator[Batch]:
             input_ids=batch.input_ids[one],
             target_ids=batch.target_ids[one],
             loss_mask=batch.loss_mask[one],
-            boundaries=batch.boundaries.of_row(at),
-            structure=with_each_tensor(batch.structure, itemgetter(one))
-            if batch.structure
-            else None,
+            boundaries=batch.boundaries.select_row(at),
+            structure=map_tensors(batch.structure, itemgetter(one)) if batch.structure else None,
             pack_ids=(pack_id,),
             document_ids=batch.document_ids[one],
         )

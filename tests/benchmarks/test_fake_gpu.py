@@ -18,7 +18,7 @@ LENGTHS = torch.tensor([1, 100, 27, 128])
 
 def rows() -> Boundaries:
     one = torch.arange(len(LENGTHS)).repeat_interleave(LENGTHS)
-    return Boundaries.of(torch.stack([one, torch.zeros_like(one)]).int())
+    return Boundaries.from_doc_ids(torch.stack([one, torch.zeros_like(one)]).int())
 
 
 @pytest.mark.parametrize("backend", get_args(Backend))
@@ -59,6 +59,6 @@ def test_boundaries_keep_their_lengths_on_a_fake_gpu() -> None:
 
 
 def test_a_backend_refuses_what_it_can_not_honour_on_fake_tensors_too() -> None:
-    long = Boundaries.of(torch.zeros(1, 8320).int())
+    long = Boundaries.from_doc_ids(torch.zeros(1, 8320).int())
     with pytest.raises(JobError, match="rows of at most 8192"):
         attended("sdpa", long, heads=2, kv_heads=2, width=64)

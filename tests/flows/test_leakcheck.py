@@ -66,7 +66,7 @@ def test_a_leaking_model_ends_with_1_and_says_which_claims(
     [
         ("--dtype float8", "there is no such dtype. Choose float64, float32"),
         ("--backend fast", "there is no such backend. Choose math, sdpa"),
-        ("--model tinny", "there is no such preset. Did you mean 'tiny'?"),
+        ("--model tinny", "no preset has this name. Did you mean 'tiny'?"),
         ("no_such:thing", "no_such can't be imported"),
         ("a:b --backend math", "--model and --backend apply to the built-in models only"),
     ],

@@ -72,7 +72,7 @@ def scored_stand_ins(site: Site[Batch], batch: Batch) -> Batch:
 @injected(
     "documents that meet at the border of two ranks are joined",
     kind=OF_RANKS,
-    replaces=(RowPart, "of"),
+    replaces=(RowPart, "from_boundaries"),
     needs=ALL,
 )
 def joined_at_the_border(
@@ -84,9 +84,9 @@ def joined_at_the_border(
     dropped_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
     dropped_BT[:, border] = True
     joined_BT = joined_ids(ids_BT, dropped_BT)
-    if not torch.equal(Boundaries.of(joined_BT).starts, boundaries.starts):
+    if not torch.equal(Boundaries.from_doc_ids(joined_BT).starts, boundaries.starts):
         site.ran()
-    return site.right(Boundaries.of(joined_BT), ranks, reach)
+    return site.right(Boundaries.from_doc_ids(joined_BT), ranks, reach)
 
 
 @injected(

@@ -99,13 +99,13 @@ def test_rotations_that_count_by_the_row_are_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_positions_that_do_not_restart_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Boundaries.of
+    right = Boundaries.from_doc_ids
 
     def leaking(doc_ids_BT: Tensor) -> Boundaries:
         counted = torch.arange(doc_ids_BT.shape[1]).expand_as(doc_ids_BT).int()
         return dataclasses.replace(right(doc_ids_BT), position_ids=counted)
 
-    monkeypatch.setattr(Boundaries, "of", staticmethod(leaking))
+    monkeypatch.setattr(Boundaries, "from_doc_ids", staticmethod(leaking))
     assert failing() == {claims.POSITIONS}
 
 
@@ -118,7 +118,7 @@ def test_what_a_machine_lacks_is_told_and_nothing_else_is_examined() -> None:
     scope = ProofScope(cases=cases_of(None)[:1], backends=("varlen",), dtypes=(torch.float32,))
     if torch.cuda.is_available():
         pytest.skip("varlen runs here")
-    with pytest.raises(JobError, match="its kernel runs on GPUs only"):
+    with pytest.raises(JobError, match="the kernel runs only on GPUs"):
         prove(scope)
 
 

@@ -121,7 +121,7 @@ def test_attention_keeps_apart_documents_whose_positions_restart(models: str, na
 
 
 def packed() -> tuple[Boundaries, dict[str, Any]]:
-    boundaries = Boundaries.of(torch.tensor([[0] * 10 + [1] * 14]))
+    boundaries = Boundaries.from_doc_ids(torch.tensor([[0] * 10 + [1] * 14]))
     positions = boundaries.position_ids.long()
     ids = torch.arange(24)[None]
     return boundaries, {"input_ids": ids, "position_ids": positions, "use_cache": False}

@@ -120,7 +120,7 @@ def run(
     model.context = context
     model.zero_grad()
     structure = structure_of(ids) if model.structure is not None else None
-    x_BTD = model.hidden(ids, Boundaries.of(doc_ids), structure)
+    x_BTD = model.hidden(ids, Boundaries.from_doc_ids(doc_ids), structure)
     loss = loss_sums(
         x_BTD, model.head.weight, model.part(targets), model.part(scored), z_weight=0.1
     ).total
@@ -173,7 +173,7 @@ def main() -> None:
     with mock.patch.object(documents_backend, "QUERIES", 4):
         for name, (blocks, backend, changes) in CASES.items():
             at_once = changes.get("at_once", 1 << 25)
-            with mock.patch("curriculum.model.mamba.AT_ONCE", at_once):
+            with mock.patch("curriculum.model.mamba.MAX_DECAYS", at_once):
                 worst[name] = differences(blocks, backend, changes, contexts)
     everywhere: list[dict[str, dict[int, float]] | None] = [None] * RANKS
     dist.all_gather_object(everywhere, worst)

@@ -53,7 +53,7 @@ def rows(seed: int = 0, vocab_size: int = 97) -> Any:
     )
 
 
-BOUNDARIES = Boundaries.of(doc_ids_of(LAYOUTS))
+BOUNDARIES = Boundaries.from_doc_ids(doc_ids_of(LAYOUTS))
 
 
 def inputs(spec: ModelSpec | None = None) -> RowInputs[Array]:
@@ -131,12 +131,12 @@ def scan(dtype: str, chunk: int) -> Apart:
 
     def theirs(x: Tensor, step: Tensor, rate: Tensor, b: Tensor, c: Tensor) -> Tensor:
         x_NHP, step_NH, b_NE, c_NE = (each.flatten(0, 1) for each in (x, step, b, c))
-        chunks = Chunks.of(BOUNDARIES, chunk)
-        return mamba.scanned(x_NHP, step_NH, -rate.exp(), b_NE, c_NE, chunks).view(x.shape)
+        chunks = Chunks.from_boundaries(BOUNDARIES, chunk)
+        return mamba.scan_states(x_NHP, step_NH, -rate.exp(), b_NE, c_NE, chunks).view(x.shape)
 
     with jax.enable_x64(dtype == "float64"):
         return compared(
-            lambda x, step, rate, b, c: tpu.scanned(
+            lambda x, step, rate, b, c: tpu.scan_states(
                 x, step, -jnp.exp(rate), b, c, jnp.asarray(resets), chunk=chunk
             ),
             theirs,
@@ -163,7 +163,7 @@ def decoder(blocks: str, dtype: str, streams: int = 1, softcap: float | None = N
     sums.total.backward()  # type: ignore[no-untyped-call]
 
     def total(weights: Any, found: Any) -> tuple[Any, Any]:
-        x = tpu_decoder.embedded(weights, found)
+        x = tpu_decoder.embed(weights, found)
         x = tpu_decoder.hidden(weights, x, found, spec, rope_base=ROPE)
         return tpu.loss_sums(x, weights["head.weight"], found, z_weight=0.1).total, x
 

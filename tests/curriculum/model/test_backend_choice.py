@@ -49,7 +49,7 @@ def test_each_backend_is_had_or_refused_with_a_reason_in_every_combination(asked
         outcomes.add(may)
         if may:
             chosen = choose(asked, DEVICES[device], needs)
-            assert chosen == Choice(backend=asked, reason="asked for")
+            assert chosen == Choice(backend=asked, reason="requested")
             continue
         with pytest.raises(JobError) as refused:
             choose(asked, DEVICES[device], needs)
@@ -86,7 +86,7 @@ def test_auto_takes_the_first_that_nothing_refuses_in_every_combination() -> Non
             "documents",
             "flex: Triton, .* no code for this GPU",
         ),
-        (FLASH_ALONE, AttentionNeeds(row_length=4096), "varlen", "cut by the boundaries"),
+        (FLASH_ALONE, AttentionNeeds(row_length=4096), "varlen", "within document boundaries"),
         (FLASH_ALONE, AttentionNeeds(row_length=4096, softcap=5), "documents", "has no softcap"),
     ],
 )
@@ -100,7 +100,9 @@ def test_the_reason_says_what_was_passed_over(
 
 def test_varlen_refuses_relations_and_names_what_takes_them() -> None:
     needs = AttentionNeeds(row_length=4096, structure=True)
-    with pytest.raises(JobError, match=r"varlen with structure; its kernel has no structure"):
+    with pytest.raises(
+        JobError, match=r"varlen with structure; the kernel doesn't support structure"
+    ):
         choose("varlen", GPU, needs)
 
 

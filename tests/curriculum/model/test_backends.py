@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from curriculum.model.backends import AttentionBackend, attention
-from curriculum.model.dense_backends import for_each_head
+from curriculum.model.dense_backends import repeat_for_heads
 from curriculum.model.masks import Attend, Boundaries
 from schemas.errors import JobError
 from schemas.job import Backend
@@ -18,7 +18,7 @@ OTHERS: tuple[Backend, ...] = ("sdpa", "documents", "flex")
 
 def boundaries() -> Boundaries:
     rows = [torch.arange(len(each)).repeat_interleave(torch.tensor(each)) for each in LENGTHS]
-    return Boundaries.of(torch.stack([row for row in rows if len(row) == 256]))
+    return Boundaries.from_doc_ids(torch.stack([row for row in rows if len(row) == 256]))
 
 
 def run(attend_within: Callable[[Boundaries], Attend]) -> list[torch.Tensor]:
@@ -86,26 +86,26 @@ def test_backends_agree_with_math_under_a_softcap(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", ["sdpa", "varlen"])
 def test_a_backend_that_has_no_softcap_raises(backend: Backend) -> None:
-    with pytest.raises(JobError, match="its kernel has no softcap"):
+    with pytest.raises(JobError, match="the kernel doesn't support softcap"):
         attention(backend, softcap=30.0)
 
 
 def test_sdpa_refuses_rows_whose_mask_would_be_too_large() -> None:
-    long = Boundaries.of(torch.zeros(1, 8320).int())
+    long = Boundaries.from_doc_ids(torch.zeros(1, 8320).int())
     with pytest.raises(JobError, match="rows of at most 8192"):
         attention("sdpa")(long)
 
 
 def test_each_head_gets_the_keys_of_its_group() -> None:
     k = torch.tensor([10.0, 20.0]).view(1, 2, 1, 1)
-    keys, _ = for_each_head(torch.zeros(1, 4, 1, 1), k, k)
+    keys, _ = repeat_for_heads(torch.zeros(1, 4, 1, 1), k, k)
     assert keys.flatten().tolist() == [10, 10, 20, 20]
 
 
 def test_a_mask_that_is_off_by_one_disagrees_with_math() -> None:
     """The agreement above would see a boundary that is moved by one token."""
     cut = boundaries()
-    moved = Boundaries.of(torch.cat([cut.doc_ids[:, :1], cut.doc_ids[:, :-1]], dim=1))
+    moved = Boundaries.from_doc_ids(torch.cat([cut.doc_ids[:, :1], cut.doc_ids[:, :-1]], dim=1))
     right = run(attention("math"))
     for backend in ("math", *OTHERS):
         wrong = run(functools.partial(moved_of, attention(backend), moved))

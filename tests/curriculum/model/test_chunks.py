@@ -15,11 +15,13 @@ SIZES = st.integers(1, 9)
 
 
 def cut(lengths: list[int]) -> Boundaries:
-    return Boundaries.of(torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None])
+    return Boundaries.from_doc_ids(
+        torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None]
+    )
 
 
 def test_the_example_of_chunks() -> None:
-    chunks = Chunks.of(Boundaries.of(torch.tensor([[0, 0, 0, 1, 1]])), 2)
+    chunks = Chunks.from_boundaries(Boundaries.from_doc_ids(torch.tensor([[0, 0, 0, 1, 1]])), 2)
     assert chunks.slots.tolist() == [0, 1, 4, 2, 3]
     assert chunks.sizes == (2, 1)
     assert chunks.spans.tolist() == [0, 1]
@@ -27,15 +29,15 @@ def test_the_example_of_chunks() -> None:
 
 
 def test_the_examples_of_placed_and_taken() -> None:
-    chunks = Chunks.of(Boundaries.of(torch.tensor([[0, 0, 0, 1, 1]])), 2)
+    chunks = Chunks.from_boundaries(Boundaries.from_doc_ids(torch.tensor([[0, 0, 0, 1, 1]])), 2)
     x = torch.tensor([1.0, 2, 3, 4, 5])
-    assert chunks.placed(x).tolist() == [[1, 2], [4, 5], [3, 0]]
-    assert chunks.placed(x, blank=7).tolist() == [[1, 2], [4, 5], [3, 7]]
-    assert chunks.unchunk(chunks.placed(x, blank=7)).tolist() == [1, 2, 3, 4, 5]
+    assert chunks.to_chunks(x).tolist() == [[1, 2], [4, 5], [3, 0]]
+    assert chunks.to_chunks(x, blank=7).tolist() == [[1, 2], [4, 5], [3, 7]]
+    assert chunks.unchunk(chunks.to_chunks(x, blank=7)).tolist() == [1, 2, 3, 4, 5]
 
 
 def test_the_example_of_steps() -> None:
-    steps = Steps.of(torch.tensor([2, 3]))
+    steps = Steps.from_lengths(torch.tensor([2, 3]))
     assert steps.places.tolist() == [1, 3, 0, 2, 4]
     assert steps.ranks.tolist() == [1, 0]
     assert steps.sizes == (2, 2, 1)
@@ -51,9 +53,9 @@ def test_the_examples_of_pieces_and_ranges() -> None:
 @settings(max_examples=30)
 @given(LENGTHS, SIZES)
 def test_what_is_placed_comes_back_and_the_rest_is_padding(lengths: list[int], size: int) -> None:
-    chunks = Chunks.of(cut(lengths), size)
+    chunks = Chunks.from_boundaries(cut(lengths), size)
     x = torch.arange(1, sum(lengths) + 1)
-    placed = chunks.placed(x)
+    placed = chunks.to_chunks(x)
     assert torch.equal(chunks.unchunk(placed), x)
     assert int((placed != 0).sum()) == len(x)
     assert len(placed) == sum(-(-length // size) for length in lengths) == sum(chunks.sizes)
@@ -63,9 +65,9 @@ def test_what_is_placed_comes_back_and_the_rest_is_padding(lengths: list[int], s
 @given(LENGTHS, SIZES)
 def test_a_chunk_holds_the_next_positions_of_one_document(lengths: list[int], size: int) -> None:
     boundaries = cut(lengths)
-    chunks = Chunks.of(boundaries, size)
-    documents = chunks.placed(boundaries.doc_ids.flatten(), blank=-1)
-    positions = chunks.placed(boundaries.position_ids.flatten(), blank=-1)
+    chunks = Chunks.from_boundaries(boundaries, size)
+    documents = chunks.to_chunks(boundaries.doc_ids.flatten(), blank=-1)
+    positions = chunks.to_chunks(boundaries.position_ids.flatten(), blank=-1)
     for owner, at in zip(documents, positions, strict=True):
         real = at >= 0
         assert len(owner[real].unique()) == 1
@@ -83,9 +85,9 @@ def test_both_scans_together_walk_each_document_in_order(
     """Chunks of a step continue the first of the step before; spans likewise continue one another."""
     boundaries = cut(lengths)
     with mock.patch.object(module, "SPAN", span):
-        chunks = Chunks.of(boundaries, size)
-    documents = chunks.placed(boundaries.doc_ids.flatten(), blank=-1)[:, 0]
-    numbers = chunks.placed(boundaries.position_ids.flatten(), blank=-1)[:, 0] // size
+        chunks = Chunks.from_boundaries(boundaries, size)
+    documents = chunks.to_chunks(boundaries.doc_ids.flatten(), blank=-1)[:, 0]
+    numbers = chunks.to_chunks(boundaries.position_ids.flatten(), blank=-1)[:, 0] // size
     assert len(chunks.sizes) <= span
     _continued(documents, numbers, chunks.sizes)
     spans = chunks.sizes[0]
@@ -110,15 +112,19 @@ def _continued(owners: Tensor, numbers: Tensor, sizes: tuple[int, ...]) -> None:
 
 
 def test_rows_of_a_batch_are_documents_of_their_own() -> None:
-    chunks = Chunks.of(Boundaries.of(torch.tensor([[0, 0, 0], [0, 0, 0]])), 4)
-    assert chunks.placed(torch.arange(1, 7)).tolist() == [[1, 2, 3, 0], [4, 5, 6, 0]]
+    chunks = Chunks.from_boundaries(
+        Boundaries.from_doc_ids(torch.tensor([[0, 0, 0], [0, 0, 0]])), 4
+    )
+    assert chunks.to_chunks(torch.arange(1, 7)).tolist() == [[1, 2, 3, 0], [4, 5, 6, 0]]
 
 
 def test_a_row_of_64k_walks_64_steps() -> None:
-    chunks = Chunks.of(Boundaries.of(torch.zeros(1, 1 << 16, dtype=torch.int32)), 64)
+    chunks = Chunks.from_boundaries(
+        Boundaries.from_doc_ids(torch.zeros(1, 1 << 16, dtype=torch.int32)), 64
+    )
     assert (len(chunks.sizes), len(chunks.span_sizes)) == (32, 32)
 
 
 def test_many_short_documents_walk_one_step() -> None:
-    chunks = Chunks.of(cut([50] * 100), 64)
+    chunks = Chunks.from_boundaries(cut([50] * 100), 64)
     assert (chunks.sizes, chunks.span_sizes) == ((100,), (100,))

@@ -30,7 +30,7 @@ def boundaries(seed: int) -> Boundaries:
     generator = torch.Generator().manual_seed(seed)
     starts = torch.zeros(1, T, dtype=torch.int32)
     starts[0, torch.randint(1, T, (seed % 40,), generator=generator)] = 1
-    return Boundaries.of(starts.cumsum(1).int())
+    return Boundaries.from_doc_ids(starts.cumsum(1).int())
 
 
 # The compiler itself instantiates an autograd function while it traces one.

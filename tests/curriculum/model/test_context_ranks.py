@@ -52,25 +52,25 @@ def context(rank: int, size: int) -> ContextRanks:
 
 def cut(*lengths: int) -> Boundaries:
     ids = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
-    return Boundaries.of(ids[None])
+    return Boundaries.from_doc_ids(ids[None])
 
 
 def test_a_part_holds_what_a_convolution_reads_before_it() -> None:
-    first, second = (RowPart.of(cut(3, 5), context(rank, 2), 2) for rank in (0, 1))
+    first, second = (RowPart.from_boundaries(cut(3, 5), context(rank, 2), 2) for rank in (0, 1))
     assert first.near.doc_ids.tolist() == [[-1, -1, 0, 0, 0, 1]]
     assert second.near.doc_ids.tolist() == [[0, 1, 1, 1, 1, 1]]
     assert [each.tolist() for each in (second.fills, second.continues)] == [
         [[False], [True]],
         [[False], [True]],
     ]
-    assert not RowPart.of(cut(4, 4), context(1, 2), 2).continues.any()
+    assert not RowPart.from_boundaries(cut(4, 4), context(1, 2), 2).continues.any()
 
 
 def test_rows_that_ranks_do_not_divide_are_refused() -> None:
     with pytest.raises(SchemaError, match="3 ranks that share a row"):
-        RowPart.of(cut(8), context(0, 3), 2)
+        RowPart.from_boundaries(cut(8), context(0, 3), 2)
 
 
 def test_parts_shorter_than_a_convolution_are_refused() -> None:
-    with pytest.raises(SchemaError, match="a part of 2 positions is shorter than the 3"):
-        RowPart.of(cut(8), context(0, 4), 3)
+    with pytest.raises(SchemaError, match="a part has 2 positions, but a convolution reads 3"):
+        RowPart.from_boundaries(cut(8), context(0, 4), 3)

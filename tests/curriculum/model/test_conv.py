@@ -26,7 +26,7 @@ def layouts(draw: st.DrawFn) -> RowLayout:
 
 def boundaries_of(layout: RowLayout) -> Boundaries:
     ids = [torch.arange(len(row)).repeat_interleave(torch.tensor(row)) for row in layout]
-    return Boundaries.of(torch.stack(ids))
+    return Boundaries.from_doc_ids(torch.stack(ids))
 
 
 def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

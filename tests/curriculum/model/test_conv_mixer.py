@@ -12,7 +12,7 @@ from curriculum.model.presets import model_spec
 from schemas.job import ModelSpec
 
 SPEC = model_spec("tiny", 64).model_copy(update={"blocks": "C", "width": 16, "conv_kernel": 3})
-CUT = Boundaries.of(torch.tensor([[0] * 7 + [1] * 2 + [2] * 3, [0] * 1 + [1] * 11]))
+CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 7 + [1] * 2 + [2] * 3, [0] * 1 + [1] * 11]))
 
 
 def mixer(spec: ModelSpec = SPEC) -> ConvMixer:

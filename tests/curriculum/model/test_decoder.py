@@ -10,7 +10,7 @@ from schemas.errors import JobError
 
 SPEC = model_spec("tiny", 64).model_copy(update={"blocks": "AFAF", "width": 32, "mlp_width": 48})
 IDS = torch.arange(40).view(2, 20) % 64
-CUT = Boundaries.of(torch.tensor([[0] * 7 + [1] * 13, [0] * 20]))
+CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 7 + [1] * 13, [0] * 20]))
 
 
 def test_weights_follow_from_the_seed_alone() -> None:
@@ -70,5 +70,5 @@ def test_a_wrong_model_name_brings_the_likely_one() -> None:
 
 @pytest.mark.parametrize("wrong", [{"width": 36}, {"kv_heads": 3}])
 def test_sizes_that_do_not_divide_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(JobError, match="heads split the width"):
+    with pytest.raises(JobError, match="width must be a multiple"):
         Decoder(SPEC.model_copy(update=wrong), "math")

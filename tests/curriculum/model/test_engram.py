@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from curriculum.model import engram
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.engram import Engram, earlier, n_gram_slots
+from curriculum.model.engram import Engram, ids_before, n_gram_slots
 from curriculum.model.masks import Boundaries, LayerInputs
 from curriculum.model.n_gram_tables import BLANK, Table, tables
 from curriculum.model.presets import model_spec
@@ -22,7 +22,7 @@ TABLES = tables(EngramSpec(orders=(2, 3, 4), heads=2, slots=50, slot_width=8))
 SPEC = model_spec("tiny", 64).model_copy(
     update={"blocks": "E", "width": 16, "engram": EngramSpec(heads=2, slots=50, slot_width=8)}
 )
-CUT = Boundaries.of(torch.tensor([[0] * 7 + [1] * 2 + [2] * 3, [0] * 1 + [1] * 11]))
+CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 7 + [1] * 2 + [2] * 3, [0] * 1 + [1] * 11]))
 
 
 @st.composite
@@ -35,7 +35,7 @@ def cuts(draw: st.DrawFn) -> Boundaries:
     for row in rows:
         lengths = [*row, longest - sum(row)]
         ids.append(torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)))
-    return Boundaries.of(torch.stack(ids))
+    return Boundaries.from_doc_ids(torch.stack(ids))
 
 
 def ids_like(boundaries: Boundaries, seed: int = 0) -> Tensor:
@@ -80,8 +80,8 @@ def test_hashes_are_the_same_on_every_machine() -> None:
 
 def test_the_example_of_the_docstring() -> None:
     ids, positions = torch.tensor([[7, 8, 9, 5, 6]]), torch.tensor([[0, 1, 2, 0, 1]])
-    assert earlier(ids, positions, 1).tolist() == [[BLANK, 7, 8, BLANK, 5]]
-    assert earlier(ids, positions, 9).tolist() == [[BLANK] * 5]
+    assert ids_before(ids, positions, 1).tolist() == [[BLANK, 7, 8, BLANK, 5]]
+    assert ids_before(ids, positions, 9).tolist() == [[BLANK] * 5]
 
 
 @settings(max_examples=25, deadline=None)
@@ -191,7 +191,7 @@ def test_a_document_packed_equals_it_alone(boundaries: Boundaries) -> None:
     for row in range(2):
         for document in sorted(set(boundaries.doc_ids[row].tolist())):
             at = boundaries.doc_ids[row] == document
-            one = Boundaries.of(torch.zeros(1, int(at.sum())).int())
+            one = Boundaries.from_doc_ids(torch.zeros(1, int(at.sum())).int())
             alone = dataclasses.replace(inputs(one), ids=ids[row, at][None])
             torch.testing.assert_close(
                 model(x[row, at][None], alone)[0], packed[row, at], rtol=1e-12, atol=1e-14
@@ -203,7 +203,7 @@ def test_n_grams_across_a_start_are_noticed_by_ids(monkeypatch: pytest.MonkeyPat
         return F.pad(ids_BT, (k, 0), value=BLANK)[:, : ids_BT.shape[1]]
 
     masked = n_gram_slots(ids_like(CUT), CUT, TABLES)
-    monkeypatch.setattr(engram, "earlier", leaking)
+    monkeypatch.setattr(engram, "ids_before", leaking)
     leaks = (n_gram_slots(ids_like(CUT), CUT, TABLES) != masked).any(-1)
     assert torch.equal(leaks, (CUT.position_ids < 3) & (torch.arange(12) >= CUT.position_ids + 1))
 

@@ -24,7 +24,9 @@ def attend(
     lengths: list[int], *, seed: int, chunks: int = 60, softcap: float | None = None
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    cut = Boundaries.of(torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None])
+    cut = Boundaries.from_doc_ids(
+        torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None]
+    )
     T = sum(lengths)
     room = 64 if chunks < 64 else 128
     structure = StructureTensors(

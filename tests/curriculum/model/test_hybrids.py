@@ -50,7 +50,7 @@ def pooled(x_BTND: Tensor) -> Tensor:
     ("blocks", "module", "name", "leak"),
     [
         ("CA", conv, "within", everywhere),
-        ("EA", engram, "earlier", across),
+        ("EA", engram, "ids_before", across),
         ("AF", hyper_connections, "token_features", pooled),
     ],
 )
@@ -71,7 +71,7 @@ def test_it_learns(blocks: str, streams: int) -> None:
     model = initialise(Decoder(spec(blocks, streams), "documents"), 0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     ids = torch.randint(97, (2, 32), generator=torch.Generator().manual_seed(0))
-    boundaries = Boundaries.of(torch.tensor([[0] * 20 + [1] * 12, [0] * 32]))
+    boundaries = Boundaries.from_doc_ids(torch.tensor([[0] * 20 + [1] * 12, [0] * 32]))
     losses = []
     for _ in range(25):
         hidden = model.hidden(ids, boundaries)

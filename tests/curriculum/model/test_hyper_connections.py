@@ -10,10 +10,10 @@ from curriculum.model import hyper_connections
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.hyper_connections import (
     HyperConnection,
+    copy_to_streams,
     doubly_stochastic,
-    gathered,
-    mixed,
-    spread,
+    mean_of_streams,
+    mix_streams,
     token_features,
 )
 from curriculum.model.masks import Boundaries
@@ -23,7 +23,7 @@ SPEC = model_spec("tiny", 64).model_copy(
     update={"blocks": "AF", "width": 16, "heads": 2, "kv_heads": 1, "mlp_width": 24, "streams": 4}
 )
 IDS = torch.arange(40).view(2, 20) % 64
-CUT = Boundaries.of(torch.tensor([[0] * 7 + [1] * 13, [0] * 20]))
+CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 7 + [1] * 13, [0] * 20]))
 
 
 def connection(streams: int = 4, gain: float = 1.0) -> HyperConnection:
@@ -41,10 +41,10 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 def test_streams_are_mixed_by_each_token_s_own_matrix() -> None:
     a, b = torch.tensor([2.0, 4.0]), torch.tensor([6.0, 0.0])
     weights = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    found = mixed(weights[None, None], torch.stack([a, b])[None, None])
+    found = mix_streams(weights[None, None], torch.stack([a, b])[None, None])
     assert found.tolist() == [[[[2.0, 4.0], [4.0, 2.0]]]]
     weights, streams = numbers(2, 5, 4, 3).double(), numbers(2, 5, 3, 8, seed=1).double()
-    torch.testing.assert_close(mixed(weights, streams), weights @ streams, rtol=0, atol=1e-14)
+    torch.testing.assert_close(mix_streams(weights, streams), weights @ streams, rtol=0, atol=1e-14)
 
 
 @settings(max_examples=30, deadline=None)
@@ -136,8 +136,8 @@ def test_weights_stay_in_their_bounds() -> None:
 
 def test_mixing_keeps_the_mean_of_the_streams() -> None:
     x = numbers(2, 20, 4, 16)
-    torch.testing.assert_close(gathered(connection()(x)[2]), gathered(x))
-    assert torch.equal(spread(x[:, :, 0], 3)[:, :, 2], x[:, :, 0])
+    torch.testing.assert_close(mean_of_streams(connection()(x)[2]), mean_of_streams(x))
+    assert torch.equal(copy_to_streams(x[:, :, 0], 3)[:, :, 2], x[:, :, 0])
 
 
 @pytest.mark.parametrize("streams", [2, 4])

@@ -17,7 +17,7 @@ from curriculum.model import masks as chunking
 from curriculum.model.conv import masked_conv
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
-from curriculum.model.mamba import Mamba, decays_between, entering_states, scanned
+from curriculum.model.mamba import Mamba, decays_between, entering_states, scan_states
 from curriculum.model.masks import Boundaries, Chunks, LayerInputs
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
@@ -46,7 +46,7 @@ Numbers = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def cut(*layouts: Sequence[int]) -> Boundaries:
-    return Boundaries.of(
+    return Boundaries.from_doc_ids(
         torch.stack(
             [torch.arange(len(each)).repeat_interleave(torch.tensor(each)) for each in layouts]
         )
@@ -91,7 +91,7 @@ def test_chunks_compute_the_recurrence(lengths: list[int], size: int, span: int)
     boundaries = cut(lengths)
     given = numbers(sum(lengths), torch.float64, heads=2, features=3, state=5)
     with mock.patch.object(chunking, "SPAN", span):
-        found = scanned(*given, Chunks.of(boundaries, size))
+        found = scan_states(*given, Chunks.from_boundaries(boundaries, size))
     assert torch.allclose(found, sequential(given, boundaries), rtol=0, atol=1e-12)
 
 
@@ -99,7 +99,7 @@ def test_gradients_are_those_of_the_recurrence() -> None:
     boundaries = cut([1, 2, 37, 20])
     given = _leaves(numbers(60, torch.float64, heads=2, features=3, state=5))
     with mock.patch.object(chunking, "SPAN", 2):
-        found = scanned(*given, Chunks.of(boundaries, 4))
+        found = scan_states(*given, Chunks.from_boundaries(boundaries, 4))
     weights = torch.randn(found.shape, dtype=torch.float64)
     ours = torch.autograd.grad((found * weights).sum(), given)
     theirs = torch.autograd.grad((sequential(given, boundaries) * weights).sum(), given)
@@ -111,28 +111,28 @@ def test_gradients_are_those_of_the_recurrence() -> None:
 def test_gradients_pass_gradcheck(at_once: int) -> None:
     given = numbers(7, torch.float64, heads=2, features=2, state=2)
     with mock.patch.object(chunking, "SPAN", 2):
-        chunks = Chunks.of(cut([1, 6]), 2)
-    with mock.patch.object(mamba, "AT_ONCE", at_once):
+        chunks = Chunks.from_boundaries(cut([1, 6]), 2)
+    with mock.patch.object(mamba, "MAX_DECAYS", at_once):
         assert torch.autograd.gradcheck(functools.partial(_scanned, chunks), _leaves(given))
 
 
 def _scanned(
     chunks: Chunks, x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_NE: Tensor, c_NE: Tensor
 ) -> Tensor:
-    return scanned(x_NHP, step_NH, rate_H, b_NE, c_NE, chunks)
+    return scan_states(x_NHP, step_NH, rate_H, b_NE, c_NE, chunks)
 
 
 def test_heads_in_groups_give_what_heads_at_once_give() -> None:
     """A few at a time, and computed again in backward."""
-    chunks = Chunks.of(cut([30, 70]), CHUNK)
+    chunks = Chunks.from_boundaries(cut([30, 70]), CHUNK)
     given = _leaves(numbers(100, torch.float64))
     found: list[list[Tensor]] = []
     for at_once, groups in ((1 << 25, 0), (2 * sum(chunks.sizes) * CHUNK**2, 2)):
         with (
-            mock.patch.object(mamba, "AT_ONCE", at_once),
+            mock.patch.object(mamba, "MAX_DECAYS", at_once),
             mock.patch.object(mamba, "checkpoint", wraps=checkpoint) as recomputed,
         ):
-            y_NHP = scanned(*given, chunks)
+            y_NHP = scan_states(*given, chunks)
         assert recomputed.call_count == groups
         found.append([y_NHP, *torch.autograd.grad(y_NHP.square().sum(), given)])
     for one, other in zip(*found, strict=True):
@@ -165,7 +165,7 @@ def test_a_document_packed_equals_it_alone_bitwise(lengths: list[int], dtype: to
 
 def _with_gradients(given: Numbers, weights: Tensor, boundaries: Boundaries) -> list[Tensor]:
     x, step, rate, b, c = _leaves(given)
-    y_NHP = scanned(x, step, rate, b, c, Chunks.of(boundaries, CHUNK))
+    y_NHP = scan_states(x, step, rate, b, c, Chunks.from_boundaries(boundaries, CHUNK))
     return [y_NHP.detach(), *torch.autograd.grad((y_NHP * weights).sum(), [x, b, c, step])]
 
 
@@ -177,7 +177,9 @@ def test_every_copy_of_a_document_gives_the_same(dtype: torch.dtype) -> None:
     x, step, _, left, right = (
         torch.cat([one] * 3 + [other] * 3) for one, other in zip(a, b, strict=True)
     )
-    y_NHP = scanned(x, step, rate, left, right, Chunks.of(cut([37] * 3 + [50] * 3), CHUNK))
+    y_NHP = scan_states(
+        x, step, rate, left, right, Chunks.from_boundaries(cut([37] * 3 + [50] * 3), CHUNK)
+    )
     first, second = torch.split(y_NHP, [3 * 37, 3 * 50])
     for copies in (*first.chunk(3), *second.chunk(3)):
         assert torch.equal(copies, first[:37] if len(copies) == 37 else second[:50])
@@ -197,7 +199,7 @@ def _inputs(boundaries: Boundaries, *, chunks: Chunks | None = None) -> LayerInp
         boundaries=boundaries,
         rotation=(torch.empty(0), torch.empty(0)),
         attend=mock.Mock(side_effect=AssertionError("nothing attends here")),
-        chunks=chunks or Chunks.of(boundaries, CHUNK),
+        chunks=chunks or Chunks.from_boundaries(boundaries, CHUNK),
     )
 
 
@@ -236,7 +238,9 @@ def test_nothing_of_a_document_changes_with_others_forward_or_backward(dtype: to
 
 def _not_reset() -> set[str]:
     boundaries = cut(*LAYOUTS)
-    row = Chunks.of(Boundaries.of(torch.zeros_like(boundaries.doc_ids)), CHUNK)
+    row = Chunks.from_boundaries(
+        Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids)), CHUNK
+    )
     return _leaks(torch.float32, _inputs(boundaries, chunks=row))
 
 
@@ -250,7 +254,7 @@ def _handed_on() -> set[str]:
 
 def _unmasked() -> set[str]:
     def leaking(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor:
-        row = Boundaries.of(torch.zeros_like(boundaries.doc_ids))
+        row = Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
         return masked_conv(x_BTC, weight_CK, row)
 
     with mock.patch.object(mamba, "masked_conv", leaking):
@@ -283,7 +287,7 @@ def test_the_example_of_entering_states() -> None:
     decay = torch.tensor([p, q, r])[:, None]
     for span in (32, 1):
         with mock.patch.object(chunking, "SPAN", span):
-            chunks = Chunks.of(cut([3]), 1)
+            chunks = Chunks.from_boundaries(cut([3]), 1)
         at = chunks.slots
         entering = entering_states(left[at.argsort()], decay[at.argsort()], chunks)
         assert entering.flatten()[at].tolist() == [0, a, q * a + b]
@@ -295,7 +299,7 @@ def test_extreme_steps_give_finite_numbers(step: float, dtype: torch.dtype) -> N
     x, steps, rate, b, c = numbers(100, dtype)
     steps[::3] = step
     given = _leaves((x, steps, rate - 16, b, c))
-    y_NHP = scanned(*given, Chunks.of(cut([1, 40, 59]), CHUNK))
+    y_NHP = scan_states(*given, Chunks.from_boundaries(cut([1, 40, 59]), CHUNK))
     gradients = torch.autograd.grad(y_NHP.sum(), given)
     assert all(bool(each.isfinite().all()) for each in (y_NHP, *gradients))
 
@@ -313,14 +317,17 @@ def test_bfloat16_is_float32_but_for_its_inputs_and_weights() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 1 << 25])
 def test_autocast_leaves_the_state_space_in_float32(at_once: int) -> None:
-    given, chunks = _leaves(numbers(60, torch.float32)), Chunks.of(cut([20, 40]), CHUNK)
+    given, chunks = (
+        _leaves(numbers(60, torch.float32)),
+        Chunks.from_boundaries(cut([20, 40]), CHUNK),
+    )
     runs = []
     for enabled in (False, True):
         with (
-            mock.patch.object(mamba, "AT_ONCE", at_once),
+            mock.patch.object(mamba, "MAX_DECAYS", at_once),
             torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled),
         ):
-            y_NHP = scanned(*given, chunks)
+            y_NHP = scan_states(*given, chunks)
         runs.append((y_NHP, *torch.autograd.grad(y_NHP.sum(), given)))
     assert all(map(torch.equal, *runs))
 
@@ -350,12 +357,14 @@ def test_fresh_heads_have_the_rates_and_steps_of_the_paper() -> None:
 
 def test_heads_that_do_not_divide_are_refused() -> None:
     wrong = SPEC.model_copy(update={"mamba": MambaSpec(head_width=48)})
-    with pytest.raises(JobError, match="heads split the inner width"):
+    with pytest.raises(JobError, match="head_width must divide the inner width"):
         Decoder(wrong, "documents")
 
 
 def test_only_a_pattern_with_mamba_pays_for_chunks() -> None:
-    with mock.patch.object(Chunks, "of", side_effect=AssertionError("chunks were cut")):
+    with mock.patch.object(
+        Chunks, "from_boundaries", side_effect=AssertionError("chunks were cut")
+    ):
         plain = initialise(Decoder(SPEC.model_copy(update={"blocks": "AF"}), "documents"), 0)
         plain(torch.zeros(1, 5, dtype=torch.int64), cut([2, 3]))
         with pytest.raises(AssertionError, match="chunks were cut"):

@@ -38,7 +38,7 @@ def layout_of(
 
 
 def test_the_example_of_the_docstring() -> None:
-    found = Boundaries.of(torch.tensor([[0, 0, 1, 1, 1]]))
+    found = Boundaries.from_doc_ids(torch.tensor([[0, 0, 1, 1, 1]]))
     assert found.position_ids.tolist() == [[0, 1, 0, 1, 2]]
     assert found.starts.tolist() == [[0, 0, 2, 2, 2]]
     assert found.cu_seqlens.tolist() == [0, 2, 5]
@@ -51,7 +51,7 @@ def test_edges_of_rows_laid_end_to_end() -> None:
 
 @given(doc_ids())
 def test_the_torch_twin_equals_numpys_boundaries(ids: torch.Tensor) -> None:
-    found = Boundaries.of(ids)
+    found = Boundaries.from_doc_ids(ids)
     valid = np.full(len(ids), ROW)
     twin = layout_of(ids.numpy(), valid)
     edges = twin.cu_seqlens
@@ -63,25 +63,25 @@ def test_the_torch_twin_equals_numpys_boundaries(ids: torch.Tensor) -> None:
 
 @given(doc_ids())
 def test_a_document_starts_where_its_positions_do(ids: torch.Tensor) -> None:
-    found = Boundaries.of(ids)
+    found = Boundaries.from_doc_ids(ids)
     assert torch.equal(found.starts, torch.arange(ROW).int() - found.position_ids)
     assert torch.equal(ids.gather(1, found.starts.long()), ids)
 
 
 @pytest.mark.parametrize("ids", [[[0, 1, 0]], [[2, 1, 1]], [[0, 0, 0], [0, 1, 0]]])
 def test_ids_that_recur_or_fall_are_refused(ids: list[list[int]]) -> None:
-    with pytest.raises(SchemaError, match=r"doc_ids falls from \d to \d at token"):
-        Boundaries.of(torch.tensor(ids))
+    with pytest.raises(SchemaError, match=r"doc_ids decreases from \d to \d at token"):
+        Boundaries.from_doc_ids(torch.tensor(ids))
 
 
 @pytest.mark.parametrize("ids", [torch.zeros(2, 4), torch.zeros(4).int(), torch.zeros(0, 4).int()])
 def test_what_is_no_batch_of_ids_is_refused(ids: torch.Tensor) -> None:
-    with pytest.raises(SchemaError, match="boundaries are read from whole numbers"):
-        Boundaries.of(ids)
+    with pytest.raises(SchemaError, match="two-dimensional tensor of integers"):
+        Boundaries.from_doc_ids(ids)
 
 
 def test_the_document_mask_is_causal_within_documents() -> None:
-    mask = document_mask(Boundaries.of(torch.tensor([[0, 0, 1]])))
+    mask = document_mask(Boundaries.from_doc_ids(torch.tensor([[0, 0, 1]])))
     assert mask.int().tolist() == [[[[1, 0, 0], [1, 1, 0], [0, 0, 1]]]]
 
 
@@ -91,7 +91,7 @@ def test_our_block_mask_equals_torchs(ids: torch.Tensor) -> None:
     def same_document(b, h, q, kv):
         return (ids[b, q] == ids[b, kv]) & (q >= kv)
 
-    ours = block_mask(Boundaries.of(ids))
+    ours = block_mask(Boundaries.from_doc_ids(ids))
     theirs = create_block_mask(same_document, len(ids), None, ROW, ROW, device="cpu")
     for name in ("kv", "full_kv"):
         count, other = getattr(ours, f"{name}_num_blocks"), getattr(theirs, f"{name}_num_blocks")
@@ -105,4 +105,4 @@ def test_our_block_mask_equals_torchs(ids: torch.Tensor) -> None:
 
 def test_a_block_mask_refuses_rows_that_blocks_dont_fill() -> None:
     with pytest.raises(SchemaError, match="a multiple of 128"):
-        block_mask(Boundaries.of(torch.zeros(1, 100).int()))
+        block_mask(Boundaries.from_doc_ids(torch.zeros(1, 100).int()))

@@ -147,7 +147,7 @@ def test_none_has_no_weight_and_adds_nothing() -> None:
 
 def boundaries() -> Boundaries:
     rows = [torch.arange(len(each)).repeat_interleave(torch.tensor(each)) for each in LENGTHS]
-    return Boundaries.of(torch.stack(rows))
+    return Boundaries.from_doc_ids(torch.stack(rows))
 
 
 def structure() -> StructureTensors:
@@ -209,7 +209,7 @@ def test_a_bias_changes_what_is_attended_to_and_lies_inside_the_softcap() -> Non
     )
     table = torch.tensor([[0.0, 100.0, *[0.0] * 7]], dtype=torch.float64)
     attend = attention("math", softcap=2.0, relations=True)
-    out = attend(Boundaries.of(torch.zeros(1, 2).int()), one)(q, q, v, table)
+    out = attend(Boundaries.from_doc_ids(torch.zeros(1, 2).int()), one)(q, q, v, table)
     weight = torch.tensor([2.0, 0.0], dtype=torch.float64).softmax(0)
     assert torch.allclose(out[0, 0, 1, :2], weight)
 

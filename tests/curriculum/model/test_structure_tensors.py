@@ -26,7 +26,7 @@ FLAT = ModelSpec(
 )
 SPEC = FLAT.model_copy(update={"structure": True})
 BACKENDS: tuple[Backend, ...] = ("math", "sdpa", "documents", "flex")
-CUT = Boundaries.of(torch.tensor([[0] * 50 + [1] * 78, [0] * 30 + [1] * 90 + [2] * 8]))
+CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 50 + [1] * 78, [0] * 30 + [1] * 90 + [2] * 8]))
 IDS = torch.randint(64, (2, T), generator=torch.Generator().manual_seed(0))
 
 
@@ -43,7 +43,7 @@ def row(*, seed: int = 0) -> RowStructure:
 
 
 def of(*rows: RowStructure | None) -> StructureTensors:
-    found = StructureTensors.of(rows)
+    found = StructureTensors.from_rows(rows)
     assert found is not None
     return found
 
@@ -92,7 +92,7 @@ def test_codes_stand_one_column_after_the_other_in_the_table() -> None:
 
 
 def test_a_batch_has_zeros_for_rows_without_structure_and_is_none_without_any() -> None:
-    assert StructureTensors.of([None, None]) is None
+    assert StructureTensors.from_rows([None, None]) is None
     both = of(None, row())
     assert (both.tokens.shape, both.chunks.shape) == ((2, T, 5), (2, T))
     assert both.relations.shape == (2, 64, 64)
@@ -123,8 +123,10 @@ def test_relations_are_padded_so_that_kernels_see_few_shapes(chunks: int, room: 
 def test_a_code_that_its_column_does_not_have_is_refused() -> None:
     wrong = row()
     wrong.tokens[5, 0] = 10
-    with pytest.raises(SchemaError, match="structure_ids: 10; its codes end at 9"):
-        StructureTensors.of([wrong])
+    with pytest.raises(
+        SchemaError, match="structure_ids: 10; the largest code of this column is 9"
+    ):
+        StructureTensors.from_rows([wrong])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -177,7 +179,9 @@ def test_a_row_with_structure_beside_one_without_equals_each_alone(backend: Back
     model = trained(initialise(Decoder(SPEC, backend), 3)).double()
     both = model(IDS, CUT, of(row(), None))
     for index, structure in ((0, of(row())), (1, None)):
-        alone = model(IDS[index, None], Boundaries.of(CUT.doc_ids[index, None]), structure)
+        alone = model(
+            IDS[index, None], Boundaries.from_doc_ids(CUT.doc_ids[index, None]), structure
+        )
         assert (alone[0] - both[index]).abs().max() < 1e-12
 
 

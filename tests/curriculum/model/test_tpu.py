@@ -73,16 +73,16 @@ def test_attention_refuses_rows_that_no_block_divides(twins: Call) -> None:
 
 
 def test_a_model_with_structure_is_refused(twins: Call) -> None:
-    with pytest.raises(JobError, match="Splash takes no bias"):
+    with pytest.raises(JobError, match="Splash doesn't support a bias"):
         twins("with_structure")
 
 
 @pytest.mark.parametrize(
     ("module", "version", "words"),
     [
-        ("jax", "0.10.2", "jax; it can't be imported: "),
-        ("nothing", "0.9.1", "jax 0.9.1; it is too old; "),
-        (SPLASH, "0.11.0", "jax 0.11.0; Splash isn't where it was: "),
+        ("jax", "0.10.2", "jax; jax can't be imported: "),
+        ("nothing", "0.9.1", "jax 0.9.1; the version is too old; "),
+        (SPLASH, "0.11.0", "jax 0.11.0; Splash can't be imported: "),
     ],
     ids=["no JAX", "an old JAX", "a JAX without Splash"],
 )

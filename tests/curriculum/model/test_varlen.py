@@ -11,7 +11,7 @@ from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
 
-CUT = Boundaries.of(torch.tensor([[0] * 5 + [1] * 11, [0] * 16]))
+CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 5 + [1] * 11, [0] * 16]))
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, cuts: Tensor, longest: int) -> Tensor:
@@ -66,7 +66,7 @@ def test_it_is_refused_in_whole_precision(dtype: torch.dtype) -> None:
             self.dtype = dtype
 
     tensor: Any = OnGpu()
-    with pytest.raises(JobError, match=r"varlen in float\d\d; its kernel takes bfloat16"):
+    with pytest.raises(JobError, match=r"varlen in float\d\d; the kernel supports only bfloat16"):
         varlen_backend._require_gpu(tensor)
 
 

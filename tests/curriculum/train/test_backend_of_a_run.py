@@ -16,8 +16,8 @@ from schemas.errors import JobError
 from schemas.job import Job, Report
 
 TRAINS = "trains"
-GPU_ONLY = r"varlen on cpu; its kernel runs on GPUs only\. Choose documents on a CPU"
-NO_SOFTCAP = "its kernel has no softcap"
+GPU_ONLY = r"varlen on cpu; the kernel runs only on GPUs\. Choose documents on a CPU"
+NO_SOFTCAP = "the kernel doesn't support softcap"
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -42,7 +42,7 @@ NO_SOFTCAP = "its kernel has no softcap"
         ("auto", 30.0, True, TRAINS),
         ("sdpa", None, True, TRAINS),
         ("flex", 30.0, True, TRAINS),
-        ("varlen", None, True, "varlen with structure; its kernel has no structure"),
+        ("varlen", None, True, "varlen with structure; the kernel doesn't support structure"),
     ],
 )
 def test_each_backend_trains_on_a_cpu_or_is_refused_with_its_reason(

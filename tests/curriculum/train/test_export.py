@@ -65,7 +65,7 @@ def saved(world: Any, tmp_path: Path) -> Any:
 def logits_of(path: Path) -> torch.Tensor:
     model, ids_BT = trained_model(path, CPU), torch.tensor([IDS])
     with torch.no_grad():
-        logits: torch.Tensor = model(ids_BT, Boundaries.of(torch.zeros_like(ids_BT)))
+        logits: torch.Tensor = model(ids_BT, Boundaries.from_doc_ids(torch.zeros_like(ids_BT)))
     return logits
 
 
@@ -100,7 +100,7 @@ def test_ten_lines_in_a_fresh_process_give_bitwise_the_same_logits(
         folder,
         "from curriculum.model.masks import Boundaries\n"
         f"ids = torch.tensor([{IDS}])\n"
-        "with torch.no_grad(): logits = model(ids, Boundaries.of(torch.zeros_like(ids)))",
+        "with torch.no_grad(): logits = model(ids, Boundaries.from_doc_ids(torch.zeros_like(ids)))",
     )
     expected = logits_of(path)
     assert expected.std() > 0.01

@@ -46,7 +46,7 @@ def counted(model: ModelSpec, backend: Backend, scored: int) -> tuple[int, int]:
     mask = (torch.arange(T) < scored).int()[None]
 
     def loss() -> Tensor:
-        hidden = decoder.hidden(ids, Boundaries.of(doc_ids))
+        hidden = decoder.hidden(ids, Boundaries.from_doc_ids(doc_ids))
         return loss_sums(hidden, decoder.head.weight, ids, mask).total
 
     with FlopCounterMode(display=False) as forward, torch.no_grad():

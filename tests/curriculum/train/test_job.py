@@ -312,7 +312,7 @@ def test_a_phase_that_the_diet_does_not_list_is_refused(world: Any) -> None:
 
 
 def test_a_model_that_is_not_there_is_refused(world: Any) -> None:
-    with pytest.raises(JobError, match="there is no such preset"):
+    with pytest.raises(JobError, match="no preset has this name"):
         make_job(
             diet(model="huge"), "syntax", PHASE, ingredients(world), evaluations=[], machine=CPU
         )

@@ -37,7 +37,7 @@ def test_greedy_takes_the_likeliest_token_behind_all_that_stands(model: Decoder)
     document = PREFIX + go_on(model, GREEDY)
     ids_BT = torch.tensor([document])
     with torch.no_grad():
-        logits_BTV = model(ids_BT, Boundaries.of(torch.zeros_like(ids_BT)))
+        logits_BTV = model(ids_BT, Boundaries.from_doc_ids(torch.zeros_like(ids_BT)))
     for at in range(len(PREFIX), len(document)):
         assert logits_BTV[0, at - 1].argmax() == document[at]
 

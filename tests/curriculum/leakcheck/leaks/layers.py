@@ -51,7 +51,12 @@ def convolution_backwards_over_rows(site: Site[Tensor], edges_S: Tensor, reach: 
     return edges_S.new_zeros(0, dtype=torch.int64)
 
 
-@injected("the state isn't reset", kind=LAYERS, replaces=(Chunks, "of"), needs=Needs(blocks="M"))
+@injected(
+    "the state isn't reset",
+    kind=LAYERS,
+    replaces=(Chunks, "from_boundaries"),
+    needs=Needs(blocks="M"),
+)
 def state_goes_on(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
     """Chunks are cut by rows, so that states go on into the next document."""
     site.ran()
@@ -61,7 +66,7 @@ def state_goes_on(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chun
 @injected(
     "n-grams cross the boundary",
     kind=LAYERS,
-    replaces=(engram, "earlier"),
+    replaces=(engram, "ids_before"),
     needs=Needs(blocks="E"),
 )
 def n_grams_over_rows(site: Site[Tensor], ids_BT: Tensor, positions_BT: Tensor, k: int) -> Tensor:

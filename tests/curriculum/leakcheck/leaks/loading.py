@@ -128,7 +128,7 @@ def _last_tokens_scored(site: Site[Masks], batch: RowBatch) -> Masks:
 @injected(
     "a batch's codes stand one token late",
     kind=SHIFTED_STRUCTURE,
-    replaces=(StructureTensors, "of"),
+    replaces=(StructureTensors, "from_rows"),
     needs=Needs(blocks="A", structure=True),
 )
 def _codes_of_the_token_before(

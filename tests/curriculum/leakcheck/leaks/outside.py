@@ -288,7 +288,7 @@ def _seeded(seed: int) -> torch.Generator:
 @injected(
     "relations between chunks are those of the first row",
     kind=OF_THE_BATCH,
-    replaces=(StructureTensors, "of"),
+    replaces=(StructureTensors, "from_rows"),
     needs=Needs(blocks="A", structure=True),
 )
 def relations_of_the_first_row(
@@ -388,7 +388,7 @@ def room_for_1024(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
 @injected(
     "flat positions are kept in 15 bits",
     kind=SIZES_OF_BATCHES,
-    replaces=(Boundaries, "of"),
+    replaces=(Boundaries, "from_doc_ids"),
     needs=Needs(blocks="E", row_length=16512),
 )
 def fifteen_bits(site: Site[Boundaries], doc_ids_BT: Tensor) -> Boundaries:

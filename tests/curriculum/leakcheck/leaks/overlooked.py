@@ -19,7 +19,7 @@ from curriculum.model import (
     structure_tensors,
 )
 from curriculum.model.loss import token_nll
-from curriculum.model.mamba import walked
+from curriculum.model.mamba import scan_sequences
 from curriculum.model.masks import Boundaries
 from curriculum.train import step as steps
 from curriculum.train import trainer
@@ -69,7 +69,7 @@ def mask_of_ids_in_bytes(
 @injected(
     "the last ids that an evaluation read stand before the rows of the next micro-batch",
     kind="cache",
-    replaces=(engram, "earlier"),
+    replaces=(engram, "ids_before"),
     needs=Needs(blocks="E"),
 )
 def ids_left_by_an_evaluation(
@@ -138,12 +138,12 @@ def spans_out_of_order(
     span_sizes: tuple[int, ...],
 ) -> Tensor:
     """Two gathers less; right where no later span is longer than a document's first."""
-    entering, kept, ends, keeps = walked(left_nHPE, decay_nH, sizes)
+    entering, kept, ends, keeps = scan_sequences(left_nHPE, decay_nH, sizes)
     if len(span_sizes) == 1:
         return entering
     if bool((spans != torch.arange(len(spans), device=spans.device)).any()):
         site.ran()
-    before = walked(ends, keeps, span_sizes)[0]
+    before = scan_sequences(ends, keeps, span_sizes)[0]
     return entering + kept[..., None, None] * torch.cat([before[:size] for size in sizes])
 
 

@@ -150,7 +150,7 @@ def joined(doc_ids_BT: Tensor, dropped_BT: Tensor) -> Tensor:
 
 def one_document_a_row(boundaries: Boundaries) -> Boundaries:
     """The boundaries of the same rows, each of which is one document."""
-    return Boundaries.of(torch.zeros_like(boundaries.doc_ids))
+    return Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
 
 
 def lengths_around(boundaries: Boundaries) -> Tensor:

@@ -43,7 +43,7 @@ def _late(doc_ids_BT: Tensor, first: int) -> Tensor:
 
 
 def _rejoined(boundaries: Boundaries, dropped_BT: Tensor) -> Boundaries:
-    return Boundaries.of(joined(boundaries.doc_ids, dropped_BT))
+    return Boundaries.from_doc_ids(joined(boundaries.doc_ids, dropped_BT))
 
 
 @injected(
@@ -80,7 +80,7 @@ def _starts_in_13_bits(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tenso
 @injected(
     "n-grams past 8,192 count by the row",
     kind=LONG_ROWS,
-    replaces=(engram, "earlier"),
+    replaces=(engram, "ids_before"),
     needs=Needs(blocks="E", row_length=LONG_ROW),
 )
 def _n_grams_by_rows_past_13_bits(
@@ -131,7 +131,7 @@ def _room_for_256_edges(
 @injected(
     "a scan has room for 256 documents a row",
     kind=MANY_DOCUMENTS,
-    replaces=(Chunks, "of"),
+    replaces=(Chunks, "from_boundaries"),
     needs=Needs(blocks="M", row_length=MANY),
 )
 def _chunks_of_256_documents(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
@@ -145,7 +145,7 @@ def _chunks_of_256_documents(site: Site[Chunks], boundaries: Boundaries, size: i
 @injected(
     "the second scan takes up the spans of others",
     kind=LONG_SCANS,
-    replaces=(Chunks, "of"),
+    replaces=(Chunks, "from_boundaries"),
     needs=Needs(blocks="M", chunk=2),
 )
 def _spans_one_further(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
@@ -196,7 +196,7 @@ def _second_scan_backwards(
 @injected(
     "n-grams of ids from 4,096 on cross the boundary",
     kind=LARGE_IDS,
-    replaces=(engram, "earlier"),
+    replaces=(engram, "ids_before"),
     needs=Needs(blocks="E", vocab_size=2 * RARE),
 )
 def _n_grams_of_rare_ids(

@@ -151,7 +151,7 @@ def tiles_past_the_end(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
         B, H, T, K = q_BHTK.shape
-        heads = (q_BHTK, *dense_backends.for_each_head(q_BHTK, k_BGTK, v_BGTK))
+        heads = (q_BHTK, *dense_backends.repeat_for_heads(q_BHTK, k_BGTK, v_BGTK))
         flat = (each.transpose(0, 1).flatten(1, 2) for each in heads)
         out_HNK: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
             *flat, boundaries.lengths, site
@@ -264,13 +264,13 @@ def spans_by_the_inverse_order(
     """Mix up states of documents with several spans whose order isn't its own inverse."""
     if len(span_sizes) == 1:
         return site.right(left_nHPE, decay_nH, spans, sizes, span_sizes)
-    entering, kept, end_mHPE, end_m = mamba.walked(left_nHPE, decay_nH, sizes)
+    entering, kept, end_mHPE, end_m = mamba.scan_sequences(left_nHPE, decay_nH, sizes)
     back = torch.empty_like(spans).index_copy(0, spans, torch.arange(len(spans)).to(spans))
     if not torch.equal(back, spans):
         site.ran()
     ends = torch.empty_like(end_mHPE).index_copy(0, spans, end_mHPE)
     keeps = torch.empty_like(end_m).index_copy(0, spans, end_m)
-    before_mHPE = mamba.walked(ends, keeps, span_sizes)[0].index_select(0, back)
+    before_mHPE = mamba.scan_sequences(ends, keeps, span_sizes)[0].index_select(0, back)
     return entering + kept[..., None, None] * torch.cat([before_mHPE[:k] for k in sizes])
 
 
@@ -278,13 +278,13 @@ def spans_by_the_inverse_order(
 
 
 class _Scan(torch.autograd.Function):
-    """`walked` of one span a document, with a backward that keeps entering states and no graph."""
+    """`scan_sequences` of one span a document, with a backward that keeps entering states and no graph."""
 
     @staticmethod
     def forward(
         ctx: Any, left_nHPE: Tensor, decay_nH: Tensor, sizes: tuple[int, ...], site: Site[Tensor]
     ) -> Tensor:
-        entering_nHPE = mamba.walked(left_nHPE, decay_nH, sizes)[0]
+        entering_nHPE = mamba.scan_sequences(left_nHPE, decay_nH, sizes)[0]
         ctx.save_for_backward(entering_nHPE, decay_nH)
         ctx.sizes, ctx.site = sizes, site
         return entering_nHPE
