@@ -160,7 +160,7 @@ def _without_blocks(has: Capabilities, needs: AttentionNeeds) -> JobError | None
             else JobError(
                 "backend",
                 "flex",
-                cause="flex is compiled to Triton, which isn't available for this GPU",
+                cause="it is compiled to Triton, which isn't available for this GPU",
                 cure="Install triton, or choose documents",
             )
         )

@@ -1,13 +1,13 @@
-"""`python -m curriculum.train job.json`: train one job, in this process or in as many as the job says.
+"""`python -m curriculum.train job.json`: train one job, in as many processes as the job says.
 
-A job that names another trainer is trained by its command, where --trainer says the same.
+If the job names another trainer's command, the command is run, provided that --trainer names the same.
 
-On several machines: `torchrun … -m curriculum.train job.json` on each, over one workspace.
+On several machines: run `torchrun … -m curriculum.train job.json` on each, with one shared workspace.
 
 Exit codes: 0 the job ended by its budget or its gate; 1 it failed, and the last line says why; 2 the
-command is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71 memory is
-full; 75 it was asked to stop (SIGTERM, SIGHUP, SIGINT), finished its step and left a checkpoint: the same
-command resumes from there.
+command line is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71 memory
+is full; 75 the job was asked to stop (SIGTERM, SIGHUP, SIGINT), finished its step and saved a checkpoint:
+the same command resumes it.
 """
 
 import argparse
@@ -36,7 +36,7 @@ GRACE_SECONDS = 10
 
 
 def main() -> int:
-    """Read the command, tie this process to its parent's life, and train."""
+    """Parse the command line, tie this process to its parent's life, and train."""
     arguments = _arguments()
     if arguments.parent is not None:
         _end_with(arguments.parent)
@@ -45,10 +45,10 @@ def main() -> int:
         see_gpus_of(int(number), int(of))
     asked_to_stop = _listen()
     if not is_trusted_by_environment(real_path(arguments.job)):
-        # Those who share a workspace that it names may write to it.
+        # The workspace may be shared with users who may write to it.
         deny_others_writing()
     wait_passively()
-    # Weights & Biases would tell its makers of its own crashes.
+    # Otherwise Weights & Biases would report its own crashes to its makers.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     if arguments.rank is None and "RANK" not in os.environ:
         trainer, processes = _trainer_and_processes(arguments.job)
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> int:
-    # torch takes seconds to import; signals and the parent's death are heeded from the start.
+    # torch takes seconds to import; signals and the parent's death are handled before that.
     from curriculum.train.distributed import ProcessRank, leave
 
     place = ProcessRank.of(os.environ)
@@ -69,7 +69,7 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
             rank=arguments.rank, size=arguments.of, local=arguments.rank, meet=arguments.meet
         )
     if place.rank:
-        # Rank 0 speaks for all; errors are heard from each.
+        # Only rank 0 writes to stdout; errors of all ranks go to stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     code = _trained(arguments.job, asked_to_stop, place)
     if place.size > 1:
@@ -111,7 +111,7 @@ def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[],
 
 
 def _exit_code(failed: "CurriculumError") -> int:
-    """The exit code of an error, which is the last line written; as far as the log's disk takes it."""
+    """Write an error as the last line of the log, if its disk allows it, and return the error's exit code."""
     from curriculum.train.processes import code_of
 
     with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ def _trainer_and_processes(job: Path) -> tuple[str | None, int]:
     try:
         read = read_job(job)
     except JobError:
-        # The one process then says what is wrong with the file.
+        # The training process then reports the fault of the file.
         return None, 1
     return read.trainer, read.processes
 
@@ -139,7 +139,7 @@ def _start(job: Path, processes: int, asked_to_stop: Callable[[], bool]) -> int:
     command = [sys.executable, "-P", "-m", "curriculum.train", *words]
     environment = dict(os.environ)
     if sys.platform == "linux":
-        # All are on this machine; by its name gloo might look for another way to it.
+        # All ranks are on this machine; gloo might resolve its name to another interface.
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     return start_ranks(command, processes, environment, asked_to_stop)
 
@@ -159,7 +159,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _end_with(parent: int) -> None:
-    """Get SIGTERM when the parent dies; leave at once if it already has."""
+    """Request SIGTERM for when the parent dies; exit at once if it is already dead."""
     dying_with_parent(signal.SIGTERM)()
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this job, is gone")
@@ -167,11 +167,11 @@ def _end_with(parent: int) -> None:
 
 
 def _outlive_not(parent: int) -> None:
-    """End even a process that hangs in a call; the signal alone would never be heeded."""
+    """End this process after its parent, even if it hangs in a call and never handles the signal."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
-    # Second by second: where the whole machine stood still, the step did too.
+    # Counted second by second, so that time in which the whole machine was suspended doesn't count.
     for _ in range(GRACE_SECONDS):
         time.sleep(1.0)
     if os.getpgrp() == os.getpid():
@@ -180,12 +180,12 @@ def _outlive_not(parent: int) -> None:
 
 
 def _listen() -> list[int]:
-    """A list that is empty until SIGTERM, SIGHUP or SIGINT comes."""
+    """Return a list that collects received SIGTERM, SIGHUP and SIGINT signals."""
     received: list[int] = []
     numbers = (*terminating_signals(), signal.SIGINT)
     for number in numbers:
         signal.signal(number, lambda each, _frame: received.append(each))
-    # Whoever starts ranks holds them back until they can be heard.
+    # The process that starts ranks blocks these signals until the ranks can handle them.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     return received
 

@@ -1,4 +1,4 @@
-"""Rule that ends a phase before its budget; pipeline/gates.py judges the gate behind a run that ended."""
+"""Rule that ends a phase before its budget; pipeline/gates.py checks the gate after a run has ended."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from schemas.objectives import FIXED_SETS, PHASE_SET
 
 
 def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]) -> str | None:
-    """Return the reason to end the phase, or None; `bits` is val_bpb at each evaluation, before step 0 first.
+    """Return the reason to end the phase, or None; `bits` has val_bpb of all evaluations, from step 0 on.
 
-    A rule of 0.002 over 3 evaluations opens on 1.500, 1.4995, 1.499, 1.4985 and not on the first three.
+    A rule of 0.002 over 3 evaluations opens after 1.500, 1.4995, 1.499, 1.4985, but not after the first
+    three.
     """
     if rule is None or (rule.min_tokens is None and rule.val_bpb is None):
         return None
@@ -26,13 +27,13 @@ def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float])
 
 
 def fall(bits: Sequence[float], asked: StopsImproving) -> float | None:
-    """Return the fall of val_bpb over the last evaluations; None while there are too few."""
+    """Return how much val_bpb fell over the last evaluations, or None if there are too few evaluations."""
     over = asked.over_evaluations
     return bits[-1 - over] - bits[-1] if len(bits) > over else None
 
 
 def fall_words(fell: float, asked: StopsImproving) -> str:
-    """Return a fall in words: val_bpb fell by 0.0011 over 3 evaluations."""
+    """Describe a fall: val_bpb fell by 0.0011 over 3 evaluations."""
     over = asked.over_evaluations
     return f"{asked.what} fell by {fell:.4f} over {over} evaluation{'' if over == 1 else 's'}"
 
@@ -40,9 +41,9 @@ def fall_words(fell: float, asked: StopsImproving) -> str:
 def gate_bits(
     figures: Sequence[Figure], phase: str, rule: AdvanceWhen | None = None
 ) -> list[float]:
-    """val_bpb of the set that a rule names, evaluation by evaluation; by default of the phase's own.
+    """Return val_bpb of the rule's set at each evaluation; without a rule, of the phase's own set.
 
-    Empty where the set has too few documents to tell: then a rule on val_bpb never ends the phase.
+    Empty if the set has too few documents for a reliable result: a rule on val_bpb then never ends the phase.
     """
     return [figure.val_bpb for figure in gate_figures(figures, phase, rule) if figure.is_sure]
 
@@ -50,9 +51,9 @@ def gate_bits(
 def gate_figures(
     figures: Sequence[Figure], phase: str, rule: AdvanceWhen | None = None
 ) -> list[Figure]:
-    """Figures of the set that a rule names, evaluation by evaluation; by default of the phase's own.
+    """Return the figures of the rule's set at each evaluation; without a rule, of the phase's own set.
 
-    An objective that isn't apart is all that the phase serves.
+    If an objective has no set of its own, the phase trains on nothing else, and the phase's own set is used.
     """
     asked = rule.val_bpb.set if rule is not None and rule.val_bpb is not None else PHASE_SET
     return _means(figures, asked, phase) or _means(figures, PHASE_SET, phase)

@@ -1,4 +1,4 @@
-"""Rows of a plan by number, and a batch of them: the tensors that a model reads and a trainer counts.
+"""Access to rows of a plan by number, and batches: the tensors that models read and trainers count.
 
 rows        [5 6 7 8 9] of documents [5 6 7] [8 9], all predictions within a document scored
 input_ids   [[5 6 7 8 9]]      doc_ids      [[0 0 0 1 1]]
@@ -42,7 +42,7 @@ _LISTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """A packed row as a trainer sees it; arrays are [T]."""
+    """Packed row for training; arrays are [T]."""
 
     pack_id: str
     input_ids: Int32s
@@ -58,10 +58,7 @@ class Row:
 
 
 class Shards:
-    """The rows of an artefact by (shard, row).
-
-    `structure` asks for the structure columns too, where the rows have them.
-    """
+    """Rows of an artefact by (shard, row); with `structure`, including stored structure columns."""
 
     def __init__(
         self,
@@ -73,7 +70,7 @@ class Shards:
     ) -> None:
         self.folder = folder
         self.files = shards_of(folder)
-        # Where any of the columns is there, all must be, and the reader says which isn't.
+        # If any structure column is stored, all are requested, so that the reader reports missing ones.
         if (
             structure
             and self.files
@@ -85,10 +82,10 @@ class Shards:
         self._reader = RowReader(self.files, columns=columns, cache=self._cache)
 
     def row(self, shard: int, row: int) -> Row:
-        """Row `row` of file data/part-<shard>; its arrays are views of those of its row group.
+        """Return a row of data/part-<shard>; its arrays are views of its row group's arrays.
 
         Raises:
-            SchemaError: for a shard or a row that isn't there.
+            SchemaError: for a shard or a row that doesn't exist.
         """
         if shard >= len(self.files) or row >= self._reader.num_rows(shard):
             cure = "Mix again: the plan and its rows don't belong together"
@@ -98,10 +95,10 @@ class Shards:
         return self._cache.get(key, lambda: RowGroup.of(self._reader.group(shard, group))).row(at)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Shard and row of a row by its number over all shards.
+        """Return the shard and the row within it of a row numbered across all shards.
 
         Raises:
-            SchemaError: for a row that isn't there.
+            SchemaError: for a row that doesn't exist.
         """
         row = number
         for shard in range(len(self.files)):
@@ -117,7 +114,7 @@ class Shards:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowGroup:
-    """The rows of a row group as arrays, made once for all of them; [n, T] but for the small ones."""
+    """Rows of a row group as arrays, [n, T] except for columns of one value per row."""
 
     pack_ids: tuple[str, ...]
     input_ids: Int32s
@@ -135,7 +132,7 @@ class RowGroup:
 
     @staticmethod
     def of(batch: RowBatch) -> "RowGroup":
-        """Make the arrays of all rows of a batch; targets and documents are derived where not stored."""
+        """Convert all rows of a batch to arrays; derive targets and document ids if they aren't stored."""
         listed = batch.document_ids() if batch.has("document_ids") else None
         targets = batch.target_ids
         return RowGroup(
@@ -152,7 +149,7 @@ class RowGroup:
         )
 
     def row(self, at: int) -> Row:
-        """The row at a place of the group."""
+        """Return the row at an index of the group."""
         return Row(
             pack_id=self.pack_ids[at],
             input_ids=self.input_ids[at],
@@ -168,7 +165,7 @@ class RowGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupStructure:
-    """The structure of a row group: values a token, and lists of chunks and edges end to end."""
+    """Structure of a row group: values per token, and concatenated lists of chunks and edges."""
 
     tokens: npt.NDArray[np.uint8]
     """[n, T, 5]: the columns of a value a token."""
@@ -177,7 +174,7 @@ class GroupStructure:
 
     @staticmethod
     def of(batch: RowBatch) -> "GroupStructure":
-        """The structure of all rows of a batch."""
+        """Convert the structure of all rows of a batch."""
         lists = []
         for column, names in _LISTS:
             items = batch.items(column)
@@ -189,7 +186,7 @@ class GroupStructure:
         )
 
     def row(self, at: int) -> RowStructure:
-        """The structure of the row at a place of the group."""
+        """Return the structure of the row at an index of the group."""
         chunks, calls, types = (items[edges[at] : edges[at + 1]] for items, edges in self.lists)
         return RowStructure(
             tokens=self.tokens[at], chunks=chunks, call_edges=calls, type_edges=types
@@ -202,7 +199,7 @@ IGNORED = -100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Rows of one length; tensors are [B, T] but for the boundaries' cu_seqlens."""
+    """Rows of one length; tensors are [B, T] except the boundaries' cu_seqlens."""
 
     input_ids: Tensor
     target_ids: Tensor
@@ -221,15 +218,15 @@ class Batch:
 
     @property
     def positions(self) -> int:
-        """B·T."""
+        """Number of positions, B·T."""
         return self.input_ids.numel()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that other trainers expect, by their usual names.
+        """Return the tensors under the names that other trainers expect.
 
-        input_ids, target_ids, loss_mask, doc_ids, position_ids [B, T]; cu_seqlens [S + 1] cuts the rows
-        laid end to end. Rows with structure have structure [B, T, 5], structure_chunks [B, T] and
-        structure_relations [B, C, C] too.
+        input_ids, target_ids, loss_mask, doc_ids, position_ids [B, T]; cu_seqlens [S + 1] are the segment
+        edges of the concatenated rows. Rows with structure also have structure [B, T, 5], structure_chunks
+        [B, T] and structure_relations [B, C, C].
         """
         found = {
             "input_ids": self.input_ids,
@@ -246,25 +243,25 @@ class Batch:
         return found
 
     def labels(self) -> Tensor:
-        """Targets as Hugging Face's models take them, which shift them themselves; int64 [B, T].
+        """Return targets as Hugging Face models expect them, int64 [B, T].
 
-        A label stands at the token that is to be predicted, −100 where nothing is: ids [5 6 7 8 9] with
-        loss_mask [1 1 0 1 0] -> [-100 6 7 -100 9].
+        These models shift labels themselves. A label is at the position of the predicted token, −100 elsewhere: ids [5 6 7 8 9] with loss_mask [1
+        1 0 1 0] -> [-100 6 7 -100 9].
         """
         is_scored = F.pad(self.loss_mask[:, :-1].bool(), (1, 0))
         return torch.where(is_scored, self.input_ids.long(), IGNORED)
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on another device."""
+        """Copy the batch to another device."""
         return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
-        """The same batch in memory from which a GPU copies by itself; a DataLoader calls this."""
+        """Copy the batch to pinned memory for asynchronous copies to a GPU; called by DataLoader."""
         return map_tensors(self, Tensor.pin_memory)
 
 
 def blank(batch: Batch) -> Batch:
-    """The batch with nothing to predict, whose loss and gradients are exactly 0."""
+    """Return the batch without targets; its loss and gradients are exactly 0."""
     return replace(
         batch,
         loss_mask=torch.zeros_like(batch.loss_mask),
@@ -277,15 +274,16 @@ def blank(batch: Batch) -> Batch:
 
 
 def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -> Batch:
-    """Rows of one length become a batch, its boundaries checked and built.
+    """Combine rows of one length to a batch; check and build its boundaries.
 
-    Studies alone are not `masked`, where layers get boundaries that join the documents of each row, or don't
-    `restart`, where rotations count on over documents. Padding stays apart; targets are the same.
+    Only studies set `masked` or `restart` to False. Without `masked`, the boundaries join the documents of
+    each row. Without `restart`, rotations continue across documents. Padding stays separate, and targets
+    don't change.
     """
     boundaries = Boundaries.from_doc_ids(torch.from_numpy(np.stack([row.doc_ids for row in rows])))
     pairs = sum(row.attention_pairs for row in rows)
     if not (masked and restart):
-        # Of each row the tokens are one document, and padding a second:
+        # The tokens of each row become one document, and its padding a second document:
         # doc_ids [0 0 1 1 1 2 2] of 5 valid tokens -> [0 0 0 0 0 1 1].
         valid_B1 = torch.tensor([[row.valid_token_count] for row in rows])
         joined = Boundaries.from_doc_ids((torch.arange(len(rows[0].doc_ids)) >= valid_B1).int())
@@ -311,7 +309,7 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of a dataclass and of those in it."""
+    """Yield the tensors of a dataclass and of nested dataclasses."""
     for field in fields(value):
         held = getattr(value, field.name)
         if isinstance(held, Tensor):

@@ -1,10 +1,10 @@
-"""`python -m curriculum.train.bundle FOLDER`: train what a bundle asks for, as far as the time allows.
+"""`python -m curriculum.train.bundle FOLDER`: train the arms of a bundle within a time limit.
 
-`curriculum ablate --bundle` writes such a folder; it needs no corpus, no server and no network. The same
-command goes on where the one before it stopped, and says how much is left.
+`curriculum ablate --bundle` writes the folder; training needs no corpus, no server and no network. The same
+command resumes where it stopped, and reports how much is left.
 
-Exit codes: 0 all is trained; 1 a training failed, and the last line says why; 2 the command is wrong;
-75 the time was up, or it was asked to stop: the same command goes on.
+Exit codes: 0 all arms are trained; 1 a training failed, and the last line says why; 2 the command line is
+wrong; 75 the time was up, or a stop was requested: the same command resumes.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def read_bundle(folder: Path) -> Bundle:
     """Read the bundle in a folder.
 
     Raises:
-        JobError: for a folder without one, and for one that was changed.
+        JobError: if the folder contains no bundle, or the bundle was changed.
     """
     file = folder / BUNDLE
     if not file.is_file():
@@ -58,7 +58,7 @@ def read_runs(folder: Path) -> BundledRuns:
     """Read which arms of a bundle are trained.
 
     Raises:
-        JobError: for a file that was changed.
+        JobError: if the file was changed.
     """
     file = folder / RUNS
     if not file.is_file():
@@ -73,7 +73,7 @@ def read_runs(folder: Path) -> BundledRuns:
 
 
 def train_arm(store: Store, arm: BundledArm, machine: Machine) -> list[Artefact]:
-    """Return the runs of an arm, found or trained, up to the first that was stopped."""
+    """Find or train the runs of an arm; return them up to the first that was stopped."""
     runs: list[Artefact] = []
     for phase in arm.phases:
         job = job_of(store, arm, phase, machine, previous=runs[-1] if runs else None)
@@ -92,7 +92,7 @@ def job_of(
     *,
     previous: Artefact | None,
 ) -> Job:
-    """Return the job of a phase on a machine, after the run of the phase before."""
+    """Build the job of a phase for a machine, continuing the previous phase's run."""
     root = store.root
     return make_job(
         arm.diet,
@@ -133,7 +133,7 @@ def require_own_bundle(folder: Path) -> None:
 
 
 def train_bundle(folder: Path) -> bool:
-    """Train all arms of a bundle, and note each that is trained; return False where one was stopped."""
+    """Train all arms of a bundle and record every trained arm; return False if one was stopped."""
     if folder.is_dir():
         require_own_bundle(folder)
     bundle, store, machine = read_bundle(folder), Store(folder), Machine.here()
@@ -154,14 +154,14 @@ def _tell(line: str) -> None:
 
 
 def main() -> int:
-    """Train until all is done, time is up or a signal comes."""
+    """Train until all arms are trained, time is up or a signal arrives."""
     arguments = _arguments()
     folder = real_path(arguments.folder)
     if not is_trusted_by_environment(folder):
         deny_others_writing()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if arguments.seconds is not None:
-        # What stops a training waits for the step in progress and its checkpoint.
+        # A stop waits for the step in progress and its checkpoint, so it is requested early.
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, max(arguments.seconds - GRACE_SECONDS, 1))
     try:

@@ -1,10 +1,11 @@
-"""Checkpoints: weights, Adam's moments, generators and cursor; valid when their own manifest stands.
+"""Checkpoints: weights, Adam's moments, random states and data cursor, listed in a manifest.
 
     checkpoints/step=120/model.safetensors  optimizer.safetensors  model.json  state.json  manifest.json
 
-This portable form holds tensors and JSON only, nothing that runs when it is read, and is the same bytes
-for the same values. Each phase ends in it. What several ranks write on their way has shards/ in place of
-the two files of tensors, each rank its own part (sharded.py). Any number of ranks reads either form.
+This portable form contains only tensors and JSON, so that reading it runs no code, and equal values give
+equal bytes. Every phase ends with a portable checkpoint. Intermediate checkpoints of several ranks have
+shards/ instead of the two tensor files, where every rank writes its own part (sharded.py). Any number of
+ranks reads either form. A checkpoint is valid once its manifest exists.
 """
 
 import shutil
@@ -55,7 +56,7 @@ class CheckpointState(Strict):
     """Changes of device or backend by resumes."""
 
     def computed_by(self, device: str, backend: str) -> "CheckpointState":
-        """The same state, from here on continued by a device and a backend; a change is logged and kept."""
+        """Return the state for continuing on a device and backend; log and record a change of either."""
         was, becomes = (self.backend, self.device), (backend, device)
         switched = self.switched
         if any(was) and was != becomes:
@@ -66,12 +67,12 @@ class CheckpointState(Strict):
         return self.model_copy(update=update)
 
     def measured(self, figures: tuple[Figure, ...]) -> "CheckpointState":
-        """The state with the figures of one more evaluation; those of the same step are replaced."""
+        """Return the state with one more evaluation's figures; they replace figures of the same step."""
         kept = tuple(figure for figure in self.figures if figure.step != self.step)
         return self.model_copy(update={"figures": kept + figures})
 
     def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":
-        """The state one step of `job` later, by what that step consumed."""
+        """Return the state after one more step of `job` with the given token counts."""
         sums = {
             name: getattr(self.tokens, name) + getattr(counts, name)
             for name in TokenCounts.model_fields
@@ -87,7 +88,7 @@ class CheckpointState(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointCopy:
-    """Copy of the content of a portable checkpoint: training continues while it is written."""
+    """Copy of a portable checkpoint's content, so that training continues while it is written."""
 
     spec: ModelSpec
     state: CheckpointState
@@ -97,7 +98,7 @@ class CheckpointCopy:
 
 
 def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
-    """A copy on the host of what rank 0 writes; every rank calls this, the others keep no tensors."""
+    """Copy a checkpoint's content to the host. Every rank must call this; only rank 0 keeps tensors."""
     taken = CheckpointCopy(spec=train_state.model.spec, state=state)
     for name, tensor in tensors(train_state):
         gathered = whole(tensor)
@@ -110,12 +111,12 @@ def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
 
 
 def save(folder: Path, train_state: TrainState, state: CheckpointState) -> Path:
-    """Write the portable checkpoint `folder`/step=N whole, drop all but the newest two, return its path."""
+    """Write the portable checkpoint `folder`/step=N, keep only the newest two, and return its path."""
     return write(folder, snapshot(train_state, state))
 
 
 def write(folder: Path, taken: CheckpointCopy) -> Path:
-    """Write a snapshot as `save` does."""
+    """Write a snapshot to `folder`/step=N, keep only the newest two checkpoints, and return its path."""
     path = new_draft(folder, taken.state.step)
     write_tensors(taken.weights, path / WEIGHTS)
     write_tensors(taken.moments, path / MOMENTS)
@@ -123,7 +124,7 @@ def write(folder: Path, taken: CheckpointCopy) -> Path:
 
 
 def new_draft(folder: Path, step: int) -> Path:
-    """An empty folder in which a checkpoint is written until it is whole."""
+    """Create an empty folder in which a checkpoint is written until it is complete."""
     path = folder / f".step={step}.draft"
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
@@ -131,12 +132,12 @@ def new_draft(folder: Path, step: int) -> Path:
 
 
 def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Path:
-    """Complete a draft that holds its tensors, manifest last, and let it appear; older ones go.
+    """Complete a draft that contains its tensors, rename it to step=N, and remove older checkpoints.
 
-    `spec` is None for what another trainer wrote, whose model is its own affair.
+    `spec` is None for a checkpoint of another trainer, whose model is unknown. The manifest is written last.
 
     Raises:
-        JobError: for a link or a pipe among the files, which no reader would take.
+        JobError: if the files include a link or a pipe, which readers would refuse.
     """
     path, target = folder / f".step={state.step}.draft", folder / f"step={state.step}"
     if spec is not None:
@@ -157,7 +158,7 @@ def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Pat
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    """Return the newest undamaged checkpoint, or None; log the damaged ones that are skipped."""
     for path in _numbered(folder):
         fault = damage(path)
         if fault is None:
@@ -167,7 +168,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def newest_step(folder: Path) -> int:
-    """The step of the newest checkpoint by its name alone, for progress; 0 for none."""
+    """Return the step of the newest checkpoint by its name, 0 if there is none; for progress displays."""
     return max((step for step, _ in numbered(folder, STEP)), default=0)
 
 
@@ -177,12 +178,12 @@ def read_state(checkpoint: Path) -> CheckpointState:
 
 
 def _numbered(folder: Path) -> list[Path]:
-    """Checkpoints, newest first."""
+    """Return the checkpoints, newest first."""
     return [path for _, path in numbered(folder, STEP)][::-1]
 
 
 class Saver:
-    """Writes the checkpoints of a run; every rank makes the same calls."""
+    """Writer of a run's checkpoints; all ranks must make the same calls."""
 
     def __init__(self, folder: Path, train_state: TrainState, last: Path | None = None) -> None:
         self.folder, self.train_state = folder, train_state
@@ -192,13 +193,13 @@ class Saver:
         self._pending: Future[Path | None] | None = None
 
     def save(self, state: CheckpointState, *, portable: bool = False) -> None:
-        """Copy what a checkpoint holds, and write it from a thread.
+        """Copy a checkpoint's content and write it in a background thread.
 
-        One rank writes the portable form; several write their shards, or are gathered where it must be
-        portable.
+        A single rank writes the portable form. Several ranks write shards, or with `portable` rank 0
+        gathers all.
 
         Raises:
-            JobError: on every rank, where the checkpoint before could not be written.
+            JobError: on every rank, if the previous checkpoint could not be written.
         """
         self.wait()
         if portable or self.train_state.ranks.size == 1:
@@ -209,10 +210,10 @@ class Saver:
             self._pending = self._shards(state)
 
     def wait(self) -> Path | None:
-        """The newest whole checkpoint, once nothing is being written any more.
+        """Wait until nothing is being written, and return the newest complete checkpoint.
 
         Raises:
-            JobError: on every rank, where it could not be written; the one before stays.
+            JobError: on every rank, if a checkpoint could not be written; the previous one is kept.
         """
         ranks = self.train_state.ranks
         written = ranks.gathered(ranks.together(self._written), PATH_OR_NONE)[0]
@@ -220,7 +221,7 @@ class Saver:
         return self.last
 
     def close(self) -> None:
-        """Let what is being written be finished; for a run that failed otherwise."""
+        """Finish writing; log errors instead of raising them, because the run has already ended."""
         try:
             self._written()
         except CurriculumError as failed:
@@ -228,7 +229,7 @@ class Saver:
         self._threads.shutdown()
 
     def _shards(self, state: CheckpointState) -> "Future[Path | None]":
-        # torch's distributed checkpoints take half a second to import, and one rank writes none.
+        # torch's distributed checkpoints take half a second to import, and a single rank doesn't need them.
         from curriculum.train import sharded
 
         ranks = self.train_state.ranks
@@ -243,7 +244,7 @@ class Saver:
         return self._threads.submit(finish)
 
     def _written(self) -> Path | None:
-        """Wait for what this rank is writing."""
+        """Wait for this rank's write."""
         pending, self._pending = self._pending, None
         if pending is None:
             return None
@@ -265,7 +266,7 @@ class Saver:
 
 
 def _root_of(failed: BaseException) -> BaseException:
-    """The operating system's error behind a failed save, else the failure itself."""
+    """Return the operating system's error behind a failed save, else the failure itself."""
     seen: list[BaseException] = [failed]
     for each in seen:
         if isinstance(each, OSError):

@@ -1,4 +1,4 @@
-"""The files of a checkpoint held against its manifest; nothing here needs torch."""
+"""Files of a checkpoint, compared with its manifest; doesn't need torch."""
 
 from pathlib import Path
 
@@ -16,14 +16,14 @@ SPEC, STATE, INDEX = "model.json", "state.json", "index.json"
 
 
 class CheckpointManifest(Sealed):
-    """The manifest of a complete checkpoint."""
+    """Manifest of a complete checkpoint."""
 
     step: int
     files: tuple[FileRecord, ...]
 
 
 def damage(checkpoint: Path) -> str | None:
-    """Find the first fault of a checkpoint's files, or None; reads every byte of them."""
+    """Return the first fault of a checkpoint's files, or None; reads every byte of them."""
     manifest = _listed(checkpoint)
     if isinstance(manifest, str):
         return manifest
@@ -34,10 +34,10 @@ def damage(checkpoint: Path) -> str | None:
 
 
 def require_whole(checkpoint: Path) -> None:
-    """Let a checkpoint pass whose files are those of its manifest, byte by byte.
+    """Raise unless a checkpoint's files equal those of its manifest, byte by byte.
 
     Raises:
-        JobError: naming the file that is damaged or missing.
+        JobError: names the damaged or missing file.
     """
     fault = damage(checkpoint)
     if fault is not None:
@@ -45,10 +45,10 @@ def require_whole(checkpoint: Path) -> None:
 
 
 def require_listed(checkpoint: Path) -> None:
-    """Let a checkpoint pass whose manifest lists files that are there; none is read.
+    """Raise unless all files listed in a checkpoint's manifest exist. Files are not read.
 
     Raises:
-        JobError: naming the file that is missing.
+        JobError: names the missing file.
     """
     found = _listed(checkpoint)
     if isinstance(found, str):
@@ -56,7 +56,7 @@ def require_listed(checkpoint: Path) -> None:
 
 
 def damaged(place: Path, fault: str) -> JobError:
-    """The error of a checkpoint, or of a file of one, that isn't what was written."""
+    """Return the error for a damaged checkpoint or a damaged file of one."""
     run = run_of(place)
     cure = "Take another checkpoint"
     if run is not None:
@@ -65,26 +65,26 @@ def damaged(place: Path, fault: str) -> JobError:
 
 
 def content_of(checkpoint: Path) -> str:
-    """The digest of a checkpoint's files; 64 hex digits."""
+    """Return the digest of a checkpoint's files; 64 hex digits."""
     manifest = manifest_of(checkpoint)
     return digest([[record.name, record.sha256] for record in manifest.files])
 
 
 def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
-    """A file of a checkpoint, verified against its manifest, which says what version wrote it.
+    """Read a file of a checkpoint after verifying it against the manifest, which has the writer's version.
 
     Raises:
-        JobError: for a file that isn't what was written, or isn't one of these.
+        JobError: if the file is damaged or of another kind.
     """
     require_part(checkpoint, name)
     return _read(model, checkpoint / name, version=manifest_of(checkpoint).schema_version)
 
 
 def require_part(checkpoint: Path, name: str) -> None:
-    """Raise unless a file of a checkpoint is the one that its manifest records.
+    """Raise unless a file of a checkpoint equals the one recorded in its manifest.
 
     Raises:
-        JobError: naming the file.
+        JobError: names the file.
     """
     manifest, file = manifest_of(checkpoint), checkpoint / name
     record = next((each for each in manifest.files if each.name == name), None)
@@ -93,10 +93,10 @@ def require_part(checkpoint: Path, name: str) -> None:
 
 
 def read_spec(checkpoint: Path) -> ModelSpec:
-    """The model that a checkpoint is of.
+    """Read the model specification of a checkpoint.
 
     Raises:
-        JobError: for one that another trainer left.
+        JobError: for a checkpoint of another trainer.
     """
     if not (checkpoint / SPEC).is_file():
         raise JobError(
@@ -108,16 +108,16 @@ def read_spec(checkpoint: Path) -> ModelSpec:
 
 
 def manifest_of(checkpoint: Path) -> CheckpointManifest:
-    """The manifest of a checkpoint.
+    """Read the manifest of a checkpoint.
 
     Raises:
-        JobError: for one that isn't there, or was changed.
+        JobError: if the manifest is missing or was changed.
     """
     return _read(CheckpointManifest, checkpoint / MANIFEST_NAME)
 
 
 def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
-    """A small file of a checkpoint."""
+    """Read a small file of a checkpoint."""
     if not file.is_file():
         raise damaged(file, "there is no such file")
     return read_json(
@@ -131,7 +131,7 @@ def _read(model: type[Model], file: Path, *, version: str | None = None) -> Mode
 
 
 def _listed(checkpoint: Path) -> CheckpointManifest | str:
-    """The manifest of a checkpoint whose files are there, or why it isn't whole."""
+    """Return a checkpoint's manifest if all its files exist, else the fault."""
     if not (checkpoint / MANIFEST_NAME).is_file():
         return "it has no manifest"
     try:
@@ -139,7 +139,7 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
     except JobError:
         return "its manifest can't be read, or was changed"
     names = {record.name for record in manifest.files}
-    # Another trainer's checkpoint has what files it will.
+    # A checkpoint of another trainer may have any files.
     for name in sorted(names | ({STATE} if SPEC in names else set())):
         if not (checkpoint / name).is_file():
             return f"{name} isn't what was written"
@@ -147,6 +147,6 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
 
 
 def record_of(folder: Path, path: Path) -> FileRecord:
-    """A file of a checkpoint as its manifest records it."""
+    """Return the manifest record of a checkpoint's file."""
     name = path.relative_to(folder).as_posix()
     return FileRecord(name=name, sha256=sha256_of(path), num_bytes=path.stat().st_size)

@@ -1,4 +1,4 @@
-"""Rows of a plan as batches, for our trainer and for anyone's.
+"""Batches of a plan's rows, for our trainer and for others.
 
     job = read_job(path)                                      # curriculum.train.run_directory
     for batch in loader_of(job, workspace):                   # micro-batches in the plan's order, as dicts
@@ -7,9 +7,9 @@
     rows = PlannedRows.of(job, workspace)                     # a torch Dataset: the row at each position
     batches = DataLoader(rows, batch_sampler=MicroBatches.of(job, rows), collate_fn=as_tensors)
 
-The order follows from the plan alone: neither workers nor ranks change it. What a batch holds, with an
-example, stands in batch.py: `as_tensors` gives all of it by name, `for_transformers` what Hugging Face's
-models take.
+The order depends only on the plan, not on workers or ranks. batch.py shows the contents of a batch with an
+example. `as_tensors` returns all of its tensors by name, `for_transformers` the inputs of Hugging Face
+models.
 """
 
 import functools
@@ -51,17 +51,17 @@ MAX_AHEAD = 32
 
 
 def as_tensors(rows: Sequence[Row]) -> dict[str, Tensor]:
-    """Rows of one length by the names that are usual for packed rows: `Batch.tensors`."""
+    """Combine rows of one length to tensors under the usual names for packed rows: `Batch.tensors`."""
     return collate(rows).tensors()
 
 
 def for_transformers(rows: Sequence[Row]) -> dict[str, Tensor | bool]:
-    """Rows of one length as Hugging Face's causal models take them: int64 [B, T], and use_cache.
+    """Combine rows of one length to inputs of Hugging Face causal models: int64 [B, T], and use_cache.
 
-    labels stand at the token to be predicted, since the models shift them. Documents [5 6 7] [8 9]:
+    Labels are at the position of the predicted token, because the models shift them. Documents [5 6 7] [8 9]:
     input_ids [5 6 7 8 9], position_ids [0 1 2 0 1], labels [-100 6 7 -100 9]. The models keep documents
-    apart by position_ids that restart, but only without a cache, which they have unless they are told:
-    with it every document reads those before it.
+    separate by position_ids that restart, but only without a cache. They use a cache by default, and with a
+    cache every document sees the documents before it.
     """
     batch = collate(rows)
     return {
@@ -73,9 +73,9 @@ def for_transformers(rows: Sequence[Row]) -> dict[str, Tensor | bool]:
 
 
 class PlannedRows(Dataset[Row]):
-    """The row at each position of a plan; positions come from MicroBatches or any sampler.
+    """Dataset of the rows of a plan by position; positions come from MicroBatches or any sampler.
 
-    `structure` asks for the structure of the rows that have one.
+    With `structure`, rows include their structure, if they have any.
     """
 
     def __init__(self, plan: Path, rows: dict[str, Path], *, structure: bool = False) -> None:
@@ -90,7 +90,7 @@ class PlannedRows(Dataset[Row]):
 
     @staticmethod
     def of(job: Job, workspace: Path) -> "PlannedRows":
-        """The rows of a job whose paths are relative to `workspace`."""
+        """Open the rows of a job; its paths are relative to `workspace`."""
         return PlannedRows(
             workspace / job.plan,
             {rows.key: workspace / rows.path for rows in job.rows},
@@ -101,10 +101,10 @@ class PlannedRows(Dataset[Row]):
         return len(self.plan)
 
     def __getitem__(self, position: int) -> Row:
-        """The row at a position, whose arrays are views of what is cached: don't write to them.
+        """Return the row at a position. Its arrays are views of cached data: don't write to them.
 
         Raises:
-            MixtureError: where the plan names rows that the job doesn't, or that aren't those.
+            MixtureError: if the job doesn't list the plan's rows, or the rows aren't those of the plan.
         """
         planned = self.plan.at(position)
         shards = self.shards.get(planned.rows_key)
@@ -116,18 +116,19 @@ class PlannedRows(Dataset[Row]):
         return row
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A worker process opens the files anew."""
+        """Reopen the files in a worker process."""
         opened = functools.partial(PlannedRows, structure=self.structure)
         return opened, (self.path, self.folders)
 
 
 class MicroBatches(Sampler[list[int]]):
-    """Positions of each micro-batch, step after step, from a slot on; of several ranks, those of one.
+    """Sampler of the positions of each micro-batch, step by step, for one of several ranks.
 
-    Within a step rows are grouped by length, so that a micro-batch has one T: lengths 2 1 1 2 1 in
-    micro-batches of 2 positions -> [0] [3] [1 2] [4]. Ranks have as many micro-batches in each step: its
-    rows are dealt by `deal`, and a rank with too few of a length gets stand-ins, each the step's first row
-    of it, which `steps_of` makes blanks: sharded layers meet in every forward and backward pass.
+    Within a step, rows are grouped by length, so that a micro-batch has one T: lengths 2 1 1 2 1 in
+    micro-batches of 2 positions -> [0] [3] [1 2] [4]. All ranks have equally many micro-batches per step:
+    `deal` distributes the rows, and a rank with too few rows of a length gets stand-ins, copies of the
+    step's first row of this length, which `steps_of` turns into blanks. So all ranks take part in every
+    forward and backward pass of sharded layers.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class MicroBatches(Sampler[list[int]]):
     def of(
         job: Job, rows: PlannedRows, *, first_step: int = 0, rank: int = 0, ranks: int = 1
     ) -> "MicroBatches":
-        """Make the micro-batches of a job's steps from `first_step` on."""
+        """Return the micro-batches of a job's steps from `first_step` on."""
         return MicroBatches(
             rows.plan,
             slots_per_step=job.slots_per_step,
@@ -164,7 +165,7 @@ class MicroBatches(Sampler[list[int]]):
         return (positions for step in self.steps for positions, _ in self.of_step(step))
 
     def of_step(self, step: int) -> list[tuple[list[int], bool]]:
-        """The positions of each micro-batch of a step, and False for those of a stand-in."""
+        """Return the positions of each micro-batch of a step, with False for a stand-in."""
         first = step * self.slots_per_step
         rows = self.plan.slots(first, first + self.slots_per_step)
         dealt = deal(rows.row_lengths, rows.attention_pairs, self.ranks)
@@ -189,14 +190,14 @@ def loader_of(
     ranks: int = 1,
     collate_fn: Callable[[list[Row]], Any] = as_tensors,
 ) -> "DataLoader[Row]":
-    """A job's micro-batches from a step on, one after the other, as `collate_fn` makes them of rows.
+    """Return a DataLoader of a job's micro-batches from a step on, combined by `collate_fn`.
 
-    Each has rows of one length, `job.micro_positions` positions at most; those of a step have
-    `job.tokens_per_step` together. Of several ranks each gets its own rows, as `deal` shares them; where
-    they don't go round, a rank gets a row of another once more.
+    A micro-batch has rows of one length and at most `job.micro_positions` positions. The micro-batches of a
+    step have `job.tokens_per_step` positions in total. Every rank gets its own rows, distributed by `deal`;
+    if the rows can't be divided evenly, a rank gets a row of another rank again.
 
     Raises:
-        JobError: for a job of a study, whose masks and positions another training loop doesn't switch.
+        JobError: for a job of a study, because other training loops don't switch masks and positions.
     """
     if job.study is not None and job.study.acts_in_training:
         raise JobError(
@@ -213,17 +214,18 @@ def loader_of(
 def steps_of(
     job: Job, rows: PlannedRows, *, first_step: int, workers: int, rank: int = 0, ranks: int = 1
 ) -> Iterator[list[Batch]]:
-    """The micro-batches of each step from `first_step` on, all of a step together.
+    """Yield the micro-batches of each step from `first_step` on, all of a step together.
 
-    Of several ranks each reads its own rows only, in the same number of micro-batches; what one lacks is
-    a blank. Workers prepare the next step during the one before; batches of a job on CUDA are pinned.
+    Every rank reads only its own rows, in equally many micro-batches; missing ones are blanks. Workers
+    prepare the next step during the current one. Batches of a job on CUDA are in pinned memory.
 
     Raises:
-        JobError: for ids that the model doesn't have, and for a worker that died.
-        MixtureError: where plan and rows don't belong together.
+        JobError: for ids outside the model's vocabulary, and for a worker that died.
+        MixtureError: if plan and rows don't match.
     """
     sampler = MicroBatches.of(job, rows, first_step=first_step, rank=rank, ranks=ranks)
-    # The loader is ahead by what its workers prepare; between the two lie the steps that only it has seen.
+    # The loader runs ahead of the trainer by the batches that its workers prepare; tee keeps the steps in
+    # between.
     ahead, shares = itertools.tee(map(sampler.of_step, sampler.steps))
     positions = (positions for share in ahead for positions, _ in share)
     loader = _loader(
@@ -250,7 +252,7 @@ T = TypeVar("T")
 
 
 class Lookahead(Iterator[T]):
-    """Items of an iterator, the next of which may be seen before it is taken."""
+    """Iterator whose next item can be inspected before it is taken."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
@@ -263,18 +265,18 @@ class Lookahead(Iterator[T]):
         return self._seen.pop() if self._seen else next(self._items)
 
     def peek(self) -> T | None:
-        """The next item; None at the end, and where it can't be had: `next` then raises the reason."""
+        """Return the next item; None at the end, or if it failed (`next` then raises the error)."""
         if not self._seen and self._failed is None:
             try:
                 self._seen.append(next(self._items))
             except Exception as failed:
-                # The step in progress is whole and counts; the next one fails.
+                # The step in progress is complete and counts; the next one raises.
                 self._failed = failed
         return self._seen[0] if self._seen else None
 
 
 class _Checked(Dataset[Any]):
-    """Whole micro-batches, or the error that one ended in: a worker's exceptions lose their kind."""
+    """Dataset of whole micro-batches, or errors as values: exceptions of workers lose their type."""
 
     def __init__(self, rows: PlannedRows, job: Job) -> None:
         self.rows, self.job = rows, job
@@ -291,7 +293,7 @@ class _Checked(Dataset[Any]):
         return batch
 
     def _collated(self, positions: list[int]) -> Batch:
-        """The batch of some positions of one step, as a study has it in that step."""
+        """Combine the rows of one step's positions, with the study's masks and positions at this step."""
         rows, study = [self.rows[position] for position in positions], self.job.study
         if study is None:
             return collate(rows)
@@ -304,10 +306,10 @@ class _Checked(Dataset[Any]):
 
 
 def require_trainable(batch: Batch, vocab_size: int) -> None:
-    """Let a batch pass whose ids a model of `vocab_size` ids has, and each of whose rows is scored.
+    """Raise unless every id is below vocab_size and every row has a target.
 
     Raises:
-        JobError: naming the first row with another id, that id and its place, or without any target.
+        JobError: names the first faulty row, with the id and its position.
     """
     ids_BT = batch.input_ids
     low, high = (int(each) for each in ids_BT.aminmax())
@@ -341,7 +343,7 @@ def _loader(
     workers: int,
     ranks: int,
 ) -> "DataLoader[Any]":
-    """Workers prepare a step's micro-batches and one more while the step before is trained."""
+    """Return a DataLoader whose workers prepare one step and one micro-batch ahead."""
     of_a_step = -(-job.tokens_per_step // job.micro_positions // ranks)
     return DataLoader(
         rows,
@@ -352,7 +354,7 @@ def _loader(
         pin_memory=job.device == "cuda" and torch.cuda.is_available(),
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=leave_signals_to_the_trainer,
-        # Else each start of a loader draws from the global generator, and a resumed run has one more.
+        # Otherwise every new loader draws from the global generator, and a resumed run starts one more.
         generator=torch.Generator(),
     )
 

@@ -1,6 +1,6 @@
-"""The device of a process: threads and determinism, precision, and memory that is kept or runs out.
+"""Device of a process: threads, determinism, precision, and memory.
 
-float32 and the same bits every time on a CPU, bfloat16 products on a GPU.
+CPUs compute in float32 and give the same bits every time; GPUs compute products in bfloat16.
 """
 
 import contextlib
@@ -19,21 +19,23 @@ from schemas.job import Job
 
 
 def mixed(device: torch.device) -> torch.autocast:
-    """Matrix products in bfloat16 on a GPU, weights and sums in float32; float32 throughout on a CPU."""
+    """Return an autocast context: bfloat16 matrix products on GPUs, float32 throughout on CPUs."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
 
 def prepare(job: Job, local: int = 0) -> torch.device:
-    """Set threads and determinism for this process, the `local`-th of its machine; return its device.
+    """Set threads and determinism of this process, and return its device.
+
+    `local` is the process's number on its machine.
 
     Raises:
-        JobError: for a GPU that isn't there.
+        JobError: if the GPU doesn't exist.
     """
     torch.set_num_threads(job.threads)
     if job.device == "cpu":
         keep_freed_memory()
         torch.use_deterministic_algorithms(True)
-        # Filling memory that nobody reads before it is written costs a few percent.
+        # Filling uninitialised memory, which is written before it is read, would cost a few percent.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -52,7 +54,7 @@ def prepare(job: Job, local: int = 0) -> torch.device:
 
 
 def capabilities(device: torch.device) -> Capabilities:
-    """The kernels of attention that a device has, with this torch."""
+    """Return the attention kernels that a device supports with the installed torch."""
     if device.type != "cuda":
         return Capabilities.expected("cpu")
     generation, _ = torch.cuda.get_device_capability(device)
@@ -68,7 +70,7 @@ _TRITON_FROM, _FLASH_FROM = 7, 8
 
 
 def needs_of(job: Job) -> AttentionNeeds:
-    """Needs of the model of a job and of its longest rows, those of evaluations too."""
+    """Return what a job's model and its longest rows, including evaluation rows, need from a backend."""
     evaluated = (stratum.rows for evaluation in job.evaluations for stratum in evaluation.strata)
     return AttentionNeeds(
         row_length=max(rows.row_length for rows in (*job.rows, *evaluated)),
@@ -79,10 +81,10 @@ def needs_of(job: Job) -> AttentionNeeds:
 
 
 def with_backend(job: Job, device: torch.device) -> Job:
-    """The job with the backend of this process in place of the one asked for; the log says why.
+    """Choose the backend for this process, log the reason, and return the job with it.
 
     Raises:
-        JobError: for a backend that the device or the model can't have.
+        JobError: if the device or the model doesn't support the requested backend.
     """
     choice = choose(job.backend, capabilities(device), needs_of(job))
     log(f"attention  {choice.backend} on {device.type}: {choice.reason}")
@@ -96,10 +98,10 @@ _MAX_KEPT = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Let malloc use freed memory again and not give it back: each page that comes anew costs a fault.
+    """Make malloc reuse freed memory instead of returning it, which saves page faults.
 
-    It holds for this process, up to its end, and takes a seventh off a step of `tiny` on a CPU. Other C
-    libraries than glibc keep to their ways.
+    Applies to the whole process until it ends, and saves 1/7 of a step of `tiny` on a CPU. Only glibc
+    supports this.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -113,10 +115,10 @@ _OF_THE_CPU = "DefaultCPUAllocator"
 
 @contextlib.contextmanager
 def enough_memory(job: Job, where: str) -> Iterator[None]:
-    """Say what to try where memory is full; `where` tells how far the job was.
+    """Convert out-of-memory errors to a JobMemoryError with a cure; `where` names the job's progress.
 
     Raises:
-        JobMemoryError: in place of what torch, NumPy or Python raise.
+        JobMemoryError: instead of the errors of torch, NumPy or Python.
     """
     try:
         yield

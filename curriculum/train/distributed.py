@@ -1,8 +1,8 @@
-"""The processes that train one job together, and how they share the rows of a step.
+"""Processes that train one job together: communication, and distribution of a step's rows.
 
-Values of the host go over a gloo group of their own, checkpoints over another: on the group of the
-gradients they would get between its calls, from another thread. Values travel as JSON, tensors as
-safetensors: reading what a rank sent runs nothing.
+Host values use a gloo group of their own, and checkpoints another one. On the group of the gradients, calls
+of another thread would interleave with the gradients' calls. Values are sent as JSON and tensors as
+safetensors, so that reading another rank's data runs no code.
 """
 
 import atexit
@@ -49,7 +49,7 @@ class ProcessRank:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> "ProcessRank":
-        """The place that torchrun gave, or that of a process alone."""
+        """Return the rank set by torchrun, or the rank of a single process."""
         return ProcessRank(
             rank=int(environment.get("RANK", "0")),
             size=int(environment.get("WORLD_SIZE", "1")),
@@ -59,7 +59,7 @@ class ProcessRank:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankFailure:
-    """A CurriculumError as it travels between ranks."""
+    """CurriculumError in a form that can be sent between ranks."""
 
     kind: str
     """Name of the closest class in schemas.errors."""
@@ -71,7 +71,7 @@ class RankFailure:
 
     @staticmethod
     def of(failed: CurriculumError) -> "RankFailure":
-        """Return the parts of an error."""
+        """Return the fields of an error."""
         return RankFailure(
             kind=next(kind.__name__ for kind in type(failed).__mro__ if kind in _KINDS.values()),
             name=failed.name,
@@ -103,9 +103,9 @@ PATH_OR_NONE = TypeAdapter[Path | None](Path | None)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranks:
-    """The processes of a job as one of them sees them.
+    """Processes of a job, from the view of one of them.
 
-    Every rank makes the same calls in the same order; each is a no-op where there is one rank.
+    Every rank must make the same calls in the same order; with a single rank all calls are no-ops.
     """
 
     rank: int = 0
@@ -120,38 +120,38 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Return True if this is the rank that owns the directory."""
+        """True for rank 0, which owns the run's directory."""
         return self.rank == 0
 
     @property
     def sharing(self) -> int:
-        """Ranks that share a row."""
+        """Number of ranks that share a row."""
         return 1 if self.context is None else self.context.size
 
     @property
     def readers(self) -> int:
-        """Groups of ranks that share rows: each reads micro-batches of its own."""
+        """Number of groups of ranks that share rows; every group reads its own micro-batches."""
         return self.size // self.sharing
 
     @property
     def reader(self) -> int:
-        """The group of this rank, whose ranks are neighbours."""
+        """Number of this rank's group; the ranks of a group are consecutive."""
         return self.rank // self.sharing
 
     @property
     def counts(self) -> bool:
-        """Return True if this rank counts the rows of its group."""
+        """True for the rank that counts the rows of its group."""
         return self.rank % self.sharing == 0
 
     def by_reader(self, value: T, kind: TypeAdapter[T]) -> list[T]:
-        """Return the value of one rank of each group, in their order."""
+        """Gather the value of one rank per group, in the order of groups."""
         return self.gathered(value, kind)[:: self.sharing]
 
     def gathered(self, value: T, kind: TypeAdapter[T]) -> list[T]:
-        """Return the value of each rank, in the order of ranks; `kind` writes and reads it as JSON.
+        """Gather the value of every rank, in the order of ranks; `kind` converts it to JSON and back.
 
         Raises:
-            JobError: for a rank that sent anything else.
+            JobError: if a rank sent a value of another type.
         """
         if self.size == 1:
             return [value]
@@ -159,33 +159,33 @@ class Ranks:
         return self._parsed(self._bytes(sent), lambda data: kind.validate_python(json.loads(data)))
 
     def gathered_tensors(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Return the named tensors of each rank, in the order of ranks, on the host.
+        """Gather named tensors of every rank on the host, in the order of ranks.
 
         Raises:
-            JobError: for a rank that sent anything else.
+            JobError: if a rank sent anything else.
         """
         if self.size == 1:
             return [tensors]
-        # Ranks alone need safetensors, which a measurement on a bare device does without.
+        # Imported late: only several ranks need safetensors, and benchmarks run on devices without it.
         from safetensors.torch import save
 
         return self._parsed(self._bytes(save(tensors)), _tensors)
 
     def total(self, values: Sequence[N]) -> list[N]:
-        """Sums over ranks, in the order of ranks: the same on each, bit by bit."""
+        """Sum values over ranks, in the order of ranks; all ranks get identical bits."""
         columns = zip(*self.gathered(list(values), _NUMBERS), strict=True)
         return [sum(column) for column in columns]
 
     def any(self, flag: bool) -> bool:
-        """Return True if any rank says so."""
+        """Return True if the flag is true on any rank."""
         flags: list[bool] = self.gathered(flag, FLAG)
         return any(flags)
 
     def together(self, make: Callable[[], T]) -> T:
-        """Return this rank's own value, once every rank has made its own.
+        """Return this rank's value once all ranks have computed theirs.
 
         Raises:
-            CurriculumError: on every rank, the first rank's, where any rank's was raised.
+            CurriculumError: on every rank, the error of the first failed rank.
         """
         if self.size == 1:
             return make()
@@ -205,7 +205,7 @@ class Ranks:
         self.together(lambda: do() if self.leads else None)
 
     def from_first(self, make: Callable[[], T], kind: TypeAdapter[T]) -> T:
-        """Return the value of rank 0 on every rank; its CurriculumError is raised on every rank."""
+        """Return rank 0's value on every rank; its CurriculumError is raised on every rank."""
         made = self.together(lambda: [make()] if self.leads else [])
         if self.size == 1:
             return made[0]
@@ -213,7 +213,7 @@ class Ranks:
         return kind.validate_python(self.gathered(plain, _PLAIN)[0][0])
 
     def _bytes(self, data: bytes) -> list[bytes]:
-        """Return the bytes of each rank; `data` isn't empty."""
+        """Gather the bytes of every rank; `data` must not be empty."""
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         dist.all_gather(sizes, torch.tensor([len(data)]), group=self.host)
         lengths = [int(size) for size in sizes]
@@ -225,7 +225,7 @@ class Ranks:
         ]
 
     def _parsed(self, sent: Sequence[bytes], parse: Callable[[bytes], T]) -> list[T]:
-        """Return what each rank sent, parsed."""
+        """Parse the data of every rank."""
         parsed: list[T] = []
         for rank, data in enumerate(sent):
             try:
@@ -244,7 +244,7 @@ ALONE = Ranks()
 
 
 def _tensors(data: bytes) -> dict[str, Tensor]:
-    """The tensors that a rank sent; ValueError for anything else."""
+    """Parse tensors sent by a rank; raise ValueError for anything else."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -256,11 +256,11 @@ def _tensors(data: bytes) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def joined(place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1) -> Iterator[Ranks]:
-    """Meet the other ranks, of which `sharing` neighbours each share rows; alone, nothing happens."""
+    """Join the other ranks, where `sharing` consecutive ranks share rows; a no-op for a single process."""
     if place.size == 1:
         yield ALONE
         return
-    # Where a GPU lacks, the ranks meet all the same, to end with one error.
+    # If a GPU is missing, the ranks still connect, so that they end with one error.
     on_gpu = device == "cuda" and place.local < torch.cuda.device_count()
     if on_gpu:
         torch.cuda.set_device(place.local)
@@ -278,12 +278,12 @@ def joined(place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1)
         host=dist.new_group(backend="gloo"),
         saving=dist.new_group(backend="gloo"),
     )
-    # Not after an error: where one rank failed, the others may be waiting for it in a call.
+    # Skipped after an error: other ranks may still wait in a call for the failed rank.
     dist.destroy_process_group()
 
 
 def _context(place: ProcessRank, sharing: int) -> ContextRanks | None:
-    """The group of this rank; every rank makes all groups. A number that doesn't divide is refused later."""
+    """Return this rank's group; every rank creates all groups. Indivisible numbers are refused later."""
     if sharing == 1 or place.size % sharing:
         return None
     groups = [
@@ -296,9 +296,9 @@ def _context(place: ProcessRank, sharing: int) -> ContextRanks | None:
 
 
 def leave(code: int) -> NoReturn:
-    """End a rank's process at once when its work is done.
+    """End a rank's process immediately after its work.
 
-    While Python is taken down, a thread of gloo that still lets go of a value aborts the process.
+    During Python's shutdown, a gloo thread that releases a value would abort the process.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -307,11 +307,12 @@ def leave(code: int) -> NoReturn:
 
 
 def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
-    """The rank that computes each row of a step: of each length as many rows a rank, or one more.
+    """Return the rank of each row of a step; ranks get equally many rows of a length, or one more.
 
-    Rows of a length are dealt there and back, those with the most attention pairs first; then the rank with
-    the most pairs exchanges rows as long as that helps. Two ranks, rows of one length, pairs [9 1 5 4 2] ->
-    [0 0 1 1 0], 12 pairs and 9. What remains uneven is a row with more pairs than others together can match.
+    Rows of a length are dealt back and forth, rows with the most attention pairs first. The rank with the
+    most pairs then exchanges rows while this lowers the maximum. Two ranks, rows of one length, pairs [9 1
+    5 4 2] -> [0 0 1 1 0], 12 and 9 pairs. An imbalance remains if one row has more pairs than the other
+    rows can balance.
     """
     rank = np.zeros(len(row_lengths), dtype=np.int64)
     if ranks == 1:
@@ -327,7 +328,7 @@ def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
 
 
 def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> bool:
-    """Exchange the row of the rank with the most pairs, and of another, that leaves the least; or nothing."""
+    """Exchange two rows between the heaviest rank and another to lower the maximum; False if none helps."""
     load = np.bincount(rank, weights=pairs, minlength=ranks).astype(np.int64)
     heaviest = int(load.argmax())
     if load[heaviest] <= EVEN * load.mean():
@@ -344,5 +345,5 @@ def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> b
 
 
 def descending(row_lengths: Int64s) -> list[int]:
-    """The lengths that there are, the longest first."""
+    """Return the distinct lengths, longest first."""
     return sorted(set(row_lengths.tolist()), reverse=True)

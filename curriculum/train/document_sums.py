@@ -1,8 +1,8 @@
-"""Nats and bytes of held-out documents: bits per byte, intervals over documents, paired too, and their files.
+"""Nats and bytes of held-out documents: bits per byte, confidence intervals, paired changes, and files.
 
     evaluations/step=120/documents.parquet
 
-Each evaluation leaves one, so that any two runs can be paired later, document by document.
+Every evaluation writes such a file, so that any two runs can be compared later, document by document.
 """
 
 import math
@@ -32,7 +32,7 @@ NAME = "documents.parquet"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentSums:
-    """Nats, bytes and number of the scored tokens of each document, in the order of document_id."""
+    """Nats, bytes and number of the scored tokens of each document, sorted by document_id."""
 
     document_ids: tuple[str, ...]
     lineages: tuple[str, ...]
@@ -43,11 +43,11 @@ class DocumentSums:
 
     @property
     def bits_per_byte(self) -> float:
-        """Σ nats / ln 2 ÷ Σ bytes, the first sum rounded once, in whatever order they are."""
+        """Σ nats / ln 2 ÷ Σ bytes; the sum of nats is rounded only once and doesn't depend on the order."""
         return bits(math.fsum(self.nats.tolist()), int(self.num_bytes.sum()))
 
     def only(self, ids: Collection[str]) -> "DocumentSums":
-        """Those of some documents."""
+        """Return the sums of the given documents."""
         kept = np.array([document_id in ids for document_id in self.document_ids], dtype=np.bool_)
         return DocumentSums(
             document_ids=tuple(np.array(self.document_ids)[kept].tolist()),
@@ -59,12 +59,12 @@ class DocumentSums:
 
 
 def bits(nats: float, num_bytes: int) -> float:
-    """Bits per byte."""
+    """Convert nats to bits per byte."""
     return nats / math.log(2) / num_bytes
 
 
 def interval(strata: Sequence[DocumentSums], weights: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the weighted mean of the strata's bits per byte."""
+    """Return the 95 % interval of the weighted mean of the strata's bits per byte."""
     total = math.fsum(weights)
     pairs = zip(strata, weights, strict=True)
     return _interval([_jackknifed([each], weight / total) for each, weight in pairs])
@@ -72,7 +72,7 @@ def interval(strata: Sequence[DocumentSums], weights: Sequence[float]) -> tuple[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
-    """One stratum measured twice: sums of the same documents, in the same order, and its weight."""
+    """Stratum measured twice on the same documents in the same order, with its weight."""
 
     before: DocumentSums
     after: DocumentSums
@@ -81,7 +81,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedChange:
-    """Bits per byte after less before on the same documents, with its 95 % interval."""
+    """Bits per byte after minus before on the same documents, with its 95 % interval."""
 
     change: float
     low: float
@@ -90,16 +90,17 @@ class PairedChange:
 
     @property
     def verdict(self) -> str:
-        """`lower` or `higher` where the interval of documents enough leaves out 0, else empty."""
+        """`lower` or `higher` if enough documents were measured and the interval excludes 0, else empty."""
         if not self.count.is_sure or self.low <= 0 <= self.high:
             return ""
         return "lower" if self.change < 0 else "higher"
 
 
 def paired_change(pairs: Sequence[Pair]) -> PairedChange:
-    """The weighted mean of what each stratum's bits per byte changed by, and its interval.
+    """Compute the weighted mean change of the strata's bits per byte, and its interval.
 
-    A lineage is left out on both sides at once, so what makes it hard in both doesn't widen the interval.
+    A lineage is left out on both sides at once, so that its difficulty on both sides doesn't widen the
+    interval.
     """
     assert all(each.before.document_ids == each.after.document_ids for each in pairs)
     total = math.fsum(each.weight for each in pairs)
@@ -124,7 +125,7 @@ def paired_change(pairs: Sequence[Pair]) -> PairedChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Jackknifed:
-    """A stratum's figure, and what it would be without each of its lineages."""
+    """Estimate of a stratum, and the estimates without each of its lineages."""
 
     share: float
     """Share of the weight of all strata."""
@@ -135,7 +136,7 @@ class _Jackknifed:
 
 
 def _jackknifed(sides: Sequence[DocumentSums], share: float) -> _Jackknifed:
-    """Leave out each lineage of a stratum: of bits per byte of one side, or of the first less the second."""
+    """Estimate a stratum's bits per byte, or the difference of two sides, leaving out each lineage."""
     names, lineage_of = np.unique(sides[0].lineages, return_inverse=True)
     sizes_of = [np.bincount(lineage_of, side.num_bytes) for side in sides]
     scored = np.all([sizes > 0 for sizes in sizes_of], axis=0)
@@ -157,12 +158,12 @@ def _mean(strata: Sequence[_Jackknifed]) -> float:
 
 
 def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
-    """95 % interval of the strata's mean: a stratified jackknife over lineages, with Student's t.
+    """Return the 95 % interval of the strata's mean by a stratified jackknife over lineages and Student's t.
 
-    A lineage of several strata is left out of all of them at once. Lineages of strata that have no other are
-    taken to vary as those of the others do; where there are no others the interval has no width.
-    Sources: W. G. Cochran, Sampling Techniques (1977), 5.4 and 5A.12; J. N. K. Rao and C. F. J. Wu, JASA 83
-    (1988), 231.
+    A lineage in several strata is left out of all of them at once. Strata with a single lineage are assumed
+    to have the variance of the other strata; if there are no others, the interval has width 0. Sources: W.
+    G. Cochran, Sampling Techniques (1977), 5.4 and 5A.12; J. N. K. Rao and C. F. J. Wu, JASA 83 (1988),
+    231.
     """
     moved: dict[str, float] = defaultdict(float)
     alone: dict[str, float] = defaultdict(float)
@@ -198,7 +199,7 @@ _T = (1.960, 2.000, 2.042, 2.086, 2.145, 2.228, 2.306, 2.447, 2.571, 2.776, 3.18
 
 
 def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
-    """The documents of an evaluation's strata as a table of EVALUATED_SCHEMA."""
+    """Return the documents of an evaluation's strata as a table of EVALUATED_SCHEMA."""
     parts = []
     for stratum, own in zip(evaluation.strata, sums, strict=True):
         same = {
@@ -223,20 +224,20 @@ def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
 
 
 def joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """Tables of EVALUATED_SCHEMA as one, sorted."""
+    """Concatenate tables of EVALUATED_SCHEMA and sort them."""
     whole = pa.concat_tables([EVALUATED_SCHEMA.empty_table(), *tables])
     first = EVALUATED_SCHEMA.names[: EVALUATED_SCHEMA.names.index("document_id") + 1]
     return whole.sort_by([(name, "ascending") for name in first])
 
 
 def of_evaluation(table: pa.Table, evaluation: Evaluation) -> pa.Table:
-    """The lines of one evaluation."""
+    """Return the rows of one evaluation."""
     phase, name = pc.field("phase"), pc.field("set")
     return table.filter((phase == evaluation.phase) & (name == evaluation.set))
 
 
 def file_at(run: Path, step: int) -> Path:
-    """The file of a run's evaluation at a step."""
+    """Return the path of a run's evaluation file at a step."""
     return run / EVALUATIONS / f"{STEP}{step}" / NAME
 
 
@@ -245,7 +246,7 @@ SECONDS = b"seconds"
 
 
 def write(run: Path, step: int, table: pa.Table, *, seconds: float = 0.0) -> None:
-    """Let the file of an evaluation appear whole: one row group."""
+    """Write the file of an evaluation atomically, as one row group."""
     file = file_at(run, step)
     table = table.replace_schema_metadata(
         {**EVALUATED_SCHEMA.metadata, SECONDS: f"{seconds:.3f}".encode()}
@@ -259,19 +260,19 @@ def write(run: Path, step: int, table: pa.Table, *, seconds: float = 0.0) -> Non
 
 
 def read(run: Path, step: int) -> pa.Table | None:
-    """The documents of a run's evaluation at a step; None where there are none."""
+    """Read the documents of a run's evaluation at a step; None if it has none."""
     file = file_at(run, step)
     return parquet.read_table(file) if file.is_file() else None
 
 
 def seconds_of(run: Path) -> float:
-    """Seconds of all evaluations that a run has files of."""
+    """Sum the seconds of a run's evaluations."""
     schemas = (parquet.read_schema(path) for path in (run / EVALUATIONS).glob(f"{STEP}*/{NAME}"))
     return math.fsum(float((schema.metadata or {}).get(SECONDS, 0)) for schema in schemas)
 
 
 def keep_only(run: Path, steps: Collection[int]) -> None:
-    """Remove the files of all other steps: evaluations behind the checkpoint that a run resumes from."""
+    """Remove the files of other steps: evaluations after the checkpoint from which a run resumes."""
     for folder in (run / EVALUATIONS).glob(f"{STEP}*"):
         if number_of(folder.name, STEP) not in steps:
             shutil.rmtree(folder)

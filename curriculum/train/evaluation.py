@@ -1,4 +1,4 @@
-"""Bits per byte on held-out rows, with an interval over documents, and the documents themselves."""
+"""Bits per byte on held-out rows, with an interval over documents, and per document."""
 
 import functools
 import itertools
@@ -45,9 +45,9 @@ _Asked = tuple[str, tuple[int, ...]]
 
 
 def is_evaluated(step: int, *, every: int, steps: int) -> bool:
-    """Return True where the figures are taken: at the start, every so many steps, at the end.
+    """Return True at steps with an evaluation: the first, every `every` steps, and the last.
 
-    One that is due less than half an interval before the end is left to the end.
+    An evaluation less than half an interval before the end is skipped.
 
     >>> [step for step in range(24) if is_evaluated(step, every=10, steps=23)]
     [0, 10, 23]
@@ -58,7 +58,7 @@ def is_evaluated(step: int, *, every: int, steps: int) -> bool:
 
 
 def evaluations_left(step: int, *, every: int, steps: int) -> int:
-    """The number of evaluations after a step, the last one included.
+    """Return the number of evaluations after a step, including the last one.
 
     >>> [evaluations_left(step, every=10, steps=25) for step in (0, 9, 10, 20, 25)]
     [3, 3, 2, 1, 0]
@@ -68,12 +68,12 @@ def evaluations_left(step: int, *, every: int, steps: int) -> int:
 
 
 class Cancelled(Exception):  # noqa: N818 - it is an outcome, not a fault
-    """Someone asked the run to stop."""
+    """Raised when the run was asked to stop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluated:
-    """Figures of evaluations at a step, and the documents that they are of, as EVALUATED_SCHEMA has them."""
+    """Figures of the evaluations at a step, and their documents as a table of EVALUATED_SCHEMA."""
 
     figures: tuple[Figure, ...]
     documents: pa.Table
@@ -83,9 +83,9 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluator:
-    """Evaluates a train state's model on a job's validation rows in the workspace, by bytes of token ids.
+    """Evaluator of a model during training, on the job's validation rows in the workspace.
 
-    Ranks share its micro-batches; the figures are those of one rank, and the same on all.
+    Ranks share the micro-batches; all ranks get equal figures, the same as with one rank.
     """
 
     train_state: TrainState
@@ -97,11 +97,11 @@ class Evaluator:
     """Evaluations of step 0 that `carried_over` has found."""
 
     def evaluated(self, step: int) -> Evaluated:
-        """`HeldOut.evaluated` of the train state's model, which trains on afterwards.
+        """Evaluate the train state's model at a step, and return it to training mode.
 
         Raises:
-            Cancelled: between two batches, when a stop was asked for.
-            JobError: for a stratum without scored bytes, or a loss that isn't a number.
+            Cancelled: between two batches, if a stop was requested.
+            JobError: for a stratum without scored bytes, or a loss that isn't finite.
         """
         held_out = HeldOut(
             nll=functools.partial(batch_nll, self.train_state.model),
@@ -121,7 +121,7 @@ class Evaluator:
 
 @torch.no_grad()
 def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
-    """Nats [N] of a batch's scored targets, row by row; documents are always kept apart."""
+    """Return the nats of a batch's scored targets, row by row, [N]; documents are always masked."""
     device = model.head.weight.device
     moved = batch.to(device)
     with mixed(device):
@@ -136,7 +136,7 @@ def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOut:
-    """The validation rows of a job, asked of any model."""
+    """Evaluation of any model on a job's validation rows."""
 
     nll: Callable[[Batch], torch.Tensor]
     """Nats [N] of a batch's scored targets, row by row: where loss_mask is 1."""
@@ -147,13 +147,13 @@ class HeldOut:
     ranks: Ranks = ALONE
 
     def evaluated(self, step: int, known: Evaluated | None = None) -> Evaluated:
-        """The job's evaluations at a step, figures of strata before the weighted mean of each.
+        """Run the job's evaluations at a step; the figures of strata precede their weighted mean.
 
-        Rows that several evaluations ask for are read and computed once; what is known already not at all.
+        Rows used by several evaluations are read and computed once. Evaluations in `known` are not computed.
 
         Raises:
-            Cancelled: between two batches, when a stop was asked for.
-            JobError: for a stratum without scored bytes, or a loss that isn't a number.
+            Cancelled: between two batches, if a stop was requested.
+            JobError: for a stratum without scored bytes, or a loss that isn't finite.
         """
         began = time.perf_counter()
         carried = {
@@ -184,7 +184,7 @@ class HeldOut:
         )
 
     def _sums(self, evaluations: Sequence[Evaluation]) -> Mapping[_Asked, DocumentSums]:
-        """The sums of all strata, each computed once."""
+        """Compute the sums of all distinct strata."""
         strata = {
             _asked(stratum): stratum for evaluation in evaluations for stratum in evaluation.strata
         }
@@ -196,7 +196,7 @@ class HeldOut:
         }
 
     def _measured(self, stratum: EvaluationStratum) -> list[_Measured]:
-        """The results of `_documents` in the order of micro-batches, rank after rank."""
+        """Measure a stratum's documents, in the order of micro-batches and ranks."""
         ranks, measured = self.ranks, list[list[_Measured]]()
         size = max(self.job.micro_positions // stratum.rows.row_length, 1)
         rows = rows_of(stratum, self.workspace, structure=self.job.model.structure)
@@ -215,7 +215,7 @@ class HeldOut:
         ]
 
     def _documents(self, batch: Batch) -> list[_Measured]:
-        """Each document of a batch; none of a blank one."""
+        """Measure the documents of a batch; a blank batch has none."""
         nll_N = self.nll(batch)
         row_N, position_N = (each.numpy() for each in batch.loss_mask.nonzero(as_tuple=True))
         document_N = batch.boundaries.doc_ids.numpy()[row_N, position_N]
@@ -232,7 +232,7 @@ class HeldOut:
 
 @functools.lru_cache(maxsize=64)
 def lineages_in(rows: Path) -> Mapping[str, str]:
-    """Lineages of the documents of held-out rows, by document id; empty where they aren't listed."""
+    """Return the lineages of held-out documents by document id; empty if the rows don't list them."""
     if not (rows / ORDER_NAME).is_file():
         return {}
     return {
@@ -249,9 +249,9 @@ def _asked(stratum: EvaluationStratum) -> _Asked:
 def _added_up(
     stratum: EvaluationStratum, measured: Sequence[_Measured], lineages: Mapping[str, str]
 ) -> DocumentSums:
-    """The sums of each document, in whatever batches its parts were.
+    """Sum the parts of each document over batches.
 
-    One that `lineages` lacks is a lineage of its own.
+    A document missing in `lineages` is a lineage of its own.
     """
     names, *columns = zip(*measured, strict=True)
     ids, document_of = np.unique(names, return_inverse=True)
@@ -269,7 +269,7 @@ def _added_up(
 
 
 def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure]:
-    """The figures of one evaluation among those of several."""
+    """Return the figures of one evaluation."""
     name = evaluation.set, evaluation.phase
     return [figure for figure in figures if (figure.set, figure.phase) == name]
 
@@ -288,10 +288,10 @@ _MEASURES = (
 def carried_over(
     job: Job, before: Job, state: CheckpointState, documents: pa.Table
 ) -> Evaluated | None:
-    """Evaluations at step 0 of a job that carries on `before` at a checkpoint, from those measured there.
+    """Return the evaluations at step 0 of a job that continues `before`, taken from its last checkpoint.
 
-    Those of the same evaluations by the same arithmetic: evaluating again would give the same bits.
-    Weights of structure that are attached between the two start at zero and change none.
+    Only evaluations with the same rows and the same arithmetic are reused: a new evaluation would give the
+    same bits. Structure weights added in between start at zero and don't change the result.
     """
     model = before.model.model_copy(update={"structure": job.model.structure})
     same = all(getattr(job, name) == getattr(before, name) for name in _MEASURES)
@@ -313,14 +313,14 @@ def carried_over(
 def rows_of(
     stratum: EvaluationStratum, workspace: Path, *, structure: bool = False
 ) -> Iterator[Row]:
-    """The rows of a stratum that are measured; no others are read."""
+    """Yield the rows of a stratum that are measured; no other rows are read."""
     shards = Shards(workspace / stratum.rows.path, EVALUATION_COLUMNS, structure=structure)
     for number in stratum.measured:
         yield shards.row(*shards.place(number))
 
 
 def read_token_bytes(folder: Path) -> torch.Tensor:
-    """Bytes that each id encodes, 0 for control tokens; int64 [vocab_size]."""
+    """Read the number of bytes that each id encodes, 0 for control tokens; int64 [vocab_size]."""
     path = folder / "token_bytes.parquet"
     if not path.is_file():
         raise JobError(str(path), cause="the tokenizer is missing", cure="Build the phase again")
@@ -335,7 +335,7 @@ def _figure(
     strata: Sequence[DocumentSums],
     weights: Sequence[float],
 ) -> Figure:
-    """The figure of a stratum, or of the weighted mean of all strata of an evaluation."""
+    """Compute the figure of a stratum, or of the weighted mean of an evaluation's strata."""
     low, high = interval(strata, weights)
     counted = evaluation if stratum is None else stratum
     total = math.fsum(weights)

@@ -1,8 +1,8 @@
-"""The held-out rows that a job is measured on: sets of strata, and the rows of each that are read.
+"""Sets of held-out rows on which a job is evaluated, and the choice of how many rows are read.
 
-Rows are taken in the order that packing/held_out_order.py says, so that few of them are of many documents.
-How many follows what is trained on, so that measuring costs a small part of training also where a small
-diet holds out much. It is decided here, and is in the job: runs are compared on the same rows only.
+Rows are taken in the order of packing/held_out_order.py, so that few rows cover many documents. The number of
+rows depends on the size of training, so that evaluation takes a small part of the time even if a small diet
+holds out much. The choice is recorded in the job, because runs are only comparable on the same rows.
 """
 
 import math
@@ -32,7 +32,7 @@ FIXED_SHARE = 1 / 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Validation rows of a family and an objective: their share of the phase, and its factors by domain."""
+    """Validation rows of a family and objective, with their share of the phase and factors by domain."""
 
     family: str
     share: float
@@ -42,7 +42,7 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutStratum:
-    """A stratum with all of its rows that may be measured, in the order in which they are."""
+    """Stratum with all rows that may be measured, in their order of measurement."""
 
     family: str
     objective: str
@@ -54,7 +54,7 @@ class HeldOutStratum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutSet:
-    """A set of validation rows before it is decided how many of them are read."""
+    """Set of validation rows, before the number of rows to read is chosen."""
 
     name: str
     phase: str
@@ -63,7 +63,7 @@ class HeldOutSet:
     """Share of the targets of all its rows that training documents show."""
 
     def within(self, limit: int) -> Evaluation:
-        """The set with `limit` positions of each stratum, and one row of it at least."""
+        """Limit each stratum to `limit` positions, but to at least one row."""
         rows = [
             stratum.order[: max(limit // stratum.rows.row_length, 1)] for stratum in self.strata
         ]
@@ -96,7 +96,7 @@ class HeldOutSet:
 
 
 def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:
-    """Validation rows of a serving; imported ones under their own name, beside built ones of the family."""
+    """Return a serving's validation rows; imported rows have their own name instead of a family's."""
     return Validation(
         family=serving.imported.name if serving.imported else serving.family,
         share=serving.share,
@@ -106,29 +106,29 @@ def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:
 
 
 def evaluation(phase: str, validations: Sequence[Validation], *, workspace: Path) -> HeldOutSet:
-    """The set of a phase: strata by family and domain.
+    """Build the set of a phase, with strata by family and domain.
 
-    A family's share is spread over its domains as a serving's is: tokens of a domain ∝ what there is of
-    it × its factor. Shares of one family add up.
+    A family's share is spread over its domains in proportion to available tokens × factor, as in a serving.
+    Shares of one family are added.
 
     Raises:
-        JobError: where no validation row is left.
+        JobError: if there are no validation rows.
     """
     return _required(held_out_set(PHASE_SET, phase, validations, workspace=workspace), phase)
 
 
 def fixed_evaluation(name: FixedSet, rows: Artefact, *, workspace: Path) -> HeldOutSet | None:
-    """A fixed set of some rows; None for unseen repositories or later commits without a row.
+    """Build a fixed set; return None for unseen repositories or later commits without rows.
 
     Raises:
-        JobError: where the anchor has none.
+        JobError: if the anchor set has no rows.
     """
     found = fixed_set(name, rows, workspace=workspace)
     return _required(found, name) if name == ANCHOR_SET else found
 
 
 def fixed_set(name: FixedSet, rows: Artefact, *, workspace: Path) -> HeldOutSet | None:
-    """A fixed set of some rows, in whatever format; None without a row."""
+    """Build a fixed set from rows of any format; None without rows."""
     whole = Validation(family=rows.manifest.labels["family"], share=1.0, rows=rows)
     return held_out_set(name, name, [whole], workspace=workspace)
 
@@ -146,9 +146,9 @@ def _required(found: HeldOutSet | None, name: str) -> HeldOutSet:
 def evaluations_apart(
     whole: HeldOutSet, apart: Mapping[str, Sequence[Validation]], *, workspace: Path
 ) -> list[HeldOutSet]:
-    """The sets of a phase by objective: those that hold rows, and aren't all of `whole`, the phase's own.
+    """Build the sets of a phase by objective, without empty sets and sets equal to the phase's own, `whole`.
 
-    Shares count within a set: a set of one serving is of that alone.
+    Shares are relative to a set: in a set of one serving its share is 1.
     """
     found = (
         held_out_set(objective, whole.phase, some, workspace=workspace)
@@ -158,11 +158,11 @@ def evaluations_apart(
 
 
 def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
-    """The same sets, which read so many row positions together at most, where their documents allow it.
+    """Limit sets to about `positions` row positions in total.
 
-    All have one limit for each stratum: the largest power of two for which that holds, so that budgets that
-    are nearly the same mostly have the same rows. It doesn't fall so low that a set has too few documents
-    to tell, where more would do.
+    All strata have the same limit: the largest power of two that keeps the total, so that similar budgets
+    mostly read the same rows. The limit isn't lowered below the point where a set would have too few
+    documents to be reliable, so the total may be exceeded.
     """
     limit = MAX_READ
     found = [held_out.within(limit) for held_out in sets]
@@ -176,7 +176,7 @@ def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
 
 
 def positions_read(evaluations: Iterable[Evaluation]) -> int:
-    """Row positions that one evaluation of some sets computes: rows that several ask for count once."""
+    """Count the row positions of one evaluation of the sets; rows in several sets count once."""
     asked = {
         (stratum.rows.key, stratum.measured): stratum.positions
         for evaluation in evaluations
@@ -186,7 +186,7 @@ def positions_read(evaluations: Iterable[Evaluation]) -> int:
 
 
 def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
-    """A rows artefact as a job names it."""
+    """Return a rows artefact in the form in which a job lists it."""
     return RowsSource(
         key=rows.key,
         content=rows.content,
@@ -196,19 +196,19 @@ def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
 
 
 def relative(path: Path, workspace: Path) -> str:
-    """A path as a job names it."""
+    """Return a path relative to the workspace, in the form in which a job lists it."""
     return path.relative_to(workspace.absolute()).as_posix()
 
 
 def order_of(rows: Artefact) -> HeldOutRows:
-    """The rows of an artefact that may be measured; none where it is only planned."""
+    """Return the rows of an artefact that may be measured; none for a planned artefact."""
     return HeldOutRows(rows=()) if rows.planned else read_order(rows.path)
 
 
 def held_out_set(
     name: str, phase: str, validations: Sequence[Validation], *, workspace: Path
 ) -> HeldOutSet | None:
-    """A set of validation rows; None where there are none."""
+    """Build a set of validation rows; None if there are none."""
     strata = _added_up(
         stratum for validation in validations for stratum in _strata(validation, workspace)
     )
@@ -221,9 +221,9 @@ def held_out_set(
 
 
 def trained_share(rows: Iterable[Artefact]) -> float | None:
-    """Return the share of the targets of some held-out rows that training documents show.
+    """Return the share of held-out targets that also occur in training documents.
 
-    None where none of them are compared.
+    None if no rows have been compared.
     """
     distinct = {artefact.key: artefact for artefact in rows}
     counts = [each.reported(RowsReport).encode.objective for each in distinct.values()]
@@ -257,7 +257,7 @@ def _strata(validation: Validation, workspace: Path) -> list[HeldOutStratum]:
 
 
 def _added_up(strata: Iterable[HeldOutStratum]) -> list[HeldOutStratum]:
-    """One stratum for each rows, family and domain, with the sum of its weights."""
+    """Merge strata of the same rows, family and domain; add their weights."""
     merged: dict[tuple[str, str, str], HeldOutStratum] = {}
     for stratum in strata:
         place = stratum.rows.key, stratum.family, stratum.domain

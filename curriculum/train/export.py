@@ -1,7 +1,7 @@
-"""A checkpoint as a folder to hand on: weights, what rebuilds the model, tokenizer, and how to load it.
+"""Export of a checkpoint to a folder: weights, model configuration, tokenizer, and loading instructions.
 
 model.safetensors  config.json  tokenizer.json  README.md
-tokenizer_config.json      with hf, or where a chat template came with the tokenizer
+tokenizer_config.json      with hf, or if the tokenizer has a chat template
 """
 
 import json
@@ -58,7 +58,7 @@ _USE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
-    """A tokenizer as an export needs it."""
+    """Tokenizer data for an export."""
 
     json: str
     """tokenizer.json."""
@@ -72,10 +72,10 @@ class Vocabulary:
 
 
 def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> Path:
-    """Write a checkpoint's model to the folder `to`, whole or not at all.
+    """Write a checkpoint's model to the folder `to`, atomically.
 
     Raises:
-        JobError: for a damaged checkpoint, one of a study, and a model that the format can't express.
+        JobError: for a damaged checkpoint, a checkpoint of a study, or a model that the format can't express.
         StoreError: as `whole_folder`.
     """
     require_exportable(checkpoint)
@@ -89,10 +89,10 @@ def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> 
 
 
 def require_exportable(checkpoint: Path) -> None:
-    """Let a checkpoint pass whose run isn't of a study.
+    """Raise if a checkpoint belongs to a study.
 
     Raises:
-        JobError: for one that is.
+        JobError: names the study.
     """
     study = job_of(checkpoint).study
     if study is not None:
@@ -162,7 +162,7 @@ def _tokenizer_config(vocabulary: Vocabulary, job: Job) -> dict[str, JsonValue]:
 
 
 def _interval(figure: Figure) -> str:
-    """The 95 % interval in the words of all tables."""
+    """Format the 95 % interval as in all tables."""
     if not figure.is_sure:
         return "too few to tell"
     return f"{figure.low:.3f} to {figure.high:.3f}"
@@ -233,10 +233,10 @@ _FEED_FORWARD = {
 
 
 def require_counterpart(spec: ModelSpec) -> None:
-    """Let attention-only models pass.
+    """Raise unless a model has only attention and can be expressed as Qwen3.
 
     Raises:
-        JobError: for a model of which a part has no counterpart in Qwen3, naming that part.
+        JobError: names the part of the model that Qwen3 doesn't have.
     """
     part = _without_counterpart(spec)
     if part is not None:
@@ -263,7 +263,7 @@ def _without_counterpart(spec: ModelSpec) -> str | None:
 
 
 def qwen_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same weights by Qwen3's names.
+    """Rename weights to Qwen3's names.
 
     blocks.2.layer.query.weight -> model.layers.1.self_attn.q_proj.weight
     """
@@ -273,7 +273,7 @@ def qwen_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def qwen_config(
     spec: ModelSpec, *, rope_base: float, row_length: int, ids: Mapping[str, int]
 ) -> dict[str, JsonValue]:
-    """config.json of Qwen3ForCausalLM; older transformers read rope_theta, newer rope_parameters."""
+    """Return config.json of Qwen3ForCausalLM, for old (rope_theta) and new (rope_parameters) transformers."""
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",

@@ -1,4 +1,4 @@
-"""Another trainer's command in place of ours: started, stopped, and held against what it must leave."""
+"""Command of another trainer: start it, stop it, and check the files that it writes."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ TRAINER = "--trainer"
 
 
 def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
-    """Let a job pass that names no command, or the one that may run: a job.json may be anybody's.
+    """Raise unless a job names no command or the permitted one, because anybody may have written job.json.
 
     Raises:
         JobError: for any other command.
@@ -48,13 +48,14 @@ def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
 
 
 def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -> int:
-    """Run the command of the job in a file until it ends; 0, or 75 where it was asked to stop.
+    """Run the command of the job in a file until it ends; return 0, or 75 if it was asked to stop.
 
-    A stop is passed on as SIGTERM. No process that the command started outlives it.
+    A stop is forwarded as SIGTERM. All processes that the command started are ended after it.
 
     Raises:
-        JobError: where it can't be started, ends by another code, or leaves less than a run; the report
-            then says failed, and why. Of the kind that its code says, where that is one of ours.
+        JobError: if the command can't be started, ends with another code, or leaves an incomplete run. The
+        type
+            follows from the exit code. The report then says failed, with the reason.
     """
     job = read_job(path)
     assert job.trainer is not None
@@ -89,9 +90,9 @@ def words_of(command: str, job: Path) -> list[str]:
 
 
 def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
-    """The code that the command returns; negative for a signal."""
+    """Run a command and return its exit code; negative for a signal."""
     if sys.platform == "linux":
-        # What the command leaves behind becomes ours, to be ended: torchrun starts sessions of their own.
+        # Become the parent of orphans, so that they can be ended: torchrun starts sessions of its own.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _log(f"starting {shlex.join(words)}")
     try:
@@ -126,7 +127,7 @@ def _waited(process: "subprocess.Popen[bytes]", asked_to_stop: Callable[[], bool
 
 
 def _end_orphans() -> None:
-    """Kill what the command left running, generation by generation: each becomes ours as its parent ends."""
+    """Kill the processes that the command left running; their children become ours and are killed next."""
     while children := _children():
         for child in children:
             os.kill(child, signal.SIGKILL)
@@ -146,7 +147,7 @@ def _children() -> list[int]:
     return found
 
 
-# What follows imports torch, which takes seconds and memory that the command may need while it runs.
+# The imports below load torch, which takes seconds and memory that the running command may need.
 
 
 def _whole_run(job: Job, workspace: Path, directory: Path) -> Report:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from curriculum import parquet
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint_files import damage
-from curriculum.train.masking_cost import LEAST
+from curriculum.train.masking_cost import MIN_RATIO
 from curriculum.train.run_directory import CHECKPOINTS, METRICS, REPORT, read_report
 from schemas.errors import JobError
 from schemas.job import METRICS_SCHEMA, Job, Report
@@ -16,15 +16,15 @@ _WRITE = "Write it with curriculum.train.external_trainer"
 
 
 def require_whole_run(job: Job, workspace: Path, directory: Path) -> Report:
-    """The report of a run that ended, if all that belongs to it is there.
+    """Return the report of a finished run, after checking that all its files exist and match.
 
     Raises:
-        JobError: naming the file or field that is missing or wrong.
+        JobError: names the file or field that is missing or wrong.
     """
     file = directory / REPORT
     if not file.is_file():
         raise JobError(
-            str(file), cause="the trainer ended well and left no report", cure=f"{_WRITE}"
+            str(file), cause="the trainer exited with 0, but wrote no report", cure=f"{_WRITE}"
         )
     report = read_report(directory)
     for name in ("specialist", "phase", "attempt"):
@@ -40,10 +40,13 @@ def require_whole_run(job: Job, workspace: Path, directory: Path) -> Report:
 def _require_an_end(file: Path, job: Job, report: Report) -> None:
     if report.stopped not in ("gate", "budget"):
         raise _wrong(
-            file, "stopped", report.stopped, "a trainer that exits with 0 ends by gate or budget"
+            file,
+            "stopped",
+            report.stopped,
+            "a trainer that exits with 0 must stop by gate or budget",
         )
     if report.stopped == "budget" and report.steps != job.steps:
-        raise _wrong(file, "steps", report.steps, f"the budget of the job is {job.steps} steps")
+        raise _wrong(file, "steps", report.steps, f"the job has a budget of {job.steps} steps")
     if report.stopped == "gate" and job.advance_when is None:
         raise _wrong(file, "stopped", "gate", "the job has no gate")
 
@@ -55,25 +58,27 @@ def _require_checkpoint(file: Path, report: Report, workspace: Path, directory: 
             file,
             "checkpoint",
             report.checkpoint or "empty",
-            f"the next phase starts from one in {directory / CHECKPOINTS}",
+            f"the next phase needs a checkpoint in {directory / CHECKPOINTS}",
         )
     fault = damage(path)
     if fault is not None:
-        raise JobError(str(path), fault, cause="the checkpoint isn't whole", cure=f"{_WRITE}")
+        raise JobError(str(path), fault, cause="the checkpoint is damaged", cure=f"{_WRITE}")
     try:
         step = checkpoint.read_state(path).step
     except (FileNotFoundError, ValidationError):
         raise JobError(
-            str(path / "state.json"), cause="the checkpoint's progress is missing", cure=f"{_WRITE}"
+            str(path / "state.json"),
+            cause="the checkpoint has no valid state.json",
+            cure=f"{_WRITE}",
         ) from None
     if step != report.steps:
-        raise _wrong(file, "checkpoint", path.name, f"the report is of step {report.steps}")
+        raise _wrong(file, "checkpoint", path.name, f"the report says step {report.steps}")
 
 
 def _require_metrics(folder: Path, report: Report) -> None:
     parts = sorted(folder.glob("*.parquet"))
     if not parts:
-        raise JobError(str(folder), cause="there are no metrics", cure=f"{_WRITE}")
+        raise JobError(str(folder), cause="the folder contains no metrics", cure=f"{_WRITE}")
     steps: list[int] = []
     for part in parts:
         there = parquet.read_schema(part)
@@ -82,7 +87,7 @@ def _require_metrics(folder: Path, report: Report) -> None:
                 raise JobError(
                     str(part),
                     field.name,
-                    cause=f"the column is missing, or isn't {field.type}",
+                    cause=f"the column is missing or isn't of type {field.type}",
                     cure=f"{_WRITE}",
                 )
         table = parquet.read_table(part, columns=["step"])
@@ -91,7 +96,7 @@ def _require_metrics(folder: Path, report: Report) -> None:
         raise JobError(
             str(folder),
             f"{len(steps)} step{'' if len(steps) == 1 else 's'}, the last {steps[-1] if steps else 'none'}",
-            cause=f"the report is of steps 1 to {report.steps}, each of which has a row",
+            cause=f"the metrics must have one row for each of the steps 1 to {report.steps}",
             cure=f"{_WRITE}",
         )
 
@@ -102,19 +107,22 @@ def _require_proofs(file: Path, job: Job, report: Report) -> None:
             file,
             "leakcheck",
             report.leakcheck,
-            "the diet requires that the trainer's own model passes: see curriculum.leakcheck",
+            "the diet requires that the trainer's own model passes the leakcheck, see curriculum.leakcheck",
         )
     cost = report.masking_cost
-    if "masking_cost" in job.require and (cost is None or cost.ratio < LEAST):
+    if "masking_cost" in job.require and (cost is None or cost.ratio < MIN_RATIO):
         raise _wrong(
             file,
             "masking_cost",
             None if cost is None else f"{cost.ratio:.3f}",
-            f"the diet requires that it is measured, and at least {LEAST}",
+            f"the diet requires a measured masking cost of at least {MIN_RATIO}",
         )
 
 
 def _wrong(file: Path, name: str, value: object, cause: str) -> JobError:
     return JobError(
-        f"{file}: {name}", value, cause=cause, cure="Make the trainer write the true values"
+        f"{file}: {name}",
+        value,
+        cause=cause,
+        cure="Fix the trainer so that it writes correct values",
     )

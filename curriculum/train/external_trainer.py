@@ -1,4 +1,4 @@
-"""Support for a trainer of another make in place of ours.
+"""Support for another trainer in place of ours.
 
     trainer: {command: "python my_train.py {job}"}                        # in a diet
 
@@ -14,11 +14,12 @@
             sys.exit(run.write_report("cancelled"))
     sys.exit(run.write_report("budget"))
 
-Its part: read job.json and the plan, train `job.steps` steps from where it stopped, leave metrics/, a
-checkpoint and report.json. On SIGTERM it finishes its step, publishes a checkpoint and exits with 75; the
-same command then resumes. It may exit with 71 where memory is full, and 65 where a loss isn't finite. The run
-is held against this when it ends, and whoever leaves the files without these functions is told which one is
-missing. Of several processes one does all but `steps`.
+The trainer must read job.json and the plan, train `job.steps` steps from where it stopped, and write
+metrics/, a checkpoint and report.json. On SIGTERM it finishes its step, publishes a checkpoint and exits
+with 75; the same command then resumes. It may exit with 71 if memory is full, and with 65 if a loss isn't
+finite. The run is checked when the trainer ends; a trainer that writes the files without these functions
+gets an error that names the missing file. If several processes train, only one of them calls the functions
+other than `steps`.
 """
 
 import signal
@@ -50,10 +51,10 @@ EXIT_CODES: dict[Stopped, int] = {"budget": 0, "gate": 0, "cancelled": CANCELLED
 
 
 class ForeignRun:
-    """A run's directory as another trainer sees it, and how far the run has come.
+    """Directory and progress of a run that another trainer trains.
 
-    `resumed` is the newest whole checkpoint of this run, from which it resumes; where there is none,
-    `start` is that of the phase before; where there is neither, weights are new.
+    `resumed` is the newest complete checkpoint of this run. Without one, `start` is the checkpoint of the
+    previous phase. Without either, training starts with new weights.
     """
 
     def __init__(self, job: Job, workspace: Path, directory: Path) -> None:
@@ -71,19 +72,19 @@ class ForeignRun:
 
     @property
     def step(self) -> int:
-        """Steps that are trained and recorded."""
+        """Number of steps that are trained and recorded."""
         return self.state.step
 
     @property
     def is_due(self) -> bool:
-        """Return True if the job wants a checkpoint after the last step recorded."""
+        """True if a checkpoint is due after the last recorded step."""
         return self.step % self.job.checkpoint_every == 0 or self.step == self.job.steps
 
     def steps(self, *, rank: int = 0, ranks: int = 1) -> Iterator[list[Batch]]:
-        """The micro-batches of each step that is left; of several ranks, those of one.
+        """Yield the micro-batches of each remaining step, for one of several ranks.
 
-        Each has rows of one length. The loss of a step is meant as Σ over its micro-batches, and ranks,
-        ÷ their scored targets: the sum of all loss_mask.
+        A micro-batch has rows of one length. The loss of a step is the sum over its micro-batches and
+        ranks, divided by the number of scored targets, i.e. the sum of all loss_mask.
         """
         self._began = time.perf_counter()
         return steps_of(
@@ -96,7 +97,7 @@ class ForeignRun:
         )
 
     def counts(self, batches: Sequence[Batch]) -> StepCounts:
-        """Count the content of micro-batches; the counts of several ranks add up by their `numbers`."""
+        """Count the contents of micro-batches; counts of several ranks are added by their `numbers`."""
         return counts_of_step(batches, self._token_bytes)
 
     def record(
@@ -108,9 +109,9 @@ class ForeignRun:
         gradient_norm: float = 0.0,
         z_loss: float = 0.0,
     ) -> None:
-        """Count a step that is done, and keep its metrics: a row of schemas.job.METRICS_SCHEMA.
+        """Count a finished step, and record its metrics: a row of schemas.job.METRICS_SCHEMA.
 
-        `loss` is in nats a scored target. Seconds are those since the step before was recorded.
+        `loss` is in nats per scored target. Seconds are counted since the previous call.
         """
         seconds = time.perf_counter() - self._began
         metrics = self._open_metrics()
@@ -133,12 +134,12 @@ class ForeignRun:
         self._began = time.perf_counter()
 
     def evaluate(self, nll: Callable[[Batch], Tensor]) -> tuple[Figure, ...]:
-        """Bits per byte on the job's held-out rows at this step; they enter the report.
+        """Measure bits per byte on the job's held-out rows at this step, for the report.
 
-        Those of each document are written to evaluations/step=<step>/documents.parquet.
+        Results per document are written to evaluations/step=<step>/documents.parquet.
 
-        `nll` gives the nats [N] of a batch's scored targets, where loss_mask is 1, row by row. It costs a
-        forward pass of the rows of each stratum.
+        `nll` returns the nats of a batch's scored targets (where loss_mask is 1), row by row, [N]. Costs a
+        forward pass over the rows of each stratum.
         """
         held_out = HeldOut(
             nll=nll,
@@ -157,15 +158,15 @@ class ForeignRun:
         return found.figures
 
     def gate(self) -> str | None:
-        """Return the reason why the phase may end now, by its evaluations; None while it may not."""
+        """Return the reason why the phase may end now, from its evaluations, or None."""
         bits = gate_bits(self.state.figures, self.job.phase, self.job.advance_when)
         return opens(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
 
     def publish_checkpoint(self, write: Callable[[Path], object]) -> Path:
-        """Let a checkpoint of this step appear whole: `write` puts files of any kind into a folder.
+        """Publish a checkpoint of this step atomically; `write` puts files of any kind into a folder.
 
-        Beside them go state.json, how far the run has come, and a manifest with the hash of each file.
-        The newest two checkpoints stay.
+        state.json (the progress) and a manifest with the hashes of all files are added. The newest two
+        checkpoints are kept.
         """
         self._open_metrics().flush()
         folder = self.directory / CHECKPOINTS
@@ -182,10 +183,10 @@ class ForeignRun:
         masking_cost: MaskingCost | None = None,
         devices: int = 1,
     ) -> int:
-        """Write report.json over the last checkpoint published; returns the code to exit with.
+        """Write report.json for the last published checkpoint, and return the exit code.
 
-        `stopped` is budget after the job's last step, gate where `gate` says why, cancelled where it was
-        asked to stop.
+        `stopped` is budget after the job's last step, gate if `gate` returned a reason, and cancelled after
+        a request to stop.
         """
         if self._metrics is not None:
             self._metrics.flush()
@@ -209,7 +210,7 @@ class ForeignRun:
         return EXIT_CODES[stopped]
 
     def _open_metrics(self) -> Metrics:
-        """Opened late, so that of several processes only the one that records removes what is stale."""
+        """Open the metrics late: of several processes only the recording one removes outdated files."""
         if self._metrics is None:
             figures = self.state.figures
             self._metrics = Metrics.opened(
@@ -219,16 +220,16 @@ class ForeignRun:
 
 
 def open_run(job: Path) -> ForeignRun:
-    """The run whose job.json this is.
+    """Open the run of a job.json.
 
     Raises:
-        JobError: for a file that is no job, and for a damaged checkpoint to start from.
+        JobError: if the file isn't a job, or the checkpoint to start from is damaged.
     """
     return ForeignRun(read_job(job), Store.containing(job).root, job.absolute().parent)
 
 
 def listen() -> Callable[[], bool]:
-    """Record SIGTERM, SIGHUP and SIGINT instead of ending; the result returns True once one has come."""
+    """Catch SIGTERM, SIGHUP and SIGINT; the returned function is true once one was received."""
     received: list[int] = []
     for number in (*terminating_signals(), signal.SIGINT):
         signal.signal(number, lambda each, _frame: received.append(each))

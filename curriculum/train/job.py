@@ -1,4 +1,4 @@
-"""Make a Job: a diet, a phase and published artefacts become one frozen value."""
+"""Construction of a Job from a diet, a phase and published artefacts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ MIN_BETWEEN_CHECKPOINTS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobInputs:
-    """The published artefacts that a job reads; `previous` is the finished run that it carries on.
+    """Published artefacts that a job reads.
 
-    `middle` is a checkpoint of any run, which it carries on instead.
+    `previous` is the finished run that the job continues; `middle`, a checkpoint of any run, replaces it.
     """
 
     workspace: Path
@@ -56,14 +56,14 @@ def make_job(
     machine: Machine | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Job:
-    """The job of a diet's phase, or of its tail `anneal` over the last phase's spec.
+    """Build the job of a diet's phase, or of its final phase `anneal`, which uses the last phase's spec.
 
-    `evaluations` are this phase's, its own first, and the fixed sets; those of earlier phases come from the
-    previous run.
+    `evaluations` are this phase's sets, its own first, and the fixed sets. The sets of earlier phases come
+    from the previous run.
 
     Raises:
-        JobError: for an unknown model or phase, a plan without one whole step, structure that would go, or
-            the run of a study that the diet isn't.
+        JobError: for an unknown model or phase, a plan without one whole step, a model that would lose its
+            structure inputs, or a run of another study.
     """
     machine = machine or Machine.here()
     size = preset(diet.model)
@@ -76,7 +76,7 @@ def make_job(
     if before is not None:
         require_same_study(before, diet)
     served = _diet_phase(diet, phase_name)
-    # Each artefact once, also where several servings read it.
+    # An artefact read by several servings is listed once.
     rows = {rows.key: rows_source(rows, ingredients.workspace) for rows in ingredients.rows}
     given = {evaluation.phase for evaluation in evaluations}
     kept = before.evaluations if before is not None else ()
@@ -156,7 +156,7 @@ def _mixture(plan: Artefact) -> MixtureReport:
 def _optimizer(
     size: Preset, phase: str, mixture: MixtureReport, before: Job | None
 ) -> OptimizerSpec:
-    """Warm-up at the beginning and where T changes; none for a decay or the same T."""
+    """Return optimizer settings; warm-up only at the beginning and where the row length changes."""
     longest = before.slot_length if before is not None else None
     no_warmup = phase == ANNEAL or mixture.slot_length == longest
     return OptimizerSpec(
@@ -169,7 +169,7 @@ def _optimizer(
 def _between_evaluations(
     evaluations: Sequence[Evaluation], mixture: MixtureReport, gate: AdvanceWhen | None
 ) -> int:
-    """Steps between evaluations; a gate on val_bpb has its ten, whatever they cost."""
+    """Return the steps between evaluations; with a gate on val_bpb, evaluations aren't reduced."""
     steps = max(mixture.steps // EVALUATIONS, MIN_BETWEEN_EVALUATIONS)
     if gate is not None and gate.val_bpb is not None:
         return steps
@@ -180,7 +180,7 @@ def _between_evaluations(
 def _gate(
     phase: DietPhase, mixture: MixtureReport, evaluations: Sequence[Evaluation]
 ) -> AdvanceWhen | None:
-    """The rule of a phase; one that is continued has counted some of its tokens already."""
+    """Return the gate of a phase, without tokens that a continued mixture has already used."""
     rule = phase.advance_when
     if rule is not None and rule.val_bpb is not None:
         _require_measured(phase.phase, rule.val_bpb.set, evaluations)
@@ -191,10 +191,10 @@ def _gate(
 
 
 def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) -> None:
-    """Pass where the set that a gate waits for is apart, or all that the phase serves.
+    """Raise unless the set of a gate is evaluated, or its objective is the only one of the phase.
 
     Raises:
-        JobError: for a set of which no row is held out.
+        JobError: if no rows of the set are held out.
     """
     mine = {
         evaluation.set: evaluation
@@ -213,10 +213,10 @@ def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) 
 
 
 def require_same_study(before: Job, diet: Diet) -> None:
-    """Let a diet carry on a run that is of no study, or of the diet's own.
+    """Raise unless the run to continue belongs to no study or to the diet's study.
 
     Raises:
-        JobError: for the run of another study.
+        JobError: for a run of another study.
     """
     if before.study in (None, diet.study):
         return
@@ -259,12 +259,12 @@ def _tokenizer(ingredients: JobInputs) -> TokenizerRef:
 
 
 def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:
-    """Return True if the model of a phase does: from the first one with v6_enriched rows to the last.
+    """Return True from the first phase with rows of v6_enriched to the last, if structure inputs are on.
 
-    `phase` is one of the diet's or comes after all of them; `before` is the job that it carries on.
+    `phase` is a phase of the diet or comes after all of them; `before` is the job that is continued.
 
     Raises:
-        JobError: where structure_inputs is false and the model carried on reads structure.
+        JobError: if structure_inputs is false, but the continued model reads structure.
     """
     if before is not None and before.model.structure:
         if not diet.structure_inputs:
@@ -278,7 +278,7 @@ def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:
 
 
 def would_lose_structure(name: str, value: str, trained: str) -> JobError:
-    """The refusal to carry on a model that reads structure with one that doesn't."""
+    """Return the error for continuing a model that reads structure with one that doesn't."""
     return JobError(
         name,
         value,

@@ -1,7 +1,7 @@
-"""A training job from its file to its report, in each of the processes that train it.
+"""A training job from its file to its report, in each of its processes.
 
-run_job prepares the device and checks the job; Trainer.train (trainer.py) is the loop; write_end and
-report_of (report.py) leave report.json.
+run_job prepares the device and checks the job; Trainer.train (trainer.py) is the training loop; write_end and
+report_of (report.py) produce report.json.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ from schemas.job import Job, Report
 
 
 def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
-    """Train the job in a file until it ends or `stop` returns true, and leave report.json beside it.
+    """Train the job in a file until it ends or `stop` returns true, and write report.json beside it.
 
     Every rank calls this; rank 0 owns the directory.
 
     Raises:
-        CurriculumError: the error that ended it; the report then has `failed` and that reason.
+        CurriculumError: the error that ended the job; the report then has `failed` and the reason.
     """
     job = read_job(path)
     with joined(place, job.device, job.context_parallel) as ranks, ExitStack() as stack:
@@ -70,7 +70,7 @@ def _trained(
             trainer = Trainer(job, store.root, directory, device, stop, ranks)
             outcome = trainer.train()
     except CurriculumError as failed:
-        # Any rank may write this: the others may only see that it is gone.
+        # Any rank may write the report, because the other ranks may only notice that this rank is gone.
         write_end(
             job,
             store.root,
@@ -95,7 +95,7 @@ def _trained(
 
 
 def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
-    """Leave the report of a run that was stopped during its proof, before its first step."""
+    """Write the report of a run that was stopped during its leakcheck, before its first step."""
     reason = "stopped during leakcheck"
     ranks.on_first(
         lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)

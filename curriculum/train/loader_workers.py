@@ -1,4 +1,4 @@
-"""Processes that load rows: started without interrupts, and a death is an error of the next batch alone."""
+"""Processes that load rows; they ignore interrupts, and a dead worker raises an error at the next batch."""
 
 import contextlib
 import signal
@@ -13,17 +13,17 @@ from schemas.errors import JobError
 
 
 def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
-    """The loader's batches, by `workers` processes that may die.
+    """Yield the batches of a loader with `workers` processes.
 
     Raises:
-        JobError: for a worker that died, when the next batch is asked for.
+        JobError: at the next batch after a worker died.
     """
     if not workers:
         yield from loader
         return
-    # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback. The handler of
-    # SIGCHLD that a loader sets would raise between any two instructions of the process: in a step, in the
-    # middle of a checkpoint. Without it torch finds a dead worker within five seconds.
+    # Ctrl-C is sent to the whole process group; a starting worker would end with a traceback. The loader's
+    # SIGCHLD handler would raise anywhere in the process, for example in the middle of a step or
+    # checkpoint. Without the handler torch notices a dead worker within five seconds.
     with _deaths_named(workers), interrupts_held(), handlers_restored(signal.SIGCHLD):
         batches = iter(loader)
     while True:
@@ -39,7 +39,7 @@ _END = object()
 
 @contextlib.contextmanager
 def _deaths_named(workers: int) -> Iterator[None]:
-    """Make a JobError of the errors that torch raises where a worker has died."""
+    """Convert errors that torch raises for a dead worker to a JobError."""
     try:
         yield
     except (RuntimeError, OSError, EOFError) as failed:
@@ -55,14 +55,14 @@ def _deaths_named(workers: int) -> Iterator[None]:
 
 
 def _is_a_death(failed: Exception) -> bool:
-    """False for an error that a worker survived, which torch quotes."""
+    """Return False for an error that a worker survived and torch quotes."""
     if isinstance(failed, RuntimeError):
         return str(failed).startswith("DataLoader worker")
-    # The connection to it broke while it handed a batch over.
+    # The connection broke while the worker sent a batch.
     return not str(failed).startswith("Caught ")
 
 
 def leave_signals_to_the_trainer(worker: int) -> None:
-    """Ignore what reaches the whole group, a Ctrl-C or a closed terminal: the trainer ends its workers."""
+    """Ignore signals to the whole group, from Ctrl-C or a closed terminal: the trainer ends its workers."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

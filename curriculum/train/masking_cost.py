@@ -1,8 +1,8 @@
-"""Cost of document masks: the same rows, masked and as one document each.
+"""Cost of document masks: speed on the same rows with masks and as one document per row.
 
-Masked passes build boundaries and masks inside the clock. Unmasked passes find theirs built: without
-documents every row has the same. So the ratio falls below 1 by what masking adds, also on a row that
-one document fills.
+Masked passes include the time to build boundaries and masks. Unmasked passes reuse them: without documents
+they are equal for all rows. The ratio is therefore below 1 by the cost of masking, even if a single
+document fills each row.
 """
 
 import itertools
@@ -29,22 +29,22 @@ from schemas.job import Job, MaskingCost
 from schemas.json_text import Sealed, read_json
 
 FROM_LENGTH = 16_384
-"""Rows as long as this are measured whether or not the diet requires it; by a CPU no longer ones, of which
-the unmasked pass alone takes minutes."""
+"""Min row length of which the cost is measured even if the diet doesn't require it. On a CPU only rows of
+exactly this length are measured, because longer ones take minutes."""
 STEPS = 20
 MAX_SECONDS = 120.0
-"""After so long no further micro-batch is begun; one takes three passes, of a shape not seen before five."""
-LEAST = 0.95
-"""Least share of the unmasked speed, where a diet requires masking_cost."""
+"""Time after which no further micro-batch is started; one takes three passes, of a new shape five."""
+MIN_RATIO = 0.95
+"""Min ratio of masked to unmasked speed if a diet requires masking_cost."""
 FILE = "masking_cost.json"
 COST = TypeAdapter[MaskingCost | None](MaskingCost | None)
 
 Loss = Callable[[Decoder, Tensor, Batch], Tensor]
-"""Loss of the stream x_BTD of a batch."""
+"""Function that computes the loss of a batch from the stream x_BTD."""
 
 
 class KeptCost(Sealed):
-    """masking_cost.json of a run's directory."""
+    """masking_cost.json in a run's directory."""
 
     cost: MaskingCost
 
@@ -52,10 +52,10 @@ class KeptCost(Sealed):
 def measured_once(
     job: Job, workspace: Path, directory: Path, device: torch.device
 ) -> MaskingCost | None:
-    """The masking cost of a job's first rows, kept in its directory; None where nobody asks for it.
+    """Measure the masking cost on a job's first rows and save it; None if it isn't needed.
 
     Raises:
-        JobError: where the diet requires it and masked rows are slower than it allows.
+        JobError: if the diet requires the measurement and masked rows are too slow.
     """
     required = "masking_cost" in job.require
     is_masked = job.study is None or job.study.is_always_masked
@@ -68,13 +68,13 @@ def measured_once(
             KeptCost,
             file,
             error=JobError,
-            cause="it was changed since it was written, or another version wrote it",
-            cure="Delete it: it is measured again",
+            cause="the file was changed after it was written, or another version wrote it",
+            cure="Delete the file; the cost is then measured again",
         ).cost
     cost = _of_job(job, workspace, device)
     log(
         f"masking  {cost.ratio:.3f} × the unmasked tokens/s, on {cost.positions:,} positions "
-        f"of rows up to {cost.row_length:,}"
+        f"in rows of up to {cost.row_length:,} tokens"
     )
     if required:
         require_cheap(cost)
@@ -83,23 +83,23 @@ def measured_once(
 
 
 def require_cheap(cost: MaskingCost) -> None:
-    """Raise a JobError where masked rows have less than LEAST of the unmasked speed."""
-    if cost.ratio < LEAST:
+    """Raise a JobError if masked rows reach less than MIN_RATIO of the unmasked speed."""
+    if cost.ratio < MIN_RATIO:
         raise JobError(
             "masking_cost",
             f"{cost.ratio:.3f} of the unmasked speed over {cost.positions:,} positions",
-            cause=f"the diet requires at least {LEAST}",
-            cure="Run this job alone on the machine and try again; else choose the backend that passes "
-            "over what is masked (flex on a GPU, documents on a CPU), or don't require masking_cost",
+            cause=f"the diet requires at least {MIN_RATIO} of the unmasked speed",
+            cure="Stop other work on this machine and try again, choose the backend that skips masked "
+            "pairs (flex on a GPU, documents on a CPU), or don't require masking_cost in the diet",
         )
 
 
 def masking_cost(
     model: Decoder, batches: Iterable[Batch], *, longest_seconds: float = MAX_SECONDS
 ) -> MaskingCost:
-    """The cost over batches, until time runs out; weights stay as they are, gradients are left empty.
+    """Measure the cost over batches until time runs out; weights don't change, gradients are cleared.
 
-    Each batch is run masked, unmasked, masked; shapes that weren't seen yet are run once before.
+    Every batch runs masked, unmasked and masked again; a batch of a new shape first runs once for warm-up.
     """
     rounds: list[Round] = []
     seen: set[tuple[int, ...]] = set()
@@ -123,7 +123,7 @@ def masking_cost(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Seconds of one forward and backward over the same batch; CPU seconds on a CPU."""
+    """Seconds of one forward and backward pass of the same batch; CPU seconds on a CPU."""
 
     positions: int
     masked: float
@@ -131,12 +131,12 @@ class Round:
 
     @property
     def ratio(self) -> float:
-        """Tokens a second masked ÷ unmasked."""
+        """Masked ÷ unmasked tokens per second."""
         return self.unmasked / self.masked
 
 
 def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) -> Round:
-    """A batch of the host masked, unmasked and masked again; the masked seconds are the mean of both."""
+    """Time a batch masked, unmasked and masked again; the masked seconds are the mean of both passes."""
     here = batch.to(model.head.weight.device)
     one_document = torch.zeros_like(batch.boundaries.doc_ids)
     boundaries = Boundaries.from_doc_ids(one_document).to(here.input_ids.device)
@@ -157,18 +157,18 @@ def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) 
 
 
 def masked_pass(model: Decoder, batch: Batch, here: Batch, loss: Loss) -> Tensor:
-    """Loss of a batch whose boundaries and masks are built anew; `here` is the batch on the device."""
+    """Compute the loss of a batch and rebuild its boundaries and masks; `here` is the batch on the device."""
     boundaries = Boundaries.from_doc_ids(batch.boundaries.doc_ids).to(here.input_ids.device)
     return loss(model, model.hidden(here.input_ids, boundaries, here.structure), here)
 
 
 def loss_of(model: Decoder, x_BTD: Tensor, batch: Batch) -> Tensor:
-    """Σ nll, through the head, as training takes it."""
+    """Compute Σ nll through the head, as in training."""
     return loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask).total
 
 
 def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:
-    """Seconds of forward and backward of a loss; gradients are dropped outside the clock."""
+    """Time forward and backward of a loss; clearing the gradients isn't timed."""
     device = model.head.weight.device
     began = now(device)
     with mixed(device):
@@ -180,7 +180,7 @@ def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:
 
 
 def now(device: torch.device) -> float:
-    """Seconds of a GPU's clock once it has done its work; CPU seconds, which others' load leaves alone."""
+    """Return wall-clock seconds after the GPU has finished, or CPU seconds, which ignore other processes."""
     if device.type != "cuda":
         return time.process_time()
     torch.cuda.synchronize(device)
@@ -194,7 +194,7 @@ def _of_job(job: Job, workspace: Path, device: torch.device) -> MaskingCost:
     steps = itertools.islice(steps_of(job, rows, first_step=0, workers=0), STEPS)
     cost = masking_cost(model, itertools.chain.from_iterable(steps))
     if device.type == "cuda":
-        # What this took is no part of what training takes.
+        # The measurement must not count as memory of the training.
         del model
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)

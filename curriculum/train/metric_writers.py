@@ -1,10 +1,10 @@
-"""Metrics for TensorBoard and for Weights & Biases offline: extras behind one protocol.
+"""Metrics for TensorBoard and, offline, for Weights & Biases: optional packages behind one protocol.
 
     tensorboard/  tensorboard --logdir <run>/tensorboard
     wandb/        wandb sync <run>/wandb/offline-run-*
 
-A writer is filled anew at each start from what the run's own metrics hold, so that a resumed run stands
-there as if it had never stopped, no step twice.
+At each start a writer is refilled from the run's own metrics, so that a resumed run looks as if it had never
+stopped, and no step appears twice.
 """
 
 import importlib
@@ -23,23 +23,23 @@ _SERVICE_SECONDS = 600.0
 
 
 class Writer(Protocol):
-    """Receives scalars, in the order of steps."""
+    """Writer of scalars, in the order of steps."""
 
     def write(self, step: int, scalars: Scalars) -> None:
-        """Keep the scalars of a step; a step may come several times in a row."""
+        """Write the scalars of a step; consecutive calls may have the same step."""
 
     def flush(self) -> None:
-        """Bring what is kept to the disk, where the writer lets one."""
+        """Flush to disk, if the writer supports it."""
 
     def close(self) -> None:
-        """Write the rest and end."""
+        """Write the rest and close the writer."""
 
 
 def parse_writers(text: str | None) -> tuple[WriterName, ...]:
-    """The writers of a list with commas: "tensorboard,wandb" -> ("tensorboard", "wandb").
+    """Parse a comma-separated list: "tensorboard,wandb" -> ("tensorboard", "wandb").
 
     Raises:
-        JobError: for a name that isn't there, or one whose package isn't installed.
+        JobError: for an unknown name, or a writer whose package isn't installed.
     """
     names = [name.strip() for name in (text or "").split(",") if name.strip()]
     known = {str(name): name for name in get_args(WriterName)}
@@ -57,7 +57,7 @@ def parse_writers(text: str | None) -> tuple[WriterName, ...]:
 
 
 def require_installed(names: Iterable[WriterName]) -> None:
-    """Raise a JobError with the command that installs what lacks."""
+    """Raise a JobError with the install command unless the writers' packages are installed."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise JobError(
@@ -69,10 +69,10 @@ def require_installed(names: Iterable[WriterName]) -> None:
 
 
 def open_writers(job: Job, directory: Path) -> tuple[Writer, ...]:
-    """The job's writers, empty, in the run's directory.
+    """Create the job's writers in the run's directory, without content.
 
     Raises:
-        JobError: where a package isn't installed.
+        JobError: if a package isn't installed.
     """
     require_installed(job.writers)
     return tuple(_MAKERS[name](job, directory) for name in job.writers)
@@ -81,7 +81,7 @@ def open_writers(job: Job, directory: Path) -> tuple[Writer, ...]:
 def fill(
     writers: Sequence[Writer], rows: Sequence[Mapping[str, Any]], figures: Sequence[Figure]
 ) -> None:
-    """Write steps and evaluations of before, in the order of steps."""
+    """Write earlier steps and evaluations, in the order of steps."""
     if not writers:
         return
     scalars = [(int(row["step"]), of_step(row)) for row in rows]
@@ -92,7 +92,7 @@ def fill(
 
 
 def of_step(row: Mapping[str, Any]) -> Scalars:
-    """A line of the metrics as scalars; what wasn't measured is left out."""
+    """Convert a row of metrics to scalars, without missing values."""
     return {
         f"train/{name}": float(value)
         for name, value in row.items()
@@ -101,7 +101,7 @@ def of_step(row: Mapping[str, Any]) -> Scalars:
 
 
 def of_figures(figures: Iterable[Figure]) -> Scalars:
-    """Figures as scalars; the weighted mean of an evaluation goes by the evaluation alone.
+    """Convert figures to scalars; a weighted mean is named after its evaluation only.
 
     val_bpb/phase syntax, val_bpb/phase syntax, v2_simple general
     """
@@ -117,7 +117,7 @@ class _TensorBoard:
     def __init__(self, job: Job, directory: Path) -> None:
         folder = _empty(directory / "tensorboard")
         board = importlib.import_module("torch.utils.tensorboard")
-        # One that watches the folder drops what an earlier process told it.
+        # A TensorBoard that watches the folder drops events of earlier processes.
         self._board = board.SummaryWriter(str(folder), purge_step=0)
 
     def write(self, step: int, scalars: Scalars) -> None:
@@ -145,7 +145,7 @@ class _WeightsAndBiases:
             x_disable_meta=True,
             x_disable_stats=True,
             x_save_requirements=False,
-            # Its service may start slowly where cores are shared; that must not end a run.
+            # The service may start slowly on shared cores, which must not end a run.
             x_service_wait=_SERVICE_SECONDS,
             init_timeout=_SERVICE_SECONDS,
         )
@@ -164,13 +164,13 @@ class _WeightsAndBiases:
         self._run.log(dict(scalars), step=step)
 
     def flush(self) -> None:
-        """Do nothing: it writes by itself."""
+        """Do nothing: the service writes continuously."""
 
     def close(self) -> None:
         self._run.finish()
-        # Its service may write on for a moment; then nothing changes any more.
+        # The service may still write for a moment; after the teardown the files are final.
         self._wandb.teardown()
-        # It logs elsewhere and links to it; a run holds only what is its own.
+        # Links lead to logs outside of the run, which must contain only its own files.
         for path in self._folder.rglob("*"):
             if path.is_symlink():
                 path.unlink()

@@ -1,7 +1,7 @@
-"""Metrics as Parquet parts, a row a step, and as lines to read; the counts and operations of a step.
+"""Metrics as Parquet parts (one row per step) and log lines; counts and FLOPs of a step.
 
-Of floating-point operations only matrix products count, two operations a multiply-add. Attention counts the
-pairs within documents, not T²; padding and what is computed again in backward are no work.
+FLOPs include matrix products only, two operations per multiply-add. Attention counts pairs within
+documents, not T². Padding and recomputation in backward don't count.
 """
 
 import functools
@@ -47,7 +47,7 @@ _PEAKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepWork:
-    """Floating-point work of a step."""
+    """Amounts of a step that determine its FLOPs."""
 
     tokens: int
     """Valid ones."""
@@ -58,15 +58,15 @@ class StepWork:
 
 
 def step_flops(spec: ModelSpec, work: StepWork) -> int:
-    """Operations of forward and backward over a step."""
+    """Compute the FLOPs of forward and backward of a step."""
     return FORWARD_AND_BACKWARD * forward_flops(spec, work)
 
 
 def forward_flops(spec: ModelSpec, work: StepWork) -> int:
-    """Operations of one forward.
+    """Compute the FLOPs of one forward pass.
 
-    One attention layer of width 8 with 2 heads, over a document of 3 tokens: 6 pairs · 4 · 8 = 192, and
-    its projections beside.
+    Example: one attention layer of width 8 with 2 heads on a document of 3 tokens has 6 pairs · 4 · 8 = 192
+    FLOPs plus those of its projections.
     """
     return (
         work.tokens * _flops_of_a_token(spec)
@@ -76,35 +76,35 @@ def forward_flops(spec: ModelSpec, work: StepWork) -> int:
 
 
 def peak_flops(device_name: str) -> float | None:
-    """Dense bfloat16 operations a second of a GPU by its name; None for an unknown one or a slice of one."""
+    """Return the dense bfloat16 FLOP/s of a GPU by its name; None if unknown, or for a MIG slice."""
     if re.search(r"\bMIG\b", device_name):
         return None
     return next((peak for name, peak in _PEAKS if re.search(name, device_name)), None)
 
 
 def peak_of(device: torch.device) -> float | None:
-    """The peak of a device; None for a CPU, whose peak no name tells."""
+    """Return the peak FLOP/s of a device; None for a CPU."""
     if device.type != "cuda":
         return None
     return peak_flops(torch.cuda.get_device_name(device))
 
 
 def mfu(flops: int, seconds: float, peak: float | None, *, devices: int = 1) -> float | None:
-    """The share of the devices' peak that so many operations were; None where the peak isn't known."""
+    """Return the share of the devices' peak FLOP/s that was used; None if the peak is unknown."""
     return flops / seconds / (peak * devices) if peak is not None else None
 
 
 @functools.cache
 def _flops_of_a_token(spec: ModelSpec) -> int:
-    """Operations of a token in all blocks, but for attention's; the head isn't among them."""
+    """Compute the FLOPs of a token in all blocks, without attention scores and the head."""
     with torch.device("meta"):
         model = Decoder(spec, "math")
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     projections = sum(2 * layer.weight.numel() for layer in linear if layer is not model.head)
-    # A Mamba-2 layer as if all chunks were full: C·B and its sum within the chunk, states in and out.
+    # A Mamba-2 layer with full chunks: C·B and its sum within the chunk, states in and out.
     mamba, inner = spec.mamba, spec.mamba.expand * spec.width
     state_space = (mamba.chunk + 1) * (mamba.state + inner) + 4 * mamba.state * inner
-    # The weights of reading, writing and mixing streams; mixing is no matrix product.
+    # Weights for reading, writing and mixing streams; the mixing itself is no matrix product.
     streams = spec.streams
     mixing = 2 * streams * spec.width * (2 * streams + streams**2) if streams > 1 else 0
     return projections + spec.blocks.count("M") * state_space + len(spec.blocks) * mixing
@@ -112,7 +112,7 @@ def _flops_of_a_token(spec: ModelSpec) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepCounts:
-    """Counts of a step, or of a rank's part of it."""
+    """Counts of a step, or of one rank's part of it."""
 
     positions: int
     valid: int
@@ -129,28 +129,27 @@ class StepCounts:
     """Tokens of their own document before scored tokens, summed up."""
 
     def numbers(self) -> list[int]:
-        """The counts in the order of their fields, to be summed over ranks."""
+        """Return the counts in the order of their fields, to be summed over ranks."""
         return list(astuple(self))
 
     @staticmethod
     def from_numbers(numbers: Sequence[int]) -> "StepCounts":
-        """The counts whose `numbers` these are."""
+        """Build the counts from their `numbers`."""
         return StepCounts(**dict(zip(StepCounts.__dataclass_fields__, numbers, strict=True)))
 
     @property
     def tokens(self) -> TokenCounts:
-        """The part that a run's state and report hold."""
+        """Counts that are stored in a run's state and report."""
         return TokenCounts(
             positions=self.positions, valid=self.valid, scored=self.scored, bytes=self.bytes
         )
 
 
 def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
-    """The counts of a batch; `token_bytes` holds the bytes of each id.
+    """Count a batch; `token_bytes` has the number of bytes of each id.
 
-    A document of 4 tokens whose last 3 are scored: context 1 + 2 + 3, pairs 10. Two documents in a row of
-    12 positions would take 24 if each had a row. A blank, which no row
-    stands in, counts nothing.
+    A document of 4 tokens whose last 3 are scored has context 1 + 2 + 3 and 10 pairs. Two documents in a
+    row of 12 positions would take 24 positions in rows of their own. A blank counts as 0.
     """
     if not batch.pack_ids:
         return StepCounts.from_numbers([0] * len(StepCounts.__dataclass_fields__))
@@ -165,13 +164,13 @@ def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
         attention_pairs=batch.attention_pairs,
         causal_pairs=B * T * (T + 1) // 2,
         padded_positions=batch.documents * T,
-        # The mask stands where a token is predicted from: one place before it.
+        # The mask is 1 at the predicting position, one before the scored token.
         context=int((batch.boundaries.position_ids[scored].long() + 1).sum()),
     )
 
 
 def counts_of_step(batches: Sequence[Batch], token_bytes: Tensor) -> StepCounts:
-    """The counts of all micro-batches of a step."""
+    """Count all micro-batches of a step."""
     counts = [counts_of(batch, token_bytes).numbers() for batch in batches]
     return StepCounts.from_numbers([sum(each) for each in zip(*counts, strict=True)])
 
@@ -181,7 +180,7 @@ FLUSH_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepOutcome:
-    """Loss and gradient of a step, and the rate at which it was taken."""
+    """Loss and gradient of a step, and its learning rate."""
 
     loss: float
     """Nats a scored target."""
@@ -227,9 +226,9 @@ class StepMetrics:
         spec: ModelSpec | None = None,
         devices: int = 1,
     ) -> "StepMetrics":
-        """The row of step `step`, after which `position` row positions were seen.
+        """Build the row of a step, after which `position` row positions have been trained on.
 
-        Shares of the peak are those of a model of ours, `spec`, on so many devices.
+        MFU is computed only for our own models, given as `spec`, on `devices` devices.
         """
 
         def share(pairs: int) -> float | None:
@@ -260,10 +259,10 @@ class StepMetrics:
 
 
 class Metrics:
-    """The metrics of a run.
+    """Metrics of a run.
 
-    A part never reaches past a checkpoint, so those from the resumed step on can be removed whole.
-    Writers, which are empty, are told all that stays: the steps, and the `figures` of before.
+    A part never extends past a checkpoint, so that parts after the resumed step can be removed as a whole.
+    Empty writers are filled with the remaining steps and with the earlier `figures`.
     """
 
     def __init__(
@@ -288,7 +287,7 @@ class Metrics:
 
     @staticmethod
     def opened(job: Job, directory: Path, *, step: int, figures: Sequence[Figure]) -> "Metrics":
-        """Open the metrics of a run that is at a step; evaluations that aren't of its figures are removed."""
+        """Open the metrics of a run at a step; remove evaluations that aren't among its figures."""
         document_sums.keep_only(directory, {figure.step for figure in figures})
         return Metrics(
             directory / METRICS,
@@ -298,13 +297,13 @@ class Metrics:
         )
 
     def evaluated(self, figures: Sequence[Figure]) -> None:
-        """Tell the writers what an evaluation found."""
+        """Write the figures of an evaluation to the writers."""
         for writer in self.writers:
             for figure in figures:
                 writer.write(figure.step, of_figures([figure]))
 
     def record(self, row: StepMetrics, *, steps: int) -> None:
-        """Keep a row, and write what is kept every ten seconds."""
+        """Keep a row; write kept rows every ten seconds."""
         self._rows.append(row)
         for writer in self.writers:
             writer.write(row.step, of_step(asdict(row)))
@@ -315,7 +314,7 @@ class Metrics:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is kept as one part, named by its first step."""
+        """Write the kept rows as one part, named after its first step."""
         self._flushed = time.monotonic()
         if self._rows:
             table = pa.Table.from_pylist([asdict(row) for row in self._rows], METRICS_SCHEMA)
@@ -329,13 +328,13 @@ class Metrics:
             writer.flush()
 
     def close(self) -> None:
-        """End the writers; what isn't flushed is part of no checkpoint, and stays out of the parts."""
+        """Close the writers; rows that aren't flushed belong to no checkpoint and are dropped."""
         for writer in self.writers:
             writer.close()
 
 
 def read_metrics(folder: Path) -> pa.Table:
-    """All parts of a run, in step order; a column that an older part lacks is null there."""
+    """Read all parts of a run in step order; columns missing in older parts are null."""
     parts = sorted(folder.glob("*.parquet"))
     tables = [parquet.read_table(part) for part in parts]
     return pa.concat_tables([METRICS_SCHEMA.empty_table(), *tables], promote_options="default")
@@ -343,7 +342,7 @@ def read_metrics(folder: Path) -> pa.Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricsSummary:
-    """A run's metrics in a line; None for what none of its steps measured."""
+    """Summary of a run's metrics; None for values that no step measured."""
 
     seconds: float
     masked_mfu: float | None
@@ -358,7 +357,7 @@ class MetricsSummary:
 
 
 def summary(metrics: pa.Table) -> MetricsSummary:
-    """The summary of a table of METRICS_SCHEMA."""
+    """Summarise a table of METRICS_SCHEMA."""
     return MetricsSummary(
         seconds=float(pc.sum(metrics["seconds"]).as_py() or 0.0),
         masked_mfu=_mean(metrics, "masked_mfu", by="seconds"),
@@ -370,21 +369,21 @@ def summary(metrics: pa.Table) -> MetricsSummary:
 
 
 def _mean(metrics: pa.Table, name: str, *, by: str) -> float | None:
-    """The mean of a column weighted by another, over the steps that have it."""
+    """Compute the mean of a column, weighted by another, over the steps that have it."""
     known = metrics.filter(metrics[name].is_valid())
     weight = pc.sum(known[by]).as_py()
     return float(pc.sum(pc.multiply(known[name], known[by])).as_py() / weight) if weight else None
 
 
 def memory_bytes(device: torch.device) -> int:
-    """The most memory held so far: of the GPU where there is one, else of the process."""
+    """Return the peak memory so far: of the GPU if there is one, else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def log(line: str) -> None:
-    """A line of the run's console log."""
+    """Write a line to the run's console log."""
     sys.stdout.write(f"{visible(line)}\n")
     sys.stdout.flush()
 

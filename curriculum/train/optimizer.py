@@ -1,4 +1,4 @@
-"""The model and its optimizer, whole on one rank or sharded over several, and the learning rate."""
+"""Model and optimizer, whole on one rank or sharded over several, and the learning rate."""
 
 import functools
 import re
@@ -20,7 +20,7 @@ _SPARED = {"embedding", "embeddings", "table", "tables", "norm", "bias", "biases
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainState:
-    """The model and what optimises it, as one rank holds them."""
+    """Model and optimizer, as held by one rank."""
 
     model: Decoder
     optimizer: torch.optim.AdamW
@@ -32,10 +32,10 @@ class TrainState:
         return self.model.head.weight.device
 
     def rest(self) -> None:
-        """Let go of gathered weights, so that parameters are those that the optimizer knows."""
+        """Free gathered weights, so that the model's parameters are those of the optimizer."""
         if self.ranks.mesh is None:
             return
-        # FSDP takes half a second to import, and one rank doesn't shard.
+        # FSDP takes half a second to import, and a single rank doesn't need it.
         from torch.distributed.fsdp import FSDPModule
 
         if isinstance(self.model, FSDPModule):
@@ -45,7 +45,7 @@ class TrainState:
 def new_train_state(
     job: Job, device: torch.device, ranks: Ranks = ALONE, *, dtype: torch.dtype = torch.float32
 ) -> TrainState:
-    """A fresh model on the device and its AdamW; the same weights whatever the number of ranks."""
+    """Create a new model on the device, and its AdamW; weights don't depend on the number of ranks."""
     model = initialise(Decoder(job.model, job.kernel), job.seed).to(device, dtype)
     model.rope_base = job.rope_base
     model.context = ranks.context
@@ -70,26 +70,26 @@ def new_train_state(
 
 
 def decays(name: str, weight: Tensor) -> bool:
-    """Return True if weight decay applies: to matrices that multiply, not to vectors, tables and biases.
+    """Return True if weight decay applies: to matrices in products, not to vectors, tables and biases.
 
-    blocks.0.layer.query.weight does; embedding.weight, blocks.0.norm.weight, blocks.3.layer.tables.2
-    don't.
+    It applies to blocks.0.layer.query.weight, but not to embedding.weight, blocks.0.norm.weight and
+    blocks.3.layer.tables.2.
     """
     words = set(re.split(r"[._]", name))
     return weight.ndim >= 2 and not words & _SPARED
 
 
 def recompute(model: Decoder) -> None:
-    """Let backward compute each block anew instead of keeping what forward left: the same losses."""
+    """Make backward recompute every block instead of keeping its activations; losses don't change."""
     for block in model.blocks:
         block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def shard(model: Decoder, ranks: Ranks) -> None:
-    """Shard each block and the rest; products in bfloat16 on GPUs, weights and sums in float32.
+    """Shard each block, and the rest; bfloat16 products on GPUs, float32 weights and sums.
 
-    The rest, head included, stays gathered from `hidden` to the end of backward, since the loss is
-    taken after it.
+    The rest, including the head, stays gathered from `hidden` to the end of backward, because the loss is
+    computed after `hidden`.
     """
     from torch.distributed.fsdp import (
         MixedPrecisionPolicy,
@@ -107,7 +107,7 @@ def shard(model: Decoder, ranks: Ranks) -> None:
 
 
 def tensors(train_state: TrainState) -> Iterator[tuple[str, Tensor]]:
-    """Weights and Adam's moments by their names in a checkpoint, sharded where they are."""
+    """Yield weights and Adam's moments by their names in a checkpoint, sharded if the model is."""
     train_state.rest()
     for name, weight in train_state.model.named_parameters():
         yield name, weight.detach()
@@ -116,16 +116,16 @@ def tensors(train_state: TrainState) -> Iterator[tuple[str, Tensor]]:
 
 
 def is_moment(name: str, names: Container[str]) -> bool:
-    """Return True if a name among those in a checkpoint is that of one of Adam's moments.
+    """Return True if a name in a checkpoint is one of Adam's moments.
 
-    head.weight.step is, beside head.weight; a weight blocks.0.layer.step isn't.
+    head.weight.step is a moment if head.weight exists; a weight blocks.0.layer.step isn't.
     """
     weight, _, moment = name.rpartition(".")
     return moment in MOMENT_NAMES and weight in names
 
 
 def generators(train_state: TrainState) -> dict[str, Tensor]:
-    """The states of this rank's random numbers, by names that no other rank has."""
+    """Return the random states of this rank, under names that no other rank uses."""
     states = {_of_rank("generator", train_state.ranks): torch.get_rng_state()}
     if train_state.device.type == "cuda":
         states[_of_rank("cuda_generator", train_state.ranks)] = torch.cuda.get_rng_state()
@@ -133,7 +133,7 @@ def generators(train_state: TrainState) -> dict[str, Tensor]:
 
 
 def set_generators(train_state: TrainState, states: dict[str, Tensor]) -> None:
-    """Put this rank's random numbers where they were; those without a state stay as they are."""
+    """Restore the random states of this rank; generators without a saved state don't change."""
     for kind, put in (
         ("generator", torch.set_rng_state),
         ("cuda_generator", torch.cuda.set_rng_state),
@@ -148,15 +148,15 @@ def _of_rank(kind: str, ranks: Ranks) -> str:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor gathered from all ranks, which all call this."""
-    # A DTensor's, whose class takes half a second to import.
+    """Gather a tensor from all ranks; all ranks must call this."""
+    # Only a DTensor has this method; importing its class takes half a second.
     gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
 
 
 @torch.no_grad()
 def whole_model(train_state: TrainState, job: Job) -> Decoder:
-    """The model as one rank alone would hold it; costs its whole memory on every rank."""
+    """Return the unsharded model; takes its whole memory on every rank."""
     if train_state.ranks.mesh is None:
         return train_state.model
     train_state.rest()
@@ -173,7 +173,7 @@ DECAY_TO = 0.1
 
 
 def learning_rate(step: int, steps: int, optimizer: OptimizerSpec, *, carries_on: bool) -> float:
-    """The rate of step `step`, counted from 0 of `steps`.
+    """Return the learning rate of a step, counted from 0 of `steps`.
 
     stable, 4 steps of warm-up to 1.0: 0.25, 0.5, 0.75, 1.0, 1.0 …
     decay over 10 steps from 1.0: 1.0, 0.9, …, 0.2, 0.1 at the last.

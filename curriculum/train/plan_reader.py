@@ -1,4 +1,4 @@
-"""Rows of a plan by position, and those of a range of slots, from a few of its row groups at a time."""
+"""Access to a plan's rows by position or by a range of slots, reading few row groups at a time."""
 
 import functools
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _COLUMNS = [*_NUMBERS, "rows_key", "pack_id"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow:
-    """Place of the row at one position of a plan."""
+    """Row at one position of a plan, with its place in the shards."""
 
     slot: int
     row_length: int
@@ -32,7 +32,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedSlots:
-    """The rows of a range of slots, which lie one after the other from position `start` on."""
+    """Rows of a range of slots, at consecutive positions from `start` on."""
 
     start: int
     row_lengths: Int64s
@@ -43,7 +43,7 @@ class PlannedSlots:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _PlanGroup:
-    """A row group of a plan: its numbers as arrays, its names as they are stored."""
+    """Row group of a plan: numbers as arrays, names as stored."""
 
     numbers: dict[str, Int64s]
     """[n] of each of `_NUMBERS`."""
@@ -51,7 +51,7 @@ class _PlanGroup:
 
 
 class PlanReader:
-    """plan.parquet; memory holds a few row groups whatever the plan's length."""
+    """Reader of plan.parquet; memory holds a few row groups for plans of any length."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -72,7 +72,7 @@ class PlanReader:
         return int(self._first_rows[-1])
 
     def at(self, position: int) -> PlannedRow:
-        """The row at a position."""
+        """Return the row at a position."""
         group, index = parquet.place(self._first_rows, position)
         found = self._group(group)
         return PlannedRow(
@@ -85,9 +85,9 @@ class PlanReader:
         )
 
     def slots(self, first_slot: int, end_slot: int) -> PlannedSlots:
-        """The rows of a range of slots.
+        """Return the rows of a range of slots.
 
-        Only the row groups that hold them are read, as the statistics of all say.
+        Column statistics locate the slots, so that only their row groups are read.
         """
         start, end = self._position(first_slot), self._position(end_slot)
         first, last = (parquet.place(self._first_rows, each)[0] for each in (start, end - 1))
@@ -110,7 +110,7 @@ class PlanReader:
         )
 
     def _position(self, slot: int) -> int:
-        """The first position whose slot is `slot` or later."""
+        """Return the first position whose slot is `slot` or later."""
         group = int(np.searchsorted(self._slots[:, 1], slot))
         first = int(self._first_rows[group])
         if group == len(self._slots) or slot <= self._slots[group, 0]:
@@ -128,7 +128,7 @@ class PlanReader:
 
 
 def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """The first and the last slot of a row group, from its statistics; slots rise with positions."""
+    """Return the first and last slot of a row group, from its statistics; slots increase with positions."""
     column = group.column(PLAN_SCHEMA.get_field_index("slot"))
     known = column.statistics if column.path_in_schema == "slot" else None
     first, last = (known.min, known.max) if known is not None else (None, None)

@@ -1,17 +1,17 @@
-"""Environment of a process that computes, set before torch is loaded."""
+"""Environment variables of a training process, set before torch is loaded."""
 
 import os
 from pathlib import Path
 
 
 def wait_passively() -> None:
-    """Let threads wait without spinning, which slows all work on shared cores; OpenMP reads this."""
+    """Make OpenMP threads wait without spinning, which slows down all work on shared cores."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def see_gpus_of(slot: int, of: int) -> None:
-    """Limit the GPUs that this process will see to a slot's share, before torch is imported."""
-    # A job's process heeds signals before it imports what takes long.
+    """Restrict the visible GPUs to a slot's share, before torch is imported."""
+    # Imported late, because a job's process handles signals before slow imports.
     from curriculum.train.launch.gpu_slots import share_of
 
     given = os.environ.get("CUDA_VISIBLE_DEVICES")

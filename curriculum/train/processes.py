@@ -1,8 +1,8 @@
-"""Processes of a training job: started, ended with their parent, and the meaning of their exit codes.
+"""Processes of a training job: start, end with their parent, and exit codes.
 
-torchrun starts ranks too (`torchrun --nproc-per-node 2 -m curriculum.train job.json`), on several machines
-as well. It starts each rank in a session of its own, where the end of a process group doesn't reach, and
-returns 1 for whatever exit code of a rank; so a run here isn't started by it.
+torchrun can start ranks too (`torchrun --nproc-per-node 2 -m curriculum.train job.json`), also on several
+machines. But it starts every rank in its own session, so that ending the process group doesn't end the
+ranks, and it returns 1 for any exit code of a rank. Local runs therefore don't use it.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ _FAILURES: dict[type[JobError], Failure] = {
 
 
 def kind_of(code: int) -> type[JobError]:
-    """The error that an exit code stands for; negative codes are signals.
+    """Return the error type of an exit code; negative codes are signals.
 
     >>> kind_of(71).__name__, kind_of(-9).__name__, kind_of(1).__name__
     ('JobMemoryError', 'JobKilledError', 'JobError')
@@ -66,7 +66,7 @@ def words_of(code: int) -> str:
 
 
 def first_of(codes: Sequence[int]) -> int:
-    """Return the most specific code of processes that failed at the same moment; others may follow from it.
+    """Return the most specific of simultaneous exit codes; other failures may be its consequences.
 
     >>> first_of([1, 71]), first_of([1, -9]), first_of([-6, 1])
     (71, 69, 1)
@@ -77,12 +77,12 @@ def first_of(codes: Sequence[int]) -> int:
 
 
 def code_of(failed: CurriculumError) -> int:
-    """The exit code that says which kind of error ended a process."""
+    """Return the exit code of an error's type."""
     return next((code for code, kind in _KINDS.items() if isinstance(failed, kind)), FAILED)
 
 
 def failure_of(kind: type[CurriculumError]) -> Failure:
-    """Return the kind of an error in a report."""
+    """Return the failure kind of an error's type, for a report."""
     return next((name for each, name in _FAILURES.items() if issubclass(kind, each)), "other")
 
 
@@ -90,10 +90,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def job_environment() -> dict[str, str]:
-    """The environment of this process for a job and the commands in it, without what they need not have.
+    """Return this process's environment for a job, without variables that a job must not or need not have.
 
-    Prefect's variables hold what lets a program into its server, and a command of others may look for modules
-    beside its script.
+    Prefect's variables contain credentials of its server. PYTHONSAFEPATH would keep a user's command from
+    importing modules beside its script.
     """
     return {
         name: value
@@ -103,10 +103,10 @@ def job_environment() -> dict[str, str]:
 
 
 def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """Return a function for a new process to call first: Linux signals it when its starting thread is gone.
+    """Return a preexec function that makes Linux signal the new process when its parent thread ends.
 
-    It may be called between fork and exec: what it needs is looked up before, since afterwards another
-    thread's lock may be held for ever. Elsewhere than on Linux it does nothing.
+    The function may be called between fork and exec: it takes no locks, because its symbols are looked up
+    before. It does nothing on other systems.
     """
     if sys.platform != "linux":
         return lambda: None
@@ -123,7 +123,7 @@ _LOOKS = 200
 
 
 def processes_of(run: Path) -> list[int]:
-    """The pids of this machine's processes that train a run, as far as a launcher started them."""
+    """Return the pids of this machine's processes that train a run, if a launcher started them."""
     words = f"{MARK}={run.resolve()}".encode()
     found = []
     for file in Path("/proc").glob("[0-9]*/environ"):
@@ -137,7 +137,7 @@ def processes_of(run: Path) -> list[int]:
 
 
 def has_open(run: Path, file: Path) -> bool:
-    """Return True where a process that trains a run has a file open, such as the lock of a slot."""
+    """Return True if a process of a run has a file open, such as the lock of a slot."""
     for pid in processes_of(run):
         for handle in Path(f"/proc/{pid}/fd").glob("*"):
             with contextlib.suppress(OSError):  # It was closed, or the process has ended.
@@ -147,9 +147,9 @@ def has_open(run: Path, file: Path) -> bool:
 
 
 def standing_still(run: Path) -> list[str]:
-    """Describe the processes of a run that the kernel keeps from running, by rank where they have one.
+    """Describe the stopped or blocked processes of a run, by rank if they have one.
 
-    Where one of several ranks is stopped, the others wait for it in a collective, until gloo gives up.
+    If one of several ranks is stopped, the others wait for it in a collective until gloo times out.
     """
     described = []
     for pid in sorted(processes_of(run)):
@@ -170,11 +170,11 @@ def standing_still(run: Path) -> list[str]:
 
 
 def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
-    """Wait for the processes of a run to end, and kill those that don't; returns what even then lives."""
+    """Wait for the processes of a run to end, then kill the rest; return the pids that still exist."""
     until, looks = time.monotonic() + grace_seconds, 0
     while (left := processes_of(run)) and looks < _LOOKS:
         if time.monotonic() >= until:
-            # Counted, not timed: where the whole machine stood still, nobody could die.
+            # Count looks instead of time: while the whole machine is suspended, no process can end.
             looks += 1
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):  # It ended meanwhile.
@@ -196,20 +196,21 @@ def start_ranks(
     environment: dict[str, str],
     asked_to_stop: Callable[[], bool],
 ) -> int:
-    """Run `command` once for each rank, with what tells it its place, until all have ended.
+    """Run `command` once per rank until all ranks have ended; return the exit code.
 
-    Returns 0 or 75 where all ranks ended so; else what the first to fail returned, or that it was killed,
-    and what ended each is the last line written. A stop that is asked for is passed on to each rank. They
-    start with SIGINT, SIGTERM and SIGHUP blocked, and let them through when they listen.
+    The code is 0 or 75 if all ranks ended so, else the code of the first failure, or 69 if a rank was
+    killed. The last line written lists how every rank ended. A requested stop is forwarded to all ranks.
+    Ranks start with SIGINT, SIGTERM and SIGHUP blocked, and unblock them when they can handle them.
     """
     with _meeting() as folder:
         meet = (folder / "meet").as_uri()
         places = [
             [_RANK, str(rank), "--of", str(processes), "--meet", meet] for rank in range(processes)
         ]
-        # A stop reaches who only starts, too: it would end him, and the run as one that was killed.
+        # A signal also reaches ranks that are still starting; it would kill them, and the run would count
+        # as killed.
         with interrupts_held(spawns=False, also=terminating_signals()):
-            # What is inherited here is inherited there: the slot is taken as long as a rank lives.
+            # Ranks inherit the slot's lock, so that the slot is taken as long as a rank lives.
             ranks = [
                 subprocess.Popen([*command, *place], env=environment, close_fds=False)
                 for place in places
@@ -230,10 +231,10 @@ def start_ranks(
 
 @contextlib.contextmanager
 def _meeting() -> Iterator[Path]:
-    """Make a folder that only this user may enter, held by this process and its ranks, and remove it.
+    """Create a private folder, locked by this process and its ranks, and remove it afterwards.
 
-    Folders whose processes were all killed are removed before, but not where another user may give such a
-    name to a folder of this user.
+    Folders left by killed processes are removed first, unless another user could place a folder of this
+    user under such a name.
     """
     temporary = Path(tempfile.gettempdir()).resolve()
     is_safe = exposure_above(temporary / _MEETINGS) is None
@@ -242,8 +243,8 @@ def _meeting() -> Iterator[Path]:
             shutil.rmtree(left)
     draft = Path(tempfile.mkdtemp(prefix="draft-of-ranks-"))
     with _held(draft):
-        # Only now it gets a name by which another process would look whether it is held; nobody can take it
-        # before, since nothing says what it will be.
+        # Renamed only once it is locked, so that no other process finds it unlocked. The random name can't
+        # be taken before.
         folder = draft.rename(temporary / f"{_MEETINGS}{secrets.token_hex(8)}")
         try:
             yield folder
@@ -253,10 +254,10 @@ def _meeting() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, here and in processes that inherit it.
+    """Lock a folder, in this process and in processes that inherit the lock.
 
     Raises:
-        OSError: for a folder that another process holds or another user made, and for a link.
+        OSError: if another process holds the lock, another user owns the folder, or the path is a link.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -270,7 +271,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _until_the_end(ranks: Sequence[Rank], asked_to_stop: Callable[[], bool]) -> list[int]:
-    """Wait for all, or for a while once one has failed; returns how the first to fail did."""
+    """Wait for all ranks, or up to GRACE_SECONDS after a failure; return the first failures' codes."""
     asked, failed_at, first = False, 0.0, list[int]()
     while True:
         codes = [rank.poll() for rank in ranks]

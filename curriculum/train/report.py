@@ -1,4 +1,4 @@
-"""The report that a run leaves, from its last state and its metrics, and the heartbeat until then."""
+"""Report of a run, from its last state and its metrics, and heartbeat while it runs."""
 
 import contextlib
 import time
@@ -22,7 +22,7 @@ from schemas.json_text import now
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingEnd:
-    """End of a run, and its last checkpoint."""
+    """End of a run, with its last checkpoint."""
 
     stopped: Stopped
     reason: str
@@ -41,7 +41,7 @@ def report_of(
     masking_cost: MaskingCost | None = None,
     failure: Failure | None = None,
 ) -> Report:
-    """Return the report of a run from its directory: its state, its figures, and its metrics summed up."""
+    """Build the report of a run from its state, its figures, and a summary of its metrics."""
     state = outcome.state
     measured = summary(read_metrics(directory / METRICS))
     seconds, evaluating = measured.seconds, seconds_of(directory)
@@ -90,7 +90,7 @@ def write_end(
     failure: Failure | None = None,
     devices: int = 1,
 ) -> None:
-    """Leave report.json of a run that ended as it shouldn't: how far its last checkpoint had come."""
+    """Write report.json of a run that failed or was cancelled, with the progress of its last checkpoint."""
     last = checkpoint.newest(directory / CHECKPOINTS)
     state = CheckpointState()
     if last is not None and (last / "state.json").is_file():
@@ -101,7 +101,7 @@ def write_end(
 
 
 def record_kernel(directory: Path, job: Job) -> None:
-    """Write device and backend of a claimed run, once they are chosen, into its state.json."""
+    """Record the chosen device and backend in the state.json of a claimed run."""
     chosen = {"device": job.device, "backend": job.kernel}
     state = this_process().model_copy(update=chosen)
     write_whole(directory / STATE, state.model_dump_json(indent=1))
@@ -117,9 +117,9 @@ FORWARD = 1 / 3
 
 
 class HeartbeatWriter:
-    """Beats after a step, unless it did a moment ago, and before what isn't a step.
+    """Writer of heartbeats: after steps, at most one per second, and before any other activity.
 
-    A beat costs a file of some kilobytes.
+    A heartbeat is a file of a few kilobytes.
     """
 
     def __init__(self, job: Job, directory: Path) -> None:
@@ -129,7 +129,7 @@ class HeartbeatWriter:
         self._speed, self._evaluation = 0.0, 0.0
 
     def step(self, state: CheckpointState, *, positions: int, seconds: float) -> None:
-        """Say how far `state` is, by a step of so many row positions that took so long."""
+        """Record a step of `positions` row positions that took `seconds`; write a heartbeat if one is due."""
         self._positions += positions
         self._seconds += seconds
         at = time.monotonic()
@@ -140,16 +140,16 @@ class HeartbeatWriter:
         self._last, self._positions, self._seconds = at, 0, 0.0
 
     def evaluated(self, seconds: float) -> None:
-        """Expect of the evaluations to come what a whole one took."""
+        """Set the expected duration of later evaluations to that of a complete one."""
         self._evaluation = seconds
 
     def beat(self, state: CheckpointState, doing: Doing | None = None) -> None:
-        """Beat, however long ago the last beat was; `doing` is what begins, if that isn't a step."""
+        """Write a heartbeat now; `doing` names the activity that begins, unless it is a step."""
         bits = gate_bits(state.figures, self.job.phase)
         left = evaluations_left(state.step, every=self.job.evaluate_every, steps=self.job.steps)
         one = self._evaluation
         if not one and self._speed:
-            # Until an evaluation was measured, by the speed of steps.
+            # Before the first measured evaluation, estimated from the speed of steps.
             one = FORWARD * positions_read(self.job.evaluations) / self._speed
         beat = Heartbeat(
             step=state.step,
@@ -162,7 +162,8 @@ class HeartbeatWriter:
             evaluating_seconds=left * one,
             at=now(),
         )
-        # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.
+        # Losing a heartbeat is harmless: the file isn't flushed to disk, and a full disk is reported by
+        # checkpoints.
         draft = self.directory / f".{HEARTBEAT}.draft"
         with contextlib.suppress(OSError):
             draft.write_text(beat.model_dump_json())

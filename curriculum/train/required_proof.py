@@ -1,4 +1,4 @@
-"""The leakcheck that a job requires: run by the trainer's own process, before its first step."""
+"""Leakcheck required by a job, run in the training process before its first step."""
 
 import importlib
 from collections.abc import Callable
@@ -16,17 +16,17 @@ PROOF = "curriculum.leakcheck.job_proof"
 
 
 class _StoppedError(Exception):
-    """Training is to stop before the proof has ended."""
+    """Raised when training was asked to stop during the leakcheck."""
 
 
 def proven(path: Path, stop: Callable[[], bool]) -> bool:
-    """Return True if the steps of the job in a file were proven; False where `stop` said so before the end.
+    """Run the leakcheck of the job in a file; return False if `stop` returned true before its end.
 
-    The report stays beside the job. `stop` is asked after each packing.
+    The report is written beside the job. `stop` is called after each packing.
 
     Raises:
-        JobError: where a leak was seen.
-        CurriculumError: where plan and rows can't be read.
+        JobError: if a leak was found.
+        CurriculumError: if plan or rows can't be read.
     """
     file = path.parent / LEAKCHECK
     file.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def proven(path: Path, stop: Callable[[], bool]) -> bool:
 
 
 def is_refuted(attempt: Path) -> bool:
-    """Return True where the last proof of an attempt's job saw a leak."""
+    """Return True if the last leakcheck of an attempt's job found a leak."""
     file = attempt / LEAKCHECK
     try:
         sealed = read_json(

@@ -1,4 +1,4 @@
-"""Read a checkpoint back: a run on any number of ranks, or the model alone, to sample from or hand on."""
+"""Reading of checkpoints: a run on any number of ranks, or the model alone, for sampling or export."""
 
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,12 @@ from schemas.job import Job, ModelSpec
 
 
 def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
-    """Load everything: the run continues as if it had never stopped.
+    """Load the whole state, so that the run continues as if it had never stopped.
 
-    A rank that the writers hadn't keeps the generator that its seed gave it.
+    A rank that has no saved random state keeps the state of its seed.
 
     Raises:
-        JobError: as `carry_over`, and for a state of a generator that is none.
+        JobError: as `carry_over`, and for an invalid random state.
     """
     carry_over(checkpoint, train_state)
     there = names_in(checkpoint)
@@ -55,16 +55,18 @@ def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
 
 @torch.no_grad()
 def carry_over(checkpoint: Path, train_state: TrainState) -> None:
-    """Load weights and Adam's moments, as a new phase does.
+    """Load weights and Adam's moments, for the start of a new phase.
 
     Raises:
-        JobError: for a checkpoint that is damaged, or of a model of other sizes, or that reads structure
-            where this one doesn't.
+        JobError: for a damaged checkpoint, a model of other sizes, or a model that reads structure if this
+        one
+            doesn't.
     """
     train_state.ranks.on_first(lambda: _require_fitting(checkpoint, train_state))
     train_state.rest()
     there = names_in(checkpoint)
-    # Weights of structure are attached to a trained model as they start; they have no moments yet.
+    # Structure weights may be added to a trained model; they keep their initial values and have no moments
+    # yet.
     weights = {name: each for name, each in train_state.model.named_parameters() if name in there}
     moments = {
         f"{name}.{moment}": _empty(moment, weight, train_state)
@@ -80,13 +82,13 @@ def carry_over(checkpoint: Path, train_state: TrainState) -> None:
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights of a checkpoint of either form, whole, by their names.
+    """Read the whole weights of a checkpoint of either form, by name.
 
     Raises:
-        JobError: where they aren't those of its model, before any memory is taken for them.
+        JobError: if the weights don't match the model; checked before memory is allocated.
     """
     with torch.device("meta"):
-        # Without memory for them: the sender of a checkpoint may say any size.
+        # Allocate nothing yet: a received checkpoint may claim any size.
         model = Decoder(read_spec(checkpoint), "math")
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
     there = names_in(checkpoint)
@@ -107,19 +109,19 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def names_in(checkpoint: Path) -> dict[str, torch.Size]:
-    """List the tensors that a checkpoint holds, with their whole shapes.
+    """Return the names and whole shapes of a checkpoint's tensors.
 
     Raises:
-        JobError: for files of tensors that can't be read.
+        JobError: if the tensor files can't be read.
     """
     return {name: torch.Size(shape) for name, (shape, _) in _described(checkpoint).items()}
 
 
 def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
-    """Read into tensors in place, each rank its part of those that are sharded.
+    """Read tensors in place; every rank reads its part of sharded tensors.
 
     Raises:
-        JobError: for a tensor that isn't there, or has another shape or kind than it is wanted in.
+        JobError: for a missing tensor, or another shape or dtype than requested.
     """
     there = _described(checkpoint)
     for name, into in wanted.items():
@@ -127,7 +129,8 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
         if there.get(name) != is_like:
             raise damaged(checkpoint, f"tensor {name!r} is {there.get(name)}, not {is_like}")
     if (checkpoint / SHARDS).is_dir():
-        # Only what several ranks wrote needs torch's distributed checkpoints, which are slow to import.
+        # Imported late, because torch's distributed checkpoints are slow to import and needed only for
+        # several ranks.
         from curriculum.train import sharded
 
         sharded.fill(checkpoint / SHARDS, wanted, ranks)
@@ -139,7 +142,7 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
 
 
 def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """The shapes and kinds of the tensors of a checkpoint, by name; no tensor is read."""
+    """Return shapes and dtypes of a checkpoint's tensors by name, without reading tensors."""
     if (checkpoint / SHARDS).is_dir():
         from curriculum.train import sharded
 
@@ -151,12 +154,12 @@ def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
 
 
 def copy_into(value: Tensor, into: Tensor, ranks: Ranks) -> None:
-    """Copy a whole tensor, which every rank has, into one that may be sharded."""
+    """Copy a whole tensor that every rank has to a tensor that may be sharded."""
     if ranks.mesh is not None:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         if isinstance(into, DTensor):
-            # Each rank has read it all, so nothing is sent.
+            # Every rank has read the whole tensor, so nothing is sent.
             value = distribute_tensor(
                 value.to(into.device), into.device_mesh, into.placements, src_data_rank=None
             )
@@ -166,7 +169,7 @@ def copy_into(value: Tensor, into: Tensor, ranks: Ranks) -> None:
 def _empty(moment: str, weight: Tensor, train_state: TrainState) -> Tensor:
     if moment != "step":
         return torch.zeros_like(weight)
-    # AdamW counts its steps on the host unless it is fused.
+    # AdamW keeps its step count on the host unless it is fused.
     fused = bool(train_state.optimizer.defaults["fused"])
     return torch.zeros((), device=weight.device if fused else None)
 
@@ -178,7 +181,7 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
     if attached == ours and spec.structure and not ours.structure:
         raise would_lose_structure(f"model {ours.name}", "without structure", str(checkpoint))
     if attached != ours:
-        # The names of the models come last.
+        # Differences in the model's name are reported last.
         name, mine, its = next(
             (name, mine, its)
             for name in sorted(ModelSpec.model_fields, key="name".__eq__)
@@ -203,22 +206,22 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
 
 
 def job_of(checkpoint: Path) -> Job:
-    """The job that a checkpoint runs/…/attempt=1/checkpoints/step=N belongs to."""
+    """Read the job of a checkpoint runs/…/attempt=1/checkpoints/step=N."""
     return read_job(checkpoint.absolute().parents[1] / JOB)
 
 
 def model_in(checkpoint: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """The model of a checkpoint and its weights by name, on the CPU.
+    """Read the model specification and weights of a checkpoint, on the CPU.
 
     Raises:
-        JobError: for a checkpoint whose files aren't what was written, or not those of its model.
+        JobError: for a damaged checkpoint, or weights that don't match the model.
     """
     require_whole(checkpoint)
     return read_spec(checkpoint), read_weights(checkpoint)
 
 
 def evaluated_before(job: Job, workspace: Path, step: int) -> Evaluated | None:
-    """Evaluations at step 0 that the run before has measured already; None where it left none."""
+    """Return step 0 evaluations that the previous run has already measured; None if there are none."""
     if job.start_from is None or step:
         return None
     start = workspace / job.start_from.path

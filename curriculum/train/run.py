@@ -1,4 +1,4 @@
-"""The parent's side: open or continue a run, start its process, publish what it leaves."""
+"""Parent side of a run: open or resume it, start its process, and publish the result."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ AT_ONCE = Launch()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A run: its directory, what it reports, and its artefact once it is finished."""
+    """Run with its directory, its report and, once finished, its artefact."""
 
     directory: Path
     report: Report
@@ -39,15 +39,15 @@ class Run:
 
 @in_lease
 def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ONCE) -> Run:
-    """Return the finished run of a job: found, resumed, or made.
+    """Return the finished run of a job: an existing, resumed or new one.
 
-    A finished attempt is returned as it is, whatever was begun after it. With `again` the attempt that
-    isn't finished is resumed, with the job that was frozen in it, or a new one begins. An attempt's number
-    is never given again. While another process trains the run this one waits; the attempt that finishes
-    meanwhile is what `again` asks for.
+    A finished attempt is returned even if a later attempt was begun. With `again`, the unfinished attempt
+    is resumed with its frozen job, or a new attempt begins. Numbers of attempts are never reused. If
+    another process trains the run, this process waits, and an attempt that finishes meanwhile satisfies
+    `again`.
 
     Raises:
-        JobError: where training failed: of the kind that ended it, with the end of its log.
+        JobError: if training failed; the type says how, the message has the end of the log.
     """
     store.use([run_recipe(job)])
     folder = store.path_of(run_recipe(job))
@@ -60,7 +60,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
             return _finished_run(there)
         directory = resumable(folder) or folder / f"attempt={last_number(store, folder) + 1}"
         _require_same(directory, job)
-        # No two attempts of a workspace get one ordinal.
+        # The lock keeps ordinals unique within a workspace.
         with store.lock("attempts"):
             own = {"attempt": attempt_number(directory), "ordinal": last_ordinal(store) + 1}
             frozen = freeze(directory, job.model_copy(update=own))
@@ -79,10 +79,10 @@ def _finished_run(run: Artefact) -> Run:
 
 
 def _require_same(directory: Path, job: Job) -> None:
-    """Let an attempt resume whose job is that of its diet: what lies in a workspace may be anybody's.
+    """Raise unless job.json has the key of its run, because anybody may have written the workspace.
 
     Raises:
-        JobError: where job.json says something else than its directory's name.
+        JobError: if job.json belongs to another run.
     """
     file = directory / JOB
     if file.is_file() and run_recipe(read_job(file)).key != run_recipe(job).key:
@@ -94,10 +94,10 @@ def _require_same(directory: Path, job: Job) -> None:
 
 
 def freeze(directory: Path, job: Job) -> Job:
-    """Write job.json into a run's directory with the present moment; one that stands already counts.
+    """Write job.json with the current time into a run's directory; an existing file is kept.
 
-    But for what another machine has or needs otherwise: its device, the numbers of processes, of those that
-    share rows and of workers, recomputation, writers, the price of its GPUs.
+    Only fields that depend on the machine are updated: device, processes, context_parallel, workers,
+    recompute, writers and gpu_price.
     """
     file = directory / JOB
     there = read_job(file) if file.is_file() else job.model_copy(update={"begun": now()})

@@ -1,4 +1,4 @@
-"""The key and the directory of a run: open until its manifest is there, owned by one process at a time."""
+"""Key and directory of a run: open until its manifest exists, owned by one process at a time."""
 
 import contextlib
 import importlib.util
@@ -51,9 +51,9 @@ _NO_PART_OF_THE_KEY = {
 
 
 def run_recipe(job: Job) -> Recipe:
-    """Return the recipe of a run; neither names nor paths nor threads nor devices enter its key.
+    """Return the recipe of a run; its key doesn't depend on names, paths, threads or devices.
 
-    A backend does where one was asked for, not where the training process chooses.
+    A backend is part of the key if the diet names one, but not if the training process chooses it.
     """
     left_to_choice = {"backend"} if job.backend == "auto" else set()
     config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY | left_to_choice)
@@ -79,39 +79,39 @@ def run_recipe(job: Job) -> Recipe:
 
 
 def finished(store: Store, job: Job) -> Artefact | None:
-    """Return the run that a job leads to: its highest finished attempt, or None.
+    """Return a job's latest finished attempt, or None.
 
-    An attempt that isn't finished never replaces a finished one.
+    An unfinished attempt never replaces a finished one.
     """
     closed = list(filter(is_finished, attempts(store.path_of(run_recipe(job)))))
     return store.load(closed[-1]) if closed else None
 
 
 def resumable(folder: Path) -> Path | None:
-    """Return the attempt that training a run would resume: the highest, unless it is finished."""
+    """Return the attempt that training would resume: the latest one, unless it is finished."""
     newest = attempts(folder)[-1:]
     return newest[0] if newest and not is_finished(newest[0]) else None
 
 
 def is_finished(attempt: Path) -> bool:
-    """Return True for an attempt that its manifest closes."""
+    """Return True if an attempt has a manifest."""
     return (attempt / MANIFEST_NAME).is_file()
 
 
 def attempts(folder: Path) -> list[Path]:
-    """Return the attempts of a run that were begun, in the order of their numbers."""
+    """Return the attempts of a run in the order of their numbers."""
     return [path for _, path in numbered(folder, ATTEMPT)]
 
 
 def attempt_number(attempt: Path) -> int:
-    """Return the number of an attempt, by its directory; 0 for any other directory."""
+    """Return the number of an attempt's directory; 0 for any other directory."""
     return number_of(attempt.name, ATTEMPT) or 0
 
 
 def last_number(store: Store, folder: Path) -> int:
-    """The highest number that an attempt of a run has had, as far as the workspace shows; 0 for none.
+    """Return the highest attempt number ever used for a run, as far as the workspace shows; 0 for none.
 
-    Attempts that stand, open ones too, those in the trash of gc, and those that current/*.txt name.
+    Considers existing attempts, attempts in the trash of gc, and attempts named in current/*.txt.
     """
     place = folder.relative_to(store.root).as_posix()
     pinned = (
@@ -125,9 +125,9 @@ def last_number(store: Store, folder: Path) -> int:
 
 
 def last_ordinal(store: Store) -> int:
-    """Return the highest ordinal of the attempts in a workspace; 0 for none.
+    """Return the highest ordinal of all attempts in a workspace; 0 for none.
 
-    A job that can't be read counts as none: what reads that run names the fault.
+    Unreadable jobs are ignored; reading their run reports the fault.
     """
     jobs = (inside.read(Job, file) for file in (store.root / "runs").rglob(JOB))
     return max((job.ordinal for job in jobs if job is not None), default=0)
@@ -156,7 +156,7 @@ def _inputs(job: Job) -> tuple[Input, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TorchBuild:
-    """The torch that would train."""
+    """Installed torch build."""
 
     version: str
     is_for_gpus: bool
@@ -165,7 +165,7 @@ class TorchBuild:
 
 @cache
 def torch_build() -> TorchBuild:
-    """Return the installed torch, without the seconds that importing it takes."""
+    """Return the installed torch build without importing torch, which takes seconds."""
     found = importlib.util.find_spec("torch")
     assert found is not None, "torch isn't installed"
     assert found.origin is not None
@@ -186,10 +186,10 @@ and on a busy machine seconds lie between."""
 
 
 def read_job(path: Path) -> Job:
-    """The job in a file.
+    """Read the job in a file.
 
     Raises:
-        JobError: for a file that isn't there or isn't a job.
+        JobError: if the file is missing or isn't a job.
     """
     if not path.is_file():
         raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
@@ -203,10 +203,10 @@ def read_job(path: Path) -> Job:
 
 
 def read_report(directory: Path) -> Report:
-    """Return the report of an attempt: of a finished one the copy in its manifest, else report.json.
+    """Read the report of an attempt, from the manifest if it is finished, else from report.json.
 
     Raises:
-        JobError: for a file that isn't there, or isn't what was written.
+        JobError: if the file is missing or was changed.
     """
     file, manifest = directory / REPORT, directory / MANIFEST_NAME
     if manifest.is_file():
@@ -225,15 +225,16 @@ def read_report(directory: Path) -> Report:
 
 @contextlib.contextmanager
 def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
-    """Own a run's directory; the system lets go of it when this process dies.
+    """Own a run's directory; the system releases the lock when this process dies.
 
-    What a killed owner left half written is removed, and so is the report of an earlier end. gc keeps what
-    it reads, also when the launcher is gone. Nothing in the directory leads out of it, wherever job.json came
-    from.
+    Partial files of a killed owner and the report of an earlier end are removed. Everything the run reads
+    is protected from gc, even after the launcher has ended. Links out of the directory are refused, because
+    job.json may come from anywhere.
 
     Raises:
-        JobError: while another process trains it, naming that process.
-        StoreError: for a link, a device, a pipe or a socket in it, or a link above it in the workspace.
+        JobError: if another process trains the run; names the process.
+        StoreError: for a link, a device, a pipe or a socket in the directory, or a link above it in the
+        workspace.
     """
     inside.require_plain_below(store.root, directory)
     lock = _acquired(store, job, directory)
@@ -252,19 +253,19 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
 
 
 def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
-    """Let a run pass that no process trains now.
+    """Raise if a process is training the run.
 
     Raises:
-        JobError: naming the process that does.
+        JobError: names the process.
     """
     _acquired(store, job, directory).release()
 
 
 @contextlib.contextmanager
 def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[None]:
-    """Be the only one to launch a run, whatever the attempt, from before it waits for a slot.
+    """Allow only one process to launch a run, from before it waits for a slot, for all attempts.
 
-    While another process launches it this one waits, and `say` is called once with that process.
+    If another process is launching the run, call `say` once with its name, and wait.
     """
     owner = inside.lock(store.root, launcher_record(store.root, job.run_key).name)
     file = inside.lock(store.root, launch_lock(store.root, job.run_key).name)
@@ -298,6 +299,6 @@ def _acquired(store: Store, job: Job, directory: Path) -> filelock.BaseFileLock:
 
 
 def _process_of(owner: Path) -> str:
-    """Name the process that a state.json names."""
+    """Name the process recorded in a state.json."""
     there = inside.read(RunState, owner)
     return f"process {there.pid} on {there.host}" if there else "another process"

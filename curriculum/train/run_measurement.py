@@ -1,4 +1,4 @@
-"""Measure the last checkpoint of a finished run on other held-out rows than its own."""
+"""Evaluation of a finished run's last checkpoint on other held-out rows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,14 +16,14 @@ from schemas.job import DeviceName, Evaluation
 def measure(
     run: Path, groups: Sequence[Sequence[Evaluation]], workspace: Path, device_name: DeviceName
 ) -> list[Evaluated]:
-    """Return the figures and documents of each group of evaluations, as the run itself would find them.
+    """Evaluate each group of evaluations; return figures and documents as the run itself would find them.
 
-    The code is that of evaluations in training, with the run's threads and backend. Document masks are on,
-    whatever the run was trained with. Threads and determinism are set for the whole process.
+    Uses the code of evaluations during training, with the run's threads and backend. Document masks are on,
+    even if the run was trained without them. Threads and determinism are set for the whole process.
 
     Raises:
-        JobError: for a checkpoint that is damaged or another trainer's, and a loss that isn't a number.
-        JobMemoryError: where memory runs out.
+        JobError: for a damaged checkpoint or one of another trainer, and for a loss that isn't finite.
+        JobMemoryError: if memory runs out.
     """
     evaluations = tuple(evaluation for group in groups for evaluation in group)
     job = read_job(run / JOB).model_copy(
@@ -33,7 +33,7 @@ def measure(
         device = prepare(job)
         backend = choose(job.backend, capabilities(device), needs_of(job)).backend
         report = read_report(run)
-        # The run may lie in a bundle that was trained elsewhere.
+        # The run may be part of a bundle that was trained elsewhere.
         root = Store.containing(run).root
         model = trained_model(root / report.checkpoint, device, backend)
         return [

@@ -1,7 +1,6 @@
-"""Sampling from a checkpoint: a document is continued token by token.
+"""Sampling from a checkpoint: continue a document token by token.
 
-Every token is a forward pass over all that is before it: no family of layers needs a cache to be right, and
-the price is a pass over the whole prefix each time.
+Every token takes a forward pass over the whole prefix. This is slow, but no layer family needs a cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,9 +21,9 @@ from schemas.objectives import PHASE_SET
 def trained_model(
     checkpoint: Path, device: torch.device, backend: Backend | None = None
 ) -> Decoder:
-    """The model of a checkpoint under the rope base of its job.
+    """Load the model of a checkpoint, with its job's rope base.
 
-    It takes one document at a time unless a backend is given.
+    Without a backend, one that suits single documents is used.
     """
     spec, weights = model_in(checkpoint)
     model = Decoder(spec, backend or backend_for_one(spec))
@@ -34,12 +33,12 @@ def trained_model(
 
 
 def backend_for_one(spec: ModelSpec) -> Backend:
-    """Return the backend for one document alone, on any device: no mask, but for a softcap or structure."""
+    """Return a backend for single documents on any device; masks are needed only for softcap or structure."""
     return "math" if spec.structure or spec.softcap is not None else "documents"
 
 
 def longest_row(job: Job) -> int:
-    """Tokens of the longest rows that a run and those before it were trained on."""
+    """Return the tokens of the longest row on which a run and its predecessors were trained."""
     evaluated = (
         stratum.rows.row_length
         for evaluation in job.evaluations
@@ -52,11 +51,10 @@ def longest_row(job: Job) -> int:
 def complete(
     checkpoint: Path, ids: Sequence[int], sampling: Sampling, *, tokens: int, end: int | None
 ) -> Iterator[int]:
-    """The tokens that a checkpoint's model puts behind `ids`, to `end` or a row's length at most.
+    """Yield the tokens that a checkpoint's model generates after `ids`, up to `end` or the row length.
 
     Raises:
-        JobError: for no ids, for more than the longest row that was trained, and for a damaged
-            checkpoint.
+        JobError: for empty `ids`, more ids than the longest trained row, and a damaged checkpoint.
     """
     longest = longest_row(job_of(checkpoint))
     if not ids:
@@ -79,9 +77,9 @@ def complete(
 def continuation(
     model: Decoder, ids: Sequence[int], sampling: Sampling, *, tokens: int, end: int | None
 ) -> Iterator[int]:
-    """Yield at most `tokens` ids that follow `ids`, as one document; stop after `end`, if that comes.
+    """Yield up to `tokens` ids that continue `ids` as one document; stop after `end`.
 
-    The same ids and sampling give the same tokens. Costs a forward pass over the whole prefix a token.
+    Equal ids and sampling give equal tokens. Costs a forward pass over the whole prefix per token.
     """
     generator = torch.Generator().manual_seed(sampling.seed)
     document = list(ids)
@@ -95,10 +93,10 @@ def continuation(
 
 @torch.no_grad()
 def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
-    """logits_V of the token behind one document's first ids.
+    """Return logits_V of the token after the given ids of one document.
 
     Raises:
-        JobError: where they aren't numbers.
+        JobError: if the logits aren't finite.
     """
     ids_BT = torch.tensor([list(ids)], dtype=torch.int32, device=model.head.weight.device)
     boundaries = Boundaries.from_doc_ids(torch.zeros_like(ids_BT))
@@ -113,9 +111,9 @@ def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
 
 
 def sample_token(logits_V: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
-    """One id; computed in float64 on the CPU, where equal seeds draw equally.
+    """Draw one id, in float64 on the CPU, so that equal seeds draw equally.
 
-    Of several that are equally likely the smallest id goes first.
+    Among equally likely ids the smallest comes first.
     """
     logits_V = logits_V.double().cpu()
     if sampling.temperature == 0:

@@ -1,12 +1,12 @@
-"""Checkpoints in parts, one a rank: torch's distributed checkpoint over safetensors and an index in JSON.
+"""Sharded checkpoints, one part per rank: torch's distributed checkpoint with safetensors and a JSON index.
 
     shards/rank-00000.safetensors  rank-00001.safetensors …  index.json
 
-Any number of ranks reads them. torch's own storage keeps its index as a pickle, which runs code when it is
-read; this one holds tensors and JSON only, as the portable form does.
+Any number of ranks can read them. torch's own storage keeps its index as a pickle, which may run code when
+read. This storage contains only tensors and JSON, like the portable form.
 
-torch's HuggingFaceStorageWriter and Reader aren't used: their parts have no index, so without the file of
-the first rank a load succeeds and leaves its rows as they were. They serialise a part in memory, too.
+torch's HuggingFaceStorageWriter and Reader aren't used. Their parts have no index, so that without the
+first rank's file a load succeeds and leaves its rows unchanged. They also serialise a part in memory.
 """
 
 import itertools
@@ -55,7 +55,7 @@ _RAISED = "torch.distributed is disabled"
 
 
 class TensorRows(Strict):
-    """Whole rows of a tensor, in the file of the rank that had them."""
+    """Consecutive rows of a tensor, in the file of one rank."""
 
     file: str
     offsets: tuple[Size, ...]
@@ -63,7 +63,7 @@ class TensorRows(Strict):
 
 
 class ShardedTensor(Strict):
-    """A tensor that is written in chunks."""
+    """Tensor written in chunks."""
 
     name: str
     kind: Kind
@@ -73,18 +73,18 @@ class ShardedTensor(Strict):
 
 
 class ShardIndex(Strict):
-    """index.json: which tensors were written, and where their chunks lie."""
+    """index.json: the written tensors and the files of their chunks."""
 
     tensors: tuple[ShardedTensor, ...]
 
 
 def start(folder: Path, train_state: TrainState) -> "Future[object]":
-    """Copy, then write in a thread of its own and over a process group of its own.
+    """Copy the state, then write it in a background thread with its own process group.
 
-    The result comes when the parts of all ranks and the index are written.
+    The future is done when the parts of all ranks and the index are written.
     """
     parts = dict(tensors(train_state)) | generators(train_state)
-    # Tensors on a GPU are copied to the host anyway; those of the host must not change under the writer.
+    # GPU tensors are copied to the host anyway; host tensors must not change while they are written.
     taken = {name: each if each.is_cuda else each.detach().clone() for name, each in parts.items()}
     writing = async_save(
         taken, storage_writer=_Writer(folder), process_group=train_state.ranks.saving
@@ -94,11 +94,10 @@ def start(folder: Path, train_state: TrainState) -> "Future[object]":
 
 
 def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
-    """The tensors that were written, by name; each is held against the heads of the files.
+    """Return the written tensors by name, after comparing the index with the files' headers.
 
     Raises:
-        JobError: for an index that can't be read, and for chunks that overlap, leave gaps, or aren't in
-            the files in these sizes.
+        JobError: if the index can't be read, or chunks overlap, leave gaps, or don't match the files.
     """
     index = read_part(ShardIndex, folder.parent, f"{folder.name}/{INDEX}")
     strange = {c.file for each in index.tensors for c in each.chunks if not _FILE.fullmatch(c.file)}
@@ -118,9 +117,9 @@ def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
 
 
 def fill(folder: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
-    """Read into tensors in place, each rank its part of those that are sharded."""
+    """Read tensors in place; every rank reads its part of sharded tensors."""
     with warnings.catch_warnings():
-        # One rank alone reads what several wrote; that is meant.
+        # A single rank may read what several ranks wrote, which makes torch warn.
         warnings.filterwarnings("ignore", _RAISED)
         load(
             dict(wanted),
@@ -131,31 +130,31 @@ def fill(folder: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
 
 
 class _Writer(StorageWriter):
-    """Writes the chunks of each rank to a file, and the index on the rank that coordinates."""
+    """Storage that writes the chunks of each rank to a file, and the index on the coordinator."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def reset(self, checkpoint_id: object = None) -> None:
-        """Keep the folder: a writer is used once."""
+        """Keep the folder; a writer is used once."""
 
     def set_up_storage_writer(self, is_coordinator: bool, *_: Any, **__: Any) -> None:
-        """Make the folder, on every rank: whoever comes first."""
+        """Create the folder, on every rank."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """Return the plan as it is."""
+        """Return the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Name the file of each rank."""
+        """Set the file name of each rank."""
         return [
             replace(plan, storage_data=f"rank-{rank:05d}.safetensors")
             for rank, plan in enumerate(plans)
         ]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> TorchFuture[list[WriteResult]]:
-        """Write this rank's chunks, each under its tensor's name and its offsets."""
+        """Write this rank's chunks, named after tensor and offsets."""
         parts: dict[str, Tensor] = {}
         results: list[WriteResult] = []
         for item in plan.items:
@@ -189,22 +188,22 @@ class _Writer(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
-        """Return True: torch chooses no storage for us."""
+        """Return True: the storage is never chosen by torch."""
         return True
 
 
 class _Reader(StorageReader):
-    """Reads what `_Writer` wrote, each chunk as far as it is wanted."""
+    """Storage that reads chunks written by `_Writer`, only the requested parts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[MetadataIndex, str] = {}
 
     def reset(self, checkpoint_id: object = None) -> None:
-        """Keep the folder: a reader is used once."""
+        """Keep the folder; a reader is used once."""
 
     def read_metadata(self) -> Metadata:
-        """Return the index in torch's own words."""
+        """Return the index as torch's metadata."""
         found = tensors_in(self.folder)
         return Metadata(
             state_dict_metadata={name: _metadata(each) for name, each in found.items()},
@@ -216,19 +215,19 @@ class _Reader(StorageReader):
         )
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool) -> None:
-        """Keep which file holds which chunk."""
+        """Store the file of each chunk."""
         self._files = metadata.storage_data
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Return the plan as it is."""
+        """Return the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Return the plans as they are."""
+        """Return the plans unchanged."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> TorchFuture[None]:
-        """Copy the part of each chunk that is wanted into its tensor."""
+        """Copy the requested part of each chunk to its tensor."""
         by_file = defaultdict[str, list[ReadItem]](list)
         for item in plan.items:
             by_file[self._files[item.storage_index]].append(item)
@@ -247,7 +246,7 @@ class _Reader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
-        """Return True: torch chooses no storage for us."""
+        """Return True: the storage is never chosen by torch."""
         return True
 
 
@@ -256,7 +255,7 @@ def _offsets(index: MetadataIndex) -> tuple[int, ...]:
 
 
 def _key(name: str, offsets: tuple[int, ...]) -> str:
-    """The name of a chunk in its file: `head.weight` from row 32 on -> head.weight@32.0."""
+    """Return the name of a chunk in its file: `head.weight` from row 32 on -> head.weight@32.0."""
     return f"{name}@{'.'.join(map(str, offsets))}"
 
 
@@ -270,7 +269,7 @@ def _described(
             sizes=tuple(chunk.sizes),
         )
         for chunk in each.chunks
-        # More ranks than rows leave some with none.
+        # If there are more ranks than rows, some ranks have none.
         if chunk.sizes.numel() or not each.size.numel()
     )
     return ShardedTensor(
@@ -293,7 +292,7 @@ def _metadata(each: ShardedTensor) -> TensorStorageMetadata:
 
 
 def _is_whole(each: ShardedTensor) -> bool:
-    """Return True where the chunks are the rows from the first to the last, without gap or overlap."""
+    """Return True if the chunks cover all rows without gap or overlap."""
     if not each.shape:
         return [(chunk.offsets, chunk.sizes) for chunk in each.chunks] == [((), ())]
     row, rest = 0, each.shape[1:]

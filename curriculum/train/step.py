@@ -1,7 +1,8 @@
-"""One optimizer step: its micro-batches shared among ranks, one gradient of one loss.
+"""One optimizer step: micro-batches shared among ranks, and one gradient of one loss.
 
-The loss of a step is Σ over its micro-batches ÷ their scored targets, whatever rank computes what. A loss or
-gradient that isn't finite is traced to its rows and documents.
+The loss of a step is the sum over its micro-batches divided by the number of scored targets, independent of
+which rank computes which batch. If the loss or the gradient isn't finite, the responsible rows and
+documents are searched.
 """
 
 import itertools
@@ -29,26 +30,26 @@ from curriculum.train.optimizer import TrainState, whole, whole_model
 from schemas.errors import NotFiniteError
 from schemas.job import Job
 
-LISTED = 8
+MAX_LISTED = 8
 _KEY_DIGITS = 12
 
 What = Literal["the loss", "the gradient"]
 Measure = Callable[[Batch], float]
-"""The loss of a batch, or the norm of its gradient."""
+"""Function that computes the loss of a batch, or the norm of its gradient."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonfiniteRow:
-    """A row whose own loss or gradient isn't finite, and those of its documents of which that is true.
+    """Row whose own loss or gradient isn't finite, with its documents for which this is true.
 
-    No document where each is finite by itself and only their sum isn't.
+    No document is listed if all are finite by themselves and only their sum isn't.
     """
 
     pack_id: str
     documents: tuple[int, ...]
-    """Documents by their numbers in the row."""
+    """Numbers of the documents in the row."""
     document_ids: tuple[str, ...] = ()
-    """Empty where the rows' files aren't there to ask."""
+    """Ids of these documents; empty if the files of the rows aren't available."""
 
     def __str__(self) -> str:
         named = self.document_ids or tuple(f"number {number}" for number in self.documents)
@@ -57,7 +58,7 @@ class NonfiniteRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowVerdict:
-    """Findings of the search row by row."""
+    """Result of the search for nonfinite rows."""
 
     what: What
     rows: int
@@ -65,17 +66,13 @@ class RowVerdict:
 
     def __str__(self) -> str:
         if not self.blamed:
-            return (
-                f"one by one {self.what} of all {self.rows} rows is finite, so their sum overflows"
-            )
+            return f"{self.what} of each of the {self.rows} rows is finite, so their sum overflows"
         if len(self.blamed) == self.rows > 1:
             return (
-                f"one by one {self.what} of each of the {self.rows} rows isn't finite, so the weights "
-                "are to blame rather than a row"
+                f"{self.what} isn't finite for any of the {self.rows} rows, so the cause is the weights "
+                "rather than a row"
             )
-        return (
-            f"by itself {self.what} isn't finite for {_listed('row', list(map(str, self.blamed)))}"
-        )
+        return f"{self.what} isn't finite for {_listed('row', list(map(str, self.blamed)))} alone"
 
 
 _FOUND = TypeAdapter(tuple[RowVerdict, list[str]])
@@ -83,27 +80,27 @@ _FOUND = TypeAdapter(tuple[RowVerdict, list[str]])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinitenessCheck:
-    """Checks each step for finiteness, and finds the rows that break it."""
+    """Check of a step for finiteness, and search for the rows responsible."""
 
     model: Decoder
     step: int
     count: int
-    """Scored targets of the step, by which its loss is divided."""
+    """Number of scored targets of the step, by which its loss is divided."""
     z_weight: float
     folders: Mapping[str, Path]
-    """Folders of the rows, by their keys, to name documents by their ids; may be empty."""
+    """Folders of the rows by key, to look up document ids; may be empty."""
     ranks: Ranks = ALONE
 
     def require(self, value: float, what: What, batches: Sequence[Batch]) -> None:
-        """Let a finite value pass; for another all ranks find the rows to blame, each among its batches.
+        """Raise unless a value is finite; all ranks search their batches for the rows responsible.
 
         Raises:
-            NotFiniteError: on every rank, naming the step, and the rows and documents that aren't finite by
-                themselves.
+            NotFiniteError: on every rank; names the step, and the rows and documents that aren't finite by
+            themselves.
         """
         if math.isfinite(value):
             return
-        # Ranks that share rows have the same.
+        # Ranks that share rows have the same rows; one of them counts.
         real = [batch for batch in batches if batch.pack_ids and self.ranks.counts]
         rows = [name for batch in real for name in batch.pack_ids]
         found = self.ranks.gathered((self.find_nonfinite(what, real), rows), _FOUND)
@@ -121,10 +118,10 @@ class FinitenessCheck:
         )
 
     def find_nonfinite(self, what: What, batches: Sequence[Batch]) -> RowVerdict:
-        """Ask row by row, and document by document in those rows; gradients that stand are dropped.
+        """Check the rows one by one, and the documents of nonfinite rows; existing gradients are dropped.
 
-        Costs a forward pass of each row, for a gradient also a backward pass; of a row to blame as
-        many as it has documents.
+        Costs a forward pass per row, for a gradient also a backward pass; for a nonfinite row as many as it
+        has documents.
         """
         measure = self._loss if what == "the loss" else self._norm
         rows = [row for batch in batches for row in _rows(batch)]
@@ -161,9 +158,9 @@ class FinitenessCheck:
 
 def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> NonfiniteRow:
     (pack_id,) = row.pack_ids
-    # Where documents read one another, none of them is to blame alone.
+    # If documents see each other, none of them alone is responsible.
     alone = _documents(row) if row.masked else ()
-    documents = tuple(number for number, each in alone if not math.isfinite(measure(each)))
+    documents = tuple(number for number, document in alone if not math.isfinite(measure(document)))
     ids = row.document_ids[0] or _document_ids(pack_id, folders)
     return NonfiniteRow(
         pack_id=pack_id,
@@ -188,15 +185,15 @@ def _rows(batch: Batch) -> Iterator[Batch]:
 
 
 def _documents(row: Batch) -> Iterator[tuple[int, Batch]]:
-    """The row once for each document that has scored targets, these alone scored."""
+    """Yield the row once per document with targets, with only this document scored."""
     doc_ids = row.boundaries.doc_ids
     for number in sorted(set(doc_ids[row.loss_mask.bool()].tolist())):
         yield number, replace(row, loss_mask=row.loss_mask * (doc_ids == number))
 
 
 def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
-    """The documents of a row, from its file."""
-    mine = (each for key, each in folders.items() if pack_id.startswith(key[:_KEY_DIGITS]))
+    """Read the document ids of a row from its shard."""
+    mine = (folder for key, folder in folders.items() if pack_id.startswith(key[:_KEY_DIGITS]))
     folder = next(mine, None)
     if folder is None:
         return ()
@@ -210,24 +207,24 @@ def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
 
 def _hint(verdict: RowVerdict, step: int) -> str:
     if not verdict.blamed or len(verdict.blamed) == verdict.rows > 1:
-        return "Lower the learning rate, and go back with --from-step to a checkpoint before it"
-    rows = ",".join(each.pack_id for each in verdict.blamed[:LISTED])
+        return "Lower the learning rate, and resume from an earlier checkpoint with --from-step"
+    rows = ",".join(row.pack_id for row in verdict.blamed[:MAX_LISTED])
     return (
-        f"Look at them with curriculum inspect, and continue without them: --from-step {step - 1} "
+        f"Inspect the rows with curriculum inspect, and continue without them: --from-step {step - 1} "
         f"--without-rows {rows}"
     )
 
 
 def _listed(thing: str, names: Sequence[str]) -> str:
     plural = "" if len(names) == 1 else "s"
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{thing}{plural} {', '.join(names[:LISTED])}{more}"
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"{thing}{plural} {', '.join(names[:MAX_LISTED])}{more}"
 
 
 class Prefetcher:
-    """Batches on a device; on CUDA each is copied on a stream of its own while the one before is computed.
+    """Copies of batches to a device; on CUDA a batch is copied while the previous one is computed.
 
-    Copies overlap only where the batches are pinned, as those of `steps_of` are for a job on CUDA.
+    Copies overlap only for batches in pinned memory, as `steps_of` returns them for a job on CUDA.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -240,12 +237,12 @@ class Prefetcher:
         self._coming: tuple[Batch, Batch, torch.cuda.Event] | None = None
 
     def send(self, batch: Batch) -> None:
-        """Begin to copy a batch, the next that is taken; on a CPU nothing is copied ahead."""
+        """Start to copy the batch that is taken next; on a CPU nothing is copied ahead."""
         if self._side is not None and (self._coming is None or self._coming[0] is not batch):
             self._coming = (batch, *_sent(batch, self.device, self._side))
 
     def take(self, batch: Batch) -> Batch:
-        """The batch on the device."""
+        """Return the batch on the device."""
         self.send(batch)
         if self._coming is None:
             return batch.to(self.device)
@@ -253,7 +250,7 @@ class Prefetcher:
         return _arrived(here, copied, self.device)
 
     def each(self, batches: Sequence[Batch]) -> Iterator[Batch]:
-        """The batches in order, each sent once the work on the one before was begun."""
+        """Yield the batches in order; each is sent after work on the previous one has started."""
         for batch, following in itertools.zip_longest(batches, batches[1:]):
             yield self.take(batch)
             if following is not None:
@@ -271,7 +268,7 @@ def _arrived(batch: Batch, copied: torch.cuda.Event, device: torch.device) -> Ba
     here = torch.cuda.current_stream(device)
     here.wait_event(copied)
     for tensor in tensors_in(batch):
-        # Else its memory could be given to the next copy while this stream still reads it.
+        # Otherwise its memory could be reused for the next copy while this stream still reads it.
         tensor.record_stream(here)
     return batch
 
@@ -284,9 +281,9 @@ class Gradient:
     z_loss: float
     norm: float
     documents: tuple[Tensor, ...]
-    """Σ nll of the scored targets of each segment [S], one tensor per micro-batch, on the model's device.
-    Segments are the documents and the padding of the rows laid end to end. Of ranks that share rows each
-    has the sums over its own positions."""
+    """Σ nll of the scored targets of each segment, [S], one tensor per micro-batch, on the model's device.
+    Segments are the documents and the padding of the concatenated rows. Ranks that share rows have the sums
+    over their own positions."""
 
 
 def gradients(
@@ -299,15 +296,15 @@ def gradients(
     prefetcher: Prefetcher | None = None,
     send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
-    """Accumulate the gradient of Σ loss / count of scored targets over a step, and clip it.
+    """Accumulate the gradient of Σ loss / number of scored targets over a step, and clip it.
 
-    `batches` are this rank's of the step, as many as every other's, and whole rows also where ranks share
-    them. `folders` of the rows by their keys let documents be named where something isn't finite. `send_next`
-    is called while a GPU still computes the last batch: what it sends to `prefetcher` is there when the next
-    step begins.
+    `batches` are this rank's batches of the step: equally many on all ranks, and whole rows even if ranks
+    share them. `folders` of rows by key allow to name documents in errors. `send_next` is called while a
+    GPU still computes the last batch; what it sends to `prefetcher` is on the device when the next step
+    begins.
 
     Raises:
-        NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
+        NotFiniteError: on every rank, if loss or gradient isn't finite; names the rows responsible.
     """
     part = train_state.model.part
     (scored,) = train_state.ranks.total(
@@ -326,7 +323,7 @@ def gradients(
                 ranks=train_state.ranks,
             ).require(value, what, suspects)
 
-    # Sharded gradients are averaged over ranks; here they are to be summed.
+    # FSDP averages gradients over ranks, but they must be summed.
     divisor = count / train_state.ranks.size
     prefetcher = prefetcher or Prefetcher(train_state.device)
     sums = [
@@ -334,14 +331,14 @@ def gradients(
         for batch in prefetcher.each(batches)
     ]
     send_next()
-    losses: list[list[float]] = torch.stack([each.step for each in sums]).tolist()
+    losses: list[list[float]] = torch.stack([part_sums.step for part_sums in sums]).tolist()
     suspects = [
         batch
         for batch, (nll, _) in zip(batches, losses, strict=True)
-        # Of a shared row another rank's part may be to blame.
+        # Another rank's part of a shared row may be responsible.
         if not math.isfinite(nll) or train_state.ranks.context is not None
     ]
-    nll, z = train_state.ranks.total([sum(each) for each in zip(*losses, strict=True)])
+    nll, z = train_state.ranks.total([sum(column) for column in zip(*losses, strict=True)])
     require_finite(nll, "the loss", suspects)
     clip = job.optimizer.gradient_clip
     norm = float(whole(torch.nn.utils.clip_grad_norm_(train_state.model.parameters(), clip)))
@@ -350,7 +347,7 @@ def gradients(
         loss=nll / count,
         z_loss=job.optimizer.z_loss * z / count,
         norm=norm,
-        documents=tuple(each.documents for each in sums),
+        documents=tuple(part_sums.documents for part_sums in sums),
     )
 
 
@@ -365,12 +362,12 @@ def optimizer_step(
     prefetcher: Prefetcher | None = None,
     send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
-    """Update the weights once from a step's micro-batches, at this learning rate; gradients are freed.
+    """Update the weights once from a step's micro-batches at a learning rate, and free the gradients.
 
     The other arguments are those of `gradients`.
 
     Raises:
-        NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
+        NotFiniteError: on every rank, if loss or gradient isn't finite; names the rows responsible.
     """
     for group in train_state.optimizer.param_groups:
         group["lr"] = rate

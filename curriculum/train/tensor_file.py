@@ -1,4 +1,4 @@
-"""Tensors in a file of safetensors: written with the operating system's errors, described without a read."""
+"""Tensors in safetensors files: writing with the system's errors, and headers without reading tensors."""
 
 import os
 import re
@@ -19,10 +19,10 @@ _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
 def write_tensors(
     tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors, and words about them, as safetensors; who may read the file follows the umask.
+    """Write tensors and metadata as safetensors; the file's permissions follow the umask.
 
     Raises:
-        OSError: with its number, for a full disk too, which safetensors raises as an error of its own.
+        OSError: with its number, also for a full disk, where safetensors raises its own error.
     """
     file.touch()
     mode = file.stat().st_mode
@@ -33,15 +33,15 @@ def write_tensors(
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from failed
-    # safetensors renames a file of its own, which only its owner may read.
+    # safetensors renames a temporary file that only its owner may read.
     file.chmod(mode)
 
 
 def head(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """The shapes and kinds of the tensors in a file of safetensors, by name; no tensor is read.
+    """Return shapes and dtypes of the tensors in a safetensors file, by name, without reading tensors.
 
     Raises:
-        JobError: for a file that is none, or whose size isn't that of its tensors.
+        JobError: if the file isn't a safetensors file, or its size doesn't match its tensors.
     """
     try:
         with safe_open(file, "pt") as opened:

@@ -1,4 +1,4 @@
-"""The training loop of one process: evaluate, check the gate, step, checkpoint."""
+"""Training loop of one process: evaluate, check the gate, step, checkpoint."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ StepWatch = Callable[[int, Sequence[Batch], Gradient], None]
 
 
 class Trainer:
-    """The training loop of one rank, from the newest whole checkpoint of a run directory or from the start.
+    """Training loop of one rank, from a run's newest undamaged checkpoint or from the start.
 
-    Every rank makes one; rank 0 alone writes, but for each rank's shard of a checkpoint. It can be stopped
-    and resumed at any step with the same bits.
+    Every rank creates a trainer. Only rank 0 writes files, except for each rank's shard of a checkpoint.
+    Training can be stopped and resumed at any step with identical bits.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Trainer:
         watch: StepWatch | None = None,
     ) -> None:
         self.job, self.device, self.ranks, self.watch = job, device, ranks, watch
-        # A signal reaches ranks at different times; they must stop at the same step.
+        # A signal reaches ranks at different times, but all must stop at the same step.
         self.stop: Callable[[], bool] = lambda: ranks.any(stop())
         torch.manual_seed(job.seed)
         self.train_state = new_train_state(job, device, ranks, dtype=dtype)
@@ -82,8 +82,9 @@ class Trainer:
         """Train step by step until the budget is used, the gate opens or `stop` returns true.
 
         Raises:
-            NotFiniteError: for a loss or gradient that isn't finite, naming step and rows.
-            JobMemoryError, JobError: for a full memory, or disk.
+            NotFiniteError: for a loss or gradient that isn't finite; names step and rows.
+            JobMemoryError: if memory runs out.
+            JobError: if a checkpoint can't be written.
         """
         try:
             return self._train()
@@ -139,7 +140,7 @@ class Trainer:
         return CheckpointState().computed_by(self.job.device, self.job.kernel)
 
     def _evaluate_if_due(self) -> str | None:
-        """Evaluate where `is_evaluated` says so; the reason if the gate opens."""
+        """Run an evaluation if one is due; return the reason if the gate opens."""
         step, known = self.state.step, {figure.step for figure in self.state.figures}
         due = is_evaluated(step, every=self.job.evaluate_every, steps=self.job.steps)
         if due and step not in known:
@@ -182,7 +183,7 @@ class Trainer:
         if self.watch is not None:
             self.watch(step + 1, batches, gradient)
         numbers = counts_of_step(batches, self.token_bytes).numbers()
-        # Ranks that share rows have the same.
+        # Ranks that share rows have the same counts; only one of them counts.
         numbers = numbers if self.ranks.counts else [0] * len(numbers)
         counts = StepCounts.from_numbers(self.ranks.total(numbers))
         self.state = self.state.advanced(self.job, counts.tokens)
@@ -208,7 +209,7 @@ class Trainer:
         self.heartbeat.step(self.state, positions=counts.positions, seconds=seconds)
 
     def _send_next(self) -> None:
-        """Begin to copy the next step's first batch to a GPU, which still computes this step's last."""
+        """Start to copy the next step's first batch to a GPU that still computes this step."""
         if self.device.type == "cuda" and self.state.step + 1 < self.job.steps:
             batches = self.steps.peek()
             if batches:

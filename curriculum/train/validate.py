@@ -1,4 +1,4 @@
-"""Validation before the first step: job, plan, rows, tokenizer and the checkpoint before fit together."""
+"""Validation before the first step: job, plan, rows, tokenizer and start checkpoint must match."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ _MIX_AGAIN = "Mix the phase again, and start a new run of it"
 
 
 def require_fitting(job: Job, workspace: Path) -> None:
-    """Let a job pass whose parts belong together. Costs a pass over some columns of its plan.
+    """Raise unless the parts of a job match. Costs a pass over some columns of its plan.
 
     Raises:
-        JobError: naming the part that doesn't fit, its value, and what to do.
-        StoreError: for a link on the way to a part, and a file that the run before doesn't list.
+        JobError: names the part that doesn't match, its value, and the cure.
+        StoreError: for a link on the path to a part, and a file that isn't in the previous run's manifest.
     """
     _require_sizes(job)
     if job.start_from is not None:
@@ -64,11 +64,11 @@ def _require_sizes(job: Job) -> None:
 
 
 def require_shared_rows(job: Job, processes: int) -> None:
-    """Let a job pass whose rows `processes` can share as it says.
+    """Raise unless `processes` processes can share the job's rows as context_parallel says.
 
     Raises:
-        JobError: for a context_parallel of another trainer, one that doesn't divide processes or rows, or
-            parts too short.
+        JobError: for another trainer, a context_parallel that doesn't divide processes or rows, or too
+        short parts.
     """
     sharing = job.context_parallel
     if sharing == 1:
@@ -100,7 +100,7 @@ def require_shared_rows(job: Job, processes: int) -> None:
 
 
 def _rows_of(job: Job) -> list[RowsSource]:
-    """The rows that a job trains on, then those that it is measured on."""
+    """Return the rows on which a job trains, then the rows on which it is evaluated."""
     held_out = (each.rows for evaluation in job.evaluations for each in evaluation.strata)
     return [*job.rows, *held_out]
 
@@ -152,7 +152,7 @@ def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
 
 
 def _require_measured(stratum: EvaluationStratum, workspace: Path) -> None:
-    """Pass where the rows that a stratum names are there."""
+    """Raise unless all rows that a stratum names exist."""
     folder = workspace / stratum.rows.path
     count = sum(_sizes(folder))
     if not stratum.measured or stratum.measured[-1] >= count:
@@ -165,7 +165,7 @@ def _require_measured(stratum: EvaluationStratum, workspace: Path) -> None:
 
 
 def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
-    """The model of the checkpoint to start from; None without one, or where another trainer continues."""
+    """Return the model of the start checkpoint; None without one, or for another trainer."""
     if job.start_from is None:
         return None
     path = workspace / job.start_from.path
@@ -179,7 +179,7 @@ def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
     if job.trainer is not None:
         return None
     there = read_spec(path)
-    # Weights of one don't fit the other where these differ; structure is attached.
+    # Weights fit only if these fields are equal; structure weights may be added.
     same = {"name"} | ({"structure"} if job.model.structure else set())
     differing = [
         name
@@ -255,7 +255,7 @@ def _require_plan(job: Job, workspace: Path) -> None:
 
 
 def _used(table: pa.Table) -> Iterator[dict[str, object]]:
-    """Yield the use of each shard in a part of the plan: the largest row, row lengths, a name of a row."""
+    """Yield per shard in a part of the plan: the largest row, the row lengths, and one pack_id."""
     plain = table.set_column(2, "rows_key", pc.cast(table["rows_key"], pa.string()))
     grouped = plain.group_by(["rows_key", "shard"], use_threads=False).aggregate(
         [("row", "max"), ("row_length", "min"), ("row_length", "max"), ("pack_id", "min")]

@@ -1,1 +1,1 @@
-"""A job as processes: of this machine, or handed to Slurm."""
+"""Launching of jobs as processes: on this machine, or through Slurm."""

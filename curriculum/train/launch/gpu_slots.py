@@ -1,12 +1,13 @@
-"""Slots of GPUs on a machine, held one run at a time, and the machine that a job asks for.
+"""GPU slots of a machine, each held by one run at a time, and the machine that a job asks for.
 
-    <folder>/<host>-0.lock   held while a job trains, by who launched it and by every process that trains
-             <host>-0.json   who launched it, locked by the launcher
-             <host>.0000000001.json   a ticket of one that waits, held by it; a dead one is passed over
+    <folder>/<host>-0.lock   locked while a job trains, by its launcher and by all processes that train
+             <host>-0.json   record of the launcher, locked by the launcher
+             <host>.0000000001.json   ticket of a waiting run, locked by it; dead tickets are skipped
 
-Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
-shared storage hold one machine's slots each. Other users may add files to the folder, and may not rename or
-remove those of this user: of their records only the user is read, and no process is ended for one.
+Locks belong to the operating system, so that nothing must be cleaned up after a killed process. On shared
+storage every machine has its own files. Other users may add files to the folder, but must not be able to
+rename or remove files of this user. Of other users' records only the owner is read, and no process is ended
+because of one.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ WORKERS_FOR_A_GPU = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Machine of a job."""
+    """Machine on which a job runs."""
 
     device: DeviceName
     threads: int
@@ -57,7 +58,7 @@ class Machine:
         loader_workers: int | None = None,
         slots: int = 1,
     ) -> "Machine":
-        """A slot's share of the GPUs where there are any, else of the CPU."""
+        """Return a slot's share of this machine's GPUs, or of its CPU cores if it has no GPU."""
         gpus = _usable_gpus()
         gpu = gpus > 0
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -78,7 +79,7 @@ class Machine:
         recompute: bool = False,
         loader_workers: int | None = None,
     ) -> "Machine":
-        """Return the machine that a template asks for; this one may have no GPU of its own."""
+        """Return the machine that a template requests; this machine may have no GPU."""
         processes = processes or max(template.gpus, 1)
         return Machine(
             device="cuda" if template.gpus else "cpu",
@@ -90,7 +91,7 @@ class Machine:
 
 
 def _usable_gpus() -> int:
-    """GPUs that torch can use here; one that is built for CPUs isn't imported for it, which takes seconds."""
+    """Count the GPUs that torch can use; a CPU build of torch isn't imported, which would take seconds."""
     if "torch" not in sys.modules and not torch_build().is_for_gpus:
         return 0
     import torch
@@ -118,7 +119,7 @@ _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """A slot that is held as long as `lock` is open here or in a process that inherited it."""
+    """Slot that is held while `lock` is open, here or in a process that inherited it."""
 
     number: int
     of: int
@@ -128,7 +129,7 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotRecord:
-    """Record of a slot or of a ticket; of another user's record only the user is known."""
+    """Record of a slot or a ticket; of another user's record only the user is known."""
 
     is_alive: bool
     """True while the process that wrote the record lives."""
@@ -149,7 +150,7 @@ class SlotRecord:
 
 
 class Slots:
-    """The slots of this machine in a folder, `number` of them."""
+    """Slots of this machine in a folder."""
 
     def __init__(self, folder: Path, number: int) -> None:
         assert number > 0
@@ -158,9 +159,9 @@ class Slots:
 
     @contextlib.contextmanager
     def hold(self, run: str, say: Callable[[str], None]) -> Iterator[Slot]:
-        """Hold a slot for a run; who came before is served before.
+        """Wait for a slot, first come first served, and hold it.
 
-        `say` is told once for whom it waits, and each time that changes.
+        `say` is called when waiting begins, and when the reason for waiting changes.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         me = SlotState(**this_process().model_dump(), run=run)
@@ -172,9 +173,10 @@ class Slots:
             self._leave(slot, record, run)
 
     def _leave(self, slot: Slot, record: HeldFile, run: str) -> None:
-        """Let go of a slot; while a process of the job has it, its record names the run to be ended."""
+        """Release a slot; if a process of the job still holds it, record the run that must be ended."""
         with self._guard():
-            # Closed, not unlocked: as long as a process of the job lives, the slot is its.
+            # Close the lock without unlocking it: the slot belongs to the job while one of its processes
+            # lives.
             os.close(slot.lock)
             if is_held(self._lock(slot.number)):
                 left = SlotState(host=self._host, pid=0, at="", run=run)
@@ -184,17 +186,17 @@ class Slots:
                 record.release()
 
     def holders(self) -> list[SlotRecord | None]:
-        """Return the holder of each slot; None for a free one. Nothing is written for it."""
+        """Return the holder of each slot, None for a free one; writes nothing."""
         return [self._holder(number) for number in range(self.number)]
 
     def line(self) -> list[SlotRecord]:
-        """Return the waiting runs, the first first. Nothing is written for it."""
+        """Return the waiting runs in their order; writes nothing."""
         records = map(_read, self._all_tickets())
         return [record for record in records if record.is_alive and (record.run or record.user)]
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """One process at a time looks at the line and the slots, or changes them."""
+        """Let only one process at a time inspect or change the line and the slots."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = inside.open_lock(self.folder / f"{self._host}.lock")
         try:
@@ -205,7 +207,7 @@ class Slots:
 
     @contextlib.contextmanager
     def _ticket(self, me: SlotState) -> Iterator[Path]:
-        """The last place in the line, until this is left."""
+        """Take the last place in the line until the context exits."""
         with self._guard():
             self._tickets()
             before = self._all_tickets()
@@ -227,7 +229,7 @@ class Slots:
         return sorted(self.folder.glob(f"{self._host}.{'[0-9]' * _DIGITS}.json"))
 
     def _tickets(self) -> list[Path]:
-        """The tickets of those that still wait; the others' are thrown away."""
+        """Return the tickets of processes that still wait, and remove the others."""
         tickets = self._all_tickets()
         held = [ticket for ticket in tickets if _is_held(ticket)]
         for ticket in tickets:
@@ -263,7 +265,7 @@ class Slots:
             time.sleep(POLL_SECONDS)
 
     def _write_record(self, slot: Slot, me: SlotState) -> HeldFile:
-        """Write the record of a slot; the slot is free again where that fails."""
+        """Write the record of a slot; release the slot if this fails."""
         record = HeldFile(self._record(slot.number))
         try:
             record.write(me.model_dump_json())
@@ -306,7 +308,7 @@ def _in_the_way(file: Path, cause: str) -> StoreError:
 
 
 def _is_held(file: Path) -> bool:
-    """Return True while a process holds a file; False for one that another user lets nobody open."""
+    """Return True if a process holds a file; False if another user forbids opening it."""
     try:
         return is_held(file)
     except PermissionError:
@@ -314,9 +316,9 @@ def _is_held(file: Path) -> bool:
 
 
 def _read(file: Path) -> SlotRecord:
-    """Read the record of a slot or of a ticket.
+    """Read the record of a slot or a ticket.
 
-    The user is that of the file that was opened, and what a record of another user says is left unread: a
+    The user is the owner of the opened file. The content of another user's record is ignored, because the
     run that it names would be ended.
     """
     is_alive = _is_held(file)
@@ -341,26 +343,26 @@ def _user_name(uid: int) -> str:
 
 
 class _Patience:
-    """Ends what trains on although its launcher is gone, when it had time enough to end by itself."""
+    """Tracker of runs whose launcher is gone; ends them after GRACE_SECONDS."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def look_at(self, held: Mapping[Path, SlotRecord]) -> None:
-        """End each run whose launcher is gone and of which a process has the lock of the slot."""
+        """End every run whose launcher is gone for long and that still holds the lock of its slot."""
         now = time.monotonic()
         orphans = {
             record.run: lock for lock, record in held.items() if record.run and not record.is_alive
         }
         self._since = {run: self._since.get(run, now) for run in orphans}
         for run, since in self._since.items():
-            # A record may be left over from an earlier time: another process holds the slot then.
+            # The record may be outdated, and another process may hold the slot.
             if now - since >= GRACE_SECONDS and has_open(Path(run), orphans[run]):
                 end_all(Path(run))
 
 
 def share_of(slot: int, slots: int, devices: int) -> list[int]:
-    """The GPUs of a slot, numbered from 0; slots share one where there are fewer GPUs than slots.
+    """Return the GPU numbers of a slot; slots share GPUs if there are more slots than GPUs.
 
     >>> share_of(1, 2, 8), share_of(1, 2, 5), share_of(2, 3, 2)
     ([4, 5, 6, 7], [2, 3], [0])

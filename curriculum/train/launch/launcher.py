@@ -1,4 +1,4 @@
-"""A job as a process of its own: started, followed by its log and heartbeat, ended; what its exit means."""
+"""A job as a separate process: start, follow by log and heartbeat, end, and interpret the exit code."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ _CURES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """Machine of a job, and the callbacks that follow its progress."""
+    """Place where a job runs, and callbacks that follow its progress."""
 
     slots: Slots | None = None
     """Slots in which it waits for its turn; None: it doesn't wait."""
@@ -74,16 +74,17 @@ class Launch:
 
 
 def launched(store: Store, path: Path, how: Launch) -> Report:
-    """Train the job in a file, in processes of a group of their own whose output goes to train.log beside it.
+    """Train the job in a file, in processes of a new session whose output goes to train.log beside it.
 
-    What an earlier launcher that was killed left running is ended first. An interrupt lets the step in
-    progress end in a checkpoint, and is raised again.
+    Processes that a killed launcher left behind are ended first. An interrupt lets the current step finish
+    with a checkpoint, and is raised again.
 
     Raises:
-        JobKilledError: where its process was killed.
-        JobMemoryError, NotFiniteError: where it says so.
-        JobError: for any other exit but 0 and 75 (cancelled), with the last lines of the log; where
-            somebody else trains it; and where it names a command that may not run.
+        JobKilledError: if its process was killed.
+        JobMemoryError, NotFiniteError: if its exit code says so.
+        JobError: for any other exit code than 0 and 75 (cancelled), with the last lines of the log; if
+        another
+            process trains the run; and if it names a command that isn't permitted.
     """
     job, directory = read_job(path), path.absolute().parent
     require_permitted(job, path, how.trainer)
@@ -98,7 +99,7 @@ def launched(store: Store, path: Path, how: Launch) -> Report:
 
 
 def _begin(store: Store, job: Job, directory: Path) -> None:
-    """Nobody trains the run, and nothing of an earlier end can be taken for this one's."""
+    """Check that nobody trains the run, and remove files that record an earlier end."""
     require_unclaimed(store, job, directory)
     for stale in (REPORT, HEARTBEAT, slurm.EXIT):
         (directory / stale).unlink(missing_ok=True)
@@ -125,14 +126,14 @@ def _through_slurm(
 
 
 def outcome(job: Job, directory: Path, code: int) -> Report:
-    """The report of a job that ended with an exit code.
+    """Return the report of a job that ended with an exit code.
 
     Raises:
-        JobError: of the kind that the code says, where it is neither 0 nor 75.
+        JobError: of the type that belongs to the code, unless it is 0 or 75.
     """
     kind, ended = kind_of(code), words_of(code)
     if not (directory / REPORT).is_file():
-        # torch takes seconds to import, and a job that ends well leaves its own report.
+        # Imported late, because torch takes seconds to import, and a job that succeeds writes its own report.
         from curriculum.train.report import write_end
 
         workspace, why = Store.containing(directory).root, failure_of(kind)
@@ -152,8 +153,8 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
 
 
 def _remedy(job: Job, directory: Path, code: int) -> str:
-    """The cure of a training that ended so; after a leak the same command would end so again."""
-    # It takes torch along.
+    """Return the cure for a failed training; after a leak the same command would fail again."""
+    # Imported late, because the module imports torch.
     from curriculum.train.required_proof import is_refuted
 
     if is_refuted(directory):
@@ -182,7 +183,7 @@ def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
 
 
 def wait_sayer(job: Job, how: Launch) -> Callable[[str], None]:
-    """Return what says for what a job waits, as a line of its log and as a note on its progress."""
+    """Return a function that reports why a job waits, as a log line and as a progress note."""
 
     def log_wait(words: str) -> None:
         how.tell(words)
@@ -199,7 +200,7 @@ def _permission(how: Launch) -> list[str]:
 
 
 def _ended(directory: Path, slot: Slot | None, follower: LogFollower, permission: list[str]) -> int:
-    """The exit code of the job's process; negative for a signal."""
+    """Run the job's process and return its exit code; negative for a signal."""
     command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid()), *permission]
     if slot is not None:
         command += ["--slot", f"{slot.number}/{slot.of}"]
@@ -225,7 +226,7 @@ def _ended(directory: Path, slot: Slot | None, follower: LogFollower, permission
 
 
 def _end(process: "subprocess.Popen[bytes]", directory: Path) -> None:
-    """Let a process that still runs finish its step; of what it started, nothing outlives it for long."""
+    """Let a running process finish its step, then end everything that it started."""
     grace = GRACE_SECONDS
     try:
         if process.poll() is None:
@@ -235,7 +236,7 @@ def _end(process: "subprocess.Popen[bytes]", directory: Path) -> None:
     except subprocess.TimeoutExpired:
         grace = 0.0
     except BaseException:
-        # Interrupted again: at once, then.
+        # A second interrupt ends the processes at once.
         _kill(process, directory)
         raise
     _kill(process, directory, grace if process.returncode else 0.0)
@@ -250,7 +251,7 @@ def _kill(process: "subprocess.Popen[bytes]", directory: Path, grace: float = 0.
 
 
 def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
-    """End what an earlier launcher left running; its death told them to stop."""
+    """End processes left behind by an earlier launcher; they were signalled when it died."""
     if not (left := processes_of(directory)):
         return
     listed = ", ".join(map(str, left))

@@ -1,4 +1,4 @@
-"""A run's log and heartbeat as they grow: new lines, new steps, and a run that makes none any more."""
+"""Follower of a run's log and heartbeat: reports new lines, new steps, and stalls."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ _LINES_A_LOOK = 200
 
 
 class LogFollower:
-    """Passes on what is new at each look."""
+    """Reports everything new since the last look."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LogFollower:
         self._seen: Heartbeat | None = None
 
     def look(self, runs: bool = True) -> None:
-        """Tell new lines and new steps, and a stall that began; one that doesn't run yet can't stall."""
+        """Report new lines and steps, and a stall that began; a job that doesn't run yet can't stall."""
         if not runs:
             self._pulse = StepMonitor(time.monotonic())
         for line in self._tail.lines():
@@ -46,7 +46,7 @@ class LogFollower:
         beat = read_heartbeat(self.directory)
         if beat is not None and beat != self._seen:
             self._seen = beat
-            # The last step isn't the end: an evaluation and a checkpoint follow.
+            # The last step isn't the end of the run: an evaluation and a checkpoint follow.
             if beat.step < beat.steps or beat.doing is not None:
                 self.watch(progress_of(self.job, beat))
         silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
@@ -60,7 +60,7 @@ class LogFollower:
 
 
 class Tail:
-    """The lines of a file that grows, from its end on."""
+    """New lines of a growing file, starting at its current end."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -68,7 +68,7 @@ class Tail:
         self._rest = b""
 
     def lines(self) -> list[str]:
-        r"""Whole lines that are new; of what overwrites itself, its last state. At most 200 a call.
+        r"""Return new complete lines, at most 200; of a line overwritten by \r only its last state.
 
         b"10%\r20%\r30%\nstep 1\nste" -> ["30%", "step 1"]
         """
@@ -87,14 +87,14 @@ class Tail:
 
 
 class StepMonitor:
-    """Watches that steps are made; all times are of one clock that never goes back."""
+    """Detector of stalls; all times are from one monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._step, self._since, self._told = 0, now, False
         self._took: deque[float] = deque(maxlen=_STEPS_KEPT)
 
     def felt(self, step: int, now: float) -> float | None:
-        """Seconds without a step, once they are too many; then None until the next step."""
+        """Return the seconds without a step once they are too many; then None until the next step."""
         if step != self._step:
             if self._step and step > self._step:
                 self._took.append((now - self._since) / (step - self._step))
@@ -108,12 +108,12 @@ class StepMonitor:
 
 
 def read_heartbeat(directory: Path) -> Heartbeat | None:
-    """The last heartbeat of an open run, if it left one."""
+    """Read the last heartbeat of an open run; None if there is none."""
     return inside.read(Heartbeat, directory / HEARTBEAT)
 
 
 def progress_of(job: Job, beat: Heartbeat) -> Progress:
-    """Return a heartbeat as progress; while the last step is evaluated it counts as not done."""
+    """Convert a heartbeat to progress; the last step counts as not done while it is evaluated."""
     measured = [] if beat.val_bpb is None else [f"val_bpb {beat.val_bpb:.3f}"]
     speed = f"{beat.tokens_per_second:,.0f} tokens/s"
     return Progress(

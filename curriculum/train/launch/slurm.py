@@ -1,10 +1,10 @@
-"""The same job through Slurm: handed in once, followed over the shared workspace, ended by scancel.
+"""Jobs through Slurm: submitted once, followed through the shared workspace, cancelled by scancel.
 
-Slurm keeps its own line, so no slot is taken. sbatch.json in the run's directory names the job, so that a
-launcher which comes again follows the job that runs, and doesn't hand it in a second time.
+Slurm has its own queue, so no slot is taken. sbatch.json in the run's directory names the Slurm job, so
+that a restarted launcher follows the running job instead of submitting it again.
 
-The job is a script of the user's for sbatch, a template: the line {command} becomes the training, and a
-comment says how many GPUs a machine has for the job, so that no option of sbatch is parsed here.
+The job is a user's sbatch script used as a template: the line {command} is replaced by the training
+command, and a comment gives the number of GPUs per machine, so that no sbatch options need to be parsed.
 """
 
 import re
@@ -31,7 +31,7 @@ _EXAMPLES = {"gpus": "# gpus: 4 (0 trains on CPUs)", "cores": "# cores: 32"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SbatchTemplate:
-    """A script for sbatch in which a line stands for the training; counts are of one machine."""
+    """sbatch script with a placeholder line for the training; counts are per machine."""
 
     file: Path
     script: str
@@ -39,17 +39,17 @@ class SbatchTemplate:
     cores: int = 1
 
     def filled(self, lines: str) -> str:
-        """Return the script with shell lines in place of its line {command}."""
+        """Return the script with shell lines in place of the line {command}."""
         written = self.script.splitlines()
         return "\n".join(lines if line.strip() == COMMAND_LINE else line for line in written) + "\n"
 
 
 def read_template(file: Path) -> SbatchTemplate:
-    """Return the template in a file.
+    """Read the template in a file.
 
     Raises:
-        JobError: where the file can't be read, where it has not one line {command}, and where the comment
-            `# gpus: N` is missing or a count is none.
+        JobError: if the file can't be read, doesn't have exactly one line {command}, lacks the comment
+            `# gpus: N`, or has an invalid count.
     """
     try:
         script = file.read_text(encoding="utf-8")
@@ -86,9 +86,10 @@ _ENDED = {
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
 _KILLED, _TERMINATED = -9, -15
-# A shell gets a signal two minutes before the time limit, and passes it to the trainer, which then leaves a
-# checkpoint; a signal while it starts the trainer is passed on afterwards. `wait` returns early when a signal
-# comes, so it is called until the trainer has ended. A template may have `set -eu` before these lines.
+# The shell gets a signal two minutes before the time limit and forwards it to the trainer, which then saves a
+# checkpoint. A signal received while the trainer starts is forwarded afterwards. `wait` returns early when
+# a signal arrives, so it is called until the trainer has ended. A template may have `set -eu` before these
+# lines.
 _LINES = """told= pid=
 trap 'told=1; kill -TERM $pid 2>/dev/null || :' TERM INT
 {command} &
@@ -102,16 +103,16 @@ echo $code > {exit}.draft && mv {exit}.draft {exit}
 
 
 class SlurmHandle:
-    """A job in Slurm's hands."""
+    """Job submitted to Slurm."""
 
     def __init__(self, number: str, directory: Path) -> None:
         self.number, self.directory = number, directory
 
     def state(self) -> str | None:
-        """State by squeue: PENDING, RUNNING …; None where squeue no longer knows it, or doesn't answer.
+        """Return the state by squeue (PENDING, RUNNING …); None if squeue doesn't know the job any more.
 
         Raises:
-            ConnectionError: where it doesn't answer.
+            ConnectionError: if squeue doesn't answer.
         """
         words = ["squeue", "--noheader", "--jobs", self.number, "--states", "all", "--format", "%T"]
         done = _run(words)
@@ -122,14 +123,14 @@ class SlurmHandle:
         raise ConnectionError(done.stderr.strip())
 
     def is_active(self) -> bool:
-        """Return True if it waits or runs, as far as Slurm answers."""
+        """Return True if the job waits or runs, or if Slurm doesn't answer."""
         try:
             return self.state() not in {None, *_ENDED}
         except ConnectionError:
             return True
 
     def end(self) -> None:
-        """Cancel it, and wait a while for its checkpoint; Slurm itself kills what doesn't end."""
+        """Cancel the job and wait a while for its checkpoint; Slurm kills a job that doesn't end."""
         if _run(["scancel", self.number]).returncode != 0:
             return  # It still runs; whoever comes next follows it.
         until = time.monotonic() + GRACE_SECONDS
@@ -138,12 +139,12 @@ class SlurmHandle:
         self.forget()
 
     def forget(self) -> None:
-        """Let the next launcher hand the job in again."""
+        """Remove the records of the job, so that the next launcher submits it again."""
         (self.directory / SUBMITTED).unlink(missing_ok=True)
         (self.directory / EXIT).unlink(missing_ok=True)
 
     def code(self, state: str | None) -> int:
-        """The exit code of a job that ended, negative for a signal; 75 only where somebody cancelled it."""
+        """Return the exit code of an ended job, negative for a signal; 75 only if somebody cancelled it."""
         until = time.monotonic() + SECONDS_TO_APPEAR
         while not (file := self.directory / EXIT).is_file() and time.monotonic() < until:
             if state not in (None, "COMPLETED", "FAILED"):
@@ -162,7 +163,7 @@ class SlurmHandle:
 
 
 def known(directory: Path) -> SlurmHandle | None:
-    """The job that an earlier launcher handed in for a run, if Slurm or the run's directory knows of it."""
+    """Return the Slurm job that an earlier launcher submitted for a run, or None."""
     file = directory / SUBMITTED
     if file.is_file():
         job = read_json(
@@ -173,7 +174,7 @@ def known(directory: Path) -> SlurmHandle | None:
             cure="Look for the job with squeue --me --format '%i %k', cancel it, and delete the file",
         )
         return SlurmHandle(job.id, directory)
-    # It may have been killed between sbatch's answer and the file.
+    # The launcher may have been killed between sbatch's answer and writing the file.
     done = _run(["squeue", "--noheader", "--me", "--format", "%i %k"])
     for line in done.stdout.splitlines():
         number, _, comment = line.partition(" ")
@@ -188,7 +189,7 @@ def hand_in(
     """Submit the command of a job; its output goes to train.log.
 
     Raises:
-        JobError: where sbatch isn't there, or refuses.
+        JobError: if sbatch is missing or rejects the job.
     """
     words = [
         *("sbatch", "--parsable", "--open-mode=append", "--signal=B:TERM@120"),
@@ -196,7 +197,7 @@ def hand_in(
         f"--comment={directory.resolve()}",
         f"--output={directory / LOG}",
     ]
-    # An earlier job may have said its last word after it was forgotten.
+    # An earlier job may have written its exit code after it was forgotten.
     (directory / EXIT).unlink(missing_ok=True)
     exit_file = shlex.quote(str(directory / EXIT))
     lines = _LINES.format(command=shlex.join(command), exit=exit_file)
@@ -212,7 +213,7 @@ def hand_in(
 
 
 def followed(handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[str], None]) -> int:
-    """Wait for a job to end; its exit code. `look` is called often, and told whether it runs.
+    """Wait for a job to end and return its exit code; call `look` often with True while it runs.
 
     An interrupt cancels the job, and is raised again.
     """
@@ -249,7 +250,7 @@ def _noted(number: str, directory: Path) -> SlurmHandle:
 
 def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
     try:
-        # sbatch hands its environment on to the job.
+        # sbatch passes its environment on to the job.
         return subprocess.run(
             words, input=text, capture_output=True, text=True, check=False, env=job_environment()
         )

@@ -130,5 +130,5 @@ def test_a_column_that_nothing_gives_is_refused_by_name(written: Written) -> Non
 
 def test_rows_of_a_wrong_length_are_refused(written: Written) -> None:
     wrong = RowFormat(row_length=256, vocab_size=512, pad_id=0, bos_id=1, eos_id=2)
-    with pytest.raises(SchemaError, match="each row has 256"):
+    with pytest.raises(SchemaError, match="a row must have 256"):
         _ = next(read_rows(shards(written), row_format=wrong)).input_ids

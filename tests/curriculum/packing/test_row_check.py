@@ -85,7 +85,7 @@ def test_foreign_rows_may_bring_doc_ids_alone(written: Written) -> None:
     keep = ["input_ids", "loss_mask", "doc_ids", "attention_pairs", "valid_token_count"]
     report = rewritten(written, lambda table: table.select(keep), bos_id="")
     assert report.num_faults == 0
-    assert "doc_starts is not stored: where doc_ids changes" in report.fallbacks
+    assert "doc_starts is not stored: inferred from doc_ids" in report.fallbacks
 
 
 def test_nothing_is_inferred_without_a_bos(written: Written) -> None:

@@ -115,7 +115,7 @@ def test_documents_with_and_without_structure_do_not_mix(
     tmp_path: Path, encodings: Any, kit: Any
 ) -> None:
     mixed = [kit.enriched(encodings[0], 0), encodings[1]]
-    with pytest.raises(AssertionError, match="all have structure, or none"):
+    with pytest.raises(AssertionError, match="either all encodings have structure or none"):
         kit.spool(tmp_path / "spool", mixed)
 
 

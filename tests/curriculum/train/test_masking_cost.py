@@ -117,7 +117,7 @@ def test_a_job_measures_the_first_twenty_steps(
 ) -> None:
     monkeypatch.setattr(module, "STEPS", 2)
     job = world.job(require=("masking_cost",), steps=3)
-    monkeypatch.setattr(module, "LEAST", 0.0)
+    monkeypatch.setattr(module, "MIN_RATIO", 0.0)
     found = measured_once(job, world.store.root, tmp_path, CPU)
     assert found is not None
     assert found.positions == 2 * job.tokens_per_step
@@ -202,7 +202,7 @@ def trained(world: Any, name: str, **changes: Any) -> tuple[Report, Path]:
 def test_a_measured_run_reports_its_cost_and_learns_what_any_other_does(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEAST", 0.0)
+    monkeypatch.setattr(module, "MIN_RATIO", 0.0)
     plain, one = trained(world, "plain")
     measured, other = trained(world, "measured", require=("masking_cost",))
     assert plain.masking_cost is None
@@ -215,7 +215,7 @@ def test_a_measured_run_reports_its_cost_and_learns_what_any_other_does(
 def test_a_run_that_masking_slows_too_much_takes_no_step(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEAST", 1e9)
+    monkeypatch.setattr(module, "MIN_RATIO", 1e9)
     with pytest.raises(JobError, match=r"masking_cost: .* of the unmasked speed"):
         trained(world, "slow", require=("masking_cost",))
     directory = world.store.root / "runs" / "slow" / "attempt=1"
