@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _WRONG = 2
 GRACE_SECONDS = 10
-"""Seconds for the step in progress, when the parent is gone; then this process ends, and its group."""
+"""Seconds for the step in progress after the parent has died; then this process and its group are killed."""
 
 
 def main() -> int:
@@ -146,12 +146,13 @@ def _start(job: Path, processes: int, asked_to_stop: Callable[[], bool]) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m curriculum.train", description=__doc__)
-    parser.add_argument("job", type=Path, help="the job.json in a run's directory")
+    parser.add_argument("job", type=Path, help="job.json in the directory of a run")
     parser.add_argument(
-        "--parent", type=int, help="pid of the process whose end also ends this one"
+        "--parent", type=int, help="pid of the parent process; this process ends when it ends"
     )
     parser.add_argument(
-        "--trainer", help="the command of another trainer, if the job names one: it runs as you"
+        "--trainer",
+        help="command of another trainer, if the job names one; it runs with your permissions",
     )
     for name, kind in (("--rank", int), ("--of", int), ("--meet", str), ("--slot", str)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
@@ -162,7 +163,7 @@ def _end_with(parent: int) -> None:
     """Request SIGTERM for when the parent dies; exit at once if it is already dead."""
     dying_with_parent(signal.SIGTERM)()
     if os.getppid() != parent:
-        sys.exit(f"process {parent}, which started this job, is gone")
+        sys.exit(f"process {parent}, which started this job, has ended")
     threading.Thread(target=_outlive_not, args=(parent,), daemon=True).start()
 
 
@@ -184,7 +185,7 @@ def _listen() -> list[int]:
     received: list[int] = []
     numbers = (*terminating_signals(), signal.SIGINT)
     for number in numbers:
-        signal.signal(number, lambda each, _frame: received.append(each))
+        signal.signal(number, lambda received_number, _frame: received.append(received_number))
     # The process that starts ranks blocks these signals until the ranks can handle them.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     return received

@@ -29,7 +29,7 @@ from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
 Int32s = npt.NDArray[np.int32]
 COLUMNS = ("pack_id", "input_ids", "loss_mask", "doc_ids", "valid_token_count", "attention_pairs")
-"""target_ids is derived, which is faster than reading it."""
+"""Columns that are read; target_ids is derived, which is faster."""
 EVALUATION_COLUMNS = (*COLUMNS, "document_ids")
 _STRUCTURE = tuple(field.name for field in STRUCTURE_COLUMNS)
 _EDGE = ("source", "target")
@@ -52,9 +52,9 @@ class Row:
     valid_token_count: int
     attention_pairs: int
     document_ids: tuple[str, ...]
-    """Empty unless asked for: evaluation reads them."""
+    """Empty unless requested; evaluation requests them."""
     structure: RowStructure | None = None
-    """None unless asked for, and where the rows have none."""
+    """None unless requested, or if the rows have no structure."""
 
 
 class Shards:
@@ -88,7 +88,7 @@ class Shards:
             SchemaError: for a shard or a row that doesn't exist.
         """
         if shard >= len(self.files) or row >= self._reader.num_rows(shard):
-            cure = "Mix again: the plan and its rows don't belong together"
+            cure = "Mix again, because the plan doesn't match its rows"
             raise self._missing(f"row {row} of shard {shard}", cure)
         group, at = self._reader.place(shard, row)
         key = (RowGroup, self.files[shard], self._columns, group)
@@ -109,7 +109,7 @@ class Shards:
         raise self._missing(f"row {number}", cure)
 
     def _missing(self, row: str, cure: str) -> SchemaError:
-        return SchemaError(str(self.folder), row, cause="there is no such row", cure=cure)
+        return SchemaError(str(self.folder), row, cause="the row doesn't exist", cure=cure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,11 +124,11 @@ class RowGroup:
     valid_token_counts: tuple[int, ...]
     attention_pairs: tuple[int, ...]
     document_ids: tuple[tuple[str, ...], ...] | None
-    """None where they weren't asked for."""
+    """None unless requested."""
     structure: "GroupStructure | None"
-    """None where it wasn't asked for, and where the rows have none."""
+    """None unless requested, or if the rows have no structure."""
     nbytes: int
-    """Bytes of what is stored, of which most arrays are views, and of the targets."""
+    """Bytes of the stored columns and of the targets; most arrays are views of the stored columns."""
 
     @staticmethod
     def of(batch: RowBatch) -> "RowGroup":
@@ -168,9 +168,9 @@ class GroupStructure:
     """Structure of a row group: values per token, and concatenated lists of chunks and edges."""
 
     tokens: npt.NDArray[np.uint8]
-    """[n, T, 5]: the columns of a value a token."""
+    """[n, T, 5]: columns with one value per token."""
     lists: tuple[tuple[Int32s, npt.NDArray[np.int64]], ...]
-    """Chunks, call edges and type edges: [items, fields] each, and the edges of rows in them, [n + 1]."""
+    """Chunks, call edges and type edges: items [items, fields], and the item range of each row, [n + 1]."""
 
     @staticmethod
     def of(batch: RowBatch) -> "GroupStructure":
@@ -194,7 +194,7 @@ class GroupStructure:
 
 
 IGNORED = -100
-"""The label that Hugging Face's losses leave out."""
+"""Label that Hugging Face losses ignore."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,15 +206,15 @@ class Batch:
     loss_mask: Tensor
     boundaries: Boundaries
     structure: StructureTensors | None
-    """None where no row of the batch has any, or the model doesn't read it."""
+    """None if no row of the batch has structure, or the model doesn't read it."""
     pack_ids: tuple[str, ...]
     document_ids: tuple[tuple[str, ...], ...]
     documents: int
     valid_tokens: int
     attention_pairs: int
-    """Pairs of tokens that attention computes, padding left out."""
+    """Pairs of tokens that attention computes, without padding."""
     masked: bool = True
-    """False in a study's steps without document masks: boundaries then join the documents of a row."""
+    """False in a study's steps without document masks, where boundaries join the documents of a row."""
 
     @property
     def positions(self) -> int:
@@ -245,8 +245,8 @@ class Batch:
     def labels(self) -> Tensor:
         """Return targets as Hugging Face models expect them, int64 [B, T].
 
-        These models shift labels themselves. A label is at the position of the predicted token, −100 elsewhere: ids [5 6 7 8 9] with loss_mask [1
-        1 0 1 0] -> [-100 6 7 -100 9].
+        These models shift labels themselves. A label is at the position of the predicted token, −100
+        elsewhere: ids [5 6 7 8 9] with loss_mask [1 1 0 1 0] -> [-100 6 7 -100 9].
         """
         is_scored = F.pad(self.loss_mask[:, :-1].bool(), (1, 0))
         return torch.where(is_scored, self.input_ids.long(), IGNORED)

@@ -44,13 +44,15 @@ def read_bundle(folder: Path) -> Bundle:
     """
     file = folder / BUNDLE
     if not file.is_file():
-        raise JobError(str(file), cause="there is no such file", cure="Name a folder with a bundle")
+        raise JobError(
+            str(file), cause="the file doesn't exist", cure="Give a folder that contains a bundle"
+        )
     return read_json(
         Bundle,
         file,
         error=JobError,
-        cause="this is no bundle of this version, or it was changed since it was written",
-        cure="Write it anew: curriculum ablate FILE --bundle FOLDER",
+        cause="it isn't a bundle of this version, or it was changed after it was written",
+        cure="Write the bundle again: curriculum ablate FILE --bundle FOLDER",
     )
 
 
@@ -67,8 +69,8 @@ def read_runs(folder: Path) -> BundledRuns:
         BundledRuns,
         file,
         error=JobError,
-        cause="this isn't what the training of the bundle left, or it was changed since",
-        cure="Remove it, and train the bundle once more: what is trained is found",
+        cause="it isn't a record of trained arms, or it was changed after it was written",
+        cure="Remove the file and train the bundle again; finished trainings are reused",
     )
 
 
@@ -174,7 +176,7 @@ def main() -> int:
         return _failed(refused)
     except KeyboardInterrupt:
         is_done = False
-    _tell("all arms are trained" if is_done else "stopped: the same command goes on")
+    _tell("all arms are trained" if is_done else "stopped; the same command resumes")
     return 0 if is_done else CANCELLED
 
 
@@ -189,9 +191,9 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="the folder with bundle.json")
+    parser.add_argument("folder", type=Path, help="folder that contains bundle.json")
     parser.add_argument(
-        "--seconds", type=float, help="end after so many seconds; default: at the end"
+        "--seconds", type=float, help="stop after this many seconds; default: no limit"
     )
     return parser.parse_args()
 

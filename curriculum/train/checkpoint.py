@@ -38,7 +38,7 @@ from schemas.manifest import MANIFEST_NAME
 from schemas.run_folders import STEP, numbered
 from schemas.text import Strict
 
-KEPT = 2
+MAX_KEPT = 2
 
 
 class CheckpointState(Strict):
@@ -48,12 +48,12 @@ class CheckpointState(Strict):
     slot: int = 0
     tokens: TokenCounts = TokenCounts(positions=0, valid=0, scored=0, bytes=0)
     figures: tuple[Figure, ...] = ()
-    """Figures of all evaluations, strata and weighted means."""
+    """Figures of all evaluations: strata and weighted means."""
     device: str = ""
     backend: str = ""
-    """Device and backend of the last steps; empty where another trainer doesn't say."""
+    """Device and backend of the last steps; empty if another trainer doesn't record them."""
     switched: tuple[str, ...] = ()
-    """Changes of device or backend by resumes."""
+    """Changes of device or backend when the run was resumed."""
 
     def computed_by(self, device: str, backend: str) -> "CheckpointState":
         """Return the state for continuing on a device and backend; log and record a change of either."""
@@ -62,7 +62,9 @@ class CheckpointState(Strict):
         if any(was) and was != becomes:
             change = f"{' on '.join(becomes)} from step {self.step} on, {' on '.join(was)} before"
             switched = (*switched, change)
-            log(f"attention  {change}; bits may differ from those of a run without a stop")
+            log(
+                f"attention  {change}; results may differ in the last bits from an uninterrupted run"
+            )
         update = {"device": device, "backend": backend, "switched": switched}
         return self.model_copy(update=update)
 
@@ -94,7 +96,7 @@ class CheckpointCopy:
     state: CheckpointState
     weights: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Tensor] = field(default_factory=dict)
-    """Adam's moments, and the states of the generators."""
+    """Adam's moments, and the random states."""
 
 
 def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
@@ -152,7 +154,7 @@ def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Pat
         shutil.rmtree(target)
     path.rename(target)
     sync(folder)
-    for old in _numbered(folder)[KEPT:]:
+    for old in _numbered(folder)[MAX_KEPT:]:
         shutil.rmtree(old)
     return target
 
@@ -163,7 +165,7 @@ def newest(folder: Path) -> Path | None:
         fault = damage(path)
         if fault is None:
             return path
-        log(f"{path.name} is passed over: {fault}")
+        log(f"{path.name} is skipped: {fault}")
     return None
 
 
@@ -188,7 +190,7 @@ class Saver:
     def __init__(self, folder: Path, train_state: TrainState, last: Path | None = None) -> None:
         self.folder, self.train_state = folder, train_state
         self.last = last
-        """The newest whole checkpoint."""
+        """Newest complete checkpoint."""
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[Path | None] | None = None
 
@@ -256,7 +258,7 @@ class Saver:
             raise failed
         last = self.last.name if self.last else "its start"
         named = refusal(root, self.folder)
-        cure = "Free some space" if no_room(root) else named.cure if named else "See what it says"
+        cure = "Free some space" if no_room(root) else named.cure if named else "Fix the cause"
         raise JobError(
             str(self.folder),
             root.strerror or str(root),
@@ -268,10 +270,10 @@ class Saver:
 def _root_of(failed: BaseException) -> BaseException:
     """Return the operating system's error behind a failed save, else the failure itself."""
     seen: list[BaseException] = [failed]
-    for each in seen:
-        if isinstance(each, OSError):
-            return each
-        seen += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
-        failures = getattr(each, "failures", {})
+    for error in seen:
+        if isinstance(error, OSError):
+            return error
+        seen += [cause for cause in (error.__cause__, error.__context__) if cause is not None]
+        failures = getattr(error, "failures", {})
         seen += [wrapped[0] for wrapped in failures.values()]
     return failed

@@ -60,7 +60,7 @@ def damaged(place: Path, fault: str) -> JobError:
     run = run_of(place)
     cure = "Take another checkpoint"
     if run is not None:
-        cure = f"Use another step of that run. For this one: {set_aside(run)}"
+        cure = f"Use another step of the run. To train the run again: {set_aside(run)}"
     return JobError(str(place), fault, cause="the checkpoint is damaged", cure=cure)
 
 
@@ -87,7 +87,7 @@ def require_part(checkpoint: Path, name: str) -> None:
         JobError: names the file.
     """
     manifest, file = manifest_of(checkpoint), checkpoint / name
-    record = next((each for each in manifest.files if each.name == name), None)
+    record = next((record for record in manifest.files if record.name == name), None)
     if record is None or not file.is_file() or record != record_of(checkpoint, file):
         raise damaged(file, "it isn't what was written")
 
@@ -101,8 +101,8 @@ def read_spec(checkpoint: Path) -> ModelSpec:
     if not (checkpoint / SPEC).is_file():
         raise JobError(
             str(checkpoint),
-            cause="another trainer left this checkpoint, of a model that ours doesn't know",
-            cure="Read it with that trainer",
+            cause="another trainer wrote this checkpoint, and its model isn't known here",
+            cure="Read the checkpoint with that trainer",
         )
     return read_part(ModelSpec, checkpoint, SPEC)
 
@@ -119,7 +119,7 @@ def manifest_of(checkpoint: Path) -> CheckpointManifest:
 def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
     """Read a small file of a checkpoint."""
     if not file.is_file():
-        raise damaged(file, "there is no such file")
+        raise damaged(file, "the file doesn't exist")
     return read_json(
         model,
         file,
@@ -137,7 +137,7 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
     try:
         manifest = manifest_of(checkpoint)
     except JobError:
-        return "its manifest can't be read, or was changed"
+        return "its manifest can't be read or was changed"
     names = {record.name for record in manifest.files}
     # A checkpoint of another trainer may have any files.
     for name in sorted(names | ({STATE} if SPEC in names else set())):

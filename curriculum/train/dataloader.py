@@ -44,10 +44,10 @@ __all__ = [
     "steps_of",
 ]
 
-CACHE_BYTES = 1 << 28
-"""Bytes of decoded row groups in each process that reads rows: 20 million positions without structure."""
+MAX_CACHE_BYTES = 1 << 28
+"""Max bytes of decoded row groups per reading process: 20 million positions without structure."""
 MAX_AHEAD = 32
-"""Micro-batches that a worker prepares at most before they are asked for."""
+"""Max micro-batches that a worker prepares ahead."""
 
 
 def as_tensors(rows: Sequence[Row]) -> dict[str, Tensor]:
@@ -83,9 +83,10 @@ class PlannedRows(Dataset[Row]):
         self.folders = rows
         self.structure = structure
         self.plan = PlanReader(plan)
-        self.cache = GroupCache(CACHE_BYTES)
+        self.cache = GroupCache(MAX_CACHE_BYTES)
         self.shards = {
-            key: Shards(each, cache=self.cache, structure=structure) for key, each in rows.items()
+            key: Shards(folder, cache=self.cache, structure=structure)
+            for key, folder in rows.items()
         }
 
     @staticmethod
@@ -109,10 +110,12 @@ class PlannedRows(Dataset[Row]):
         planned = self.plan.at(position)
         shards = self.shards.get(planned.rows_key)
         if shards is None:
-            raise _astray(position, planned.rows_key, "the job lists no such rows")
+            raise _plan_mismatch(position, planned.rows_key, "the job doesn't list these rows")
         row = shards.row(planned.shard, planned.row)
         if row.pack_id != planned.pack_id:
-            raise _astray(position, planned.pack_id, f"there lies {row.pack_id}")
+            raise _plan_mismatch(
+                position, planned.pack_id, f"the shard has row {row.pack_id} at this place"
+            )
         return row
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -203,8 +206,8 @@ def loader_of(
         raise JobError(
             "study",
             study_mark(job.study),
-            cause="it acts in our training loop alone, and these rows have masks and restarting positions",
-            cure="Take a job without a study, or train it with `curriculum run`",
+            cause="only our training loop applies studies; these rows have masks and restarting positions",
+            cure="Use a job without a study, or train it with `curriculum run`",
         )
     rows = PlannedRows.of(job, workspace)
     sampler = MicroBatches.of(job, rows, first_step=first_step, rank=rank, ranks=ranks)
@@ -236,7 +239,7 @@ def steps_of(
         if not share:
             raise JobError(
                 f"step {step + 1}",
-                cause=f"the plan ends before it, and the job has {job.steps}",
+                cause=f"the plan ends before this step, and the job has {job.steps} steps",
                 cure="Mix the phase again, and start a new run of it",
             )
         made: list[Batch] = []
@@ -312,21 +315,21 @@ def require_trainable(batch: Batch, vocab_size: int) -> None:
         JobError: names the first faulty row, with the id and its position.
     """
     ids_BT = batch.input_ids
-    low, high = (int(each) for each in ids_BT.aminmax())
+    low, high = (int(bound) for bound in ids_BT.aminmax())
     if low < 0 or high >= vocab_size:
         row, token = ((ids_BT < 0) | (ids_BT >= vocab_size)).nonzero()[0].tolist()
         raise JobError(
             f"row {batch.pack_ids[row]}",
             f"id {int(ids_BT[row, token])} at token {token}",
             cause=f"the model has the ids 0 to {vocab_size - 1}",
-            cure="Run `curriculum check` on its rows, and build them again with the job's tokenizer",
+            cure="Run `curriculum check` on the rows, and build them again with the job's tokenizer",
         )
     scored_B = batch.loss_mask.any(dim=1)
     if not bool(scored_B.all()):
         raise JobError(
             f"row {batch.pack_ids[int(scored_B.int().argmin())]}",
-            cause="it has no scored target, so nothing is learnt from it",
-            cure="Run `curriculum check` on its rows, and build them again",
+            cause="the row has no scored target",
+            cure="Run `curriculum check` on the rows, and build them again",
         )
 
 
@@ -359,7 +362,7 @@ def _loader(
     )
 
 
-def _astray(position: int, value: str, cause: str) -> MixtureError:
+def _plan_mismatch(position: int, value: str, cause: str) -> MixtureError:
     return MixtureError(
         f"position {position} of the plan", value, cause=cause, cure="Mix the phase again"
     )

@@ -40,13 +40,16 @@ def prepare(job: Job, local: int = 0) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise JobError(
-            "device", "cuda", cause="this machine has no usable GPU", cure="Make the job for cpu"
+            "device",
+            "cuda",
+            cause="this machine has no usable GPU",
+            cure="Create the job for the CPU",
         )
     if local >= torch.cuda.device_count():
         raise JobError(
             "processes",
             job.processes,
-            cause=f"this machine has {torch.cuda.device_count()} usable GPUs, one for each process",
+            cause=f"every process needs a GPU, and this machine has {torch.cuda.device_count()} usable GPUs",
             cure=f"Give --processes {torch.cuda.device_count()}",
         )
     torch.set_float32_matmul_precision("high")
@@ -66,7 +69,7 @@ def capabilities(device: torch.device) -> Capabilities:
 
 
 _TRITON_FROM, _FLASH_FROM = 7, 8
-"""Major compute capabilities: Volta's and Ampere's."""
+"""Min major compute capabilities: Volta and Ampere."""
 
 
 def needs_of(job: Job) -> AttentionNeeds:
@@ -92,9 +95,9 @@ def with_backend(job: Job, device: torch.device) -> Job:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-"""Options in glibc's malloc.h."""
+"""Options of mallopt in glibc's malloc.h."""
 _MAX_KEPT = 2**31 - 1
-"""Bytes at the end of the heap; what is free beyond goes back."""
+"""Max free bytes at the end of the heap that are kept."""
 
 
 def keep_freed_memory() -> None:
@@ -110,7 +113,7 @@ def keep_freed_memory() -> None:
 
 
 _OF_THE_CPU = "DefaultCPUAllocator"
-"""torch says no more of it than a RuntimeError with this name in its words."""
+"""Name in the message of the RuntimeError that torch raises if the host's memory is full."""
 
 
 @contextlib.contextmanager
@@ -133,12 +136,12 @@ def enough_memory(job: Job, where: str) -> Iterator[None]:
 
 
 def _full(job: Job, where: str, whose: str, words: str) -> JobMemoryError:
-    saves = "" if job.recompute else "--recompute, which keeps less for backward; "
-    shares = "--processes, which shares the model out; " if whose == "the GPU" else ""
+    saves = "" if job.recompute else "--recompute, which keeps fewer activations; "
+    shares = "more --processes, which shard the model; " if whose == "the GPU" else ""
     return JobMemoryError(
         where,
         words.strip(": ").splitlines()[0].partition(". ")[0],
         cause=f"the memory of {whose} is full",
-        cure=f"Give {saves}{shares}a smaller --model; or a shorter --row-length. "
+        cure=f"Try one of these: {saves}{shares}a smaller --model; a shorter --row-length. "
         "The same command resumes from the last checkpoint",
     )

@@ -32,8 +32,8 @@ T = TypeVar("T")
 N = TypeVar("N", int, float)
 ENVIRONMENT = "env://"
 Int64s = npt.NDArray[np.int64]
-EVEN = 1.01
-"""The most attention pairs of a rank ÷ their mean at which rows are exchanged no more."""
+MAX_IMBALANCE = 1.01
+"""Max attention pairs of a rank relative to the mean, above which rows are exchanged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +43,9 @@ class ProcessRank:
     rank: int = 0
     size: int = 1
     local: int = 0
-    """Among those of its machine: the number of its GPU."""
+    """Number among the processes of its machine, and number of its GPU."""
     meet: str = ENVIRONMENT
-    """Address at which they meet: as torchrun sets it in the environment, or file:///…"""
+    """Address at which ranks connect: set by torchrun in the environment, or file:///…"""
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> "ProcessRank":
@@ -111,12 +111,12 @@ class Ranks:
     rank: int = 0
     size: int = 1
     mesh: DeviceMesh | None = None
-    """Over which weights and moments are sharded; None alone."""
+    """Mesh over which weights and moments are sharded; None for a single rank."""
     context: ContextRanks | None = None
-    """The ranks that share the rows of this one; None where each has rows of its own."""
+    """Ranks that share rows with this one; None if every rank has its own rows."""
     host: dist.ProcessGroup | None = None
     saving: dist.ProcessGroup | None = None
-    """Group of the thread that writes checkpoints."""
+    """Process group of the thread that writes checkpoints."""
 
     @property
     def leads(self) -> bool:
@@ -234,8 +234,8 @@ class Ranks:
                 raise JobError(
                     f"rank {rank}",
                     f"{len(data):,} bytes",
-                    cause=f"rank {self.rank} expected another value: {broken}",
-                    cure="Train again, and let all ranks run the same version",
+                    cause=f"rank {self.rank} expected a value of another type: {broken}",
+                    cure="Train again with the same version on all ranks",
                 ) from None
         return parsed
 
@@ -331,7 +331,7 @@ def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> b
     """Exchange two rows between the heaviest rank and another to lower the maximum; False if none helps."""
     load = np.bincount(rank, weights=pairs, minlength=ranks).astype(np.int64)
     heaviest = int(load.argmax())
-    if load[heaviest] <= EVEN * load.mean():
+    if load[heaviest] <= MAX_IMBALANCE * load.mean():
         return False
     mine, others = np.flatnonzero(rank == heaviest), np.flatnonzero(rank != heaviest)
     given = pairs[mine][:, None] - pairs[others][None, :]

@@ -36,7 +36,7 @@ class DocumentSums:
 
     document_ids: tuple[str, ...]
     lineages: tuple[str, ...]
-    """Those of the documents."""
+    """Lineages of the documents."""
     nats: Floats
     num_bytes: Int64s
     tokens: Int64s
@@ -67,7 +67,7 @@ def interval(strata: Sequence[DocumentSums], weights: Sequence[float]) -> tuple[
     """Return the 95 % interval of the weighted mean of the strata's bits per byte."""
     total = math.fsum(weights)
     pairs = zip(strata, weights, strict=True)
-    return _interval([_jackknifed([each], weight / total) for each, weight in pairs])
+    return _interval([_jackknifed([sums], weight / total) for sums, weight in pairs])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,9 +102,9 @@ def paired_change(pairs: Sequence[Pair]) -> PairedChange:
     A lineage is left out on both sides at once, so that its difficulty on both sides doesn't widen the
     interval.
     """
-    assert all(each.before.document_ids == each.after.document_ids for each in pairs)
-    total = math.fsum(each.weight for each in pairs)
-    strata = [_jackknifed([each.after, each.before], each.weight / total) for each in pairs]
+    assert all(pair.before.document_ids == pair.after.document_ids for pair in pairs)
+    total = math.fsum(pair.weight for pair in pairs)
+    strata = [_jackknifed([pair.after, pair.before], pair.weight / total) for pair in pairs]
     low, high = _interval(strata)
     return PairedChange(
         change=_mean(strata),
@@ -128,11 +128,11 @@ class _Jackknifed:
     """Estimate of a stratum, and the estimates without each of its lineages."""
 
     share: float
-    """Share of the weight of all strata."""
+    """Share in the total weight of all strata."""
     figure: float
     lineages: tuple[str, ...]
     without: Floats
-    """[lineages]; empty for a single one, without which nothing is left."""
+    """[lineages]: estimate without each lineage; empty if there is only one lineage."""
 
 
 def _jackknifed(sides: Sequence[DocumentSums], share: float) -> _Jackknifed:
@@ -145,7 +145,7 @@ def _jackknifed(sides: Sequence[DocumentSums], share: float) -> _Jackknifed:
         figure += sign * side.bits_per_byte
         if len(without):
             nats, sizes = (
-                np.bincount(lineage_of, each)[scored] for each in (side.nats, side.num_bytes)
+                np.bincount(lineage_of, values)[scored] for values in (side.nats, side.num_bytes)
             )
             without += sign * (nats.sum() - nats) / math.log(2) / (sizes.sum() - sizes)
     return _Jackknifed(
@@ -154,7 +154,7 @@ def _jackknifed(sides: Sequence[DocumentSums], share: float) -> _Jackknifed:
 
 
 def _mean(strata: Sequence[_Jackknifed]) -> float:
-    return math.fsum(each.share * each.figure for each in strata)
+    return math.fsum(stratum.share * stratum.figure for stratum in strata)
 
 
 def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
@@ -175,19 +175,19 @@ def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
             continue
         unweighted = math.sqrt((count - 1) / count) * (stratum.without - stratum.figure)
         by = stratum.share * unweighted
-        for lineage, each in zip(stratum.lineages, by.tolist(), strict=True):
-            moved[lineage] += each
+        for lineage, change in zip(stratum.lineages, by.tolist(), strict=True):
+            moved[lineage] += change
         variances.append(float(by @ by))
         freedom.append(count - 1)
         spreads.append(count * float(unweighted @ unweighted))
-    variance = math.fsum(each**2 for each in moved.values())
+    variance = math.fsum(change**2 for change in moved.values())
     if alone and freedom:
         spread = float(np.average(spreads, weights=freedom))
         variances.append(spread * math.fsum(share**2 for share in alone.values()))
         freedom.append(sum(freedom))
         variance += variances[-1]
     free = min(satterthwaite(variances, freedom), len(moved | alone) - 1)
-    students = np.interp(1 / max(free, 1), [1 / each for each in _FREEDOM], _T)
+    students = np.interp(1 / max(free, 1), [1 / degrees for degrees in _FREEDOM], _T)
     half = math.sqrt(variance) * float(students)
     mean = _mean(strata)
     return mean - half, mean + half
@@ -195,7 +195,7 @@ def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
 
 _FREEDOM = (math.inf, 60, 30, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1)
 _T = (1.960, 2.000, 2.042, 2.086, 2.145, 2.228, 2.306, 2.447, 2.571, 2.776, 3.182, 4.303, 12.706)
-"""97.5 % points of Student's t for _FREEDOM degrees of freedom; between them they are interpolated."""
+"""97.5 % points of Student's t for _FREEDOM degrees of freedom; values in between are interpolated."""
 
 
 def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
@@ -242,7 +242,7 @@ def file_at(run: Path, step: int) -> Path:
 
 
 SECONDS = b"seconds"
-"""Metadata of a file: the time that its evaluation took, which is no part of what it found."""
+"""Metadata key for the duration of a file's evaluation, which isn't part of its results."""
 
 
 def write(run: Path, step: int, table: pa.Table, *, seconds: float = 0.0) -> None:

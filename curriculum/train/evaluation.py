@@ -38,10 +38,10 @@ from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
 Strings = npt.NDArray[np.str_]
 _Measured = tuple[str, float, int, int]
-"""Document id, nats, bytes and scored tokens of a document of a batch."""
+"""Document id, nats, bytes and scored tokens of a document in a batch."""
 _OF_TURNS = TypeAdapter(list[list[_Measured]])
 _Asked = tuple[str, tuple[int, ...]]
-"""Path of rows, and the numbers of those that are measured."""
+"""Path of an artefact of rows, and the numbers of the measured rows."""
 
 
 def is_evaluated(step: int, *, every: int, steps: int) -> bool:
@@ -78,7 +78,7 @@ class Evaluated:
     figures: tuple[Figure, ...]
     documents: pa.Table
     seconds: float = 0.0
-    """The time that it took."""
+    """Duration of the evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +94,7 @@ class Evaluator:
     token_bytes: torch.Tensor
     stop: Callable[[], bool]
     before: Evaluated | None = None
-    """Evaluations of step 0 that `carried_over` has found."""
+    """Evaluations of step 0 returned by `carried_over`."""
 
     def evaluated(self, step: int) -> Evaluated:
         """Evaluate the train state's model at a step, and return it to training mode.
@@ -139,7 +139,7 @@ class HeldOut:
     """Evaluation of any model on a job's validation rows."""
 
     nll: Callable[[Batch], torch.Tensor]
-    """Nats [N] of a batch's scored targets, row by row: where loss_mask is 1."""
+    """Function that returns the nats of a batch's scored targets, row by row, [N]."""
     job: Job
     workspace: Path
     token_bytes: torch.Tensor
@@ -157,11 +157,13 @@ class HeldOut:
         """
         began = time.perf_counter()
         carried = {
-            each.name: known_figures
-            for each in self.job.evaluations
-            if known is not None and (known_figures := figures_of(each, known.figures))
+            evaluation.name: known_figures
+            for evaluation in self.job.evaluations
+            if known is not None and (known_figures := figures_of(evaluation, known.figures))
         }
-        sums = self._sums([each for each in self.job.evaluations if each.name not in carried])
+        sums = self._sums(
+            [evaluation for evaluation in self.job.evaluations if evaluation.name not in carried]
+        )
         figures: list[Figure] = []
         documents: list[pa.Table] = []
         for evaluation in self.job.evaluations:
@@ -217,7 +219,7 @@ class HeldOut:
     def _documents(self, batch: Batch) -> list[_Measured]:
         """Measure the documents of a batch; a blank batch has none."""
         nll_N = self.nll(batch)
-        row_N, position_N = (each.numpy() for each in batch.loss_mask.nonzero(as_tuple=True))
+        row_N, position_N = (index.numpy() for index in batch.loss_mask.nonzero(as_tuple=True))
         document_N = batch.boundaries.doc_ids.numpy()[row_N, position_N]
         offsets = np.cumsum([0, *map(len, batch.document_ids)])
         index_N = offsets[row_N] + document_N
@@ -282,7 +284,7 @@ _MEASURES = (
     "micro_positions",
     "rope_base",
 )
-"""Fields of a job that a figure's last bits depend on, beside model, rows, device and backend."""
+"""Fields of a job that influence the last bits of figures, besides model, rows, device and backend."""
 
 
 def carried_over(
@@ -299,7 +301,7 @@ def carried_over(
     if not same or model != job.model or before.trainer is not None:
         return None
     at_end = [figure for figure in state.figures if figure.step == state.step]
-    alike = [each for each in job.evaluations if each in before.evaluations]
+    alike = [evaluation for evaluation in job.evaluations if evaluation in before.evaluations]
     return Evaluated(
         figures=tuple(
             figure.model_copy(update={"step": 0})
@@ -366,7 +368,7 @@ def _require_numbers(
         raise JobError(
             name,
             stratum.rows.path,
-            cause="no byte of its rows is scored",
+            cause="its rows have no scored bytes",
             cure="Build the validation rows again, or raise val_fraction",
         )
     finite = np.isfinite(nats)
@@ -374,6 +376,6 @@ def _require_numbers(
         raise JobError(
             name,
             f"document {ids[finite.argmin()]}",
-            cause="the loss isn't a number",
+            cause="the loss isn't finite",
             cure="Lower the learning rate, or train again from an earlier checkpoint",
         )

@@ -21,13 +21,13 @@ from schemas.objectives import ANCHOR_SET, PHASE_SET, FixedSet
 from schemas.reports import RowsReport
 
 MIN_POSITIONS = 1 << 11
-"""Smallest limit of a stratum, in row positions; a row longer than that is read whole."""
+"""Min limit of a stratum, in row positions; at least one whole row is read."""
 MAX_READ = MAX_POSITIONS * MIN_DOCUMENTS
-"""Largest limit of a stratum: all of its rows that may be measured."""
+"""Max limit of a stratum, in row positions, at which all its rows are read."""
 PHASE_SHARE = 1 / 16
-"""Positions that all sets of a phase read at once, as a share of the tokens that the phase trains on …"""
+"""Max positions read by all sets of a phase, as a share of the tokens that the phase trains on."""
 FIXED_SHARE = 1 / 64
-"""… and each fixed set, which each phase measures anew, of those that the diet trains on."""
+"""Max positions read by a fixed set, as a share of the tokens that the whole diet trains on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class HeldOutSet:
     phase: str
     strata: tuple[HeldOutStratum, ...]
     trained_share: float | None
-    """Share of the targets of all its rows that training documents show."""
+    """Share of its targets that also occur in training documents; None if not compared."""
 
     def within(self, limit: int) -> Evaluation:
         """Limit each stratum to `limit` positions, but to at least one row."""
@@ -137,7 +137,7 @@ def _required(found: HeldOutSet | None, name: str) -> HeldOutSet:
     if found is None:
         raise JobError(
             f"evaluation of {name}",
-            cause="there are no validation rows",
+            cause="it has no validation rows",
             cure="Raise val_fraction in the corpus, or add repositories",
         )
     return found
@@ -154,7 +154,9 @@ def evaluations_apart(
         held_out_set(objective, whole.phase, some, workspace=workspace)
         for objective, some in apart.items()
     )
-    return [each for each in found if each is not None and each.strata != whole.strata]
+    return [
+        held_out for held_out in found if held_out is not None and held_out.strata != whole.strata
+    ]
 
 
 def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
@@ -226,7 +228,7 @@ def trained_share(rows: Iterable[Artefact]) -> float | None:
     None if no rows have been compared.
     """
     distinct = {artefact.key: artefact for artefact in rows}
-    counts = [each.reported(RowsReport).encode.objective for each in distinct.values()]
+    counts = [artefact.reported(RowsReport).encode.objective for artefact in distinct.values()]
     scored = sum(count.get("held_out_scored", 0) for count in counts)
     return sum(count.get("held_out_trained", 0) for count in counts) / scored if scored else None
 

@@ -48,7 +48,7 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 ids = [model.config.bos_token_id, *tokenizer.encode("int main", add_special_tokens=False)]
 """,
 }
-"""Code on the card, which its test runs."""
+"""Code in the exported README.md, by format; a test runs it."""
 _USE = {
     "curriculum": "`model(ids, Boundaries.from_doc_ids(doc_ids))` gives logits; both are [rows, tokens], and "
     "`curriculum.model.masks` has Boundaries. A document begins with BOS where there is one.",
@@ -61,14 +61,14 @@ class Vocabulary:
     """Tokenizer data for an export."""
 
     json: str
-    """tokenizer.json."""
+    """Content of tokenizer.json."""
     document_tokens: str
     ids: Mapping[str, int]
-    """Ids of control tokens, by their roles."""
+    """Ids of control tokens by role."""
     texts: Mapping[str, str]
-    """Texts of control tokens, by their roles."""
+    """Texts of control tokens by role."""
     chat: Mapping[str, str]
-    """The chat template that came with it and the tokens that this names, by their fields; empty for none."""
+    """Chat template and the tokens that it names, by field of tokenizer_config.json; may be empty."""
 
 
 def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> Path:
@@ -99,8 +99,8 @@ def require_exportable(checkpoint: Path) -> None:
         raise JobError(
             str(checkpoint),
             study_mark(study),
-            cause="it was trained for a comparison only, and isn't handed on",
-            cure="Train a diet without study, and export that",
+            cause="a study is trained only for comparison and can't be exported",
+            cure="Train a diet without a study and export its checkpoint",
         )
 
 
@@ -177,9 +177,9 @@ def _card(
     means = [figure for figure in state.figures if figure.family == "*"]
     last = {mean.name: mean for mean in means}
     lines = [
-        f"| {name} | {each.val_bpb:.3f} | {_interval(each)} | {each.documents} | {each.lineages} "
-        f"| {each.step} |"
-        for name, each in last.items()
+        f"| {name} | {mean.val_bpb:.3f} | {_interval(mean)} | {mean.documents} | {mean.lineages} "
+        f"| {mean.step} |"
+        for name, mean in last.items()
     ]
     heads = "| evaluation | bits per byte | 95 % | documents | lineages | step |"
     table = "\n".join([heads, "|---|---|---|---|---|---|", *lines])
@@ -243,8 +243,8 @@ def require_counterpart(spec: ModelSpec) -> None:
         raise JobError(
             f"model {spec.name} as hf",
             part,
-            cause="transformers has no architecture like it",
-            cure="Export it without --format hf; curriculum loads it",
+            cause="transformers has no architecture with this part",
+            cure="Export without --format hf, to a folder that curriculum can load",
         )
 
 
@@ -254,7 +254,7 @@ def _without_counterpart(spec: ModelSpec) -> str | None:
         if letter != wanted:
             return f"block {number} of {spec.blocks}, {BLOCK_NAMES[letter]}"
     if len(spec.blocks) % 2:
-        return f"{spec.blocks}, whose last attention has no feed-forward behind it"
+        return f"{spec.blocks}, where no feed-forward follows the last attention"
     if spec.softcap is not None:
         return f"softcap {spec.softcap:g}"
     if spec.streams > 1:

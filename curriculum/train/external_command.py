@@ -20,7 +20,7 @@ from schemas.job import Failure, Job, Report, Stopped
 from schemas.visible import visible
 
 GRACE_SECONDS = 10.0
-"""Seconds for the command to end after the signal; then it is killed, with all that it started."""
+"""Seconds for the command to end after the signal; then it and all its processes are killed."""
 _POLL_SECONDS = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -39,10 +39,10 @@ def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
         raise JobError(
             str(path),
             f"trainer = {job.trainer!r}",
-            cause="a job may not say by itself which command runs"
+            cause="a command in job.json runs only if it is permitted explicitly"
             if permitted is None
-            else f"the command that may run is {permitted!r}",
-            cure="Train it by `curriculum train` with its diet, or permit that very command: "
+            else f"only the command {permitted!r} is permitted",
+            cure="Train the job by `curriculum train` with its diet, or permit exactly this command: "
             f"python -m curriculum.train {shlex.quote(str(path))} {TRAINER} COMMAND",
         )
 
@@ -74,7 +74,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
                     permitted,
                     f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
                     cause="the trainer failed",
-                    cure="Read its last lines, fix the cause, and run the same command again",
+                    cure="Read the last lines of its output, fix the cause, and run the same command again",
                 )
             report = _whole_run(job, store.root, directory)
         except CurriculumError as failed:
@@ -104,7 +104,7 @@ def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
             words[0],
             failed.strerror,
             cause="the trainer's command can't be started",
-            cure="Give a program that is on the PATH, or a path from the folder of this call",
+            cure="Give a program on the PATH, or a path relative to the current folder",
         ) from failed
     try:
         return _waited(process, asked_to_stop)
@@ -115,12 +115,12 @@ def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
 
 
 def _waited(process: "subprocess.Popen[bytes]", asked_to_stop: Callable[[], bool]) -> int:
-    told_at = 0.0
+    signalled_at = 0.0
     while process.poll() is None:
-        if asked_to_stop() and not told_at:
-            told_at = time.monotonic()
+        if asked_to_stop() and not signalled_at:
+            signalled_at = time.monotonic()
             process.terminate()
-        if told_at and time.monotonic() - told_at > GRACE_SECONDS:
+        if signalled_at and time.monotonic() - signalled_at > GRACE_SECONDS:
             process.kill()
         time.sleep(_POLL_SECONDS)
     return int(process.returncode)

@@ -232,5 +232,5 @@ def listen() -> Callable[[], bool]:
     """Catch SIGTERM, SIGHUP and SIGINT; the returned function is true once one was received."""
     received: list[int] = []
     for number in (*terminating_signals(), signal.SIGINT):
-        signal.signal(number, lambda each, _frame: received.append(each))
+        signal.signal(number, lambda received_number, _frame: received.append(received_number))
     return lambda: bool(received)

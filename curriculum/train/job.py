@@ -21,12 +21,12 @@ from schemas.objectives import FIXED_SETS, PHASE_SET
 from schemas.study import study_mark
 
 EVALUATIONS = 10
-"""Over a whole job, the one before it not counted."""
+"""Target number of evaluations in a job, without the one before its first step."""
 MIN_BETWEEN_EVALUATIONS = 10
-"""Steps."""
+"""Min steps between evaluations."""
 MAX_EVALUATED = 0.1
-"""Positions that an evaluation reads, as a share of those trained on since the one before: where little
-is trained on, all phases' validation rows are more than a step's."""
+"""Max positions of an evaluation, as a share of the positions trained on since the previous one. In a small
+training, the validation rows of all phases exceed those of a step."""
 MAX_BETWEEN_CHECKPOINTS = 500
 MIN_BETWEEN_CHECKPOINTS = 10
 
@@ -80,7 +80,10 @@ def make_job(
     rows = {rows.key: rows_source(rows, ingredients.workspace) for rows in ingredients.rows}
     given = {evaluation.phase for evaluation in evaluations}
     kept = before.evaluations if before is not None else ()
-    evaluated = (*(each for each in kept if each.phase not in given), *evaluations)
+    evaluated = (
+        *(evaluation for evaluation in kept if evaluation.phase not in given),
+        *evaluations,
+    )
     gate = None if phase_name == ANNEAL else _gate(served, mixture, evaluated)
     tokenizer = _tokenizer(ingredients)
     spec = model_spec(diet.model, tokenizer.vocab_size, softcap=diet.softcap)
@@ -129,14 +132,14 @@ def make_job(
 def _diet_phase(diet: Diet, name: str) -> DietPhase:
     if name == ANNEAL:
         return diet.phases[-1]
-    found = next((each for each in diet.phases if each.phase == name), None)
+    found = next((phase for phase in diet.phases if phase.phase == name), None)
     if found is None:
         listed = ", ".join(phase.phase for phase in diet.phases)
         raise JobError(
             f"phase of {diet.specialist}",
             name,
-            cause=f"the diet lists {listed}",
-            cure="Name one of them",
+            cause="the diet has no phase of this name",
+            cure=f"Name one of its phases: {listed}",
         )
     return found
 
@@ -147,7 +150,7 @@ def _mixture(plan: Artefact) -> MixtureReport:
         raise JobError(
             "token_budget",
             f"{report.budget} tokens in this phase",
-            cause=f"one step takes {report.tokens_per_step} positions",
+            cause=f"the budget is too small for one step of {report.tokens_per_step} positions",
             cure="Raise token_budget, or lower tokens_per_step",
         )
     return report
@@ -202,13 +205,13 @@ def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) 
         if evaluation.phase in (phase, *FIXED_SETS)
     }
     own = mine.get(PHASE_SET)
-    whole = {each.objective for each in own.strata} if own is not None else set()
+    whole = {stratum.objective for stratum in own.strata} if own is not None else set()
     if name not in (PHASE_SET, *mine) and whole != {name}:
         raise JobError(
             f"gate of {phase}",
             f"val_bpb.set = {name}",
-            cause="no row of it is held out",
-            cure=f"Raise val_fraction in the corpus, or name another: {', '.join(mine)}",
+            cause="the set has no held-out rows",
+            cure=f"Raise val_fraction in the corpus, or name another set: {', '.join(mine)}",
         )
 
 
@@ -224,8 +227,8 @@ def require_same_study(before: Job, diet: Diet) -> None:
     raise JobError(
         f"run {run}, {before.run_key[:KEY_DIGITS]}",
         study_mark(before.study),
-        cause="it was trained for a comparison, and nothing else is made of it",
-        cure="Begin at a run without a study, or train the phases before again: curriculum run",
+        cause="a run of a study is trained only for comparison and can't be continued",
+        cure="Start from a run without a study, or train the previous phases again: curriculum run",
     )
 
 
@@ -270,9 +273,9 @@ def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:
         if not diet.structure_inputs:
             raise would_lose_structure("structure_inputs", "false", f"the run of {before.phase}")
         return True
-    names = [each.phase for each in diet.phases]
+    names = [diet_phase.phase for diet_phase in diet.phases]
     until = diet.phases[: names.index(phase) + 1] if phase in names else diet.phases
-    servings = (serving for each in until for serving in each.servings)
+    servings = (serving for diet_phase in until for serving in diet_phase.servings)
     enriched = any(serving.family == ENRICHED_FAMILY for serving in servings)
     return diet.structure_inputs and enriched
 
@@ -283,6 +286,6 @@ def would_lose_structure(name: str, value: str, trained: str) -> JobError:
         name,
         value,
         cause=f"{trained} trained a model that reads structure, which can't be turned off later",
-        cure="Leave structure_inputs at true, where rows without structure are read too, "
-        "or begin at a checkpoint without structure",
+        cure="Keep structure_inputs: true, which also accepts rows without structure, or start from a "
+        "checkpoint of a model without structure",
     )

@@ -48,8 +48,8 @@ def _deaths_named(workers: int) -> Iterator[None]:
         raise JobError(
             f"{workers} workers that load rows",
             (str(failed) or type(failed).__name__).splitlines()[0],
-            cause="one of them died; often because the machine's memory, or its shared memory, is full",
-            cure="Give fewer workers, 0 for none, or more memory. The same command resumes from the last "
+            cause="one of them died, often because the machine's memory or shared memory is full",
+            cure="Use fewer workers (0 for none), or more memory. The same command resumes from the last "
             "checkpoint",
         ) from failed
 

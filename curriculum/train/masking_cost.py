@@ -112,12 +112,12 @@ def masking_cost(
         if time.monotonic() > ends:
             break
     return MaskingCost(
-        ratio=statistics.median(each.ratio for each in rounds),
+        ratio=statistics.median(timed.ratio for timed in rounds),
         row_length=length,
-        positions=sum(each.positions for each in rounds),
+        positions=sum(timed.positions for timed in rounds),
         micro_batches=len(rounds),
-        masked_seconds=sum(each.masked for each in rounds),
-        unmasked_seconds=sum(each.unmasked for each in rounds),
+        masked_seconds=sum(timed.masked for timed in rounds),
+        unmasked_seconds=sum(timed.unmasked for timed in rounds),
     )
 
 

@@ -48,8 +48,8 @@ def parse_writers(text: str | None) -> tuple[WriterName, ...]:
             raise JobError(
                 "--log",
                 name,
-                cause="there is no such writer",
-                cure=f"Known writers: {', '.join(known)}",
+                cause="the writer doesn't exist",
+                cure=f"Name one of these: {', '.join(known)}",
             )
     writers = tuple(dict.fromkeys(known[name] for name in names))
     require_installed(writers)
@@ -63,8 +63,8 @@ def require_installed(names: Iterable[WriterName]) -> None:
             raise JobError(
                 "--log",
                 name,
-                cause="its package isn't installed",
-                cure=f"{install_command(f'curriculum[{name}]')}; or train without it",
+                cause="the package of this writer isn't installed",
+                cure=f"{install_command(f'curriculum[{name}]')}; or train without this writer",
             )
 
 
@@ -86,9 +86,9 @@ def fill(
         return
     scalars = [(int(row["step"]), of_step(row)) for row in rows]
     scalars += [(figure.step, of_figures([figure])) for figure in figures]
-    for step, each in sorted(scalars, key=lambda pair: pair[0]):
+    for step, values in sorted(scalars, key=lambda pair: pair[0]):
         for writer in writers:
-            writer.write(step, each)
+            writer.write(step, values)
 
 
 def of_step(row: Mapping[str, Any]) -> Scalars:

@@ -31,7 +31,7 @@ from schemas.visible import visible
 from schemas.whole_numbers import whole_number
 
 FORWARD_AND_BACKWARD = 3
-"""Backward takes two products for each of forward."""
+"""Products of forward and backward relative to forward; backward takes two per product."""
 
 _PEAKS = (
     (r"\bB200\b", 2250e12),
@@ -42,7 +42,7 @@ _PEAKS = (
     (r"\bL40S\b", 362e12),
     (r"\bL4\b", 121e12),
 )
-"""Dense bfloat16 operations a second by the name that the driver gives; the first that fits counts."""
+"""Dense bfloat16 FLOP/s by patterns of the driver's device name; the first match counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,11 +50,11 @@ class StepWork:
     """Amounts of a step that determine its FLOPs."""
 
     tokens: int
-    """Valid ones."""
+    """Valid tokens."""
     attention_pairs: int
     """Σ length · (length + 1) / 2 over documents."""
     scored: int
-    """Positions that the head predicts from."""
+    """Positions whose prediction is scored."""
 
 
 def step_flops(spec: ModelSpec, work: StepWork) -> int:
@@ -122,11 +122,11 @@ class StepCounts:
     attention_pairs: int
     """Pairs that attention within documents computes."""
     causal_pairs: int
-    """Pairs that it would compute if each row were one document."""
+    """Pairs that attention would compute if every row were one document."""
     padded_positions: int
-    """Positions that the same documents would take in rows of one each."""
+    """Positions that the same documents would take with one document per row."""
     context: int
-    """Tokens of their own document before scored tokens, summed up."""
+    """Sum over scored tokens of the preceding tokens of their document."""
 
     def numbers(self) -> list[int]:
         """Return the counts in the order of their fields, to be summed over ranks."""
@@ -172,7 +172,7 @@ def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
 def counts_of_step(batches: Sequence[Batch], token_bytes: Tensor) -> StepCounts:
     """Count all micro-batches of a step."""
     counts = [counts_of(batch, token_bytes).numbers() for batch in batches]
-    return StepCounts.from_numbers([sum(each) for each in zip(*counts, strict=True)])
+    return StepCounts.from_numbers([sum(column) for column in zip(*counts, strict=True)])
 
 
 FLUSH_SECONDS = 10.0
@@ -183,7 +183,7 @@ class StepOutcome:
     """Loss and gradient of a step, and its learning rate."""
 
     loss: float
-    """Nats a scored target."""
+    """Nats per scored target."""
     z_loss: float
     gradient_norm: float
     learning_rate: float
@@ -202,11 +202,11 @@ class StepMetrics:
     gradient_norm: float
     learning_rate: float
     attention_density: float
-    """Pairs within documents, of those that rows without a mask would have."""
+    """Pairs within documents as a share of the pairs of unmasked rows."""
     padding_share: float
     padded_positions: int
     mean_context: float
-    """Tokens of its own document that stand before a scored token, on average."""
+    """Mean number of preceding tokens of a scored token in its document."""
     seconds: float
     tokens_per_second: float
     scored_tokens_per_second: float
@@ -346,14 +346,14 @@ class MetricsSummary:
 
     seconds: float
     masked_mfu: float | None
-    """Operations of all steps over their seconds, pairs within documents only."""
+    """MFU over all steps, counting pairs within documents only."""
     causal_mfu: float | None
-    """The same with the pairs of rows that are one document each."""
+    """MFU over all steps, counting all pairs of a row."""
     padded_positions: int | None
     mean_context: float | None
-    """Over all scored tokens."""
+    """Mean over all scored tokens."""
     attention_density: float | None
-    """The mean over steps, which have the same number of positions."""
+    """Mean over steps, which all have the same number of positions."""
 
 
 def summary(metrics: pa.Table) -> MetricsSummary:

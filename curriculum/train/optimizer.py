@@ -15,7 +15,7 @@ from schemas.job import Job, OptimizerSpec
 
 MOMENT_NAMES = ("step", "exp_avg", "exp_avg_sq")
 _SPARED = {"embedding", "embeddings", "table", "tables", "norm", "bias", "biases"}
-"""Words in the names of weights that don't decay whatever their shape."""
+"""Words in the names of weights that never decay, whatever their shape."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +168,7 @@ def whole_model(train_state: TrainState, job: Job) -> Decoder:
 
 
 REWARM_FROM = 0.1
-"""Share of the rate from which a job starts that carries on with Adam's moments at another row length."""
+"""Initial share of the learning rate in the warm-up of a job that continues at another row length."""
 DECAY_TO = 0.1
 
 

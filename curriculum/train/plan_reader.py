@@ -46,7 +46,7 @@ class _PlanGroup:
     """Row group of a plan: numbers as arrays, names as stored."""
 
     numbers: dict[str, Int64s]
-    """[n] of each of `_NUMBERS`."""
+    """[n] for each column of `_NUMBERS`."""
     names: pa.Table
 
 
@@ -55,12 +55,14 @@ class PlanReader:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise MixtureError(str(path), cause="there is no plan", cure="Mix the phase again")
+            raise MixtureError(
+                str(path), cause="the plan doesn't exist", cure="Mix the phase again"
+            )
         self.path = path
         self._file = parquet.File(path)
         groups = [
-            self._file.metadata.row_group(each)
-            for each in range(self._file.metadata.num_row_groups)
+            self._file.metadata.row_group(number)
+            for number in range(self._file.metadata.num_row_groups)
         ]
         self._first_rows: Int64s = np.cumsum([0, *(group.num_rows for group in groups)])
         self._slots: Int64s = np.array(
@@ -90,7 +92,7 @@ class PlanReader:
         Column statistics locate the slots, so that only their row groups are read.
         """
         start, end = self._position(first_slot), self._position(end_slot)
-        first, last = (parquet.place(self._first_rows, each)[0] for each in (start, end - 1))
+        first, last = (parquet.place(self._first_rows, row)[0] for row in (start, end - 1))
         groups = range(first, min(last + 1, len(self._slots)))
 
         def column(name: str) -> Int64s:
@@ -136,7 +138,7 @@ def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
         raise MixtureError(
             str(path),
             f"column {column.path_in_schema}",
-            cause="the column statistics that locate a step are missing",
+            cause="the column statistics that locate a step's rows are missing",
             cure="Mix the phase again",
         )
     return int(first), int(last)

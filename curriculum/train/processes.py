@@ -30,10 +30,10 @@ from schemas.job import Failure
 FAILED = 1
 NOT_FINITE = 65
 KILLED = 69
-"""One of several processes, or another trainer's command, was killed."""
+"""Exit code if one of several processes or another trainer's command was killed."""
 MEMORY = 71
 CANCELLED = 75
-"""Asked to stop; a checkpoint stands, and the same command resumes."""
+"""Exit code after a request to stop; a checkpoint is saved, and the same command resumes."""
 
 _KINDS: dict[int, type[JobError]] = {
     NOT_FINITE: NotFiniteError,
@@ -83,7 +83,7 @@ def code_of(failed: CurriculumError) -> int:
 
 def failure_of(kind: type[CurriculumError]) -> Failure:
     """Return the failure kind of an error's type, for a report."""
-    return next((name for each, name in _FAILURES.items() if issubclass(kind, each)), "other")
+    return next((name for base, name in _FAILURES.items() if issubclass(kind, base)), "other")
 
 
 _PR_SET_PDEATHSIG = 1
@@ -115,11 +115,11 @@ def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], N
 
 
 MARK = "CURRICULUM_RUN"
-"""The variable that a job's first process is given, and hands down to all that it starts: the run's
-directory. A process that puts itself into another session is found by it all the same."""
+"""Environment variable with the run's directory, inherited by all processes of a job. It also finds processes
+that moved to another session."""
 _RANK = "--rank"
-_LOOKS = 200
-"""Number of looks at a killed process, ten seconds: one that waits for a disk or GPU ends with it."""
+_MAX_LOOKS = 200
+"""Max looks at killed processes, ten seconds: a process that waits for a disk or GPU ends later."""
 
 
 def processes_of(run: Path) -> list[int]:
@@ -130,7 +130,7 @@ def processes_of(run: Path) -> list[int]:
         try:
             marked = words in file.read_bytes().split(b"\0")
         except OSError:
-            continue  # It has ended, or is another user's.
+            continue  # The process has ended or belongs to another user.
         if marked and int(file.parent.name) != os.getpid():
             found.append(int(file.parent.name))
     return found
@@ -140,7 +140,7 @@ def has_open(run: Path, file: Path) -> bool:
     """Return True if a process of a run has a file open, such as the lock of a slot."""
     for pid in processes_of(run):
         for handle in Path(f"/proc/{pid}/fd").glob("*"):
-            with contextlib.suppress(OSError):  # It was closed, or the process has ended.
+            with contextlib.suppress(OSError):  # The file was closed, or the process has ended.
                 if handle.samefile(file):
                     return True
     return False
@@ -159,32 +159,32 @@ def standing_still(run: Path) -> list[str]:
             )
             words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
         except OSError:
-            continue  # It has ended.
+            continue  # The process has ended.
         rank = words[words.index(_RANK) + 1] if _RANK in words[:-1] else None
         name = f"process {pid}" if rank is None else f"rank {rank} (process {pid})"
         if (stopped := stopped_words(pid)) is not None:
             described.append(f"{name} {stopped}")
         elif state == "D":
-            described.append(f"{name} waits for a disk or a device")
+            described.append(f"{name} is waiting for a disk or a device")
     return described
 
 
 def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
     """Wait for the processes of a run to end, then kill the rest; return the pids that still exist."""
     until, looks = time.monotonic() + grace_seconds, 0
-    while (left := processes_of(run)) and looks < _LOOKS:
+    while (left := processes_of(run)) and looks < _MAX_LOOKS:
         if time.monotonic() >= until:
             # Count looks instead of time: while the whole machine is suspended, no process can end.
             looks += 1
             for pid in left:
-                with contextlib.suppress(ProcessLookupError):  # It ended meanwhile.
+                with contextlib.suppress(ProcessLookupError):  # The process has ended meanwhile.
                     os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
     return left
 
 
 GRACE_SECONDS = 10.0
-"""Seconds for the other ranks when one has failed: they may be at the same error, or wait for it in vain."""
+"""Seconds for the other ranks to end after a failure; they may get the same error, or wait in vain."""
 _POLL_SECONDS = 0.05
 _MEETINGS = "curriculum-ranks-"
 Rank = subprocess.Popen[bytes]
@@ -239,7 +239,7 @@ def _meeting() -> Iterator[Path]:
     temporary = Path(tempfile.gettempdir()).resolve()
     is_safe = exposure_above(temporary / _MEETINGS) is None
     for left in temporary.glob(f"{_MEETINGS}*") if is_safe else ():
-        with contextlib.suppress(OSError), _held(left):  # Another user's, or in use.
+        with contextlib.suppress(OSError), _held(left):  # The folder is in use or another user's.
             shutil.rmtree(left)
     draft = Path(tempfile.mkdtemp(prefix="draft-of-ranks-"))
     with _held(draft):

@@ -113,7 +113,7 @@ def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
 
 MIN_SECONDS = 1.0
 FORWARD = 1 / 3
-"""Time of a forward pass as a share of a step of as many positions: backward takes two of it."""
+"""Time of a forward pass relative to a step on equally many positions; backward takes twice as long."""
 
 
 class HeartbeatWriter:

@@ -12,7 +12,7 @@ from schemas.leak import LeakReport, ProvenJob
 from schemas.progress import Progress, ProgressCallback
 
 PROOF = "curriculum.leakcheck.job_proof"
-"""Named and not imported: the proof runs this package's steps."""
+"""Module of the leakcheck, imported late because it imports this package."""
 
 
 class _StoppedError(Exception):
@@ -50,12 +50,12 @@ def proven(path: Path, stop: Callable[[], bool]) -> bool:
         raise JobError(
             "leakcheck",
             f"{len(report.failures)} claims fail",
-            cause=f"documents influence one another: {first.place}{first.claim}: {first.detail}"
+            cause=f"documents influence each other: {first.place}{first.claim}: {first.detail}"
             if first is not None
-            else "the proof is empty",
-            cure=f"Read {file}; don't train with this model, loader and backend",
+            else "the leakcheck tested nothing",
+            cure=f"Read {file}, and don't train with this model, loader and backend",
         )
-    log(f"leakcheck  nothing was seen; {report.result}")
+    log(f"leakcheck  no leak was found; {report.result}")
     return not stop()
 
 
@@ -64,7 +64,7 @@ def is_refuted(attempt: Path) -> bool:
     file = attempt / LEAKCHECK
     try:
         sealed = read_json(
-            ProvenJob, file, error=JobError, cause="it is no report", cure="Train the phase again"
+            ProvenJob, file, error=JobError, cause="it isn't a report", cure="Train the phase again"
         )
     except (OSError, JobError):
         return False

@@ -49,7 +49,7 @@ def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
     try:
         set_generators(train_state, states)
     except RuntimeError as broken:
-        raise damaged(checkpoint, f"the state of a generator: {broken}") from None
+        raise damaged(checkpoint, f"a random state is invalid: {broken}") from None
     return read_state(checkpoint)
 
 
@@ -67,18 +67,21 @@ def carry_over(checkpoint: Path, train_state: TrainState) -> None:
     there = names_in(checkpoint)
     # Structure weights may be added to a trained model; they keep their initial values and have no moments
     # yet.
-    weights = {name: each for name, each in train_state.model.named_parameters() if name in there}
+    weights = {
+        name: weight for name, weight in train_state.model.named_parameters() if name in there
+    }
     moments = {
         f"{name}.{moment}": _empty(moment, weight, train_state)
         for name, weight in weights.items()
         for moment in MOMENT_NAMES
-        if any(f"{name}.{each}" in there for each in MOMENT_NAMES)
+        if any(f"{name}.{other}" in there for other in MOMENT_NAMES)
     }
     fill(checkpoint, {**{n: w.detach() for n, w in weights.items()}, **moments}, train_state.ranks)
     for name, weight in weights.items():
         if f"{name}.step" in moments:
-            its = {each: moments[f"{name}.{each}"] for each in MOMENT_NAMES}
-            train_state.optimizer.state[weight] = its
+            train_state.optimizer.state[weight] = {
+                moment: moments[f"{name}.{moment}"] for moment in MOMENT_NAMES
+            }
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
@@ -100,9 +103,9 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     for name in sorted(shapes.keys() | weights.keys()):
         if shapes.get(name) != weights.get(name):
             wanted, found = (
-                [*each[name]] if name in each else "not there" for each in (shapes, weights)
+                [*sizes[name]] if name in sizes else "missing" for sizes in (shapes, weights)
             )
-            raise damaged(checkpoint, f"weight {name!r} is {found}, where its model has {wanted}")
+            raise damaged(checkpoint, f"weight {name!r} is {found}, but the model needs {wanted}")
     into = {name: torch.zeros(shape) for name, shape in weights.items()}
     fill(checkpoint, into, ALONE)
     return into
@@ -127,7 +130,7 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
     for name, into in wanted.items():
         is_like = tuple(into.shape), str(into.dtype).removeprefix("torch.")
         if there.get(name) != is_like:
-            raise damaged(checkpoint, f"tensor {name!r} is {there.get(name)}, not {is_like}")
+            raise damaged(checkpoint, f"tensor {name!r} is {there.get(name)}, expected {is_like}")
     if (checkpoint / SHARDS).is_dir():
         # Imported late, because torch's distributed checkpoints are slow to import and needed only for
         # several ranks.
@@ -147,9 +150,11 @@ def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
         from curriculum.train import sharded
 
         written = sharded.tensors_in(checkpoint / SHARDS)
-        return {name: (each.shape, each.kind) for name, each in written.items()}
+        return {name: (tensor.shape, tensor.kind) for name, tensor in written.items()}
     return {
-        name: each for file in (WEIGHTS, MOMENTS) for name, each in head(checkpoint / file).items()
+        name: described
+        for file in (WEIGHTS, MOMENTS)
+        for name, described in head(checkpoint / file).items()
     }
 
 
@@ -190,8 +195,8 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
         raise JobError(
             f"model {ours.name}",
             f"{name} {mine}",
-            cause=f"{checkpoint} holds a model {spec.name} whose {name} is {its}",
-            cure="Keep model and tokenizer over all phases of a specialist",
+            cause=f"{checkpoint} contains a model {spec.name} with {name} {its}",
+            cure="Use the same model and tokenizer in all phases of a specialist",
         )
     missing = {name for name, _ in train_state.model.named_parameters()} - names_in(
         checkpoint
@@ -200,7 +205,7 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
         raise JobError(
             f"model {ours.name}",
             f"weight {min(missing)}",
-            cause=f"{checkpoint} has no such weight: another version of the model wrote it",
+            cause=f"{checkpoint} doesn't contain this weight, because another version wrote it",
             cure="Use that version, or train the phases again",
         )
 

@@ -24,7 +24,7 @@ from schemas.job import Job, Report
 from schemas.json_text import now
 
 AT_ONCE = Launch()
-"""Launch without a slot and without messages."""
+"""Launch without waiting for a slot, and without messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class Run:
     directory: Path
     report: Report
     artefact: Artefact | None
-    """None while it can be resumed: it was cancelled."""
+    """None if the run was cancelled and can be resumed."""
 
 
 @in_lease
@@ -88,7 +88,7 @@ def _require_same(directory: Path, job: Job) -> None:
     if file.is_file() and run_recipe(read_job(file)).key != run_recipe(job).key:
         raise JobError(
             str(file),
-            cause="it isn't the job of the diet that this run is named after",
+            cause="it isn't the job of this run",
             cure=set_aside(directory),
         )
 

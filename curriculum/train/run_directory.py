@@ -33,7 +33,7 @@ WHICH_RUN = (
     "ordinal",
     "overrides",
 )
-"""Fields of a job that say which run it is, and nothing of how it trains."""
+"""Fields of a job that identify the run and don't influence training."""
 _NO_PART_OF_THE_KEY = {
     *WHICH_RUN,
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
@@ -160,7 +160,7 @@ class TorchBuild:
 
     version: str
     is_for_gpus: bool
-    """False for a build that runs on CPUs alone, whatever the machine has."""
+    """False for a build that supports only CPUs."""
 
 
 @cache
@@ -181,8 +181,8 @@ CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
 EVALUATIONS = "evaluations"
 LEAKCHECK = "leakcheck.json"
 ENDING_SECONDS = 10.0
-"""Seconds for a killed process to end: its memory goes before its files and their locks,
-and on a busy machine seconds lie between."""
+"""Seconds to wait for a lock of a killed process: its memory is freed before its locks, and on a busy machine
+this takes seconds."""
 
 
 def read_job(path: Path) -> Job:
@@ -192,12 +192,14 @@ def read_job(path: Path) -> Job:
         JobError: if the file is missing or isn't a job.
     """
     if not path.is_file():
-        raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
+        raise JobError(
+            str(path), cause="the file doesn't exist", cure="Give the path of a job.json"
+        )
     return read_json(
         Job,
         path,
         error=JobError,
-        cause="this is no job of this version, or it was changed since it was written",
+        cause="it isn't a job of this version, or it was changed after it was written",
         cure=set_aside(path.absolute().parent),
     )
 
@@ -213,12 +215,12 @@ def read_report(directory: Path) -> Report:
         kept = read_manifest(manifest)
         return of_version(Report, kept.report, kept.schema_version)
     if not file.is_file():
-        raise JobError(str(file), cause="there is no such file", cure="Train the phase again")
+        raise JobError(str(file), cause="the report doesn't exist", cure="Train the phase again")
     return read_json(
         Report,
         file,
         error=JobError,
-        cause="this is no report of this version, or it was changed since it was written",
+        cause="it isn't a report of this version, or it was changed after it was written",
         cure=cure_of(file.absolute()),
     )
 
@@ -273,7 +275,7 @@ def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[No
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        say(f"waits for {_process_of(owner)}, which trains this run")
+        say(f"waiting for {_process_of(owner)}, which is training this run")
         lock.acquire()
     try:
         write_whole(owner, this_process().model_dump_json(indent=1))
@@ -292,8 +294,8 @@ def _acquired(store: Store, job: Job, directory: Path) -> filelock.BaseFileLock:
         raise JobError(
             str(directory),
             _process_of(directory / STATE),
-            cause="it trains this run now",
-            cure="Wait for it, or end it first",
+            cause="this process is training the run now",
+            cure="Wait until the process has ended, or end it",
         ) from None
     return lock
 

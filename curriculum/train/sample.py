@@ -59,15 +59,16 @@ def complete(
     longest = longest_row(job_of(checkpoint))
     if not ids:
         raise JobError(
-            "the prompt", "no token", cause="this tokenizer has no BOS to begin with",
+            "the prompt", "no token", cause="the prompt is empty, and this tokenizer has no BOS",
             cure="Give --prompt or --file",
         )  # fmt: skip
     if len(ids) >= longest:
         raise JobError(
             "the prompt",
             f"{len(ids):,} tokens",
-            cause=f"this model was trained on rows of at most {longest:,}",
-            cure=f"Shorten it to {longest - 1:,}, or take a checkpoint of a phase with longer rows",
+            cause=f"this model was trained on rows of at most {longest:,} tokens",
+            cure=f"Shorten the prompt to {longest - 1:,} tokens, or use a checkpoint of a phase with longer "
+            "rows",
         )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = trained_model(checkpoint, device)
@@ -105,7 +106,7 @@ def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
         raise JobError(
             f"model {model.spec.name}",
             cause="the model's predictions are NaN, so its weights are broken",
-            cure="Take an earlier checkpoint",
+            cure="Use an earlier checkpoint",
         )
     return logits_V
 

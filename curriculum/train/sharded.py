@@ -85,7 +85,10 @@ def start(folder: Path, train_state: TrainState) -> "Future[object]":
     """
     parts = dict(tensors(train_state)) | generators(train_state)
     # GPU tensors are copied to the host anyway; host tensors must not change while they are written.
-    taken = {name: each if each.is_cuda else each.detach().clone() for name, each in parts.items()}
+    taken = {
+        name: tensor if tensor.is_cuda else tensor.detach().clone()
+        for name, tensor in parts.items()
+    }
     writing = async_save(
         taken, storage_writer=_Writer(folder), process_group=train_state.ranks.saving
     )
@@ -100,19 +103,19 @@ def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
         JobError: if the index can't be read, or chunks overlap, leave gaps, or don't match the files.
     """
     index = read_part(ShardIndex, folder.parent, f"{folder.name}/{INDEX}")
-    strange = {c.file for each in index.tensors for c in each.chunks if not _FILE.fullmatch(c.file)}
+    files = {chunk.file for tensor in index.tensors for chunk in tensor.chunks}
+    strange = {file for file in files if not _FILE.fullmatch(file)}
     if strange:
-        raise damaged(folder / INDEX, f"{min(strange)!r} is no file of a rank")
-    heads = {
-        name: head(folder / name)
-        for name in {chunk.file for each in index.tensors for chunk in each.chunks}
-    }
-    for each in index.tensors:
-        if not _is_whole(each) or any(
-            heads[chunk.file].get(_key(each.name, chunk.offsets)) != (chunk.sizes, each.kind)
-            for chunk in each.chunks
+        raise damaged(folder / INDEX, f"{min(strange)!r} isn't the name of a rank's file")
+    heads = {file: head(folder / file) for file in files}
+    for tensor in index.tensors:
+        if not _is_whole(tensor) or any(
+            heads[chunk.file].get(_key(tensor.name, chunk.offsets)) != (chunk.sizes, tensor.kind)
+            for chunk in tensor.chunks
         ):
-            raise damaged(folder / INDEX, f"tensor {each.name!r} isn't in the files as it says")
+            raise damaged(
+                folder / INDEX, f"tensor {tensor.name!r} doesn't match the files of the shards"
+            )
     return {tensor.name: tensor for tensor in index.tensors}
 
 
@@ -174,14 +177,14 @@ class _Writer(StorageWriter):
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Write the index, after the files of all ranks."""
         files = {
-            (each.index.fqn, _offsets(each.index)): each.storage_data
-            for each in itertools.chain(*results)
+            (result.index.fqn, _offsets(result.index)): result.storage_data
+            for result in itertools.chain(*results)
         }
         index = ShardIndex(
             tensors=tuple(
-                _described(name, each, files)
-                for name, each in sorted(metadata.state_dict_metadata.items())
-                if isinstance(each, TensorStorageMetadata)
+                _described(name, tensor, files)
+                for name, tensor in sorted(metadata.state_dict_metadata.items())
+                if isinstance(tensor, TensorStorageMetadata)
             )
         )
         write_whole(self.folder / INDEX, index.model_dump_json())
@@ -206,11 +209,11 @@ class _Reader(StorageReader):
         """Return the index as torch's metadata."""
         found = tensors_in(self.folder)
         return Metadata(
-            state_dict_metadata={name: _metadata(each) for name, each in found.items()},
+            state_dict_metadata={name: _metadata(tensor) for name, tensor in found.items()},
             storage_data={
                 MetadataIndex(name, chunk.offsets): chunk.file
-                for name, each in found.items()
-                for chunk in each.chunks
+                for name, tensor in found.items()
+                for chunk in tensor.chunks
             },
         )
 
@@ -260,7 +263,7 @@ def _key(name: str, offsets: tuple[int, ...]) -> str:
 
 
 def _described(
-    name: str, each: TensorStorageMetadata, files: dict[tuple[str, tuple[int, ...]], str]
+    name: str, tensor: TensorStorageMetadata, files: dict[tuple[str, tuple[int, ...]], str]
 ) -> ShardedTensor:
     chunks = (
         TensorRows(
@@ -268,37 +271,37 @@ def _described(
             offsets=tuple(chunk.offsets),
             sizes=tuple(chunk.sizes),
         )
-        for chunk in each.chunks
+        for chunk in tensor.chunks
         # If there are more ranks than rows, some ranks have none.
-        if chunk.sizes.numel() or not each.size.numel()
+        if chunk.sizes.numel() or not tensor.size.numel()
     )
     return ShardedTensor(
         name=name,
-        kind=cast(Kind, str(each.properties.dtype).removeprefix("torch.")),
-        shape=tuple(each.size),
+        kind=cast(Kind, str(tensor.properties.dtype).removeprefix("torch.")),
+        shape=tuple(tensor.size),
         chunks=tuple(sorted(chunks, key=lambda chunk: chunk.offsets)),
     )
 
 
-def _metadata(each: ShardedTensor) -> TensorStorageMetadata:
+def _metadata(tensor: ShardedTensor) -> TensorStorageMetadata:
     return TensorStorageMetadata(
-        properties=TensorProperties(dtype=getattr(torch, each.kind)),
-        size=torch.Size(each.shape),
+        properties=TensorProperties(dtype=getattr(torch, tensor.kind)),
+        size=torch.Size(tensor.shape),
         chunks=[
             ChunkStorageMetadata(offsets=torch.Size(chunk.offsets), sizes=torch.Size(chunk.sizes))
-            for chunk in each.chunks
+            for chunk in tensor.chunks
         ],
     )
 
 
-def _is_whole(each: ShardedTensor) -> bool:
+def _is_whole(tensor: ShardedTensor) -> bool:
     """Return True if the chunks cover all rows without gap or overlap."""
-    if not each.shape:
-        return [(chunk.offsets, chunk.sizes) for chunk in each.chunks] == [((), ())]
-    row, rest = 0, each.shape[1:]
-    for chunk in each.chunks:
+    if not tensor.shape:
+        return [(chunk.offsets, chunk.sizes) for chunk in tensor.chunks] == [((), ())]
+    row, rest = 0, tensor.shape[1:]
+    for chunk in tensor.chunks:
         begins = chunk.offsets == (row, *(0 for _ in rest))
-        if not begins or len(chunk.sizes) != len(each.shape) or chunk.sizes[1:] != rest:
+        if not begins or len(chunk.sizes) != len(tensor.shape) or chunk.sizes[1:] != rest:
             return False
         row += chunk.sizes[0]
-    return row == each.shape[0]
+    return row == tensor.shape[0]

@@ -27,7 +27,7 @@ from curriculum.train.step import Gradient, Prefetcher, optimizer_step
 from schemas.job import Job
 
 StepWatch = Callable[[int, Sequence[Batch], Gradient], None]
-"""Called after each step with its number from 1, its batches, and its gradient's sums."""
+"""Function called after each step with its number from 1, its batches, and its gradient's sums."""
 
 
 class Trainer:

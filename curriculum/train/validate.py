@@ -34,7 +34,7 @@ def require_fitting(job: Job, workspace: Path) -> None:
         if (run / MANIFEST_NAME).is_file():
             published(run)
     _require_tokenizer(job, workspace)
-    for rows in {each.path: each for each in _rows_of(job)}.values():
+    for rows in {source.path: source for source in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
     for stratum in (stratum for evaluation in job.evaluations for stratum in evaluation.strata):
         _require_measured(stratum, workspace)
@@ -45,21 +45,21 @@ def require_fitting(job: Job, workspace: Path) -> None:
 
 def _require_sizes(job: Job) -> None:
     if not job.rows:
-        raise JobError("rows", cause="the job lists none", cure=_MIX_AGAIN)
+        raise JobError("rows", cause="the job lists no rows", cure=_MIX_AGAIN)
     slot = job.slot_length
     if job.micro_positions < slot:
         raise JobError(
             "micro_positions",
             job.micro_positions,
-            cause=f"a micro-batch holds whole rows, and some have {slot} tokens",
-            cure=f"Raise it to {slot} or more",
+            cause=f"a micro-batch must fit whole rows, and some have {slot} tokens",
+            cure=f"Raise micro_positions to {slot} or more",
         )
     if job.tokens_per_step < slot or job.tokens_per_step % slot:
         raise JobError(
             "tokens_per_step",
             job.tokens_per_step,
-            cause=f"a step takes whole slots of {slot} positions",
-            cure=f"Give a multiple, such as {-(-job.tokens_per_step // slot) * slot}",
+            cause=f"a step consists of whole slots of {slot} positions",
+            cure=f"Use a multiple of {slot}, such as {-(-job.tokens_per_step // slot) * slot}",
         )
 
 
@@ -77,31 +77,31 @@ def require_shared_rows(job: Job, processes: int) -> None:
         raise JobError(
             "context_parallel",
             sharing,
-            cause="the diet's own trainer deals whole rows to its processes; only ours splits them",
-            cure="Leave --context-parallel out; a trainer that splits rows takes it as an option of its "
-            "own, in the diet's command",
+            cause="the diet names another trainer, and only our trainer can split rows",
+            cure="Remove --context-parallel; if the other trainer can split rows, configure this in the "
+            "diet's command",
         )
     if processes % sharing:
         raise JobError(
             "context_parallel",
             sharing,
-            cause=f"{processes} processes train, and each row is shared by as many as it says",
-            cure=f"Give --processes {-(-processes // sharing) * sharing}, or another --context-parallel",
+            cause=f"the number of processes, {processes}, isn't a multiple of context_parallel",
+            cure=f"Use --processes {-(-processes // sharing) * sharing}, or another --context-parallel",
         )
     for length in sorted({rows.row_length for rows in _rows_of(job)}):
         if length % sharing or length // sharing < job.model.conv_kernel:
             raise JobError(
                 "context_parallel",
                 sharing,
-                cause=f"rows of {length} tokens aren't {sharing} equal parts of {job.model.conv_kernel} "
-                "tokens or more",
-                cure="Give a --context-parallel that divides every row length",
+                cause=f"rows of {length} tokens can't be split into {sharing} equal parts of at least "
+                f"{job.model.conv_kernel} tokens",
+                cure="Use a --context-parallel that divides every row length",
             )
 
 
 def _rows_of(job: Job) -> list[RowsSource]:
     """Return the rows on which a job trains, then the rows on which it is evaluated."""
-    held_out = (each.rows for evaluation in job.evaluations for each in evaluation.strata)
+    held_out = (stratum.rows for evaluation in job.evaluations for stratum in evaluation.strata)
     return [*job.rows, *held_out]
 
 
@@ -113,13 +113,13 @@ def _require_tokenizer(job: Job, workspace: Path) -> None:
         found = opened.metadata.num_rows
     if found != job.tokenizer.vocab_size:
         raise _other_ids(
-            str(file), f"{found} ids", f"the job's tokenizer has {job.tokenizer.vocab_size}"
+            str(file), f"{found} ids", f"the job's tokenizer has {job.tokenizer.vocab_size} ids"
         )
     if found > job.model.vocab_size:
         raise _other_ids(
             f"model {job.model.name}",
             f"{job.model.vocab_size} ids",
-            f"the tokenizer has {found}, and the model must have at least as many",
+            f"the tokenizer has {found} ids, and the model must have at least as many",
         )
 
 
@@ -129,7 +129,7 @@ def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
     if not files:
         raise JobError(
             str(folder),
-            cause="there are no rows, which the job reads",
+            cause="the folder contains no rows, but the job reads it",
             cure="Build the phase again",
         )
     try:
@@ -140,14 +140,14 @@ def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
         raise JobError(
             str(folder),
             f"rows of {layout.row_length} tokens",
-            cause=f"the job expects {rows.row_length} in each",
+            cause=f"the job expects rows of {rows.row_length} tokens",
             cure=_MIX_AGAIN,
         )
     if layout.vocab_size != job.tokenizer.vocab_size:
         raise _other_ids(
             str(folder),
             f"rows of {layout.vocab_size} ids",
-            f"the job's tokenizer has {job.tokenizer.vocab_size}",
+            f"the job's tokenizer has {job.tokenizer.vocab_size} ids",
         )
 
 
@@ -173,8 +173,8 @@ def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
         raise JobError(
             "start_from",
             path,
-            cause="there is no whole checkpoint",
-            cure="Train the phase before again",
+            cause="the checkpoint is missing or incomplete",
+            cure="Train the previous phase again",
         )
     if job.trainer is not None:
         return None
@@ -192,7 +192,7 @@ def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
             ", ".join(f"{name} {getattr(job.model, name)}" for name in differing),
             cause=f"the checkpoint {path} has "
             + ", ".join(f"{name} {getattr(there, name)}" for name in differing),
-            cure="Keep model and tokenizer over all phases of a specialist",
+            cure="Use the same model and tokenizer in all phases of a specialist",
         )
     return there
 
@@ -209,15 +209,15 @@ def _require_structure(job: Job, workspace: Path, started: ModelSpec | None) -> 
             raise JobError(
                 str(file),
                 ", ".join(lacking),
-                cause="it has other structure columns and lacks these, and the model reads them all",
-                cure="Build the rows again, or drop all structure columns",
+                cause="the file lacks some structure columns, and the model reads all of them",
+                cure="Build the rows again, or remove all structure columns",
             )
     attached = started is not None and started.structure
     if job.model.structure and not any_has and not attached and job.trainer is None:
         raise JobError(
             f"model {job.model.name}",
             "structure: true",
-            cause="no rows of the mixture have structure columns, and no phase before had",
+            cause="neither the rows of the mixture nor those of earlier phases have structure columns",
             cure="Serve v6_enriched in this phase, or set structure_inputs: false in the diet",
         )
 
@@ -225,14 +225,14 @@ def _require_structure(job: Job, workspace: Path, started: ModelSpec | None) -> 
 def _require_plan(job: Job, workspace: Path) -> None:
     file = workspace / job.plan
     if not file.is_file():
-        raise JobError("plan", file, cause="there is no such file", cure="Mix the phase again")
+        raise JobError("plan", file, cause="the plan doesn't exist", cure="Mix the phase again")
     plan = parquet.File(file, read_dictionary=["rows_key"])
     for name in _PLANNED:
         if name not in plan.schema_arrow.names:
             raise JobError(
                 "plan",
                 f"column {name}",
-                cause=f"{file} lacks it; a plan has {', '.join(PLAN_SCHEMA.names)}",
+                cause=f"{file} lacks this column; a plan has {', '.join(PLAN_SCHEMA.names)}",
                 cure="Mix the phase again",
             )
     sources = {rows.key: rows for rows in job.rows}
@@ -249,7 +249,7 @@ def _require_plan(job: Job, workspace: Path) -> None:
     raise JobError(
         "steps",
         job.steps,
-        cause=f"they take {wanted} slots of {job.slot_length} positions, and the plan has {slots}",
+        cause=f"the steps need {wanted} slots of {job.slot_length} positions, and the plan has {slots}",
         cure=_MIX_AGAIN,
     )
 
@@ -272,7 +272,7 @@ def _require_source(
         raise JobError(
             "plan",
             f"rows {key[:_KEY_DIGITS]}",
-            cause="the plan takes rows that the job doesn't list: they don't belong together",
+            cause="the job doesn't list these rows, so job and plan don't match",
             cure=_MIX_AGAIN,
         )
     lengths = {used["row_length_min"], used["row_length_max"]}
@@ -280,17 +280,17 @@ def _require_source(
         raise JobError(
             "plan",
             f"rows of {' and '.join(sorted(map(str, lengths)))} tokens in {source.path}",
-            cause=f"the job says that they have {source.row_length}",
+            cause=f"the job expects rows of {source.row_length} tokens",
             cure=_MIX_AGAIN,
         )
     there = sizes[key]
     is_of_key = str(used["pack_id_min"]).rpartition("-")[0] == key[:_KEY_DIGITS]
     if shard >= len(there) or row >= there[shard] or not is_of_key:
-        rows = f"{there[shard]} rows" if shard < len(there) else "not there"
+        rows = f"has {there[shard]} rows" if shard < len(there) else "doesn't exist"
         raise JobError(
             "plan",
-            f"row {row} of shard {shard} in {source.path}, {used['pack_id_min']} among them",
-            cause=f"that shard is {rows}: plan and rows don't belong together",
+            f"rows up to {row} of shard {shard} in {source.path}, such as {used['pack_id_min']}",
+            cause=f"the shard {rows}, or its rows are others: plan and rows don't match",
             cure=_MIX_AGAIN,
         )
 
@@ -304,5 +304,5 @@ def _other_ids(name: str, value: str, cause: str) -> JobError:
         name,
         value,
         cause=cause,
-        cure="Build, mix and train all phases of a specialist with one tokenizer",
+        cure="Build, mix and train all phases of a specialist with the same tokenizer",
     )

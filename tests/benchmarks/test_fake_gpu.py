@@ -60,5 +60,5 @@ def test_boundaries_keep_their_lengths_on_a_fake_gpu() -> None:
 
 def test_a_backend_refuses_what_it_can_not_honour_on_fake_tensors_too() -> None:
     long = Boundaries.from_doc_ids(torch.zeros(1, 8320).int())
-    with pytest.raises(JobError, match="rows of at most 8192"):
+    with pytest.raises(JobError, match="at most 8192 tokens"):
         attended("sdpa", long, heads=2, kv_heads=2, width=64)

@@ -59,7 +59,7 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
     ("form", "said"),
     [
         ("hg", "there is no such format. There are: curriculum, hf"),
-        ("hf", "transformers has no architecture like it"),
+        ("hf", "transformers has no architecture with this part"),
     ],
 )
 def test_a_format_that_is_not_there_or_cannot_hold_the_model_is_told(

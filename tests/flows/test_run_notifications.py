@@ -155,7 +155,9 @@ def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
 ) -> None:
     run = plan.store.root / "runs" / "attempt=1"
     run.mkdir(parents=True)
-    refused = JobError(str(run), "process 7 on x", cause="it trains this run now", cure="Wait")
+    refused = JobError(
+        str(run), "process 7 on x", cause="this process is training the run now", cure="Wait"
+    )
     with pytest.raises(JobError), notifications.training(plan, "syntax", context_of()):
         raise refused
     assert sent_events() == [], "who asked sees it"

@@ -155,7 +155,10 @@ def test_a_folder_outside_any_workspace_is_told(demo_home: Path, tmp_path: Path)
 def test_a_prompt_beyond_the_longest_row_is_told(demo_home: Path, syntax: Path) -> None:
     done = curriculum("sample", str(syntax), "--prompt", "int x;\n" * 400)
     assert done.exit_code == 2
-    assert "this model was trained on rows of at most 512. Shorten it to 511" in done.stderr
+    assert (
+        "this model was trained on rows of at most 512 tokens. Shorten the prompt to 511"
+        in done.stderr
+    )
 
 
 def test_a_damaged_checkpoint_is_told(demo_home: Path, syntax: Path, tmp_path: Path) -> None:

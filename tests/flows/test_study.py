@@ -156,7 +156,7 @@ def test_its_model_is_not_exported(home: Path, tmp_path: Path) -> None:
     checkpoint = path_of(home) / "checkpoints" / "step=1"
     done = curriculum("export", str(checkpoint), "--to", str(to), home=home)
     assert done.returncode == 2
-    assert f"{MARK}; it was trained for a comparison only, and isn't handed on" in done.stderr
+    assert f"{MARK}; a study is trained only for comparison and can't be exported" in done.stderr
     assert not to.exists()
 
 
@@ -179,7 +179,9 @@ def plan_of(folder: Path, home: Path, study: str, **given: Any) -> Any:
 
 @pytest.mark.parametrize("study", ["", "study: {document_mask: off, positions: continue}"])
 def test_no_other_diet_continues_it(home: Path, tmp_path: Path, study: str) -> None:
-    with pytest.raises(JobError, match=rf"{MARK}; it was trained for a comparison, and nothing"):
+    with pytest.raises(
+        JobError, match=rf"{MARK}; a run of a study is trained only for comparison and can't be"
+    ):
         plan_of(tmp_path, home, study, continue_run="fmt/off/syntax")
 
 

@@ -34,7 +34,7 @@ from schemas.errors import StoreError
 from schemas.job import DeviceName, SlotState
 
 WORKERS_FOR_A_GPU = 2
-"""Processes that load rows; on a CPU they would only take cores from the steps."""
+"""Loader processes per training process on a GPU; on a CPU they would only take cores from training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class Machine:
     workers: int = 0
     processes: int = 1
     context_parallel: int = 1
-    """Processes that share each row."""
+    """Number of processes that share each row."""
     recompute: bool = False
 
     @staticmethod
@@ -107,14 +107,14 @@ def _loaders(asked_for: int | None, *, gpu: bool) -> int:
 
 POLL_SECONDS = 0.25
 GRACE_SECONDS = 15.0
-"""Seconds for processes whose launcher is gone: they get a signal at its death, and end before."""
+"""Seconds after which processes of a dead launcher are killed; they were signalled when it died."""
 
 
 _DIGITS = 10
 _LAST_TICKET = 10**_DIGITS - 1
 _MAX_RECORD_BYTES = 1 << 16
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-"""Rights with which another user could have written a file of this user."""
+"""Permissions with which other users could have written a file of this user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +124,7 @@ class Slot:
     number: int
     of: int
     lock: int
-    """A descriptor, to be passed on to the processes of the job."""
+    """File descriptor of the lock, which the job's processes inherit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,12 +132,12 @@ class SlotRecord:
     """Record of a slot or a ticket; of another user's record only the user is known."""
 
     is_alive: bool
-    """True while the process that wrote the record lives."""
+    """True while the process that wrote the record is alive."""
     host: str = ""
     pid: int = 0
-    """Process that launches the run; 0 where the launcher left processes behind, or isn't known."""
+    """Pid of the run's launcher; 0 if it is unknown, or has ended and left processes behind."""
     run: str = ""
-    """Directory of the run; empty where it isn't known."""
+    """Directory of the run; empty if unknown."""
     user: str = ""
     """Name of another user who wrote the record; empty for this user."""
 
@@ -146,7 +146,11 @@ class SlotRecord:
         if self.user:
             return f"user {self.user}"
         known = f"process {self.pid} on {self.host} with {self.run}" if self.pid else self.run
-        return known if self.is_alive else f"{known} (it is gone, what it started still ends)"
+        return (
+            known
+            if self.is_alive
+            else f"{known} (the launcher has ended, its processes are ending)"
+        )
 
 
 class Slots:
@@ -213,7 +217,7 @@ class Slots:
             before = self._all_tickets()
             number = _number_of(before[-1]) + 1 if before else 1
             if number > _LAST_TICKET:
-                raise _in_the_way(before[-1], "no ticket can come after it")
+                raise _in_the_way(before[-1], "its number is the highest possible one")
             ticket = self.folder / f"{self._host}.{number:0{_DIGITS}d}.json"
             lock = inside.open_lock(ticket, fresh=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -234,7 +238,7 @@ class Slots:
         held = [ticket for ticket in tickets if _is_held(ticket)]
         for ticket in tickets:
             if ticket not in held:
-                with contextlib.suppress(OSError):  # Another user's, or no file.
+                with contextlib.suppress(OSError):  # It belongs to another user or isn't a file.
                     ticket.unlink()
         return held
 
@@ -247,8 +251,8 @@ class Slots:
                 if ticket not in (waiting := self._tickets()):
                     raise StoreError(
                         str(ticket),
-                        cause="somebody removed or renamed this ticket while its run waited",
-                        cure="Run it again",
+                        cause="somebody removed or renamed this ticket while its run was waiting",
+                        cure="Start the run again",
                     )
                 ahead = waiting.index(ticket)
                 if ahead == 0 and (slot := self._free()) is not None:
@@ -271,7 +275,7 @@ class Slots:
             record.write(me.model_dump_json())
         except PermissionError:
             os.close(slot.lock)
-            raise _in_the_way(self._record(slot.number), "it can't be replaced") from None
+            raise _in_the_way(self._record(slot.number), "the file can't be replaced") from None
         except BaseException:
             os.close(slot.lock)
             raise
@@ -302,8 +306,8 @@ def _number_of(ticket: Path) -> int:
 def _in_the_way(file: Path, cause: str) -> StoreError:
     return StoreError(
         str(file),
-        cause=f"{cause}, and it may be another user's",
-        cure="Have it removed, or name another folder in CURRICULUM_SLOTS",
+        cause=f"{cause}, and it may belong to another user",
+        cure="Ask its owner to remove the file, or set CURRICULUM_SLOTS to another folder",
     )
 
 
@@ -367,14 +371,14 @@ def share_of(slot: int, slots: int, devices: int) -> list[int]:
     >>> share_of(1, 2, 8), share_of(1, 2, 5), share_of(2, 3, 2)
     ([4, 5, 6, 7], [2, 3], [0])
     """
-    each = devices // slots
-    return [slot % devices] if each == 0 else list(range(slot * each, (slot + 1) * each))
+    share = devices // slots
+    return [slot % devices] if share == 0 else list(range(slot * share, (slot + 1) * share))
 
 
 def _words(held: Mapping[Path, SlotRecord], ahead: int) -> str:
     listed = ", ".join(str(record) for record in held.values() if record.run or record.user)
-    behind = f", behind {ahead} that came before" if ahead else ""
-    return f"waits for a slot{behind}; held by {listed or 'another process'}"
+    behind = f", behind {ahead} other{'' if ahead == 1 else 's'}" if ahead else ""
+    return f"waiting for a GPU slot{behind}; slots are held by {listed or 'another process'}"
 
 
 def _try(lock: int) -> bool:

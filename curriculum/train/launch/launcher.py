@@ -43,15 +43,16 @@ from schemas.job import Job, Report
 from schemas.progress import Progress, ProgressCallback, ignore_message, ignore_progress
 
 GRACE_SECONDS = 10.0
-"""Seconds for the step in progress and its checkpoint; then all processes of the job are killed, and the last
-checkpoint before is what stays."""
+"""Seconds for the step in progress and its checkpoint; then all processes of the job are killed, and the
+previous checkpoint is the last one."""
 POLL_SECONDS = 0.2
 COMMAND = (sys.executable, "-P", "-m", "curriculum.train")
 _LOG_LINES = 12
 _CURES = {
-    NOT_FINITE: "Its last line says which rows it was, and what to do",
+    NOT_FINITE: "The last line of the log names the rows and what to do",
     MEMORY: "Try --recompute, more --processes, a smaller --model or a shorter --row-length",
-    KILLED: "The same command {again}. Where nobody killed it the machine's memory was full: see dmesg",
+    KILLED: "The same command {again}. If nobody killed the process, the machine's memory was full: see "
+    "dmesg",
 }
 
 
@@ -60,17 +61,17 @@ class Launch:
     """Place where a job runs, and callbacks that follow its progress."""
 
     slots: Slots | None = None
-    """Slots in which it waits for its turn; None: it doesn't wait."""
+    """Slots for one of which the job waits; None to start without waiting."""
     watch: ProgressCallback = ignore_progress
-    """Steps done, as the job says so."""
+    """Receives the number of finished steps."""
     tell: Callable[[str], None] = ignore_message
-    """The lines of train.log as they come."""
+    """Receives new lines of train.log."""
     stalled: Callable[[str], None] = ignore_message
-    """Report once that no step was done for long, until the next step."""
+    """Receives a message once if no step was finished for long, until the next step."""
     sbatch: slurm.SbatchTemplate | None = None
-    """The script with which the job is handed to Slurm; Slurm has a line of its own."""
+    """Script with which the job is submitted to Slurm, which has its own queue."""
     trainer: str | None = None
-    """The command of another trainer that may run, as its diet says; job.json alone runs none."""
+    """Command of another trainer that is permitted, from its diet; job.json alone doesn't permit any."""
 
 
 def launched(store: Store, path: Path, how: Launch) -> Report:
@@ -146,7 +147,7 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
     raise kind(
         str(directory),
         ended,
-        cause="training ended, and its log with the lines below",
+        cause="training failed; its log ends with the lines below",
         cure=_remedy(job, directory, KILLED if code < 0 else code),
         lines=_last_lines(directory / LOG),
     )
@@ -159,15 +160,17 @@ def _remedy(job: Job, directory: Path, code: int) -> str:
 
     if is_refuted(directory):
         return (
-            f"See which claims fail: curriculum leakcheck --model {job.model.name}. Another backend may "
-            "pass: backend: math in the diet. A model that comes with the package should pass with all of "
-            f"them: please report it with {directory / LEAKCHECK}"
+            f"Run curriculum leakcheck --model {job.model.name} to see which claims fail. Another backend "
+            "may pass, such as backend: math in the diet. If the model is one of the package's presets, "
+            f"please report the failure with {directory / LEAKCHECK}"
         )
     is_saved = any((directory / CHECKPOINTS).glob("step=*"))
     again = (
-        "resumes from the last checkpoint" if is_saved else "begins at step 0: nothing is saved yet"
+        "resumes from the last checkpoint"
+        if is_saved
+        else "starts at step 0, because no checkpoint was saved"
     )
-    return _CURES.get(code, "Mend the cause and give the same command: it {again}").format(
+    return _CURES.get(code, "Fix the cause and run the same command, which {again}").format(
         again=again
     )
 
@@ -255,13 +258,13 @@ def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
     if not (left := processes_of(directory)):
         return
     listed = ", ".join(map(str, left))
-    say(f"waits for processes {listed} to end, which a launcher that is gone left behind")
+    say(f"waiting for processes {listed} to end, which an earlier launcher left behind")
     if left := end_all(directory, GRACE_SECONDS):
         raise JobError(
             str(directory),
             f"process {left[0]}",
-            cause="it trains this run, was left behind by a launcher that is gone, and can't be killed",
-            cure="See what it waits for (a disk, a GPU), or restart the machine",
+            cause="an earlier launcher left this process behind; it still trains the run and can't be killed",
+            cure="Find out what it waits for (a disk, a GPU), or restart the machine",
         )
 
 

@@ -14,10 +14,10 @@ from schemas.progress import Progress, ProgressCallback
 
 MIN_SILENCE_SECONDS = 600.0
 STEPS_OF_SILENCE = 20
-"""So many times as long as a step usually takes."""
-_STEPS_KEPT = 101
-_BYTES_A_LOOK = 1 << 20
-_LINES_A_LOOK = 200
+"""Silence after which a run counts as stalled, in median durations of a step."""
+_MAX_KEPT_STEPS = 101
+_MAX_BYTES_PER_LOOK = 1 << 20
+_MAX_LINES_PER_LOOK = 200
 
 
 class LogFollower:
@@ -49,13 +49,13 @@ class LogFollower:
             # The last step isn't the end of the run: an evaluation and a checkpoint follow.
             if beat.step < beat.steps or beat.doing is not None:
                 self.watch(progress_of(self.job, beat))
-        silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
+        silent = self._pulse.seconds_stalled(beat.step if beat else 0, time.monotonic())
         if silent is not None:
             at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"
-            still = "; ".join(standing_still(self.directory)) or "it still runs"
+            still = "; ".join(standing_still(self.directory)) or "its processes are still running"
             self.stalled(
-                f"{self.job.phase} has done no step for {silent / 60:.0f} min, {at}; "
-                f"{still}. Its log is {self.directory / LOG}"
+                f"{self.job.phase} has finished no step for {silent / 60:.0f} min, {at}; "
+                f"{still}. See the log, {self.directory / LOG}"
             )
 
 
@@ -76,13 +76,13 @@ class Tail:
             return []
         with self.file.open("rb") as file:
             file.seek(self._at)
-            new = file.read(_BYTES_A_LOOK)
+            new = file.read(_MAX_BYTES_PER_LOOK)
         self._at += len(new)
         *whole, self._rest = (self._rest + new).split(b"\n")
-        self._rest = self._rest[-_BYTES_A_LOOK:]
-        lines = [each.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace") for each in whole]
-        if (dropped := len(lines) - _LINES_A_LOOK) > 0:
-            lines = [f"… {dropped} lines more in {self.file.name}", *lines[dropped:]]
+        self._rest = self._rest[-_MAX_BYTES_PER_LOOK:]
+        lines = [line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace") for line in whole]
+        if (dropped := len(lines) - _MAX_LINES_PER_LOOK) > 0:
+            lines = [f"… {dropped} more lines in {self.file.name}", *lines[dropped:]]
         return lines
 
 
@@ -90,20 +90,20 @@ class StepMonitor:
     """Detector of stalls; all times are from one monotonic clock."""
 
     def __init__(self, now: float) -> None:
-        self._step, self._since, self._told = 0, now, False
-        self._took: deque[float] = deque(maxlen=_STEPS_KEPT)
+        self._step, self._since, self._reported = 0, now, False
+        self._took: deque[float] = deque(maxlen=_MAX_KEPT_STEPS)
 
-    def felt(self, step: int, now: float) -> float | None:
+    def seconds_stalled(self, step: int, now: float) -> float | None:
         """Return the seconds without a step once they are too many; then None until the next step."""
         if step != self._step:
             if self._step and step > self._step:
                 self._took.append((now - self._since) / (step - self._step))
-            self._step, self._since, self._told = step, now, False
+            self._step, self._since, self._reported = step, now, False
         silent = now - self._since
         usual = statistics.median(self._took) if self._took else 0.0
-        if self._told or silent < max(MIN_SILENCE_SECONDS, STEPS_OF_SILENCE * usual):
+        if self._reported or silent < max(MIN_SILENCE_SECONDS, STEPS_OF_SILENCE * usual):
             return None
-        self._told = True
+        self._reported = True
         return silent
 
 

@@ -54,20 +54,24 @@ def read_template(file: Path) -> SbatchTemplate:
     try:
         script = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failed:
-        raise _refused(file, f"it can't be read: {failed}", "Name a script for sbatch") from None
+        raise _refused(
+            file, f"the script can't be read: {failed}", "Give the path of an sbatch script"
+        ) from None
     if [line.strip() for line in script.splitlines()].count(COMMAND_LINE) != 1:
-        cause = f"it has not one line {COMMAND_LINE}, in whose place the training is started"
-        raise _refused(file, cause, f"Write {COMMAND_LINE} on a line of its own")
+        cause = f"the script must have exactly one line {COMMAND_LINE}, which starts the training"
+        raise _refused(file, cause, f"Write {COMMAND_LINE} on one line of its own")
     counts = {name: _count(file, name, value.strip()) for name, value in _FIELD.findall(script)}
     if "gpus" not in counts:
-        cause = "no comment says how many GPUs a machine has for the job"
+        cause = "the script has no comment with the number of GPUs per machine"
         raise _refused(file, cause, f"Add {_EXAMPLES['gpus']}")
     return SbatchTemplate(file=file, script=script, **counts)
 
 
 def _count(file: Path, name: str, value: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", value):
-        raise _refused(f"{file}: # {name}: {value}", "it is no count", f"Write {_EXAMPLES[name]}")
+        raise _refused(
+            f"{file}: # {name}: {value}", "the value isn't a count", f"Write {_EXAMPLES[name]}"
+        )
     return int(value)
 
 
@@ -77,10 +81,10 @@ def _refused(value: object, cause: str, cure: str) -> JobError:
 
 SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
 POLL_SECONDS = 5.0
-"""Seconds between questions to squeue; its server has thousands of jobs to look after."""
+"""Seconds between calls of squeue, whose server may manage thousands of jobs."""
 GRACE_SECONDS = 10.0
 SECONDS_TO_APPEAR = 30.0
-"""Seconds for a file that another machine wrote last."""
+"""Seconds to wait for the appearance of a file written on another machine."""
 _ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
@@ -132,7 +136,7 @@ class SlurmHandle:
     def end(self) -> None:
         """Cancel the job and wait a while for its checkpoint; Slurm kills a job that doesn't end."""
         if _run(["scancel", self.number]).returncode != 0:
-            return  # It still runs; whoever comes next follows it.
+            return  # The job still runs; the next launcher follows it.
         until = time.monotonic() + GRACE_SECONDS
         while self.is_active() and time.monotonic() < until:
             time.sleep(min(POLL_SECONDS, 1.0))
@@ -158,8 +162,8 @@ class SlurmHandle:
         if code is None:
             return _KILLED
         if code == CANCELLED:
-            return _TERMINATED  # Nobody asked it to stop, so its time was over: it may be resumed.
-        return 128 - code if code > 128 else code  # As a shell says of a signal.
+            return _TERMINATED  # Nobody cancelled the job, so its time limit was reached; it can resume.
+        return 128 - code if code > 128 else code  # A shell adds 128 to the number of a signal.
 
 
 def known(directory: Path) -> SlurmHandle | None:
@@ -170,8 +174,8 @@ def known(directory: Path) -> SlurmHandle | None:
             SlurmJob,
             file,
             error=JobError,
-            cause="it was changed since it was written, or another version wrote it",
-            cure="Look for the job with squeue --me --format '%i %k', cancel it, and delete the file",
+            cause="the file was changed after it was written, or another version wrote it",
+            cure="Find the job with squeue --me --format '%i %k', cancel it, and delete the file",
         )
         return SlurmHandle(job.id, directory)
     # The launcher may have been killed between sbatch's answer and writing the file.
@@ -206,8 +210,8 @@ def hand_in(
         raise JobError(
             NAME,
             str(template.file),
-            cause=f"sbatch refused the job: {done.stderr.strip()}",
-            cure="Try the script with sbatch itself",
+            cause=f"sbatch rejected the job: {done.stderr.strip()}",
+            cure="Test the script by running sbatch directly",
         )
     return _noted(done.stdout.strip().partition(";")[0], directory)
 
@@ -223,10 +227,10 @@ def followed(handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[s
             try:
                 now = handed.state()
             except ConnectionError as silent:
-                say(f"Slurm doesn't answer, its job {handed.number} may still be running: {silent}")
+                say(f"Slurm doesn't answer; its job {handed.number} may still be running: {silent}")
                 now = state or "UNKNOWN"
             if now != state:
-                say(f"Slurm's job {handed.number} is {now or 'gone'}")
+                say(f"Slurm job {handed.number} is {now or 'no longer known'}")
             state = now
             if state is None or state in _ENDED:
                 return handed.code(state)
@@ -258,6 +262,6 @@ def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProc
         raise JobError(
             NAME,
             words[0],
-            cause="there is no such program on the PATH",
-            cure="Start on a machine that hands jobs to Slurm, or unset the variable",
+            cause="the program isn't on the PATH",
+            cure="Start on a machine that can submit Slurm jobs, or unset the variable",
         ) from None

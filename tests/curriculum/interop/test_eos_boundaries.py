@@ -145,7 +145,9 @@ def test_padding_that_is_eos_needs_the_count_of_valid_tokens(
     given = padded_with_eos
     assert given.codec.pad_id == given.eos
     rows = given.rows((50, 40))
-    with pytest.raises(SchemaError, match="no column valid_token_count; padding can't be told"):
+    with pytest.raises(
+        SchemaError, match="no column valid_token_count; padding can't be distinguished"
+    ):
         given.take(write(tmp_path / "a.parquet", rows), boundaries="eos")
     with pytest.raises(SchemaError, match="no column doc_starts") as refused:
         given.take(write(tmp_path / "b.parquet", rows))

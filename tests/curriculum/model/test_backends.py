@@ -92,7 +92,7 @@ def test_a_backend_that_has_no_softcap_raises(backend: Backend) -> None:
 
 def test_sdpa_refuses_rows_whose_mask_would_be_too_large() -> None:
     long = Boundaries.from_doc_ids(torch.zeros(1, 8320).int())
-    with pytest.raises(JobError, match="rows of at most 8192"):
+    with pytest.raises(JobError, match="at most 8192 tokens"):
         attention("sdpa")(long)
 
 

@@ -58,12 +58,12 @@ def test_masks_follow_from_rows_as_in_torch(twins: Call) -> None:
 
 
 def test_documents_that_come_again_are_refused(twins: Call) -> None:
-    with pytest.raises(SchemaError, match="doc_ids: they fall within a row"):
+    with pytest.raises(SchemaError, match="doc_ids: doc_ids must not decrease within a row"):
         twins("recurring")
 
 
 def test_attention_refuses_float64(twins: Call) -> None:
-    with pytest.raises(JobError, match="float64 on cpu; it computes in float32 or less"):
+    with pytest.raises(JobError, match="float64 on cpu; Splash supports at most float32"):
         twins("in_float64")
 
 
@@ -92,6 +92,6 @@ def test_a_jax_that_does_not_suit_is_refused(
     with pytest.raises(JobError) as refused:
         twins("imported_again", module, version)
     assert words in str(refused.value)
-    assert "it needs jax 0.10 or later with the Splash kernel" in refused.value.cause
+    assert "TPU models need jax 0.10 or later" in refused.value.cause
     assert "[jax]" in refused.value.cure
     assert "jax[tpu]==0.10.2" in refused.value.cure

@@ -108,7 +108,10 @@ def test_a_resume_by_another_backend_says_so_in_one_line_and_in_the_report(
     assert again == directory
     (notice,) = [line for line in capsys.readouterr().out.splitlines() if "bits" in line]
     change = f"sdpa on cpu from step {stopped.steps} on, documents on cpu before"
-    assert notice == f"attention  {change}; bits may differ from those of a run without a stop"
+    assert (
+        notice
+        == f"attention  {change}; results may differ in the last bits from an uninterrupted run"
+    )
     assert (report.backend, report.switched, report.steps) == ("sdpa", (change,), 6)
     weights = restore.read_weights(world.store.root / report.checkpoint)
     monkeypatch.undo()

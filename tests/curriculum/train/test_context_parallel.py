@@ -78,7 +78,7 @@ def test_sharing_is_no_part_of_what_a_run_is(world: Any) -> None:
         (3, 2, "context_parallel: 2.*3 processes train.*Give --processes 4"),
         (1, 2, "1 processes train.*Give --processes 2"),
         (3, 3, "rows of 128 tokens aren't 3 equal parts"),
-        (64, 64, "aren't 64 equal parts of 4 tokens or more"),
+        (64, 64, "can't be split into 64 equal parts of at least 4 tokens"),
     ],
 )
 def test_what_does_not_divide_is_refused(
@@ -91,9 +91,7 @@ def test_what_does_not_divide_is_refused(
 
 def test_another_trainer_is_asked_for_no_shared_rows(world: Any) -> None:
     directory = world.open_run(world.job(trainer="trainer {job}", **SHARED))
-    words = (
-        "context_parallel: 2; the diet's own trainer deals whole rows.*Leave --context-parallel out"
-    )
+    words = "context_parallel: 2; the diet names another trainer.*Remove --context-parallel"
     with pytest.raises(JobError, match=words):
         run_command(directory / "job.json", "trainer {job}", lambda: False)
     assert read_report(directory).stopped == "failed"
@@ -101,6 +99,6 @@ def test_another_trainer_is_asked_for_no_shared_rows(world: Any) -> None:
 
 def test_a_job_of_one_process_that_shares_rows_fails_with_a_report(world: Any) -> None:
     directory = world.open_run(world.job(context_parallel=2))
-    with pytest.raises(JobError, match="each row is shared by"):
+    with pytest.raises(JobError, match="isn't a multiple of context_parallel"):
         job_process.run_job(directory / "job.json", lambda: False, ProcessRank())
     assert '"failed"' in (directory / "report.json").read_text()

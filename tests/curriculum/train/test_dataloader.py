@@ -245,7 +245,7 @@ def test_rows_that_the_plan_does_not_mean_are_refused(world: Any, tmp_path: Path
     folders = {each.key: world.store.root / each.path for each in job.rows}
     with pytest.raises(MixtureError, match=r"position 0 of the plan: .*-0000000000; there lies"):
         PlannedRows(tmp_path / "plan.parquet", folders)[0]
-    with pytest.raises(MixtureError, match="the job lists no such rows"):
+    with pytest.raises(MixtureError, match="the job doesn't list these rows"):
         PlannedRows(tmp_path / "plan.parquet", {})[0]
 
 
@@ -253,12 +253,12 @@ def test_a_row_outside_its_shard_is_refused(world: Any) -> None:
     shards = Shards(world.rows[0].path)
     assert shards.row(1, 0).pack_id.endswith("-0000000012")
     for shard, row in ((0, 12), (2, 0)):
-        with pytest.raises(SchemaError, match=f"row {row} of shard {shard}; there is no such row"):
+        with pytest.raises(SchemaError, match=f"row {row} of shard {shard}; the row doesn't exist"):
             shards.row(shard, row)
 
 
 def test_a_plan_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(MixtureError, match="there is no plan"):
+    with pytest.raises(MixtureError, match="the plan doesn't exist"):
         PlanReader(tmp_path / "plan.parquet")
 
 

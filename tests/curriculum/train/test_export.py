@@ -172,7 +172,7 @@ def test_everyone_who_may_read_one_file_of_a_model_may_read_all(
         ({"blocks": "AFMF"}, "block 2 of AFMF, Mamba-2"),
         ({"blocks": "EAF"}, "block 0 of EAF, Engram"),
         ({"blocks": "AFAC"}, "block 3 of AFAC, gated convolution"),
-        ({"blocks": "AFA"}, "AFA, whose last attention has no feed-forward behind it"),
+        ({"blocks": "AFA"}, "AFA, where no feed-forward follows the last attention"),
         ({"softcap": 30.0}, "softcap 30"),
         ({"streams": 2}, "2 residual streams"),
         ({"structure": True}, "structure columns"),
@@ -184,7 +184,7 @@ def test_what_has_no_counterpart_is_named(changes: dict[str, Any], named: str) -
     )
     require_counterpart(spec)
     with pytest.raises(
-        JobError, match=f"model m as hf: {named}; transformers has no architecture like it"
+        JobError, match=f"model m as hf: {named}; transformers has no architecture with this part"
     ):
         require_counterpart(spec.model_copy(update=changes))
 

@@ -289,39 +289,39 @@ def test_its_steps_are_a_sign_of_life(world: Any) -> None:
 
 
 def test_its_checkpoint_is_of_no_model_that_ours_knows(world: Any) -> None:
-    with pytest.raises(JobError, match="step=2: another trainer left this checkpoint"):
+    with pytest.raises(JobError, match="step=2: another trainer wrote this checkpoint"):
         read_spec(ended(world) / "checkpoints" / "step=2")
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("file.unlink()", r"report.json: the trainer ended well and left no report"),
-        ("del report['tokens']", r"report.json: tokens: Field required; this is no report"),
+        ("file.unlink()", r"report.json: the trainer exited with 0, but wrote no report"),
+        ("del report['tokens']", r"report.json: tokens: Field required; it isn't a report"),
         ("report['phase'] = 'other'", r"report.json: phase: other; the job has syntax"),
         ("report['stopped'] = 'failed'", r"report.json: stopped: failed; a trainer that exits"),
         ("report['stopped'] = 'gate'", r"report.json: stopped: gate; the job has no gate"),
-        ("report['steps'] = 1", r"report.json: steps: 1; the budget of the job is 2 steps"),
-        ("report['checkpoint'] = ''", r"report.json: checkpoint: empty; the next phase starts"),
-        ("report['checkpoint'] = 'x/y'", r"report.json: checkpoint: x/y; the next phase starts"),
+        ("report['steps'] = 1", r"report.json: steps: 1; the job has a budget of 2 steps"),
+        ("report['checkpoint'] = ''", r"report.json: checkpoint: empty; the next phase needs"),
+        ("report['checkpoint'] = 'x/y'", r"report.json: checkpoint: x/y; the next phase needs"),
         ("report['checkpoint'] = '../x'", r"report.json: checkpoint: .* doesn't lead down"),
         (
             "(home / 'checkpoints/step=2/model.pt').write_bytes(b'')",
-            r"step=2: model.pt isn't what was written; the checkpoint isn't whole",
+            r"step=2: model.pt isn't what was written; the checkpoint is damaged",
         ),
         (
             "(home / 'checkpoints/step=2/manifest.json').unlink()",
-            r"step=2: it has no manifest; the checkpoint isn't whole",
+            r"step=2: it has no manifest; the checkpoint is damaged",
         ),
-        ("shutil.rmtree(home / 'metrics')", r"metrics: there are no metrics"),
+        ("shutil.rmtree(home / 'metrics')", r"metrics: the folder contains no metrics"),
         (
             "part = sorted((home / 'metrics').glob('*'))[0]\n"
             "pq.write_table(pq.read_table(part, partitioning=None).drop_columns(['loss']), part)",
-            r"0000000001.parquet: loss; the column is missing, or isn't double",
+            r"0000000001.parquet: loss; the column is missing or isn't of type double",
         ),
         (
             "sorted((home / 'metrics').glob('*'))[-1].unlink()",
-            r"metrics: 1 step, the last 1; the report is of steps 1 to 2",
+            r"metrics: 1 step, the last 1; the metrics must have one row for each of the steps 1 to 2",
         ),
     ],
 )
@@ -339,7 +339,7 @@ def test_what_a_trainer_did_not_leave_is_named(world: Any, change: str, said: st
 @pytest.mark.system
 def test_a_run_that_is_not_whole_has_failed(world: Any, tmp_path: Path) -> None:
     job = job_of(world, trainer=script(tmp_path, "print('done')"))
-    with pytest.raises(JobError, match=r"JobError: .*report.json: the trainer ended well and left"):
+    with pytest.raises(JobError, match=r"JobError: .*report.json: the trainer exited with 0, but"):
         train(world.store, job)
     (directory,) = (world.store.root / "runs").rglob("attempt=1")
     assert not (directory / "manifest.json").exists()
@@ -350,7 +350,7 @@ def test_a_run_that_is_not_whole_has_failed(world: Any, tmp_path: Path) -> None:
     ("proof", "said"),
     [
         ("leakcheck", "leakcheck: not run; the diet requires"),
-        ("masking_cost", "masking_cost: the diet requires that it is measured"),
+        ("masking_cost", "masking_cost: the diet requires a measured masking cost"),
     ],
 )
 def test_a_proof_that_the_diet_requires_must_be_in_the_report(
@@ -434,6 +434,6 @@ def test_an_open_attempt_that_is_another_job_does_not_go_on(world: Any, tmp_path
         update={"trainer": shlex.join(["touch", str(fired), "{job}"])}
     ).model_dump_json()
     (directory / "job.json").write_text(planted)
-    with pytest.raises(JobError, match="it isn't the job of the diet"):
+    with pytest.raises(JobError, match="it isn't the job of this run"):
         run.train(world.store, job)
     assert not fired.exists()

@@ -84,13 +84,13 @@ def test_the_rows_and_documents_to_blame_are_named_and_no_others(model: Decoder,
 def test_rows_that_are_finite_one_by_one_are_said_to_be(model: Decoder) -> None:
     found = finite(model).find_nonfinite("the loss", [collate([row(0), row(1)])])
     assert found == RowVerdict(what="the loss", rows=2, blamed=())
-    assert "one by one the loss of all 2 rows is finite" in str(found)
+    assert "the loss of each of the 2 rows is finite" in str(found)
 
 
 def test_weights_that_are_broken_are_not_blamed_on_rows(model: Decoder) -> None:
     with torch.no_grad():
         model.head.weight[5] = math.inf
-    with pytest.raises(JobError, match="each of the 2 rows isn't finite, so the weights") as error:
+    with pytest.raises(JobError, match="isn't finite for any of the 2 rows") as error:
         finite(model).require(math.inf, "the loss", [collate([row(0), row(1)])])
     assert "--without-rows" not in error.value.cure
 

@@ -181,7 +181,7 @@ def test_masked_rows_that_are_too_slow_end_a_job_that_requires_more(
     (tmp_path / "required").mkdir()
     with pytest.raises(JobError, match=r"0\.900 of the unmasked speed.*requires at least 0\.95"):
         measured_once(required, world.store.root, tmp_path / "required", CPU)
-    assert not (tmp_path / "required" / module.FILE).exists(), "it is measured again"
+    assert not (tmp_path / "required" / module.FILE).exists(), "the cost is then measured again"
 
 
 def test_the_batch_stays_as_it_was(world: Any) -> None:

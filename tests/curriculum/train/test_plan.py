@@ -81,6 +81,7 @@ def test_a_plan_without_statistics_of_slots_is_refused(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "whole.parquet")
     pq.write_table(table, tmp_path / "plan.parquet", write_statistics=["position"])
     with pytest.raises(
-        MixtureError, match="column slot; the column statistics that locate a step are missing"
+        MixtureError,
+        match="column slot; the column statistics that locate a step's rows are missing",
     ):
         PlanReader(tmp_path / "plan.parquet")

@@ -140,7 +140,7 @@ def test_a_model_whose_weights_are_others_is_refused_before_it_is_made(
     file = written / "model.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"mlp_width": 1 << 20}))
     list_all(written)
-    with pytest.raises(JobError, match=r"weight 'blocks.1.*where its model has \[\d*, 1?\d+"):
+    with pytest.raises(JobError, match=r"weight 'blocks.1.*but the model needs \[\d*, 1?\d+"):
         model_in(written)
 
 
@@ -197,7 +197,7 @@ def test_moments_and_generators_of_other_shapes_are_an_error(world: Any, written
         restore.resume(written, train_state)
     save_file({"generator": torch.zeros_like(held["generator"])}, file)
     list_all(written)
-    with pytest.raises(JobError, match="the state of a generator"):
+    with pytest.raises(JobError, match="a random state is invalid"):
         restore.resume(written, train_state)
 
 

@@ -80,7 +80,7 @@ def test_what_fits_passes(world: Any) -> None:
 def test_sizes_that_hold_no_whole_row_are_refused(world: Any) -> None:
     refused(world, r"micro_positions: 128; .*some have 256 tokens. Raise it", micro_positions=128)
     refused(world, r"tokens_per_step: 1000; .*slots of 256 .*such as 1024", tokens_per_step=1000)
-    refused(world, r"rows: the job lists none", rows=())
+    refused(world, r"rows: the job lists no rows", rows=())
 
 
 def test_more_steps_than_the_plan_has_are_refused(world: Any) -> None:
@@ -88,7 +88,7 @@ def test_more_steps_than_the_plan_has_are_refused(world: Any) -> None:
     job = world.job(steps=16)
     steps = steps_of(job, PlannedRows.of(job, world.store.root), first_step=14, workers=0)
     assert len(next(steps)) > 0
-    with pytest.raises(JobError, match="step 16: the plan ends before it"):
+    with pytest.raises(JobError, match="step 16: the plan ends before this step"):
         next(steps)
 
 
@@ -119,17 +119,17 @@ def test_rows_that_are_not_the_jobs_are_refused(
 
 def test_rows_and_validation_rows_that_are_gone_are_named(world: Any) -> None:
     shutil.rmtree(world.val.path)
-    refused(world, f"{world.val.path}: there are no rows, which the job reads")
+    refused(world, f"{world.val.path}: the folder contains no rows, but the job reads it")
     shutil.rmtree(world.rows[1].path)
-    refused(world, f"{world.rows[1].path}: there are no rows")
+    refused(world, f"{world.rows[1].path}: the folder contains no rows")
 
 
 def test_a_plan_of_other_rows_is_refused(world: Any) -> None:
     job = world.job()
-    refused(world, r"plan: rows [0-9a-f]{12}; the plan takes rows that the job", rows=job.rows[:1])
+    refused(world, r"plan: rows [0-9a-f]{12}; the job doesn't list these rows", rows=job.rows[:1])
     longer = (job.rows[0], job.rows[1].model_copy(update={"row_length": 256}))
     refused(world, r"rows of 128 tokens; the job expects 256", rows=longer)
-    refused(world, r"plan: .*nowhere; there is no such file", plan="mixtures/nowhere")
+    refused(world, r"plan: .*nowhere; the plan doesn't exist", plan="mixtures/nowhere")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_plan_of_other_rows_is_refused(world: Any) -> None:
         (
             "pack_id",
             lambda table: [f"0123456789ab-{at:010d}" for at in range(len(table))],
-            r"0123456789ab-0000000000 among them; .*don't belong together",
+            r"such as 0123456789ab-0000000000; .*don't match",
         ),
         ("row_length", lambda table: np.full(len(table), 256), r"rows of 256 tokens in .*have 128"),
     ],
@@ -169,15 +169,17 @@ def test_a_checkpoint_of_another_model_is_refused(world: Any) -> None:
     seal(file.parent)
     refused(world, r"model.json: name: Field required; the checkpoint is damaged", start_from=start)
     file.unlink()
-    refused(world, r"step=1: another trainer left this", start_from=start)
+    refused(world, r"step=1: another trainer wrote this", start_from=start)
     require_fitting(world.job(start_from=start, trainer="python x.py {job}"), world.store.root)
     gone = start.model_copy(update={"path": "runs/none"})
-    refused(world, r"start_from: .*runs/none; there is no whole checkpoint", start_from=gone)
+    refused(
+        world, r"start_from: .*runs/none; the checkpoint is missing or incomplete", start_from=gone
+    )
 
 
 def test_structure_that_no_row_has_is_refused_and_what_was_learnt_before_is_not(world: Any) -> None:
     model = world.job().model.model_copy(update={"structure": True})
-    refused(world, r"model small: structure: true; no rows of the mixture have", model=model)
+    refused(world, r"model small: structure: true; neither the rows of the mixture", model=model)
     start = checkpoint(world, world.job(), model.model_dump_json())
     require_fitting(world.job(model=model, start_from=start), world.store.root)
     flat = r"model small: structure False; the checkpoint .*has structure True"
@@ -193,7 +195,9 @@ def test_some_of_the_structure_columns_are_too_few(world: Any) -> None:
 
     rewrite(world.rows[0].path / "data/part-00000.parquet", add)
     model = world.job().model.model_copy(update={"structure": True})
-    refused(world, r"part-00000.parquet: dep_levels, .*type_edges; it has other", model=model)
+    refused(
+        world, r"part-00000.parquet: dep_levels, .*type_edges; the file lacks some", model=model
+    )
     require_fitting(world.job(), world.store.root)
 
 

@@ -185,11 +185,11 @@ def test_a_failed_run_is_cured_by_what_it_left(world: Any) -> None:
         assert failed.value.lines == ("the last line",)
         return failed.value.cure
 
-    assert "it begins at step 0" in refusal_cure()
+    assert "which starts at step 0" in refusal_cure()
     (directory / "checkpoints" / "step=2").mkdir(parents=True)
-    assert "it resumes from the last checkpoint" in refusal_cure()
+    assert "which resumes from the last checkpoint" in refusal_cure()
     (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=True)))
-    assert "it resumes from the last checkpoint" in refusal_cure()
+    assert "which resumes from the last checkpoint" in refusal_cure()
     (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=False)))
     assert "curriculum leakcheck --model" in refusal_cure()
 
@@ -218,7 +218,7 @@ def test_a_job_ends_when_its_parent_is_gone(world: Any) -> None:
     )
     assert os.getpid() != 1
     assert done.returncode == 1
-    assert "process 1, which started this job, is gone" in done.stderr
+    assert "process 1, which started this job, has ended" in done.stderr
     assert not (directory / "checkpoints").exists()
 
 
@@ -230,7 +230,9 @@ def test_a_run_has_one_trainer_at_a_time(world: Any, monkeypatch: pytest.MonkeyP
         me = RunState.model_validate_json((directory / "state.json").read_text())
         assert me.pid == os.getpid()
         assert is_held(train_lock(world.store.root, job.run_key, job.attempt))
-        refused = pytest.raises(JobError, match=f"{os.getpid()} on .*; it trains this run now")
+        refused = pytest.raises(
+            JobError, match=f"{os.getpid()} on .*; this process is training the run now"
+        )
         with refused, claimed(world.store, job, directory):
             pytest.fail("a second owner got in")
     assert not (directory / "state.json").exists()

@@ -181,7 +181,7 @@ def test_a_model_that_reads_structure_is_not_carried_on_without(mixed: Any, tmp_
     assert outcome.checkpoint is not None
     flat = new_train_state(job_of(mixed, structure=False), CPU)
     with pytest.raises(
-        JobError, match=r"model small: without structure; .* structure_inputs at true"
+        JobError, match=r"model small: without structure; .* structure_inputs: true"
     ):
         restore.carry_over(outcome.checkpoint, flat)
 

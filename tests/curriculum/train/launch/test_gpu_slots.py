@@ -119,10 +119,10 @@ def test_who_waits_is_told_who_holds_the_slots_and_how_many_came_before(
     me = this_process()
     holders = " and ".join(heard[:1])
     assert holders == (
-        f"waits for a slot; held by process {me.pid} on {me.host} with runs/a, "
+        f"waiting for a GPU slot; slots are held by process {me.pid} on {me.host} with runs/a, "
         f"process {me.pid} on {me.host} with runs/b"
     )
-    assert "behind 1 that came before" in heard[1]
+    assert "behind 1 other" in heard[1]
 
 
 def test_a_killed_process_gives_back_its_slot_and_its_place(
@@ -185,7 +185,7 @@ def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
         assert processes_of(run) == []
     reaper.join()
     assert child.returncode == -signal.SIGKILL
-    assert "it is gone, what it started still ends" in heard[0]
+    assert "the launcher has ended, its processes are ending" in heard[0]
 
 
 def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
         with slots.hold("another", heard.append):
             assert left.wait(60) == -signal.SIGKILL
         assert heard == [
-            f"waits for a slot; held by {run} (it is gone, what it started still ends)"
+            f"waiting for a GPU slot; slots are held by {run} (the launcher has ended, its processes are ending)"
         ]
         assert slots.holders() == [None]
     finally:
@@ -311,7 +311,7 @@ def test_no_process_is_ended_for_a_record_of_another_user_who_is_named(
     own = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: own + 1)
     words = waits_until_it_ends(Slots(tmp_path, 1), orphan)
-    assert words == f"waits for a slot; held by user {pwd.getpwuid(own).pw_name}"
+    assert words == f"waiting for a GPU slot; slots are held by user {pwd.getpwuid(own).pw_name}"
 
 
 def test_no_process_is_ended_for_a_record_that_others_may_write(
@@ -403,7 +403,7 @@ def test_no_record_is_read_where_another_user_planted_something_else(
         Slots(tmp_path, 1).hold("a", give_back),
     ):
         pass
-    assert heard == ["waits for a slot; held by another process"]
+    assert heard == ["waiting for a GPU slot; slots are held by another process"]
 
 
 def test_a_draft_that_another_user_planted_is_removed_and_not_written(tmp_path: Path) -> None:

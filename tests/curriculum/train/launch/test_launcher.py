@@ -121,12 +121,12 @@ def test_lines_and_steps_are_heard_as_they_come_and_the_report_is_read(
 @pytest.mark.parametrize(
     ("body", "kind", "failure", "said"),
     [
-        ("kill -9 $$", JobKilledError, "killed", "signal SIGKILL; .*begins at step 0"),
+        ("kill -9 $$", JobKilledError, "killed", "signal SIGKILL; .*starts at step 0"),
         ("kill -SEGV $$", JobKilledError, "killed", "signal SIGSEGV; "),
         ("echo a rank died; exit 69", JobKilledError, "killed", "exit code 69; .*a rank died"),
         ("exit 71", JobMemoryError, "memory", "exit code 71; .*Try --recompute"),
-        ("exit 65", NotFiniteError, "not_finite", "exit code 65; .*which rows it was"),
-        ("exit 3", JobError, "other", "exit code 3; .*Mend the cause"),
+        ("exit 65", NotFiniteError, "not_finite", "exit code 65; .*names the rows"),
+        ("exit 3", JobError, "other", "exit code 3; .*Fix the cause"),
         ("exit 0", JobError, "other", "exit code 0; "),
     ],
 )
@@ -232,7 +232,9 @@ def test_what_a_killed_launcher_left_is_ended_before_the_run_goes_on(
     reaper.join()
     assert found.stopped == "budget"
     assert left.returncode == -signal.SIGKILL
-    assert heard[0].startswith(f"waits for processes {left.pid} to end, which a launcher that is")
+    assert heard[0].startswith(
+        f"waiting for processes {left.pid} to end, which an earlier launcher"
+    )
     assert other.poll() is None
     other.kill()
     other.wait()
@@ -271,7 +273,9 @@ def test_a_second_train_of_a_run_waits_for_the_first_and_has_what_that_one_made(
     assert begins.wait(120)
     second = begin(Launch(tell=said.put))
     words = said.get(timeout=120)
-    assert re.fullmatch(rf"waits for process {os.getpid()} on .*, which trains this run", words)
+    assert re.fullmatch(
+        rf"waiting for process {os.getpid()} on .*, which is training this run", words
+    )
     assert runs.empty()
     may_end.set()
     first.join()

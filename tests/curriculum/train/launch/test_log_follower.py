@@ -43,7 +43,7 @@ def test_a_tail_tells_what_is_new_and_whole(tmp_path: Path) -> None:
         log.flush()
         assert tail.lines() == ["step \ufffd2"]
         log.write(b"".join(b"%d\n" % number for number in range(250)))
-    assert tail.lines() == ["… 50 lines more in train.log", *map(str, range(50, 250))]
+    assert tail.lines() == ["… 50 more lines in train.log", *map(str, range(50, 250))]
     assert Tail(tmp_path / "none").lines() == []
 
 
@@ -62,11 +62,11 @@ def test_a_tail_tells_the_same_however_it_is_written(
 
 def test_a_stall_is_felt_once_and_again_after_a_step() -> None:
     pulse = StepMonitor(0.0)
-    assert pulse.felt(0, MIN_SILENCE_SECONDS - 1) is None
-    assert pulse.felt(0, MIN_SILENCE_SECONDS) == MIN_SILENCE_SECONDS
-    assert pulse.felt(0, MIN_SILENCE_SECONDS + 1) is None
-    assert pulse.felt(1, 700.0) is None
-    assert pulse.felt(1, 700.0 + MIN_SILENCE_SECONDS) == MIN_SILENCE_SECONDS
+    assert pulse.seconds_stalled(0, MIN_SILENCE_SECONDS - 1) is None
+    assert pulse.seconds_stalled(0, MIN_SILENCE_SECONDS) == MIN_SILENCE_SECONDS
+    assert pulse.seconds_stalled(0, MIN_SILENCE_SECONDS + 1) is None
+    assert pulse.seconds_stalled(1, 700.0) is None
+    assert pulse.seconds_stalled(1, 700.0 + MIN_SILENCE_SECONDS) == MIN_SILENCE_SECONDS
 
 
 @given(st.lists(st.floats(0.1, 1000), min_size=2, max_size=30))
@@ -74,17 +74,17 @@ def test_a_silence_of_twenty_usual_steps_and_ten_minutes_is_a_stall(took: list[f
     pulse, now = StepMonitor(0.0), 0.0
     for step, seconds in enumerate(took, start=1):
         now += seconds
-        pulse.felt(step, now)
+        pulse.seconds_stalled(step, now)
     limit = max(MIN_SILENCE_SECONDS, STEPS_OF_SILENCE * statistics.median(took[1:]))
-    assert pulse.felt(len(took), now + limit * 0.999) is None
-    assert pulse.felt(len(took), now + limit * 1.001) is not None
+    assert pulse.seconds_stalled(len(took), now + limit * 0.999) is None
+    assert pulse.seconds_stalled(len(took), now + limit * 1.001) is not None
 
 
 def test_a_run_that_goes_on_at_a_late_step_had_no_long_first_one() -> None:
     pulse = StepMonitor(0.0)
-    pulse.felt(5000, 100.0)
-    pulse.felt(5001, 101.0)
-    assert pulse.felt(5001, 101.0 + MIN_SILENCE_SECONDS) is not None
+    pulse.seconds_stalled(5000, 100.0)
+    pulse.seconds_stalled(5001, 101.0)
+    assert pulse.seconds_stalled(5001, 101.0 + MIN_SILENCE_SECONDS) is not None
 
 
 def test_a_heartbeat_is_told_once_and_a_broken_one_is_none(world: Any, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_stall_names_the_step_and_the_log(world: Any, tmp_path: Path, monkeypa
     now[0] = 1200.0
     follower.look()
     (said,) = stalls
-    assert "syntax has done no step for 10 min, before its first step" in said
+    assert "syntax has finished no step for 10 min, before its first step" in said
     assert str(tmp_path / "train.log") in said
 
 

@@ -296,7 +296,7 @@ def test_what_sbatch_refuses_and_a_machine_without_it_are_named(
     with pytest.raises(JobError, match=r"CURRICULUM_SBATCH: cluster.sh; .*Invalid account"):
         run(world, directory, template("--account=none"))
     shutil.rmtree(cluster.trainer.parent / "programs")
-    with pytest.raises(JobError, match="squeue; there is no such program on the PATH"):
+    with pytest.raises(JobError, match="squeue; the program isn't on the PATH"):
         run(world, directory)
 
 
