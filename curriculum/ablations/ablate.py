@@ -1,4 +1,4 @@
-"""An ablation: all arms trained with all seeds, its claims judged, and both published as one artefact."""
+"""Ablation: trains all arms with all seeds, decides on its claims, and publishes the outcome."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,22 +42,22 @@ from schemas.ablation import (
 from schemas.reports import AblationReport
 
 REVISION = 4
-"""Raised when the same runs give other verdicts, or are described otherwise."""
+"""Increase when the same runs give other verdicts, or the tables describe them differently."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedClaim:
-    """A claim, or one of the ablation's own controls, with its difference and verdict."""
+    """Claim or control of an ablation, with its difference and verdict."""
 
     claim: Claim
     found: Difference
     corrected: float
-    """Holm's p-value over the claims; of a control the plain one."""
+    """p-value after Holm's correction over the claims; uncorrected for a control."""
     verdict: Verdict
     needed: int | None
     documents: DocumentInterval
     equal_tokens: EqualTokensDifference | None
-    """The same where both arms had read equally many distinct tokens; None where that is at the end."""
+    """Difference at equal distinct tokens; None if the final numbers are equal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,12 +72,12 @@ class Outcome:
 
     @property
     def is_sound(self) -> bool:
-        """True if chance alone isn't taken for an effect, and an effect that must be there is seen."""
+        """True if the null arm shows no effect, and the control arm shows the expected effect."""
         return _are_sound(self.null, self.control)
 
     @property
     def judged(self) -> tuple[JudgedClaim, ...]:
-        """The claims, then null and control."""
+        """The claims, then the null and the control."""
         return (*self.claims, self.null, self.control)
 
 
@@ -91,22 +91,22 @@ def ablate(
     train: Callable[[PlannedArm], tuple[Artefact, ...]],
     resolve: Callable[[Arm], RunPlan] = plan_of_arm,
 ) -> tuple[Outcome, Artefact]:
-    """Train all arms that aren't there yet, measure views, judge the claims, and publish the outcome.
+    """Train all missing arms, measure views, decide on the claims, and publish the outcome.
 
-    A run of the same phase, rows and seed is trained once, whatever arm or ablation asks for it. What was
-    stopped is resumed.
+    A run of the same phase, rows and seed is trained only once, for all arms and ablations. Stopped runs
+    are resumed.
 
     Args:
         spec: The ablation.
-        file: Its file, to which paths are relative.
-        workspace: Holds the runs.
+        file: The ablation's file, to which paths are relative.
+        workspace: Folder of the runs.
         context: Resources, and receivers of progress and warnings.
-        repositories: Paths that take the place of the corpus's repositories.
-        train: Trains an arm, as `train_arm` does, and returns its runs; called arm by arm, seed by seed.
+        repositories: Paths that replace the corpus's repositories.
+        train: Trains an arm and returns its runs, like `train_arm`; called for each seed and arm.
         resolve: Returns the plan of an arm.
 
     Raises:
-        CurriculumError: for a mistake in an arm, before anything is trained, and where training fails.
+        CurriculumError: for a mistake in an arm, before anything is trained, and if training fails.
     """
     arms = write_arms(spec, file, workspace, repositories)
     planned = plan_arms(arms, resolve, context)
@@ -123,7 +123,7 @@ def ablate(
 
 
 def outcome_report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationReport:
-    """Return the verdicts, and the corpus, model and rows that they are of; the model is that of base."""
+    """Return the verdicts with the corpus, the row lengths, and the model of the base arm."""
     base = outcome.arms[0]
     lengths = {
         serving.row_length
@@ -143,7 +143,7 @@ def outcome_report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationR
 
 
 def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
-    """Judge all claims by the arms' last runs."""
+    """Decide on all claims from the arms' last runs."""
     first = spec.claims[0]
     null = Claim(claim="another order of rows lowers val_bpb", arm=NULL, set=first.set)
     worse = Claim(claim="a quarter of the tokens raises val_bpb", arm=CONTROL, set=first.set)
@@ -177,7 +177,7 @@ def _verdict(claim: Claim, found: Difference, p: float) -> Verdict:
 
 
 def _control(claim: Claim, arms: Sequence[Trained]) -> JudgedClaim:
-    """Judge a control: for null an effect on either side counts as one."""
+    """Decide on a control; for the null an effect in either direction counts."""
     found = difference_of(_differences(claim, arms), claim.delta)
     sides: list[Direction] = ["lower", "higher"] if claim.arm == NULL else [claim.direction]
     seen = any(is_confirmed(found, direction=side, delta=claim.delta) for side in sides)
@@ -214,7 +214,7 @@ def _documents(claim: Claim, arms: Sequence[Trained]) -> list[tuple[Measured, Me
 
 
 def publish(store: Store, outcome: Outcome, report: AblationReport) -> Artefact:
-    """Publish the tables of an outcome, which become the current ones of its name."""
+    """Publish the tables of an outcome, and mark them as the current ones of the ablation."""
     spec = outcome.spec
     recipe = Recipe(
         stage="ablations",
@@ -239,7 +239,7 @@ def publish(store: Store, outcome: Outcome, report: AblationReport) -> Artefact:
 
 
 def _inputs(arms: Sequence[Trained]) -> Iterator[Input]:
-    """Yield the last run of each arm, and what it was measured on afterwards."""
+    """Yield the last run of each arm and its later measurements."""
     for arm in arms:
         yield arm.runs[-1].as_input(f"{arm.arm} {arm.seed}")
         for view, evidence in arm.views.items():
@@ -276,7 +276,7 @@ def _claim_lines(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def _equal_tokens(found: EqualTokensDifference | None) -> dict[str, object]:
-    """Return the columns of a difference at equal distinct tokens; null without one."""
+    """Return the columns of a difference at equal distinct tokens; null values if there is none."""
     if found is None:
         names = ("equal_tokens", "equal_difference", "equal_low", "equal_high")
         return dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""Views: held-out rows of the fixed sets in several formats, the same for all arms of an ablation."""
+"""Views: held-out rows of the fixed sets in several formats, equal for all arms of an ablation."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,16 +16,16 @@ from schemas.job import Evaluation
 from schemas.objectives import TARGET_OBJECTIVE, FixedSet
 
 ViewSets = Mapping[View, tuple[Evaluation, ...]]
-"""Fixed sets of each view but file, as far as there are rows of them."""
+"""Fixed sets of each view except file; sets without rows are left out."""
 VIEW_SHARE = 1 / 16
-"""Positions of a set in a view, as a share of those that the base diet trains on: they are read once."""
+"""Max positions of a set in a view, as a share of the positions that the base diet trains on."""
 _OF_FILES: tuple[View, ...] = ("fim", "doc_to_code", "code_to_doc")
 
 
 def view_specs(base: RunPlan, views: Collection[View]) -> dict[View, RowsSpec]:
-    """Return the data sets of some views: those that the base diet's row lengths allow.
+    """Return the data sets of views, if the base diet's row lengths allow them.
 
-    Files are in rows as long as the anchor's. A diet of one row length crops no target.
+    Rows of files are as long as the anchor's. A diet with a single row length has no cropped targets.
     """
     lengths = {serving.row_length for phase in base.phases for serving in phase.servings}
     lengths_of_targets: dict[View, int] = {"target": max(lengths)}
@@ -45,9 +45,10 @@ def view_specs(base: RunPlan, views: Collection[View]) -> dict[View, RowsSpec]:
 def build_views(
     spec: AblationSpec, planned: Sequence[PlannedArm], context: Context
 ) -> list[ViewSets]:
-    """Build the rows of all views that claims name, and return their sets for each arm.
+    """Build the rows of all views named in claims, and return each arm's sets.
 
-    Rows of arms differ where their tokenizers do. Their number follows the base diet's budget, for all arms.
+    Arms with different tokenizers have different rows. The base diet's budget determines the number of rows
+    for all arms.
 
     Raises:
         JobError: for a claim on a set that has no rows in its view.
@@ -98,13 +99,15 @@ def _require_set(claim: Claim, plan: RunPlan, sets: ViewSets, base: RunPlan) -> 
         f"claim {claim.claim!r}",
         f"set {claim.set} in the view {claim.view}",
         cause=_cause(claim.view, base),
-        cure=f"Take another set or view. There are {listed}",
+        cure=f"Name another set or view. Available: {listed}",
     )
 
 
 def _cause(view: View, base: RunPlan) -> str:
     if view in _OF_FILES or view == FILE_VIEW:
-        return "the corpus holds no such rows out"
+        return "the corpus has no held-out rows of this set"
     if view not in view_specs(base, [view]):
-        return "the base diet has rows of one length, which crop nothing"
-    return "no graph is held out there: none is built of unseen repositories and later commits"
+        return "the base diet has rows of a single length, so that no target is cropped"
+    return (
+        "this view needs graphs, and no graphs are built for unseen repositories and later commits"
+    )

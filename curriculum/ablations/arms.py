@@ -1,4 +1,4 @@
-"""Arms of an ablation, each with one seed, as diets in the workspace."""
+"""Arms of an ablation with one seed each, as diets in the workspace."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from schemas.regular_files import expanded
 from schemas.text import parse, text_of
 
 CONTROL_SHARE = 4
-"""The control arm has one in so many tokens."""
+"""Divisor of the token budget for the control arm."""
 NULL_ORDER = 1_000_003
-"""Difference of the null arm's seed of order from the seed of its weights."""
+"""Offset of the null arm's order_seed from its seed."""
 FIELDS_OF_AN_ABLATION = ("extends", "specialist", "branch", "seed")
-"""Fields of a diet that the ablation gives."""
+"""Fields of a diet that the ablation sets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """An arm with a seed, and the config of its run."""
+    """Arm with a seed, and the configuration of its run."""
 
     name: str
     seed: int
@@ -33,7 +33,7 @@ class Arm:
 
     @property
     def title(self) -> str:
-        """The arm and its seed in words: flat, seed 2."""
+        """Arm and seed as text: flat, seed 2."""
         return arm_title(self.name, self.seed)
 
 
@@ -41,7 +41,7 @@ def load_ablation(file: Path) -> AblationSpec:
     """Read an ablation file.
 
     Raises:
-        DietError: with file and line of a fault.
+        DietError: names file and line of a mistake.
     """
     return parse(AblationSpec, text_of(file, error=DietError), file=str(file), error=DietError)
 
@@ -49,16 +49,17 @@ def load_ablation(file: Path) -> AblationSpec:
 def write_arms(
     spec: AblationSpec, file: Path, workspace: Path, repositories: Sequence[str] = ()
 ) -> list[Arm]:
-    """Write the diet of each arm and seed into the workspace, and return them, seed by seed.
+    """Write the diet of each arm and seed into the workspace, and return the arms, seed by seed.
 
-    `repositories`, paths, take the place of those of the diet's corpus.
+    `repositories` are paths that replace those of the diet's corpus.
 
-    Their phases have no gates and require nothing, and their budgets count row positions, so that all arms
-    train equally many steps.
+    Gates and requirements of phases are removed, and budgets count row positions, so that all arms train
+    equally many steps.
 
     Raises:
-        DietError: for a diet that can't be found or read, one with a trainer of its own, and an arm that sets
-            what the ablation does.
+        DietError: for a diet that can't be found or read, a diet with its own trainer, and an arm that sets
+        fields of
+            the ablation.
     """
     name = str(file.absolute().parent / expanded(spec.diet)) if is_path(spec.diet) else spec.diet
     diet = load_diet(name, DietOverrides(), workspace)
@@ -66,8 +67,8 @@ def write_arms(
         raise DietError(
             str(file),
             f"diet {spec.diet}",
-            cause="it has a trainer of its own, whose command an ablation doesn't run",
-            cure="Take trainer out of the diet",
+            cause="the diet has its own trainer, and an ablation doesn't run its command",
+            cure="Remove trainer from the diet",
         )
     folder = workspace / "diets" / f"ablation-{spec.name}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,13 +97,13 @@ def _require_own_fields(arm: str, patch: Mapping[str, Any], file: Path) -> None:
             raise DietError(
                 f"{file}: arm {arm}",
                 field,
-                cause="the ablation gives it to all arms",
-                cure="Take it out of the arm",
+                cause="the ablation sets this field for all arms",
+                cure="Remove the field from the arm",
             )
 
 
 def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
-    """Return the content of an arm's diet file: without gates and requirements, its budget in positions."""
+    """Return an arm's diet without gates and requirements, with a budget in positions."""
     own = diet.model_dump(mode="json", exclude_unset=True, exclude={"extends"})
     content = merged(patch, own)
     content["study"] = {**(content.get("study") or {}), "budget": "positions"}
@@ -113,7 +114,7 @@ def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
 
 
 def _patches(spec: AblationSpec, diet: Diet, seed: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the arms that every ablation has, and its own."""
+    """Yield the arms that every ablation has, then its own."""
     study = diet.study.model_dump(mode="json") if diet.study is not None else {}
     yield BASE, {}
     yield NULL, {"study": {**study, "order_seed": seed + NULL_ORDER}}
@@ -122,7 +123,7 @@ def _patches(spec: AblationSpec, diet: Diet, seed: int) -> Iterator[tuple[str, M
 
 
 def _absolute(patch: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Make the paths of an arm absolute; they are relative to the ablation's file."""
+    """Resolve an arm's paths relative to the ablation's file."""
     found = dict(patch)
     for name in PATHS:
         value = found.get(name)

@@ -1,4 +1,4 @@
-"""Bundles: the trainings of an ablation, for a machine that has neither the corpus nor a network."""
+"""Bundles: trainings of an ablation, for a machine without the corpus and without a network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,8 +22,8 @@ from schemas.ablation import AblationSpec
 from schemas.bundle import Bundle, BundledArm, BundledPhase
 from schemas.errors import JobError
 
-MAX_BYTES = 50 << 20
-"""Bytes of a bundle: it is sent to machines that others lend."""
+MAX_BUNDLE_BYTES = 50 << 20
+"""Max bytes of a bundle, which is sent to borrowed machines."""
 
 
 def write_bundle(
@@ -36,19 +36,23 @@ def write_bundle(
     repositories: Sequence[str] = (),
     begun: Callable[[PlannedArm], None],
 ) -> Bundle:
-    """Build and mix all arms, and write a folder that `python -m curriculum.train.bundle` trains.
+    """Build and mix all arms, and write a folder for `python -m curriculum.train.bundle`.
 
-    Artefacts that arms share are there once. Arguments are those of `ablate`; `begun` receives each arm.
+    Artefacts shared by arms are written once. Arguments are those of `ablate`; `begun` is called with each
+    arm.
 
     Raises:
-        JobError: for a folder that holds something, more than MAX_BYTES, and a claim that has no rows.
+        JobError: for a folder that isn't empty, a bundle above MAX_BUNDLE_BYTES, and a claim without rows.
         StoreError: for a folder that another user can replace.
         CurriculumError: for a mistake in an arm.
     """
     require_own_place("--bundle", folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise JobError(
-            "--bundle", folder, cause="something is there already", cure="Name a new folder"
+            "--bundle",
+            folder,
+            cause="the path exists already and isn't an empty folder",
+            cure="Give the path of a new folder",
         )
     planned = plan_arms(write_arms(spec, file, workspace, repositories), plan_of_arm, context)
     build_views(spec, planned, context)
@@ -68,26 +72,26 @@ def write_bundle(
 
 
 def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tuple[Artefact, ...]]:
-    """Return what takes the place of training where a bundle was trained: the runs of an arm in it.
+    """Return a replacement for training that looks up an arm's runs in a trained bundle.
 
     Raises:
-        JobError: for the bundle of another ablation, and for one that isn't trained to its end.
+        JobError: for the bundle of another ablation, and for a bundle that isn't completely trained.
     """
     bundle, trained = read_bundle(folder), read_runs(folder).runs
     if bundle.ablation != spec.name:
         raise JobError(
             str(folder),
             f"ablation {bundle.ablation}",
-            cause=f"it isn't the bundle of {spec.name}",
-            cure="Give the file that it was written for",
+            cause=f"the bundle doesn't belong to the ablation {spec.name}",
+            cure="Give the ablation file for which the bundle was written",
         )
     left = [arm.title for arm in bundle.arms if arm.title not in trained]
     if left:
         raise JobError(
             str(folder),
-            f"{len(left)} of {len(bundle.arms)} arms, {left[0]} first",
-            cause="they aren't trained yet",
-            cure=f"Train them: python -m curriculum.train.bundle {folder}",
+            f"{len(left)} of {len(bundle.arms)} arms, the first is {left[0]}",
+            cause="these arms aren't trained yet",
+            cure=f"Train the arms: python -m curriculum.train.bundle {folder}",
         )
     store = Store(folder)
 
@@ -97,8 +101,8 @@ def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tup
             raise JobError(
                 str(folder),
                 planned.arm.title,
-                cause="the ablation has an arm, a seed or a phase that the bundle hasn't",
-                cure="Write the bundle anew",
+                cause="the ablation has an arm, a seed or a phase that the bundle doesn't contain",
+                cure="Write the bundle again",
             )
         return tuple(store.load(folder / path) for path in paths)
 
@@ -144,10 +148,10 @@ def _read_by(phase: BundledPhase) -> set[str]:
 
 def _require_small(artefacts: Iterable[Artefact]) -> None:
     size = sum(record.num_bytes for artefact in artefacts for record in artefact.manifest.files)
-    if size > MAX_BYTES:
+    if size > MAX_BUNDLE_BYTES:
         raise JobError(
             "--bundle",
             f"{size:,} bytes",
-            cause=f"a bundle has {MAX_BYTES:,} at most",
-            cure="Give the corpus fewer commits or repositories, or train where the workspace is",
+            cause=f"a bundle may have at most {MAX_BUNDLE_BYTES:,} bytes",
+            cure="Use fewer commits or repositories in the corpus, or train on the machine of the workspace",
         )

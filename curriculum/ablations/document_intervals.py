@@ -1,7 +1,7 @@
-"""Intervals over documents of the mean difference of two arms: a bootstrap over lineages.
+"""Confidence intervals over documents for the mean difference of two arms: a bootstrap over lineages.
 
-It says how far a difference rests on few files. It stands beside the interval over seeds and never takes its
-place: seeds say whether training again would give the difference again.
+The interval shows whether a difference depends on a few files. It complements the interval over seeds and
+doesn't replace it: only seeds show whether another training would give the same difference.
 """
 
 import math
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentInterval:
-    """A 95 % interval over lineages, and how many documents and lineages it is of."""
+    """95 % interval over lineages, with the number of documents and lineages."""
 
     low: float
     high: float
@@ -32,7 +32,7 @@ class DocumentInterval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Stratum:
-    """Sums of one stratum by lineage: [seeds, sides, lineages], the arm's side first."""
+    """Sums of one stratum by lineage, [seeds, sides, lineages]; the arm's side comes first."""
 
     weight: float
     nats: Floats
@@ -42,9 +42,9 @@ class _Stratum:
 def document_interval(
     pairs: Sequence[tuple[Measured, Measured]], name: FixedSet
 ) -> DocumentInterval:
-    """Return the interval of the mean over seeds of an arm's bits per byte less another's.
+    """Compute the interval of the difference in bits per byte between two arms, averaged over seeds.
 
-    `pairs` are both arms' documents, seed by seed; only documents that all of them have count.
+    `pairs` are both arms' documents, seed by seed; only documents common to all of them count.
     """
     rows: dict[str, int] = {}
     strata, documents = [], set[str]()
@@ -79,9 +79,9 @@ def _stratum(weight: float, kept: Sequence[DocumentSums], rows: dict[str, int]) 
 
 
 def _resampled(strata: Sequence[_Stratum], lineages: int) -> Floats:
-    """[draws]: the difference of both sides on lineages that are drawn with replacement.
+    """Compute the difference of both sides on resampled lineages, [draws].
 
-    A stratum of which a draw has nothing doesn't count in it.
+    A stratum without any drawn lineage doesn't count in this draw.
     """
     random = np.random.default_rng(_SEED)
     drawn = random.multinomial(lineages, np.full(lineages, 1 / lineages), size=DRAWS)

@@ -1,7 +1,7 @@
-"""Differences of two arms at the point where both had read equally many distinct tokens.
+"""Differences of two arms after equal numbers of distinct tokens.
 
-Arms train equally many steps, and yet one may see fewer distinct tokens, which it repeats more often. A
-difference at equal distinct tokens says how much of the other difference that explains.
+Arms train equally many steps, but one of them may read fewer distinct tokens and repeat them more often. The
+difference at equal distinct tokens shows how much of the final difference repetition explains.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from schemas.ablation import FILE_VIEW, Claim
 from schemas.objectives import FixedSet
 
 MAX_UNEQUAL = 0.1
-"""Share by which distinct tokens of two arms may differ and count as equal."""
+"""Max relative difference of distinct tokens that counts as equal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EqualTokensDifference:
-    """A difference at equal distinct tokens, and how many these are, on average over seeds."""
+    """Difference at equal distinct tokens, and the mean number of these tokens over seeds."""
 
     found: Difference
     distinct: float
@@ -29,10 +29,10 @@ class EqualTokensDifference:
 def equal_tokens_difference(
     claim: Claim, pairs: Sequence[tuple[Trained, Trained]]
 ) -> EqualTokensDifference | None:
-    """Return a claim's difference at equal distinct tokens; None where they are equal at the end.
+    """Compute a claim's difference at equal distinct tokens; None if the final numbers are equal.
 
-    `pairs` are both arms, seed by seed. Other views than file have none: arms are measured there at their
-    end only.
+    `pairs` are both arms, seed by seed. Only the view file has such a difference, because other views are
+    measured only at the end of training.
     """
     read = np.array([[arm.distinct[-1], against.distinct[-1]] for arm, against in pairs])
     more, fewer = read.max(axis=1), read.min(axis=1)
@@ -47,9 +47,9 @@ def equal_tokens_difference(
 
 
 def val_bpb_at(arm: Trained, name: FixedSet, distinct: float) -> float:
-    """Return val_bpb of a set when an arm had read so many distinct tokens.
+    """Return val_bpb of a set at the point where an arm had read `distinct` distinct tokens.
 
-    Between two evaluations it is a straight line, and so are distinct tokens over the steps of a phase.
+    val_bpb is interpolated linearly between evaluations, and distinct tokens over the steps of a phase.
     """
     tokens, bits = [], []
     before = 0

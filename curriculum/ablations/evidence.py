@@ -1,4 +1,4 @@
-"""Trained arms: figures and documents of each view at the end of the last run, and counts over all runs."""
+"""Trained arms: figures and documents of each view after the last run, and counts over all runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class ViewEvidence:
     """Bits per byte by set."""
     documents: Measured
     artefact: Artefact | None = None
-    """The measurement; None of file, which is the run's own."""
+    """Artefact of the measurement; None for the view file, which the run itself measured."""
 
     @staticmethod
     def of_run(run: Artefact, report: Report) -> "ViewEvidence":
-        """Read what a run measured itself at its end."""
+        """Read the evaluation that a run made at its end."""
         found = measured(run.path, report.steps)
-        assert found is not None, "our trainer leaves the documents of each evaluation"
+        assert found is not None, "our trainer writes the documents of each evaluation"
         means = {name: report.own_mean(report.after, name) for name in FIXED_SETS}
         return ViewEvidence(
             val_bpb={name: mean.val_bpb for name, mean in means.items() if mean is not None},
@@ -43,7 +43,7 @@ class ViewEvidence:
 
     @staticmethod
     def of_measurement(made: Artefact, sets: ViewSets, view: View) -> "ViewEvidence":
-        """Read a measurement of one view."""
+        """Read a later measurement of one view."""
         documents = parquet.read_table(made.path / DOCUMENTS_NAME)
         return ViewEvidence(
             val_bpb=made.reported(MeasurementReport).val_bpb,
@@ -54,18 +54,18 @@ class ViewEvidence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """An arm with a seed, trained through all of its phases."""
+    """Arm with a seed, trained through all of its phases."""
 
     arm: str
     seed: int
     runs: tuple[Artefact, ...]
-    """Its runs in the order of the phases."""
+    """Runs in the order of the phases."""
     reports: tuple[Report, ...]
     """Reports of the runs."""
     distinct: tuple[int, ...]
-    """Distinct tokens that it had scored after each phase, those of the phases before it included."""
+    """Distinct tokens scored up to the end of each phase."""
     views: Mapping[View, ViewEvidence]
-    """Evidence of the last run in each view that it was measured in."""
+    """Evidence of the last run by view."""
 
     @staticmethod
     def of(
@@ -75,7 +75,7 @@ class Trained:
         sets: ViewSets,
         measurements: Mapping[View, Artefact],
     ) -> "Trained":
-        """Read what the runs of an arm left, and what its last one was measured on afterwards."""
+        """Read the results of an arm's runs, and the later measurements of the last run."""
         reports = tuple(map(report_of, runs))
         found = {FILE_VIEW: ViewEvidence.of_run(runs[-1], reports[-1])}
         for view, made in measurements.items():
@@ -91,27 +91,27 @@ class Trained:
 
     @property
     def report(self) -> Report:
-        """The report of the last run."""
+        """Report of the last run."""
         return self.reports[-1]
 
     @property
     def path(self) -> Path:
-        """The folder of the last run."""
+        """Folder of the last run."""
         return self.runs[-1].path
 
     @property
     def run(self) -> str:
-        """The folder of the last run, relative to the workspace or the bundle that it was trained in."""
+        """Folder of the last run, relative to its workspace or bundle."""
         return self.path.relative_to(Store.containing(self.path).root).as_posix()
 
     @property
     def model(self) -> str:
-        """The name of its model."""
+        """Name of the model."""
         return read_job(self.path / JOB).model.name
 
     @property
     def weights(self) -> int:
-        """Parameters of its model; 0 where another trainer leaves no safetensors."""
+        """Number of the model's parameters; 0 if another trainer wrote no safetensors."""
         checkpoint = self.report.checkpoint
         if not checkpoint:
             return 0
@@ -120,38 +120,38 @@ class Trained:
 
     @property
     def steps(self) -> int:
-        """Steps of all phases."""
+        """Number of steps of all phases."""
         return sum(report.steps for report in self.reports)
 
     @property
     def positions(self) -> int:
-        """Row positions that all phases read."""
+        """Number of row positions read in all phases."""
         return sum(report.tokens.positions for report in self.reports)
 
     @property
     def scored(self) -> int:
-        """Tokens that all phases scored."""
+        """Number of tokens scored in all phases."""
         return sum(report.tokens.scored for report in self.reports)
 
     def val_bpb(self, name: FixedSet, view: View = FILE_VIEW) -> float:
-        """Bits per byte of a fixed set in a view at the end.
+        """Return the final bits per byte of a fixed set in a view.
 
         Raises:
-            JobError: for a set that the run wasn't measured on.
+            JobError: if the run wasn't measured on the set.
         """
         found = self.views[view].val_bpb.get(name)
         if found is None:
             raise JobError(
                 f"arm {self.arm}",
                 f"set {name}",
-                cause="its last run wasn't measured on it",
-                cure="Hold some out in the corpus (unseen, later), or judge the claim on the anchor",
+                cause="the arm's last run wasn't measured on this set",
+                cure="Add held-out rows to the corpus (unseen, later), or use the set anchor in the claim",
             )
         return found
 
     @property
     def sets(self) -> tuple[tuple[FixedSet, View], ...]:
-        """The fixed sets that its last run was measured on, in each view."""
+        """Fixed sets on which the last run was measured, with their views."""
         there = [view for view in VIEWS if view in self.views]
         return tuple(
             (name, view)

@@ -1,7 +1,7 @@
-"""Measurements: each arm's last checkpoint on the views that claims name, once, as artefacts.
+"""Measurements of each arm's last checkpoint on the views named in claims, as artefacts.
 
-One process measures all runs that lack some, one after another, so that torch is imported once and its
-threads and memory are gone afterwards.
+One process measures all missing runs one after another, so that torch is imported once, and its threads and
+memory are freed afterwards.
 """
 
 from collections.abc import Sequence
@@ -26,24 +26,24 @@ from schemas.progress import Progress
 from schemas.reports import MeasurementReport
 
 REVISION = 1
-"""Raised when the same checkpoint and rows give other figures."""
+"""Increase when the same checkpoint and rows give other figures."""
 DOCUMENTS_NAME = "documents.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measuring:
-    """A finished run and what it is measured on."""
+    """Finished run, and the sets on which it is measured."""
 
     run: Artefact
     sets: ViewSets
     root: Path
-    """The workspace."""
+    """Root of the workspace."""
     device: DeviceName
     slot: tuple[int, int] | None = None
-    """The slot that is held for it, and how many there are."""
+    """Number of the held slot, and the total number of slots."""
 
     def recipe(self, view: View) -> Recipe:
-        """Return the recipe of the measurement on a view."""
+        """Return the recipe of the measurement of a view."""
         evaluations = self.sets[view]
         without_rows = {"strata": {"__all__": {"rows", "positions"}}}
         return Recipe(
@@ -81,11 +81,11 @@ def _inputs(evaluations: Sequence[Evaluation]) -> list[Input]:
 def measured_views(
     store: Store, runs: Sequence[Artefact], sets: Sequence[ViewSets], context: Context
 ) -> list[dict[View, Artefact]]:
-    """Return the measurements of each run on its views; only those that are missing are made.
+    """Return the measurements of each run on its views; measure the missing ones.
 
     Raises:
         JobError, JobMemoryError: as `measure` does.
-        WorkerError: where the measuring process is killed again and again.
+        WorkerError: if the measuring process is killed repeatedly.
     """
     device = Machine.here().device
     asked = [
@@ -111,7 +111,7 @@ def measured_views(
 
 
 def _measure_missing(missing: Sequence[Measuring], context: Context) -> None:
-    """Measure runs in one process, which has a slot of this machine."""
+    """Measure runs in one process that holds a slot of this machine."""
     root, total = missing[0].root, len(missing)
     done = 0
 
@@ -138,7 +138,7 @@ def _progress(item: str, done: int, total: int, note: str) -> Progress:
 
 
 def measure_run(task: Measuring) -> bool:
-    """Make the measurements of a run that are missing; a worker's function."""
+    """Make the missing measurements of a run; called in a worker process."""
     wait_passively()
     if task.slot is not None:
         see_gpus_of(*task.slot)
@@ -148,7 +148,7 @@ def measure_run(task: Measuring) -> bool:
 
 
 def _write(task: Measuring, drafts: Sequence[StagingDirectory]) -> None:
-    # torch takes seconds to import, and only the measuring process needs it.
+    # Imported late, because torch takes seconds to import, and only the measuring process needs it.
     from curriculum.train.run_measurement import measure
 
     views = {recipe.key: view for view, recipe in task.recipes.items()}

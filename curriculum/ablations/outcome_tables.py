@@ -1,4 +1,4 @@
-"""Outcome of an ablation as lines of tables, for the terminal and the pages of Prefect."""
+"""Outcome of an ablation as table rows, for the terminal and for Prefect."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from schemas.visible import one_line
 
 
 def arm_lines(outcome: Outcome) -> list[Line]:
-    """A line an arm and view: the means over its seeds."""
+    """Return one row per arm and view, with means over seeds."""
     return [
         _arm_line(outcome, name, view)
         for name in dict.fromkeys(arm.arm for arm in outcome.arms)
@@ -20,7 +20,7 @@ def arm_lines(outcome: Outcome) -> list[Line]:
 
 
 def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
-    """Return a line; where there are several views they have a column, and counts stand in the first line."""
+    """Return a row; with several views a column names the view, and only the first row has counts."""
     own = [arm for arm in outcome.arms if arm.arm == name]
     trained: Line = {
         "arm": name,
@@ -38,14 +38,14 @@ def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
 
 
 def _mean(own: Sequence[Trained], name: FixedSet, view: View) -> str:
-    """Return the mean of a set over seeds; empty where it has no rows in the view."""
+    """Return the mean of a set over seeds; empty if the set has no rows in the view."""
     if (name, view) not in own[0].sets:
         return ""
     return f"{sum(arm.val_bpb(name, view) for arm in own) / len(own):.3f}"
 
 
 def claim_lines(outcome: Outcome) -> list[Line]:
-    """A line a claim, then null and control."""
+    """Return one row per claim, then the null and the control."""
     return [_claim_line(judged) for judged in outcome.judged]
 
 
@@ -65,7 +65,7 @@ def _claim_line(judged: JudgedClaim) -> Line:
 
 
 def equal_token_lines(outcome: Outcome) -> list[Line]:
-    """A line a claim whose arms scored unequally many distinct tokens: their difference at as many."""
+    """Return one row per claim whose arms scored unequal numbers of distinct tokens."""
     return [
         {
             "claim": one_line(judged.claim.claim),
@@ -81,18 +81,18 @@ def equal_token_lines(outcome: Outcome) -> list[Line]:
 
 
 def outcome_warnings(outcome: Outcome) -> list[str]:
-    """Sentences that a reader of the tables must know."""
+    """Return warnings that are needed to read the tables correctly."""
     found = []
     if outcome.null.verdict == "confirmed":
         found.append(
-            "another order of the same rows changes val_bpb surely: chance is larger here than the claims, "
-            "and there are no verdicts. Take more tokens or more held-out files"
+            "another order of the same rows changes val_bpb significantly, so chance may explain the claims, "
+            "and no verdicts are given. Use more tokens or more held-out files"
         )
     if outcome.control.verdict != "confirmed":
         found.append(
-            "a quarter of the tokens isn't surely worse: nothing can be told at this size, and there are no "
-            "verdicts. Take more tokens or more seeds"
+            "a quarter of the tokens isn't significantly worse, so effects can't be detected at this size, "
+            "and no verdicts are given. Use more tokens or more seeds"
         )
     if len(outcome.spec.seeds) < MIN_SEEDS:
-        found.append(f"fewer than {MIN_SEEDS} seeds give no verdict but that of {CONTROL}")
+        found.append(f"with fewer than {MIN_SEEDS} seeds, only {CONTROL} gets a verdict")
     return found

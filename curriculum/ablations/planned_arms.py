@@ -1,4 +1,4 @@
-"""Arms with their plans: all of them are checked before any is trained, and each is trained by itself."""
+"""Arms with their plans: all plans are checked before any arm is trained."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,37 +15,37 @@ from schemas.ablation import BASE, CONTROL
 from schemas.errors import JobError
 
 MAX_EQUAL_STEPS = 10_000
-"""Steps up to which a budget is looked for of which all arms train equally many."""
+"""Max steps up to which a budget with equal steps for all arms is searched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedArm:
-    """An arm with a seed, its plan, and its place among all arms."""
+    """Arm with a seed, its plan, and its number among all arms."""
 
     arm: Arm
     plan: RunPlan
     number: int
-    """From 1."""
+    """Number of the arm, from 1."""
     total: int
 
     @property
     def title(self) -> str:
-        """The arm, its seed and its place in words: arm flat, seed 2: 8 of 24."""
+        """Arm, seed and number as text: arm flat, seed 2: 8 of 24."""
         return f"arm {self.arm.title}: {self.number} of {self.total}"
 
 
 def plan_of_arm(arm: Arm) -> RunPlan:
-    """Return the plan of an arm's diet as it is now."""
+    """Resolve the plan of an arm's diet."""
     return resolve_plan(arm.config)
 
 
 def plan_arms(
     arms: Sequence[Arm], resolve: Callable[[Arm], RunPlan], context: Context
 ) -> list[PlannedArm]:
-    """Resolve the plans of all arms, and check them.
+    """Resolve and check the plans of all arms.
 
     Raises:
-        CurriculumError: for a plan that can't be carried out, or that trains more or fewer steps than base.
+        CurriculumError: for an impossible plan, or a plan with other steps than base.
     """
     plans = []
     for arm in arms:
@@ -62,7 +62,7 @@ def train_arm(planned: PlannedArm, perform: Perform, context: Context) -> tuple[
     """Train an arm through all of its phases, and return its runs.
 
     Raises:
-        CurriculumError: where a phase can't be made, and for one that ended without the next.
+        CurriculumError: if a phase fails, or if a phase ended but the next one can't start.
     """
     arm, plan = planned.arm, planned.plan
     runs = runs_of(execute(plan, perform, Scope(), context))
@@ -70,17 +70,17 @@ def train_arm(planned: PlannedArm, perform: Perform, context: Context) -> tuple[
         raise JobError(
             f"arm {arm.title}",
             f"{len(runs)} of {len(plan.phases)} phases",
-            cause="a phase ended without the next one",
-            cure="Train the diet alone to see why: curriculum run",
+            cause="a phase ended, but the next one didn't start",
+            cure="Train the diet by itself to see the reason: curriculum run",
         )
     return runs
 
 
 def require_equal_steps(arms: Sequence[Arm], plans: Sequence[RunPlan]) -> None:
-    """Refuse arms that train more or fewer steps than base; control has a quarter of them.
+    """Raise unless all arms except control train as many steps as base.
 
     Raises:
-        JobError: naming the arm, and the next token budget of which all train equally many.
+        JobError: names the arm, and the next token budget at which all arms train equally many steps.
     """
     compared = {
         arm.name: plan for arm, plan in zip(arms, plans, strict=True) if arm.name != CONTROL
@@ -91,25 +91,25 @@ def require_equal_steps(arms: Sequence[Arm], plans: Sequence[RunPlan]) -> None:
         return
     raise JobError(
         f"arm {other}",
-        f"{steps[other]} steps where {BASE} has {steps[BASE]}",
-        cause="arms are compared at equal row positions, and each phase trains whole steps of its portion",
+        f"{steps[other]} steps, but {BASE} has {steps[BASE]}",
+        cause="arms must train equally many steps, and every phase rounds its portion down to whole steps",
         cure=_equal_budget([*compared.values()]),
     )
 
 
 def _equal_budget(plans: Sequence[RunPlan]) -> str:
-    """Return the cure of unequal steps."""
+    """Return the cure for unequal steps."""
     base = plans[0]
     of_a_step, budget = tokens_per_step(base), base.diet.token_budget
     if {(plan.diet.token_budget, tokens_per_step(plan)) for plan in plans} != {(budget, of_a_step)}:
-        return "Give all arms the same token_budget and tokens_per_step"
+        return "Set the same token_budget and tokens_per_step in all arms"
     first = -(-budget // of_a_step)
     for number in range(first, first + MAX_EQUAL_STEPS):
         if len({_steps(plan, number * of_a_step) for plan in plans}) == 1:
-            return f"Take a token_budget of {number * of_a_step} in the diet"
-    return "Give the phases of all arms portions that are whole steps of the token_budget"
+            return f"Set token_budget: {number * of_a_step} in the diet"
+    return "Set portions of the phases in all arms that are whole steps of the token_budget"
 
 
 def _steps(plan: RunPlan, budget: int) -> int:
-    """Return the steps of all phases at some budget of row positions."""
+    """Return the number of steps of all phases for a budget in row positions."""
     return sum(tokens // tokens_per_step(plan) for tokens in phase_tokens(plan.diet, budget))

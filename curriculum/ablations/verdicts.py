@@ -10,30 +10,30 @@ from scipy import stats
 from schemas.ablation import MIN_SEEDS, Direction, Verdict
 
 LEVEL = 0.05
-"""Probability of error, over all claims of an ablation together."""
+"""Max probability of an error over all claims of an ablation together."""
 MAX_NEEDED = 1000
-"""Seeds beyond which nobody is told how many more are needed."""
+"""Max number of needed seeds that is reported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """A mean of paired differences over seeds."""
+    """Mean of paired differences over seeds."""
 
     mean: float
     low: float
     high: float
-    """Ends of its plain 95 % interval."""
+    """Upper end of the uncorrected 95 % interval; `low` is the lower end."""
     p: float
-    """Probability of so large a mean, on either side, where the truth is 0."""
+    """Two-sided p-value: probability of a mean at least this large if the true mean is 0."""
     p_within: float
-    """Probability of a mean so near 0 where the truth is delta away, on the side where that is likelier."""
+    """Larger one-sided p-value of a mean this close to 0 if the true mean is +delta or -delta."""
     seeds: int
     deviation: float
     """Standard deviation of the differences."""
 
 
 def difference_of(differences: Sequence[float], delta: float) -> Difference:
-    """Return the mean of some differences, with Student's t tests against 0 and against ±delta.
+    """Return the mean of differences, with Student's t tests against 0 and against ±delta.
 
     Source of the tests within ±delta: D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657.
 
@@ -58,14 +58,14 @@ def difference_of(differences: Sequence[float], delta: float) -> Difference:
 
 
 def _beyond(distance: float, error: float, count: int) -> float:
-    """Probability that Student's t lies beyond a distance, in units of a standard error."""
+    """Return the probability that Student's t exceeds a distance, in units of the standard error."""
     if error == 0:
         return 0.0 if distance > 0 else 0.5 if distance == 0 else 1.0
     return float(stats.t.sf(distance / error, count - 1))
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """Return Holm's corrected p-values: all below a level at once with an error of that level at most.
+    """Return Holm's corrected p-values, which bound the error over all claims together.
 
     Source: S. Holm, Scand. J. Stat. 6 (1979), 65.
 
@@ -82,14 +82,14 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 def verdict_of(
     found: Difference, corrected: float, *, direction: Direction, delta: float
 ) -> Verdict:
-    """Judge a claim by its difference and by its corrected p-value."""
+    """Decide on a claim from its difference and its corrected p-value; needs at least MIN_SEEDS seeds."""
     if found.seeds < MIN_SEEDS:
         return "none"
     return _judged(found, corrected, direction=direction, delta=delta)
 
 
 def is_confirmed(found: Difference, *, direction: Direction, delta: float) -> bool:
-    """Return True if a control's difference is what it should be, whatever the number of seeds."""
+    """Return True if a control's difference is as expected, for any number of seeds."""
     return _judged(found, found.p, direction=direction, delta=delta) == "confirmed"
 
 
@@ -103,10 +103,10 @@ def _judged(found: Difference, p: float, *, direction: Direction, delta: float) 
 
 
 def seeds_needed(found: Difference, *, delta: float, claims: int) -> int | None:
-    """Return how many seeds would decide a claim if more of them went on like these; None beyond MAX_NEEDED.
+    """Estimate how many seeds would decide a claim, with equal mean and deviation; None above MAX_NEEDED.
 
-    A mean of at least delta is decided where its corrected p-value falls below LEVEL among so many claims, a
-    smaller one where the tests within ±delta do. One that lies at delta exactly is never decided.
+    A mean of at least delta is decided once its corrected p-value is below LEVEL for this number of claims.
+    A smaller mean is decided once the tests within ±delta are. A mean of exactly delta is never decided.
     """
     for count in range(max(found.seeds, MIN_SEEDS), MAX_NEEDED + 1):
         error = found.deviation / math.sqrt(count)

@@ -249,7 +249,8 @@ def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
         with slots.hold("another", heard.append):
             assert left.wait(60) == -signal.SIGKILL
         assert heard == [
-            f"waiting for a GPU slot; slots are held by {run} (the launcher has ended, its processes are ending)"
+            f"waiting for a GPU slot; slots are held by {run} "
+            "(the launcher has ended, its processes are ending)"
         ]
         assert slots.holders() == [None]
     finally:
