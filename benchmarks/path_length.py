@@ -78,7 +78,7 @@ def short_paths(home: Path) -> dict[str, Callable[[], object]]:
     from curriculum.train.run_directory import read_job
 
     (job,) = home.glob("runs/**/job.json")
-    rows = PlannedRows.of(read_job(job), home)
+    rows = PlannedRows.from_job(read_job(job), home)
     sql = "SELECT family, count(*) FROM rows GROUP BY family"
     query(home, sql)
     return {"row": lambda: rows[0], "query": lambda: query(home, sql)}

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from curriculum.train.processes import dying_with_parent
+from curriculum.train.processes import signal_with_parent
 from flows import settings
 from flows.settings.api_listener import guard_connections
 
@@ -34,7 +34,7 @@ def end_with_parent(number: signal.Signals) -> None:
     the signal in time is killed.
     """
     parent = os.getppid()
-    dying_with_parent(number)()
+    signal_with_parent(number)()
     threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
     if os.getppid() == _INIT:
         os.kill(os.getpid(), number)

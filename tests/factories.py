@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from curriculum.families.document_writer import DocumentWriter
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store import Store
-from curriculum.train.run_directory import JOB, claimed, read_job
+from curriculum.train.run_directory import JOB, claim_directory, read_job
 from schemas.document import PARTS, Document, Part, Provenance
 from schemas.held_out import HeldOutCount
 from schemas.job import Figure, Report, TokenCounts
@@ -184,4 +184,4 @@ def read_documents(
 
 def training(run: Path) -> contextlib.AbstractContextManager[None]:
     """Be the trainer of an open run."""
-    return claimed(Store.containing(run), read_job(run / JOB), run)
+    return claim_directory(Store.containing(run), read_job(run / JOB), run)

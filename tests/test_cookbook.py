@@ -125,8 +125,8 @@ class Demo:
         there = {row["pack_id"]: row for row in self.rows}
         found = []
         for phase, run in self.runs.items():
-            rows = PlannedRows.of(run.job, self.home)
-            batches = MicroBatches.of(run.job, rows)
+            rows = PlannedRows.from_job(run.job, self.home)
+            batches = MicroBatches.from_job(run.job, rows)
             for step in range(run.report.steps):
                 for position in sorted(at for micro, _ in batches.of_step(step) for at in micro):
                     row = there[rows.plan.at(position).pack_id]

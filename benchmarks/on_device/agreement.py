@@ -87,7 +87,7 @@ def _trained(setting: Setting, device: torch.device, backend: Backend) -> Traine
     train_state = new_train_state(job, device)
     fresh = _weights(train_state)
     # The trainer's own step, but for its autocast to bfloat16 on a GPU.
-    with mock.patch.object(trainer_step, "mixed", _exact):
+    with mock.patch.object(trainer_step, "mixed_precision", _exact):
         losses = [
             step(train_state, [Rows(length=LENGTH, mean=MEAN).batch(small, number)], job, number)
             for number in range(1, STEPS + 1)

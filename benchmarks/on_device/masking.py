@@ -23,7 +23,7 @@ from benchmarks.on_device.stops import TooLong
 from curriculum.model.decoder import Decoder
 from curriculum.model.masks import Boundaries
 from curriculum.train.batch import Batch
-from curriculum.train.device import mixed
+from curriculum.train.device import mixed_precision
 from curriculum.train.masking_cost import (
     Loss,
     Round,
@@ -164,7 +164,7 @@ def _building(model: Decoder, batch: Batch) -> float:
     device = model.head.weight.device
     ids = batch.input_ids.to(device)
     began = now(device)
-    with mixed(device):
+    with mixed_precision(device):
         model.inputs_of(ids, Boundaries.from_doc_ids(batch.boundaries.doc_ids).to(device))
     return now(device) - began
 

@@ -115,7 +115,7 @@ def setting_of(device: str, *, tiny: bool) -> Setting:
     """The sizes for a device; tiny ones try every section in seconds."""
     setting = CPU
     if device == "cuda":
-        setting = replace(GPU, threads=Machine.here().threads)
+        setting = replace(GPU, threads=Machine.local().threads)
     if not tiny:
         return setting
     return replace(

@@ -70,7 +70,7 @@ def _measured(setting: Setting, length: int, workers: int, share: float) -> Outc
 
 def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
     train_state = new_train_state(job, setting.device)
-    rows = PlannedRows.of(job, workspace)
+    rows = PlannedRows.from_job(job, workspace)
     loaded = steps_of(job, rows, first_step=0, workers=job.workers)
     waited, worked, tokens = 0.0, 0.0, 0
     for number in range(1, job.steps + 1):

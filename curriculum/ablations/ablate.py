@@ -12,7 +12,7 @@ from curriculum.ablations.arms import Arm, write_arms
 from curriculum.ablations.document_intervals import DocumentInterval, document_interval
 from curriculum.ablations.equal_tokens import EqualTokensDifference, equal_tokens_difference
 from curriculum.ablations.evidence import Trained
-from curriculum.ablations.measurements import measured_views
+from curriculum.ablations.measurements import measure_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
 from curriculum.ablations.verdicts import (
     Difference,
@@ -113,9 +113,9 @@ def ablate(
     sets = build_views(spec, planned, context)
     runs = [train(arm) for arm in planned]
     store = Store(workspace)
-    measured = measured_views(store, [run[-1] for run in runs], sets, context)
+    measured = measure_views(store, [run[-1] for run in runs], sets, context)
     found = [
-        Trained.of(arm.arm.name, arm.arm.seed, its, held, made)
+        Trained.from_runs(arm.arm.name, arm.arm.seed, its, held, made)
         for arm, its, held, made in zip(planned, runs, sets, measured, strict=True)
     ]
     outcome = judge(spec, found)

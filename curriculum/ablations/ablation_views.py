@@ -8,7 +8,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import build_measured, fixed_length
 from curriculum.stages import RowsSpec
 from curriculum.stages.fixed_sets import sets_of
-from curriculum.train.evaluation_sets import fixed_set, within
+from curriculum.train.evaluation_sets import fixed_set, limit_positions
 from schemas.ablation import BASE, FILE_VIEW, AblationSpec, Claim, View
 from schemas.errors import JobError
 from schemas.families import CONTEXT_FAMILY, VERSIONS_FAMILY
@@ -82,7 +82,7 @@ def _sets(
             evaluation
             for name, rows in made[spec].items()
             if (whole := fixed_set(name, rows, workspace=root)) is not None
-            for evaluation in within([whole], positions)
+            for evaluation in limit_positions([whole], positions)
         )
         for view, spec in specs.items()
     }

@@ -57,7 +57,7 @@ def document_interval(
         if len(there) < len(sides) or not common:
             continue
         documents |= common
-        kept = [side.only(common) for side in there]
+        kept = [side.select(common) for side in there]
         for lineage in kept[0].lineages:
             rows.setdefault(lineage, len(rows))
         strata.append((pairs[0][0].weights[place], kept))

@@ -68,7 +68,7 @@ class Trained:
     """Evidence of the last run by view."""
 
     @staticmethod
-    def of(
+    def from_runs(
         arm: str,
         seed: int,
         runs: Sequence[Artefact],

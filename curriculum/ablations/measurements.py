@@ -17,7 +17,7 @@ from curriculum.pipeline.context import Context
 from curriculum.published_files import leaving_whole_files
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.train.launch.gpu_slots import Machine
-from curriculum.train.process_environment import see_gpus_of, wait_passively
+from curriculum.train.process_environment import restrict_visible_gpus, wait_passively
 from curriculum.train.run_directory import torch_build
 from curriculum.workers import WorkerPool
 from schemas.ablation import View
@@ -78,7 +78,7 @@ def _inputs(evaluations: Sequence[Evaluation]) -> list[Input]:
     ]
 
 
-def measured_views(
+def measure_views(
     store: Store, runs: Sequence[Artefact], sets: Sequence[ViewSets], context: Context
 ) -> list[dict[View, Artefact]]:
     """Return the measurements of each run on its views; measure the missing ones.
@@ -87,7 +87,7 @@ def measured_views(
         JobError, JobMemoryError: as `measure` does.
         WorkerError: if the measuring process is killed repeatedly.
     """
-    device = Machine.here().device
+    device = Machine.local().device
     asked = [
         Measuring(run=run, sets=some, root=store.root, device=device)
         for run, some in zip(runs, sets, strict=True)
@@ -141,7 +141,7 @@ def measure_run(task: Measuring) -> bool:
     """Make the missing measurements of a run; called in a worker process."""
     wait_passively()
     if task.slot is not None:
-        see_gpus_of(*task.slot)
+        restrict_visible_gpus(*task.slot)
     with leaving_whole_files():
         Store(task.root).produce([*task.recipes.values()], partial(_write, task))
     return True

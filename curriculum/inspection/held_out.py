@@ -192,7 +192,7 @@ def held_out(
     return HeldOutDocuments(
         served=tuple(name for name, tokens in served.most_common() if tokens),
         documents={name: len(found) for name, found in documents.items()},
-        count=held_out_count([]) if whole is None else whole.within(MAX_READ),
+        count=held_out_count([]) if whole is None else whole.limit_positions(MAX_READ),
         rows=held_rows,
         files=() if built is None else _files_of(built),
     )

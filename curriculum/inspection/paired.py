@@ -71,7 +71,7 @@ def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
         common = {*before.document_ids} & {*after.document_ids} if after is not None else set()
         if after is None or not common:
             continue
-        sides = before.only(common), after.only(common)
+        sides = before.select(common), after.select(common)
         if not all(side.num_bytes.sum() for side in sides):
             continue
         weight = (first.weights[stratum] + last.weights[stratum]) / 2

@@ -17,7 +17,7 @@ from curriculum.leakcheck.subject import spread_constant_weights
 from curriculum.train import restore
 from curriculum.train.batch import Batch
 from curriculum.train.distributed import ALONE, Ranks
-from curriculum.train.optimizer import TrainState, new_train_state, whole
+from curriculum.train.optimizer import TrainState, gather_whole, new_train_state
 from curriculum.train.step import Gradient
 from curriculum.train.trainer import Trainer
 from schemas.job import Job
@@ -75,12 +75,15 @@ class OurTrainer:
         probe = Probe(recorder)
 
         def watch(step: int, batches: Sequence[Batch], gradient: Gradient) -> None:
-            train_state.rest()
+            train_state.reshard()
             sums = [sums.tolist() for sums in gradient.documents]
             recorder.note(
                 _of_all_ranks(self.ranks, recorder.fed(batches, sums)),
                 dict(gradients),
-                {name: whole(weight.detach()).clone() for name, weight in model.named_parameters()}
+                {
+                    name: gather_whole(weight.detach()).clone()
+                    for name, weight in model.named_parameters()
+                }
                 if recorder.is_at_last_step
                 else {},
                 probe.by_document(batches),
@@ -105,7 +108,7 @@ class OurTrainer:
         def note_gradients(*_: Any) -> None:
             gradients.update(
                 {
-                    name: whole(weight.grad.detach()).clone()
+                    name: gather_whole(weight.grad.detach()).clone()
                     for name, weight in model.named_parameters()
                     if weight.grad is not None
                 }
@@ -136,7 +139,7 @@ def _of_all_ranks(ranks: Ranks, own: FedDocuments) -> FedDocuments:
 
     Ranks that share rows are fed the same documents, and each has the sums over its own positions.
     """
-    parts = ranks.gathered(own, _FED)
+    parts = ranks.gather(own, _FED)
     groups = [parts[first : first + ranks.sharing] for first in range(0, ranks.size, ranks.sharing)]
     return FedDocuments(
         fault=next((part.fault for part in parts if part.fault), ""),

@@ -160,7 +160,7 @@ class PlainModel(Protocol):
 
 def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Recorder) -> None:
     """Train a model on the batches that our loader makes of a job's rows."""
-    rows = PlannedRows.of(job, workspace)
+    rows = PlannedRows.from_job(job, workspace)
     for batches in steps_of(job, rows, first_step=0, workers=0):
         nll, gradients = model.step(batches)
         recorder.note(recorder.fed(batches, nll), gradients, model.weights())

@@ -29,7 +29,7 @@ def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Ten
     return y_NC.view_as(x_BTC)
 
 
-def within(positions_R: Tensor, k: int) -> Tensor:
+def reaches_back(positions_R: Tensor, k: int) -> Tensor:
     """Return a mask of positions at least k into their document: [0 1 2 0 1], k 1 -> [0 1 1 0 1]."""
     return positions_R >= k
 
@@ -72,7 +72,7 @@ def _gathered(
         source_R = rows_R - k if forward else rows_R + k
         inside_R = source_R.clamp(min=0, max=last)
         later_R = rows_R if forward else inside_R
-        stays_R = within(positions_N[later_R], k) & (source_R == inside_R)
+        stays_R = reaches_back(positions_N[later_R], k) & (source_R == inside_R)
         again_RC.addcmul_(torch.where(stays_R[:, None], x_NC[inside_R], 0), weight_KC[k])
     return y_NC.index_copy_(0, rows_R, again_RC)
 
@@ -88,7 +88,7 @@ def _weight_gradient(
         if len(product_MC):
             heads_R = _heads(edges_S, k).clamp(min=k)
             blanked_RC = torch.where(
-                within(positions_N[heads_R], k)[:, None], product_MC[heads_R - k], 0
+                reaches_back(positions_N[heads_R], k)[:, None], product_MC[heads_R - k], 0
             )
             product_MC.index_copy_(0, heads_R - k, blanked_RC)
         sums.append(product_MC.sum(0, dtype=dtype))

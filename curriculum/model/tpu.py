@@ -218,11 +218,11 @@ def masked_conv(x_BTC: jax.Array, weight_CK: jax.Array, positions_BT: jax.Array)
     y_BTC = x_BTC * weight_CK[:, 0]
     for k in range(1, min(weight_CK.shape[1], T)):
         shifted_BTC = jnp.pad(x_BTC[:, : T - k], ((0, 0), (k, 0), (0, 0)))
-        y_BTC += jnp.where(within(positions_BT, k), shifted_BTC, 0) * weight_CK[:, k]
+        y_BTC += jnp.where(reaches_back(positions_BT, k), shifted_BTC, 0) * weight_CK[:, k]
     return y_BTC
 
 
-def within(positions_BT: jax.Array, k: int) -> jax.Array:
+def reaches_back(positions_BT: jax.Array, k: int) -> jax.Array:
     """Return a mask [B, T, 1] of positions at least k into their document."""
     return positions_BT[..., None] >= k
 

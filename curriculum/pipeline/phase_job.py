@@ -32,7 +32,7 @@ def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
             loader_workers=asked.loader_workers,
         )
     else:
-        machine = Machine.here(
+        machine = Machine.local(
             asked.processes,
             recompute=asked.recompute,
             loader_workers=asked.loader_workers,
@@ -93,8 +93,8 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
         evaluation,
         evaluations_apart,
         fixed_evaluation,
+        limit_positions,
         validation_of,
-        within,
     )
 
     root, held_out = plan.store.root, list[Validation]()
@@ -110,7 +110,7 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
         found
         for name, rows in built.fixed.items()
         if (whole := fixed_evaluation(name, rows, workspace=root)) is not None
-        for found in within([whole], FIXED_SHARE * budget)
+        for found in limit_positions([whole], FIXED_SHARE * budget)
     ]
     if not held_out:
         return fixed
@@ -118,7 +118,7 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
     name = spec_name(plan, phase)
     whole = evaluation(name, held_out, workspace=root)
     sets = [whole, *evaluations_apart(whole, apart, workspace=root)]
-    return [*within(sets, PHASE_SHARE * plan.phase(name).tokens), *fixed]
+    return [*limit_positions(sets, PHASE_SHARE * plan.phase(name).tokens), *fixed]
 
 
 def spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:

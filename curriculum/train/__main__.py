@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from curriculum.exposure import deny_others_writing, is_trusted_by_environment, real_path
 from curriculum.stop_signals import terminating_signals
-from curriculum.train.process_environment import see_gpus_of, wait_passively
-from curriculum.train.processes import dying_with_parent
+from curriculum.train.process_environment import restrict_visible_gpus, wait_passively
+from curriculum.train.processes import signal_with_parent
 
 if TYPE_CHECKING:
     from curriculum.train.distributed import ProcessRank
@@ -42,7 +42,7 @@ def main() -> int:
         _end_with(arguments.parent)
     if arguments.slot is not None:
         number, _, of = arguments.slot.partition("/")
-        see_gpus_of(int(number), int(of))
+        restrict_visible_gpus(int(number), int(of))
     asked_to_stop = _listen()
     if not is_trusted_by_environment(real_path(arguments.job)):
         # The workspace may be shared with users who may write to it.
@@ -61,9 +61,9 @@ def main() -> int:
 
 def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> int:
     # torch takes seconds to import; signals and the parent's death are handled before that.
-    from curriculum.train.distributed import ProcessRank, leave
+    from curriculum.train.distributed import ProcessRank, exit_rank
 
-    place = ProcessRank.of(os.environ)
+    place = ProcessRank.from_environment(os.environ)
     if arguments.rank is not None:
         place = ProcessRank(
             rank=arguments.rank, size=arguments.of, local=arguments.rank, meet=arguments.meet
@@ -73,7 +73,7 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     code = _trained(arguments.job, asked_to_stop, place)
     if place.size > 1:
-        leave(code)
+        exit_rank(code)
     return code
 
 
@@ -161,7 +161,7 @@ def _arguments() -> argparse.Namespace:
 
 def _end_with(parent: int) -> None:
     """Request SIGTERM for when the parent dies; exit at once if it is already dead."""
-    dying_with_parent(signal.SIGTERM)()
+    signal_with_parent(signal.SIGTERM)()
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this job, has ended")
     threading.Thread(target=_outlive_not, args=(parent,), daemon=True).start()

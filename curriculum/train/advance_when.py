@@ -7,7 +7,9 @@ from schemas.job import Figure
 from schemas.objectives import FIXED_SETS, PHASE_SET
 
 
-def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]) -> str | None:
+def gate_reason(
+    rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]
+) -> str | None:
     """Return the reason to end the phase, or None; `bits` has val_bpb of all evaluations, from step 0 on.
 
     A rule of 0.002 over 3 evaluations opens after 1.500, 1.4995, 1.499, 1.4985, but not after the first

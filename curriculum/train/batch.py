@@ -92,7 +92,9 @@ class Shards:
             raise self._missing(f"row {row} of shard {shard}", cure)
         group, at = self._reader.place(shard, row)
         key = (RowGroup, self.files[shard], self._columns, group)
-        return self._cache.get(key, lambda: RowGroup.of(self._reader.group(shard, group))).row(at)
+        return self._cache.get(
+            key, lambda: RowGroup.from_batch(self._reader.group(shard, group))
+        ).row(at)
 
     def place(self, number: int) -> tuple[int, int]:
         """Return the shard and the row within it of a row numbered across all shards.
@@ -131,7 +133,7 @@ class RowGroup:
     """Bytes of the stored columns and of the targets; most arrays are views of the stored columns."""
 
     @staticmethod
-    def of(batch: RowBatch) -> "RowGroup":
+    def from_batch(batch: RowBatch) -> "RowGroup":
         """Convert all rows of a batch to arrays; derive targets and document ids if they aren't stored."""
         listed = batch.document_ids() if batch.has("document_ids") else None
         targets = batch.target_ids
@@ -144,7 +146,7 @@ class RowGroup:
             valid_token_counts=tuple(batch.scalars("valid_token_count").tolist()),
             attention_pairs=tuple(batch.scalars("attention_pairs").tolist()),
             document_ids=None if listed is None else tuple(map(tuple, listed)),
-            structure=GroupStructure.of(batch) if batch.has(_STRUCTURE[0]) else None,
+            structure=GroupStructure.from_batch(batch) if batch.has(_STRUCTURE[0]) else None,
             nbytes=batch.nbytes + targets.nbytes,
         )
 
@@ -173,7 +175,7 @@ class GroupStructure:
     """Chunks, call edges and type edges: items [items, fields], and the item range of each row, [n + 1]."""
 
     @staticmethod
-    def of(batch: RowBatch) -> "GroupStructure":
+    def from_batch(batch: RowBatch) -> "GroupStructure":
         """Convert the structure of all rows of a batch."""
         lists = []
         for column, names in _LISTS:

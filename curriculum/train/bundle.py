@@ -138,7 +138,7 @@ def train_bundle(folder: Path) -> bool:
     """Train all arms of a bundle and record every trained arm; return False if one was stopped."""
     if folder.is_dir():
         require_own_bundle(folder)
-    bundle, store, machine = read_bundle(folder), Store(folder), Machine.here()
+    bundle, store, machine = read_bundle(folder), Store(folder), Machine.local()
     for number, arm in enumerate(bundle.arms, 1):
         _tell(f"arm {arm.title}: {number} of {len(bundle.arms)}")
         runs = train_arm(store, arm, machine)

@@ -29,7 +29,7 @@ from curriculum.train.checkpoint_files import (
 )
 from curriculum.train.distributed import PATH, PATH_OR_NONE
 from curriculum.train.metrics import log
-from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
+from curriculum.train.optimizer import TrainState, gather_whole, generators, is_moment, tensors
 from curriculum.train.tensor_file import write_tensors
 from curriculum.whole_files import sync, write_whole
 from schemas.errors import CurriculumError, JobError
@@ -103,11 +103,11 @@ def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
     """Copy a checkpoint's content to the host. Every rank must call this; only rank 0 keeps tensors."""
     taken = CheckpointCopy(spec=train_state.model.spec, state=state)
     for name, tensor in tensors(train_state):
-        gathered = whole(tensor)
+        gathered = gather_whole(tensor)
         if train_state.ranks.leads:
             part = taken.moments if is_moment(name, taken.weights) else taken.weights
             part[name] = gathered.to("cpu", copy=True)
-    for states in train_state.ranks.gathered_tensors(generators(train_state)):
+    for states in train_state.ranks.gather_tensors(generators(train_state)):
         taken.moments.update(states)
     return taken
 
@@ -218,7 +218,7 @@ class Saver:
             JobError: on every rank, if a checkpoint could not be written; the previous one is kept.
         """
         ranks = self.train_state.ranks
-        written = ranks.gathered(ranks.together(self._written), PATH_OR_NONE)[0]
+        written = ranks.gather(ranks.run_together(self._written), PATH_OR_NONE)[0]
         self.last = written or self.last
         return self.last
 
@@ -235,7 +235,7 @@ class Saver:
         from curriculum.train import sharded
 
         ranks = self.train_state.ranks
-        draft = ranks.from_first(lambda: new_draft(self.folder, state.step), PATH)
+        draft = ranks.broadcast_first(lambda: new_draft(self.folder, state.step), PATH)
         shards = sharded.start(draft / SHARDS, self.train_state)
         spec = self.train_state.model.spec
 

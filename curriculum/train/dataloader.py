@@ -4,8 +4,8 @@
     for batch in loader_of(job, workspace):                   # micro-batches in the plan's order, as dicts
         loss = model(batch["input_ids"], batch["position_ids"] …
 
-    rows = PlannedRows.of(job, workspace)                     # a torch Dataset: the row at each position
-    batches = DataLoader(rows, batch_sampler=MicroBatches.of(job, rows), collate_fn=as_tensors)
+    rows = PlannedRows.from_job(job, workspace)               # a torch Dataset: the row at each position
+    batches = DataLoader(rows, batch_sampler=MicroBatches.from_job(job, rows), collate_fn=as_tensors)
 
 The order depends only on the plan, not on workers or ranks. batch.py shows the contents of a batch with an
 example. `as_tensors` returns all of its tensors by name, `for_transformers` the inputs of Hugging Face
@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from curriculum.packing.read import GroupCache
 from curriculum.train.batch import Batch, Row, Shards, blank, collate
 from curriculum.train.distributed import deal, descending
-from curriculum.train.loader_workers import batches_of, leave_signals_to_the_trainer
+from curriculum.train.loader_workers import batches_of, ignore_group_signals
 from curriculum.train.plan_reader import PlanReader
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
@@ -90,7 +90,7 @@ class PlannedRows(Dataset[Row]):
         }
 
     @staticmethod
-    def of(job: Job, workspace: Path) -> "PlannedRows":
+    def from_job(job: Job, workspace: Path) -> "PlannedRows":
         """Open the rows of a job; its paths are relative to `workspace`."""
         return PlannedRows(
             workspace / job.plan,
@@ -151,7 +151,7 @@ class MicroBatches(Sampler[list[int]]):
         self.rank, self.ranks = rank, ranks
 
     @staticmethod
-    def of(
+    def from_job(
         job: Job, rows: PlannedRows, *, first_step: int = 0, rank: int = 0, ranks: int = 1
     ) -> "MicroBatches":
         """Return the micro-batches of a job's steps from `first_step` on."""
@@ -209,8 +209,8 @@ def loader_of(
             cause="only our training loop applies studies; these rows have masks and restarting positions",
             cure="Use a job without a study, or train it with `curriculum run`",
         )
-    rows = PlannedRows.of(job, workspace)
-    sampler = MicroBatches.of(job, rows, first_step=first_step, rank=rank, ranks=ranks)
+    rows = PlannedRows.from_job(job, workspace)
+    sampler = MicroBatches.from_job(job, rows, first_step=first_step, rank=rank, ranks=ranks)
     return _loader(job, rows, sampler, collate_fn, workers=job.workers, ranks=ranks)
 
 
@@ -226,7 +226,7 @@ def steps_of(
         JobError: for ids outside the model's vocabulary, and for a worker that died.
         MixtureError: if plan and rows don't match.
     """
-    sampler = MicroBatches.of(job, rows, first_step=first_step, rank=rank, ranks=ranks)
+    sampler = MicroBatches.from_job(job, rows, first_step=first_step, rank=rank, ranks=ranks)
     # The loader runs ahead of the trainer by the batches that its workers prepare; tee keeps the steps in
     # between.
     ahead, shares = itertools.tee(map(sampler.of_step, sampler.steps))
@@ -356,7 +356,7 @@ def _loader(
         prefetch_factor=min(of_a_step // workers + 1, MAX_AHEAD) if workers else None,
         pin_memory=job.device == "cuda" and torch.cuda.is_available(),
         multiprocessing_context="spawn" if workers else None,
-        worker_init_fn=leave_signals_to_the_trainer,
+        worker_init_fn=ignore_group_signals,
         # Otherwise every new loader draws from the global generator, and a resumed run starts one more.
         generator=torch.Generator(),
     )

@@ -18,7 +18,7 @@ from schemas.errors import JobError, JobMemoryError
 from schemas.job import Job
 
 
-def mixed(device: torch.device) -> torch.autocast:
+def mixed_precision(device: torch.device) -> torch.autocast:
     """Return an autocast context: bfloat16 matrix products on GPUs, float32 throughout on CPUs."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 

@@ -48,7 +48,7 @@ class ProcessRank:
     """Address at which ranks connect: set by torchrun in the environment, or file:///…"""
 
     @staticmethod
-    def of(environment: Mapping[str, str]) -> "ProcessRank":
+    def from_environment(environment: Mapping[str, str]) -> "ProcessRank":
         """Return the rank set by torchrun, or the rank of a single process."""
         return ProcessRank(
             rank=int(environment.get("RANK", "0")),
@@ -70,7 +70,7 @@ class RankFailure:
     location: tuple[int | str, ...]
 
     @staticmethod
-    def of(failed: CurriculumError) -> "RankFailure":
+    def from_error(failed: CurriculumError) -> "RankFailure":
         """Return the fields of an error."""
         return RankFailure(
             kind=next(kind.__name__ for kind in type(failed).__mro__ if kind in _KINDS.values()),
@@ -145,9 +145,9 @@ class Ranks:
 
     def by_reader(self, value: T, kind: TypeAdapter[T]) -> list[T]:
         """Gather the value of one rank per group, in the order of groups."""
-        return self.gathered(value, kind)[:: self.sharing]
+        return self.gather(value, kind)[:: self.sharing]
 
-    def gathered(self, value: T, kind: TypeAdapter[T]) -> list[T]:
+    def gather(self, value: T, kind: TypeAdapter[T]) -> list[T]:
         """Gather the value of every rank, in the order of ranks; `kind` converts it to JSON and back.
 
         Raises:
@@ -158,7 +158,7 @@ class Ranks:
         sent = json.dumps(kind.dump_python(value, mode="json")).encode()
         return self._parsed(self._bytes(sent), lambda data: kind.validate_python(json.loads(data)))
 
-    def gathered_tensors(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    def gather_tensors(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
         """Gather named tensors of every rank on the host, in the order of ranks.
 
         Raises:
@@ -173,15 +173,15 @@ class Ranks:
 
     def total(self, values: Sequence[N]) -> list[N]:
         """Sum values over ranks, in the order of ranks; all ranks get identical bits."""
-        columns = zip(*self.gathered(list(values), _NUMBERS), strict=True)
+        columns = zip(*self.gather(list(values), _NUMBERS), strict=True)
         return [sum(column) for column in columns]
 
     def any(self, flag: bool) -> bool:
         """Return True if the flag is true on any rank."""
-        flags: list[bool] = self.gathered(flag, FLAG)
+        flags: list[bool] = self.gather(flag, FLAG)
         return any(flags)
 
-    def together(self, make: Callable[[], T]) -> T:
+    def run_together(self, make: Callable[[], T]) -> T:
         """Return this rank's value once all ranks have computed theirs.
 
         Raises:
@@ -194,23 +194,23 @@ class Ranks:
         try:
             made.append(make())
         except CurriculumError as failed:
-            own = RankFailure.of(failed)
-        for failure in self.gathered(own, _FAILURE):
+            own = RankFailure.from_error(failed)
+        for failure in self.gather(own, _FAILURE):
             if failure is not None:
                 raise failure.error()
         return made[0]
 
-    def on_first(self, do: Callable[[], object]) -> None:
+    def run_on_first(self, do: Callable[[], object]) -> None:
         """Run a function on rank 0 while the others wait; its CurriculumError is raised on every rank."""
-        self.together(lambda: do() if self.leads else None)
+        self.run_together(lambda: do() if self.leads else None)
 
-    def from_first(self, make: Callable[[], T], kind: TypeAdapter[T]) -> T:
+    def broadcast_first(self, make: Callable[[], T], kind: TypeAdapter[T]) -> T:
         """Return rank 0's value on every rank; its CurriculumError is raised on every rank."""
-        made = self.together(lambda: [make()] if self.leads else [])
+        made = self.run_together(lambda: [make()] if self.leads else [])
         if self.size == 1:
             return made[0]
         plain = [kind.dump_python(value, mode="json") for value in made]
-        return kind.validate_python(self.gathered(plain, _PLAIN)[0][0])
+        return kind.validate_python(self.gather(plain, _PLAIN)[0][0])
 
     def _bytes(self, data: bytes) -> list[bytes]:
         """Gather the bytes of every rank; `data` must not be empty."""
@@ -255,7 +255,9 @@ def _tensors(data: bytes) -> dict[str, Tensor]:
 
 
 @contextlib.contextmanager
-def joined(place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1) -> Iterator[Ranks]:
+def join_ranks(
+    place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1
+) -> Iterator[Ranks]:
     """Join the other ranks, where `sharing` consecutive ranks share rows; a no-op for a single process."""
     if place.size == 1:
         yield ALONE
@@ -295,7 +297,7 @@ def _context(place: ProcessRank, sharing: int) -> ContextRanks | None:
     )
 
 
-def leave(code: int) -> NoReturn:
+def exit_rank(code: int) -> NoReturn:
     """End a rank's process immediately after its work.
 
     During Python's shutdown, a gloo thread that releases a value would abort the process.

@@ -46,7 +46,7 @@ class DocumentSums:
         """Σ nats / ln 2 ÷ Σ bytes; the sum of nats is rounded only once and doesn't depend on the order."""
         return bits(math.fsum(self.nats.tolist()), int(self.num_bytes.sum()))
 
-    def only(self, ids: Collection[str]) -> "DocumentSums":
+    def select(self, ids: Collection[str]) -> "DocumentSums":
         """Return the sums of the given documents."""
         kept = np.array([document_id in ids for document_id in self.document_ids], dtype=np.bool_)
         return DocumentSums(
@@ -220,17 +220,17 @@ def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
             "tokens": own.tokens,
         }
         parts.append(pa.table(columns, schema=EVALUATED_SCHEMA))
-    return joined(parts)
+    return concat_tables(parts)
 
 
-def joined(tables: Iterable[pa.Table]) -> pa.Table:
+def concat_tables(tables: Iterable[pa.Table]) -> pa.Table:
     """Concatenate tables of EVALUATED_SCHEMA and sort them."""
     whole = pa.concat_tables([EVALUATED_SCHEMA.empty_table(), *tables])
     first = EVALUATED_SCHEMA.names[: EVALUATED_SCHEMA.names.index("document_id") + 1]
     return whole.sort_by([(name, "ascending") for name in first])
 
 
-def of_evaluation(table: pa.Table, evaluation: Evaluation) -> pa.Table:
+def filter_evaluation(table: pa.Table, evaluation: Evaluation) -> pa.Table:
     """Return the rows of one evaluation."""
     phase, name = pc.field("phase"), pc.field("set")
     return table.filter((phase == evaluation.phase) & (name == evaluation.set))

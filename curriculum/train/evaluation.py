@@ -22,14 +22,14 @@ from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, blank, collate
-from curriculum.train.device import mixed
+from curriculum.train.device import mixed_precision
 from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.document_sums import (
     DocumentSums,
     Floats,
+    concat_tables,
+    filter_evaluation,
     interval,
-    joined,
-    of_evaluation,
     table_of,
 )
 from curriculum.train.optimizer import TrainState
@@ -94,9 +94,9 @@ class Evaluator:
     token_bytes: torch.Tensor
     stop: Callable[[], bool]
     before: Evaluated | None = None
-    """Evaluations of step 0 returned by `carried_over`."""
+    """Evaluations of step 0 returned by `reuse_evaluations`."""
 
-    def evaluated(self, step: int) -> Evaluated:
+    def evaluate(self, step: int) -> Evaluated:
         """Evaluate the train state's model at a step, and return it to training mode.
 
         Raises:
@@ -113,10 +113,10 @@ class Evaluator:
         )
         self.train_state.model.eval()
         try:
-            return held_out.evaluated(step, self.before if step == 0 else None)
+            return held_out.evaluate(step, self.before if step == 0 else None)
         finally:
             self.train_state.model.train()
-            self.train_state.rest()
+            self.train_state.reshard()
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
     """Return the nats of a batch's scored targets, row by row, [N]; documents are always masked."""
     device = model.head.weight.device
     moved = batch.to(device)
-    with mixed(device):
+    with mixed_precision(device):
         x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)
         nll_N = token_nll(
             x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
@@ -146,7 +146,7 @@ class HeldOut:
     stop: Callable[[], bool]
     ranks: Ranks = ALONE
 
-    def evaluated(self, step: int, known: Evaluated | None = None) -> Evaluated:
+    def evaluate(self, step: int, known: Evaluated | None = None) -> Evaluated:
         """Run the job's evaluations at a step; the figures of strata precede their weighted mean.
 
         Rows used by several evaluations are read and computed once. Evaluations in `known` are not computed.
@@ -169,7 +169,7 @@ class HeldOut:
         for evaluation in self.job.evaluations:
             if known is not None and evaluation.name in carried:
                 figures += carried[evaluation.name]
-                documents.append(of_evaluation(known.documents, evaluation))
+                documents.append(filter_evaluation(known.documents, evaluation))
             else:
                 mine = [sums[_asked(stratum)] for stratum in evaluation.strata]
                 figures += [
@@ -181,7 +181,7 @@ class HeldOut:
                 documents.append(table_of(evaluation, mine))
         return Evaluated(
             figures=tuple(figures),
-            documents=joined(documents),
+            documents=concat_tables(documents),
             seconds=time.perf_counter() - began,
         )
 
@@ -287,7 +287,7 @@ _MEASURES = (
 """Fields of a job that influence the last bits of figures, besides model, rows, device and backend."""
 
 
-def carried_over(
+def reuse_evaluations(
     job: Job, before: Job, state: CheckpointState, documents: pa.Table
 ) -> Evaluated | None:
     """Return the evaluations at step 0 of a job that continues `before`, taken from its last checkpoint.

@@ -62,7 +62,7 @@ class HeldOutSet:
     trained_share: float | None
     """Share of its targets that also occur in training documents; None if not compared."""
 
-    def within(self, limit: int) -> Evaluation:
+    def limit_positions(self, limit: int) -> Evaluation:
         """Limit each stratum to `limit` positions, but to at least one row."""
         rows = [
             stratum.order[: max(limit // stratum.rows.row_length, 1)] for stratum in self.strata
@@ -159,7 +159,7 @@ def evaluations_apart(
     ]
 
 
-def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
+def limit_positions(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
     """Limit sets to about `positions` row positions in total.
 
     All strata have the same limit: the largest power of two that keeps the total, so that similar budgets
@@ -167,10 +167,10 @@ def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
     documents to be reliable, so the total may be exceeded.
     """
     limit = MAX_READ
-    found = [held_out.within(limit) for held_out in sets]
+    found = [held_out.limit_positions(limit) for held_out in sets]
     while limit > MIN_POSITIONS and positions_read(found) > positions:
         limit //= 2
-        fewer = [held_out.within(limit) for held_out in sets]
+        fewer = [held_out.limit_positions(limit) for held_out in sets]
         if any(more.is_sure > less.is_sure for more, less in zip(found, fewer, strict=True)):
             break
         found = fewer

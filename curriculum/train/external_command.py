@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from curriculum.store import Store
-from curriculum.train.processes import CANCELLED, dying_with_parent, failure_of, kind_of
-from curriculum.train.run_directory import claimed, read_job
+from curriculum.train.processes import CANCELLED, failure_of, kind_of, signal_with_parent
+from curriculum.train.run_directory import claim_directory, read_job
 from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.diet import JOB_FIELD
 from schemas.errors import CurriculumError, JobError
@@ -61,7 +61,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
     assert job.trainer is not None
     store, directory = Store.containing(path), path.absolute().parent
     require_permitted(job, path, permitted)
-    with claimed(store, job, directory):
+    with claim_directory(store, job, directory):
         try:
             require_shared_rows(job, job.processes)
             require_fitting(job, store.root)
@@ -97,7 +97,7 @@ def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
     _log(f"starting {shlex.join(words)}")
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, preexec_fn=dying_with_parent(), close_fds=False
+            words, stdin=subprocess.DEVNULL, preexec_fn=signal_with_parent(), close_fds=False
         )
     except OSError as failed:
         raise JobError(

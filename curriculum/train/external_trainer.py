@@ -34,7 +34,7 @@ from torch import Tensor
 from curriculum.stop_signals import terminating_signals
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums
-from curriculum.train.advance_when import gate_bits, opens
+from curriculum.train.advance_when import gate_bits, gate_reason
 from curriculum.train.batch import Batch
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import require_whole
@@ -64,7 +64,7 @@ class ForeignRun:
         if self.start is not None:
             require_whole(self.start)
         self.state = checkpoint.read_state(self.resumed) if self.resumed else CheckpointState()
-        self.rows = PlannedRows.of(job, workspace)
+        self.rows = PlannedRows.from_job(job, workspace)
         self._token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self._metrics: Metrics | None = None
         self._heart = HeartbeatWriter(job, directory)
@@ -116,7 +116,7 @@ class ForeignRun:
         seconds = time.perf_counter() - self._began
         metrics = self._open_metrics()
         self.state = self.state.advanced(self.job, counts.tokens)
-        row = StepMetrics.of(
+        row = StepMetrics.from_counts(
             counts,
             step=self.step,
             position=self.state.tokens.positions,
@@ -150,17 +150,17 @@ class ForeignRun:
         )
         metrics = self._open_metrics()
         self._heart.beat(self.state, "evaluating")
-        found = held_out.evaluated(self.step)
+        found = held_out.evaluate(self.step)
         self.state = self.state.measured(found.figures)
-        self._heart.evaluated(found.seconds)
+        self._heart.set_evaluation_seconds(found.seconds)
         document_sums.write(self.directory, self.step, found.documents, seconds=found.seconds)
-        metrics.evaluated(found.figures)
+        metrics.record_figures(found.figures)
         return found.figures
 
     def gate(self) -> str | None:
         """Return the reason why the phase may end now, from its evaluations, or None."""
         bits = gate_bits(self.state.figures, self.job.phase, self.job.advance_when)
-        return opens(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
+        return gate_reason(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
 
     def publish_checkpoint(self, write: Callable[[Path], object]) -> Path:
         """Publish a checkpoint of this step atomically; `write` puts files of any kind into a folder.
@@ -213,9 +213,7 @@ class ForeignRun:
         """Open the metrics late: of several processes only the recording one removes outdated files."""
         if self._metrics is None:
             figures = self.state.figures
-            self._metrics = Metrics.opened(
-                self.job, self.directory, step=self.step, figures=figures
-            )
+            self._metrics = Metrics.open(self.job, self.directory, step=self.step, figures=figures)
         return self._metrics
 
 

@@ -65,7 +65,7 @@ def make_job(
         JobError: for an unknown model or phase, a plan without one whole step, a model that would lose its
             structure inputs, or a run of another study.
     """
-    machine = machine or Machine.here()
+    machine = machine or Machine.local()
     size = preset(diet.model)
     mixture = _mixture(ingredients.plan)
     before = None

@@ -13,14 +13,14 @@ from curriculum.store import Store
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.device import enough_memory, prepare, with_backend
-from curriculum.train.distributed import FLAG, ProcessRank, Ranks, joined
-from curriculum.train.masking_cost import COST, measured_once
+from curriculum.train.distributed import FLAG, ProcessRank, Ranks, join_ranks
+from curriculum.train.masking_cost import COST, measure_once
 from curriculum.train.metric_writers import require_installed
 from curriculum.train.metrics import log
 from curriculum.train.processes import failure_of
 from curriculum.train.report import HeartbeatWriter, record_kernel, report_of, write_end
-from curriculum.train.required_proof import proven
-from curriculum.train.run_directory import REPORT, claimed, read_job, read_report
+from curriculum.train.required_proof import run_leakcheck
+from curriculum.train.run_directory import REPORT, claim_directory, read_job, read_report
 from curriculum.train.trainer import Trainer
 from curriculum.train.validate import require_fitting, require_shared_rows
 from curriculum.whole_files import write_whole
@@ -37,10 +37,10 @@ def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
         CurriculumError: the error that ended the job; the report then has `failed` and the reason.
     """
     job = read_job(path)
-    with joined(place, job.device, job.context_parallel) as ranks, ExitStack() as stack:
+    with join_ranks(place, job.device, job.context_parallel) as ranks, ExitStack() as stack:
         store = Store.containing(path)
         directory = path.absolute().parent
-        ranks.on_first(lambda: stack.enter_context(claimed(store, job, directory)))
+        ranks.run_on_first(lambda: stack.enter_context(claim_directory(store, job, directory)))
         report = _trained(job, store, path.absolute(), stop, place, ranks)
     log(f"{report.stopped}: {report.reason}")
     return report
@@ -55,17 +55,17 @@ def _trained(
             require_shared_rows(job, ranks.size)
             device = prepare(job, place.local)
             job = with_backend(job, device)
-            ranks.on_first(lambda: record_kernel(directory, job))
+            ranks.run_on_first(lambda: record_kernel(directory, job))
             require_installed(job.writers)
-            ranks.on_first(lambda: require_fitting(job, store.root))
+            ranks.run_on_first(lambda: require_fitting(job, store.root))
             required = "leakcheck" in job.require
             if required and ranks.leads:
                 resumed = CheckpointState(step=checkpoint.newest_step(directory / "checkpoints"))
                 HeartbeatWriter(job, directory).beat(resumed, "leakcheck")
-            if required and not ranks.from_first(lambda: proven(path, stop), FLAG):
+            if required and not ranks.broadcast_first(lambda: run_leakcheck(path, stop), FLAG):
                 return _stopped(job, store, directory, ranks)
-            cost = ranks.from_first(
-                partial(measured_once, job, store.root, directory, device), COST
+            cost = ranks.broadcast_first(
+                partial(measure_once, job, store.root, directory, device), COST
             )
             trainer = Trainer(job, store.root, directory, device, stop, ranks)
             outcome = trainer.train()
@@ -90,14 +90,14 @@ def _trained(
         leakcheck="passed" if required else "not run",
         masking_cost=cost,
     )
-    ranks.on_first(lambda: write_whole(directory / REPORT, report.model_dump_json(indent=1)))
+    ranks.run_on_first(lambda: write_whole(directory / REPORT, report.model_dump_json(indent=1)))
     return report
 
 
 def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
     """Write the report of a run that was stopped during its leakcheck, before its first step."""
     reason = "stopped during leakcheck"
-    ranks.on_first(
+    ranks.run_on_first(
         lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)
     )
     return read_report(directory)

@@ -62,7 +62,7 @@ def _is_a_death(failed: Exception) -> bool:
     return not str(failed).startswith("Caught ")
 
 
-def leave_signals_to_the_trainer(worker: int) -> None:
+def ignore_group_signals(worker: int) -> None:
     """Ignore signals to the whole group, from Ctrl-C or a closed terminal: the trainer ends its workers."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

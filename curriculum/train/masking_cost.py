@@ -20,7 +20,7 @@ from curriculum.model.decoder import Decoder
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
-from curriculum.train.device import mixed
+from curriculum.train.device import mixed_precision
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import new_train_state
 from curriculum.whole_files import write_whole
@@ -49,7 +49,7 @@ class KeptCost(Sealed):
     cost: MaskingCost
 
 
-def measured_once(
+def measure_once(
     job: Job, workspace: Path, directory: Path, device: torch.device
 ) -> MaskingCost | None:
     """Measure the masking cost on a job's first rows and save it; None if it isn't needed.
@@ -140,7 +140,7 @@ def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) 
     here = batch.to(model.head.weight.device)
     one_document = torch.zeros_like(batch.boundaries.doc_ids)
     boundaries = Boundaries.from_doc_ids(one_document).to(here.input_ids.device)
-    with mixed(here.input_ids.device):
+    with mixed_precision(here.input_ids.device):
         inputs = model.inputs_of(here.input_ids, boundaries, here.structure)
 
     def masked() -> Tensor:
@@ -171,7 +171,7 @@ def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:
     """Time forward and backward of a loss; clearing the gradients isn't timed."""
     device = model.head.weight.device
     began = now(device)
-    with mixed(device):
+    with mixed_precision(device):
         loss = work()
     loss.backward()  # type: ignore[no-untyped-call]
     seconds = now(device) - began
@@ -190,7 +190,7 @@ def now(device: torch.device) -> float:
 def _of_job(job: Job, workspace: Path, device: torch.device) -> MaskingCost:
     """Measure with an untrained model of the job's sizes."""
     model = new_train_state(job, device).model
-    rows = PlannedRows.of(job, workspace)
+    rows = PlannedRows.from_job(job, workspace)
     steps = itertools.islice(steps_of(job, rows, first_step=0, workers=0), STEPS)
     cost = masking_cost(model, itertools.chain.from_iterable(steps))
     if device.type == "cuda":

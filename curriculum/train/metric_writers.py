@@ -84,14 +84,14 @@ def fill(
     """Write earlier steps and evaluations, in the order of steps."""
     if not writers:
         return
-    scalars = [(int(row["step"]), of_step(row)) for row in rows]
-    scalars += [(figure.step, of_figures([figure])) for figure in figures]
+    scalars = [(int(row["step"]), step_scalars(row)) for row in rows]
+    scalars += [(figure.step, figure_scalars([figure])) for figure in figures]
     for step, values in sorted(scalars, key=lambda pair: pair[0]):
         for writer in writers:
             writer.write(step, values)
 
 
-def of_step(row: Mapping[str, Any]) -> Scalars:
+def step_scalars(row: Mapping[str, Any]) -> Scalars:
     """Convert a row of metrics to scalars, without missing values."""
     return {
         f"train/{name}": float(value)
@@ -100,7 +100,7 @@ def of_step(row: Mapping[str, Any]) -> Scalars:
     }
 
 
-def of_figures(figures: Iterable[Figure]) -> Scalars:
+def figure_scalars(figures: Iterable[Figure]) -> Scalars:
     """Convert figures to scalars; a weighted mean is named after its evaluation only.
 
     val_bpb/phase syntax, val_bpb/phase syntax, v2_simple general

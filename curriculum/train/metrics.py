@@ -23,7 +23,7 @@ from curriculum import parquet
 from curriculum.model.decoder import Decoder
 from curriculum.train import document_sums
 from curriculum.train.dataloader import Batch
-from curriculum.train.metric_writers import Writer, fill, of_figures, of_step, open_writers
+from curriculum.train.metric_writers import Writer, figure_scalars, fill, open_writers, step_scalars
 from curriculum.train.run_directory import METRICS
 from curriculum.whole_files import replace_whole
 from schemas.job import METRICS_SCHEMA, Figure, Job, ModelSpec, TokenCounts
@@ -215,7 +215,7 @@ class StepMetrics:
     causal_mfu: float | None
 
     @staticmethod
-    def of(
+    def from_counts(
         counts: StepCounts,
         *,
         step: int,
@@ -286,7 +286,7 @@ class Metrics:
             fill(writers, read_metrics(folder).to_pylist(), figures)
 
     @staticmethod
-    def opened(job: Job, directory: Path, *, step: int, figures: Sequence[Figure]) -> "Metrics":
+    def open(job: Job, directory: Path, *, step: int, figures: Sequence[Figure]) -> "Metrics":
         """Open the metrics of a run at a step; remove evaluations that aren't among its figures."""
         document_sums.keep_only(directory, {figure.step for figure in figures})
         return Metrics(
@@ -296,17 +296,17 @@ class Metrics:
             figures=figures,
         )
 
-    def evaluated(self, figures: Sequence[Figure]) -> None:
+    def record_figures(self, figures: Sequence[Figure]) -> None:
         """Write the figures of an evaluation to the writers."""
         for writer in self.writers:
             for figure in figures:
-                writer.write(figure.step, of_figures([figure]))
+                writer.write(figure.step, figure_scalars([figure]))
 
     def record(self, row: StepMetrics, *, steps: int) -> None:
         """Keep a row; write kept rows every ten seconds."""
         self._rows.append(row)
         for writer in self.writers:
-            writer.write(row.step, of_step(asdict(row)))
+            writer.write(row.step, step_scalars(asdict(row)))
         due = time.monotonic() - self._flushed >= FLUSH_SECONDS
         if due or row.step % max(steps // 20, 1) == 0 or row.step == steps:
             log(_line(row, steps))

@@ -31,7 +31,7 @@ class TrainState:
         """Device of the model."""
         return self.model.head.weight.device
 
-    def rest(self) -> None:
+    def reshard(self) -> None:
         """Free gathered weights, so that the model's parameters are those of the optimizer."""
         if self.ranks.mesh is None:
             return
@@ -108,7 +108,7 @@ def shard(model: Decoder, ranks: Ranks) -> None:
 
 def tensors(train_state: TrainState) -> Iterator[tuple[str, Tensor]]:
     """Yield weights and Adam's moments by their names in a checkpoint, sharded if the model is."""
-    train_state.rest()
+    train_state.reshard()
     for name, weight in train_state.model.named_parameters():
         yield name, weight.detach()
         for moment, value in train_state.optimizer.state.get(weight, {}).items():
@@ -147,7 +147,7 @@ def _of_rank(kind: str, ranks: Ranks) -> str:
     return kind if ranks.leads else f"{kind}.{ranks.rank}"
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gather_whole(tensor: Tensor) -> Tensor:
     """Gather a tensor from all ranks; all ranks must call this."""
     # Only a DTensor has this method; importing its class takes half a second.
     gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
@@ -159,11 +159,11 @@ def whole_model(train_state: TrainState, job: Job) -> Decoder:
     """Return the unsharded model; takes its whole memory on every rank."""
     if train_state.ranks.mesh is None:
         return train_state.model
-    train_state.rest()
+    train_state.reshard()
     model = Decoder(job.model, job.kernel).to(train_state.device)
     model.rope_base = job.rope_base
     for weight, part in zip(model.parameters(), train_state.model.parameters(), strict=True):
-        weight.copy_(whole(part.detach()))
+        weight.copy_(gather_whole(part.detach()))
     return model
 
 

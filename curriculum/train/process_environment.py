@@ -9,7 +9,7 @@ def wait_passively() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-def see_gpus_of(slot: int, of: int) -> None:
+def restrict_visible_gpus(slot: int, of: int) -> None:
     """Restrict the visible GPUs to a slot's share, before torch is imported."""
     # Imported late, because a job's process handles signals before slow imports.
     from curriculum.train.launch.gpu_slots import share_of

@@ -102,7 +102,7 @@ def job_environment() -> dict[str, str]:
     }
 
 
-def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
+def signal_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
     """Return a preexec function that makes Linux signal the new process when its parent thread ends.
 
     The function may be called between fork and exec: it takes no locks, because its symbols are looked up
@@ -146,7 +146,7 @@ def has_open(run: Path, file: Path) -> bool:
     return False
 
 
-def standing_still(run: Path) -> list[str]:
+def describe_stopped(run: Path) -> list[str]:
     """Describe the stopped or blocked processes of a run, by rank if they have one.
 
     If one of several ranks is stopped, the others wait for it in a collective until gloo times out.

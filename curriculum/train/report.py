@@ -139,7 +139,7 @@ class HeartbeatWriter:
         self.beat(state)
         self._last, self._positions, self._seconds = at, 0, 0.0
 
-    def evaluated(self, seconds: float) -> None:
+    def set_evaluation_seconds(self, seconds: float) -> None:
         """Set the expected duration of later evaluations to that of a complete one."""
         self._evaluation = seconds
 

@@ -19,7 +19,7 @@ class _StoppedError(Exception):
     """Raised when training was asked to stop during the leakcheck."""
 
 
-def proven(path: Path, stop: Callable[[], bool]) -> bool:
+def run_leakcheck(path: Path, stop: Callable[[], bool]) -> bool:
     """Run the leakcheck of the job in a file; return False if `stop` returned true before its end.
 
     The report is written beside the job. `stop` is called after each packing.

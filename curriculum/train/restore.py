@@ -19,7 +19,7 @@ from curriculum.train.checkpoint_files import (
     require_whole,
 )
 from curriculum.train.distributed import ALONE, Ranks
-from curriculum.train.evaluation import Evaluated, carried_over
+from curriculum.train.evaluation import Evaluated, reuse_evaluations
 from curriculum.train.job import would_lose_structure
 from curriculum.train.optimizer import (
     MOMENT_NAMES,
@@ -62,8 +62,8 @@ def carry_over(checkpoint: Path, train_state: TrainState) -> None:
         one
             doesn't.
     """
-    train_state.ranks.on_first(lambda: _require_fitting(checkpoint, train_state))
-    train_state.rest()
+    train_state.ranks.run_on_first(lambda: _require_fitting(checkpoint, train_state))
+    train_state.reshard()
     there = names_in(checkpoint)
     # Structure weights may be added to a trained model; they keep their initial values and have no moments
     # yet.
@@ -237,4 +237,4 @@ def evaluated_before(job: Job, workspace: Path, step: int) -> Evaluated | None:
     documents = document_sums.read(run, state.step)
     if documents is None:
         return None
-    return carried_over(job, job_of(start), state, documents)
+    return reuse_evaluations(job, job_of(start), state, documents)

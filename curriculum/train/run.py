@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import Artefact, Store, in_lease
-from curriculum.train.launch.launcher import Launch, launched, wait_sayer
+from curriculum.train.launch.launcher import Launch, launch_job, wait_reporter
 from curriculum.train.run_directory import (
     JOB,
     attempt_number,
     finished,
     last_number,
     last_ordinal,
-    launching,
+    lock_launch,
     read_job,
     read_report,
     resumable,
@@ -54,7 +54,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
     before = finished(store, job)
     if before is not None and not again:
         return _finished_run(before)
-    with launching(store, job, wait_sayer(job, launch)):
+    with lock_launch(store, job, wait_reporter(job, launch)):
         there = finished(store, job)
         if there is not None and (before is None or there.path != before.path):
             return _finished_run(there)
@@ -64,7 +64,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
         with store.lock("attempts"):
             own = {"attempt": attempt_number(directory), "ordinal": last_ordinal(store) + 1}
             frozen = freeze(directory, job.model_copy(update=own))
-        report = launched(store, directory / JOB, launch)
+        report = launch_job(store, directory / JOB, launch)
         if report.stopped == "cancelled":
             return Run(directory=directory, report=report, artefact=None)
         last = (store.root / report.checkpoint).relative_to(directory).as_posix()

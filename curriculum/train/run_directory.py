@@ -226,7 +226,7 @@ def read_report(directory: Path) -> Report:
 
 
 @contextlib.contextmanager
-def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
+def claim_directory(store: Store, job: Job, directory: Path) -> Iterator[None]:
     """Own a run's directory; the system releases the lock when this process dies.
 
     Partial files of a killed owner and the report of an earlier end are removed. Everything the run reads
@@ -264,7 +264,7 @@ def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[None]:
+def lock_launch(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[None]:
     """Allow only one process to launch a run, from before it waits for a slot, for all attempts.
 
     If another process is launching the run, call `say` once with its name, and wait.

@@ -43,6 +43,6 @@ def measure(
                 workspace=workspace,
                 token_bytes=read_token_bytes(workspace / job.tokenizer.path),
                 stop=lambda: False,
-            ).evaluated(report.steps)
+            ).evaluate(report.steps)
             for group in groups
         ]

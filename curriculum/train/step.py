@@ -24,9 +24,9 @@ from curriculum.model.decoder import Decoder
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import map_tensors
 from curriculum.train.batch import Batch, tensors_in
-from curriculum.train.device import mixed
+from curriculum.train.device import mixed_precision
 from curriculum.train.distributed import ALONE, Ranks
-from curriculum.train.optimizer import TrainState, whole, whole_model
+from curriculum.train.optimizer import TrainState, gather_whole, whole_model
 from schemas.errors import NotFiniteError
 from schemas.job import Job
 
@@ -103,7 +103,7 @@ class FinitenessCheck:
         # Ranks that share rows have the same rows; one of them counts.
         real = [batch for batch in batches if batch.pack_ids and self.ranks.counts]
         rows = [name for batch in real for name in batch.pack_ids]
-        found = self.ranks.gathered((self.find_nonfinite(what, real), rows), _FOUND)
+        found = self.ranks.gather((self.find_nonfinite(what, real), rows), _FOUND)
         names = [name for _, own in found for name in own]
         verdict = RowVerdict(
             what=what,
@@ -145,7 +145,7 @@ class FinitenessCheck:
 
     def _sums(self, batch: Batch) -> LossSums:
         here = batch.to(self.model.head.weight.device)
-        with mixed(here.input_ids.device):
+        with mixed_precision(here.input_ids.device):
             x_BTD = self.model.hidden(here.input_ids, here.boundaries, here.structure)
             return loss.loss_sums(
                 x_BTD,
@@ -341,7 +341,7 @@ def gradients(
     nll, z = train_state.ranks.total([sum(column) for column in zip(*losses, strict=True)])
     require_finite(nll, "the loss", suspects)
     clip = job.optimizer.gradient_clip
-    norm = float(whole(torch.nn.utils.clip_grad_norm_(train_state.model.parameters(), clip)))
+    norm = float(gather_whole(torch.nn.utils.clip_grad_norm_(train_state.model.parameters(), clip)))
     require_finite(norm, "the gradient", batches)
     return Gradient(
         loss=nll / count,
@@ -398,7 +398,7 @@ class _BatchSums:
 def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: float) -> _BatchSums:
     model = train_state.model
     mask_BT = model.part(batch.loss_mask)
-    with mixed(train_state.device):
+    with mixed_precision(train_state.device):
         x_BTD = model.hidden(batch.input_ids, batch.boundaries, batch.structure)
         sums = loss.loss_sums(
             x_BTD, model.head.weight, model.part(batch.target_ids), mask_BT, z_weight=z_weight

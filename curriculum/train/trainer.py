@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from curriculum.train import checkpoint, document_sums, restore
-from curriculum.train.advance_when import gate_bits, opens
+from curriculum.train.advance_when import gate_bits, gate_reason
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, Lookahead, PlannedRows, steps_of
 from curriculum.train.device import enough_memory
@@ -55,13 +55,13 @@ class Trainer:
         torch.manual_seed(job.seed)
         self.train_state = new_train_state(job, device, ranks, dtype=dtype)
         checkpoints = directory / "checkpoints"
-        last = ranks.from_first(lambda: checkpoint.newest(checkpoints), PATH_OR_NONE)
+        last = ranks.broadcast_first(lambda: checkpoint.newest(checkpoints), PATH_OR_NONE)
         self.saver = Saver(checkpoints, self.train_state, last)
         self.state = self._open(workspace)
         self.metrics = None
         if ranks.leads:
             figures = self.state.figures
-            self.metrics = Metrics.opened(job, directory, step=self.state.step, figures=figures)
+            self.metrics = Metrics.open(job, directory, step=self.state.step, figures=figures)
         self.heartbeat = HeartbeatWriter(job, directory)
         self.token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self.evaluator = Evaluator(
@@ -70,12 +70,12 @@ class Trainer:
             workspace=workspace,
             token_bytes=self.token_bytes,
             stop=self.stop,
-            before=ranks.together(
+            before=ranks.run_together(
                 lambda: restore.evaluated_before(job, workspace, self.state.step)
             ),
         )
         self.directory = directory
-        self.rows = PlannedRows.of(job, workspace)
+        self.rows = PlannedRows.from_job(job, workspace)
         self.prefetcher = Prefetcher(device)
 
     def train(self) -> TrainingEnd:
@@ -146,19 +146,19 @@ class Trainer:
         if due and step not in known:
             if self.metrics is not None:
                 self.heartbeat.beat(self.state, "evaluating")
-            found = self.evaluator.evaluated(step)
+            found = self.evaluator.evaluate(step)
             self.state = self.state.measured(found.figures)
             if step or self.evaluator.before is None:
-                self.heartbeat.evaluated(found.seconds)
+                self.heartbeat.set_evaluation_seconds(found.seconds)
             if self.metrics is not None:
                 document_sums.write(self.directory, step, found.documents, seconds=found.seconds)
-                self.metrics.evaluated(found.figures)
+                self.metrics.record_figures(found.figures)
             for figure in found.figures:
                 if figure.family == "*":
                     log(f"step {step}  {figure.name}  val_bpb {figure.val_bpb:.4f}")
         if not due or step in (0, self.job.steps):
             return None
-        return opens(
+        return gate_reason(
             self.job.advance_when,
             valid_tokens=self.state.tokens.valid,
             bits=gate_bits(self.state.figures, self.job.phase, self.job.advance_when),
@@ -190,7 +190,7 @@ class Trainer:
         seconds = time.perf_counter() - began
         if self.metrics is None:
             return
-        row = StepMetrics.of(
+        row = StepMetrics.from_counts(
             counts,
             step=self.state.step,
             position=self.state.tokens.positions,

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from curriculum.pipeline.context import ignore
-from curriculum.train.processes import dying_with_parent
+from curriculum.train.processes import signal_with_parent
 from flows import settings
 from schemas.errors import CurriculumError
 
@@ -67,7 +67,7 @@ class ChildProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=dying_with_parent(self.with_us),
+                preexec_fn=signal_with_parent(self.with_us),
             )
 
     def died(self) -> int | None:

@@ -23,7 +23,7 @@ import filelock
 
 from curriculum.stop_signals import handlers_restored
 from curriculum.store import Store
-from curriculum.train.processes import dying_with_parent
+from curriculum.train.processes import signal_with_parent
 from flows import settings
 from flows.server import dashboard
 from flows.server.children import (
@@ -344,7 +344,7 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
                 timeout=DEPLOY_S,
                 text=True,
                 check=True,
-                preexec_fn=dying_with_parent(),
+                preexec_fn=signal_with_parent(),
             )
     except subprocess.SubprocessError as failed:
         last = log.read_text(errors="replace").strip().splitlines()[-1:]

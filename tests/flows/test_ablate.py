@@ -98,7 +98,7 @@ def fake_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeArmSteps:
     fake_steps = FakeArmSteps()
     fake_steps.stand_in(monkeypatch, tmp_path)
     outcome = SimpleNamespace(spec=SimpleNamespace(name="masks"), arms=())
-    monkeypatch.setattr(Trained, "of", lambda *_: None)
+    monkeypatch.setattr(Trained, "from_runs", lambda *_: None)
     monkeypatch.setattr(judging, "judge", lambda *_: outcome)
     monkeypatch.setattr(judging, "outcome_report", lambda *_: None)
     monkeypatch.setattr(judging, "publish", lambda *_: None)

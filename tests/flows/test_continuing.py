@@ -57,7 +57,7 @@ def evaluated(run: Artefact, step: int, home: Path) -> tuple[Figure, ...]:
     evaluator = Evaluator(
         train_state=state, job=job, workspace=home, token_bytes=token_bytes, stop=lambda: False
     )
-    return evaluator.evaluated(step).figures
+    return evaluator.evaluate(step).figures
 
 
 def anchor_bpb(figures: Iterable[Figure]) -> float:

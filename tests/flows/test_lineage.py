@@ -80,8 +80,8 @@ def test_one_command_prints_rows_documents_commits_and_licences_of_a_step(
 
 def test_a_step_reads_what_its_loader_reads(demo_home: Path, step: dict[str, Any]) -> None:
     run = run_of(Store(demo_home, dry=True), "templates/demo/structure", name="it")
-    rows = PlannedRows.of(run.job, demo_home)
-    micro = MicroBatches.of(run.job, rows).of_step(3)
+    rows = PlannedRows.from_job(run.job, demo_home)
+    micro = MicroBatches.from_job(run.job, rows).of_step(3)
     wanted = {position: rows[position].pack_id for each, _ in micro for position in each}
     assert {row["position"]: row["pack_id"] for row in step["rows"]} == wanted
     assert sum(row["tokens"] for row in step["rows"]) == sum(
@@ -234,7 +234,7 @@ def begun(home: Path, step: int, gone: list[str]) -> Job:
     plan = resolve_plan(order)
     built = build_phase(plan, "syntax", Context())
     mixture = mix_phase(plan, "syntax", built, Context())
-    job = job_of(plan, plan.phase("syntax"), built, mixture, None, Machine.here())
+    job = job_of(plan, plan.phase("syntax"), built, mixture, None, Machine.local())
     folder = (
         home / f"runs/specialist-templates/branch-demo/phase-syntax/{job.run_key[:12]}/attempt=1"
     )
@@ -255,8 +255,8 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
     )
     gone = sorted(ahead["pack_id"].unique())[:2]
     job = begun(home, step, gone)
-    rows = PlannedRows.of(job, home)
-    micro = MicroBatches.of(job, rows)
+    rows = PlannedRows.from_job(job, home)
+    micro = MicroBatches.from_job(job, rows)
     for place in (1, 3):
         wanted = {at: rows[at].pack_id for each, _ in micro.of_step(place - 1) for at in each}
         found = LineageQuestions(home, job.run_key).read_by(job.run_key, place)

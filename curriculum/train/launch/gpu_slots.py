@@ -51,7 +51,7 @@ class Machine:
     recompute: bool = False
 
     @staticmethod
-    def here(
+    def local(
         processes: int | None = None,
         *,
         recompute: bool = False,

@@ -74,7 +74,7 @@ class Launch:
     """Command of another trainer that is permitted, from its diet; job.json alone doesn't permit any."""
 
 
-def launched(store: Store, path: Path, how: Launch) -> Report:
+def launch_job(store: Store, path: Path, how: Launch) -> Report:
     """Train the job in a file, in processes of a new session whose output goes to train.log beside it.
 
     Processes that a killed launcher left behind are ended first. An interrupt lets the current step finish
@@ -110,7 +110,7 @@ def _through_slurm(
     store: Store, job: Job, directory: Path, how: Launch, follower: LogFollower
 ) -> int:
     assert how.sbatch is not None
-    handed = slurm.known(directory)
+    handed = slurm.find_submitted(directory)
     if handed is not None and not handed.is_active():
         if (code := handed.code(handed.state())) == 0:
             handed.forget()
@@ -119,8 +119,8 @@ def _through_slurm(
     if handed is None:
         _begin(store, job, directory)
         command = [*COMMAND, str(directory / JOB), *_permission(how)]
-        handed = slurm.hand_in(job, directory, how.sbatch, command)
-    code = slurm.followed(handed, follower.look, wait_sayer(job, how))
+        handed = slurm.submit_job(job, directory, how.sbatch, command)
+    code = slurm.follow_job(handed, follower.look, wait_reporter(job, how))
     follower.look()
     handed.forget()
     return code
@@ -181,11 +181,11 @@ def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
         yield None
         return
 
-    with how.slots.hold(str(directory.resolve()), wait_sayer(job, how)) as slot:
+    with how.slots.hold(str(directory.resolve()), wait_reporter(job, how)) as slot:
         yield slot
 
 
-def wait_sayer(job: Job, how: Launch) -> Callable[[str], None]:
+def wait_reporter(job: Job, how: Launch) -> Callable[[str], None]:
     """Return a function that reports why a job waits, as a log line and as a progress note."""
 
     def log_wait(words: str) -> None:

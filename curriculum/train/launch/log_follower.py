@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from curriculum.store import inside
-from curriculum.train.processes import standing_still
+from curriculum.train.processes import describe_stopped
 from curriculum.train.run_directory import HEARTBEAT, LOG
 from schemas.job import Heartbeat, Job
 from schemas.progress import Progress, ProgressCallback
@@ -52,7 +52,7 @@ class LogFollower:
         silent = self._pulse.seconds_stalled(beat.step if beat else 0, time.monotonic())
         if silent is not None:
             at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"
-            still = "; ".join(standing_still(self.directory)) or "its processes are still running"
+            still = "; ".join(describe_stopped(self.directory)) or "its processes are still running"
             self.stalled(
                 f"{self.job.phase} has finished no step for {silent / 60:.0f} min, {at}; "
                 f"{still}. See the log, {self.directory / LOG}"

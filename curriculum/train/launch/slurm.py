@@ -166,7 +166,7 @@ class SlurmHandle:
         return 128 - code if code > 128 else code  # A shell adds 128 to the number of a signal.
 
 
-def known(directory: Path) -> SlurmHandle | None:
+def find_submitted(directory: Path) -> SlurmHandle | None:
     """Return the Slurm job that an earlier launcher submitted for a run, or None."""
     file = directory / SUBMITTED
     if file.is_file():
@@ -187,7 +187,7 @@ def known(directory: Path) -> SlurmHandle | None:
     return None
 
 
-def hand_in(
+def submit_job(
     job: Job, directory: Path, template: SbatchTemplate, command: Sequence[str]
 ) -> SlurmHandle:
     """Submit the command of a job; its output goes to train.log.
@@ -216,7 +216,9 @@ def hand_in(
     return _noted(done.stdout.strip().partition(";")[0], directory)
 
 
-def followed(handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[str], None]) -> int:
+def follow_job(
+    handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[str], None]
+) -> int:
     """Wait for a job to end and return its exit code; call `look` often with True while it runs.
 
     An interrupt cancels the job, and is raised again.

@@ -12,7 +12,7 @@ from curriculum.ablations.ablate import Outcome
 from curriculum.ablations.ablation_views import ViewSets, build_views, view_specs
 from curriculum.ablations.arms import Arm
 from curriculum.ablations.evidence import ViewEvidence
-from curriculum.ablations.measurements import DOCUMENTS_NAME, measured_views
+from curriculum.ablations.measurements import DOCUMENTS_NAME, measure_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_of_arm
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.run_config import RunConfig
@@ -122,14 +122,14 @@ def test_files_measured_anew_give_what_the_run_measured_to_the_bit(
         }
         for arm in arms
     ]
-    found = measured_views(store, [arm.runs[-1] for arm in arms], sets, Context())
+    found = measure_views(store, [arm.runs[-1] for arm in arms], sets, Context())
     for arm, some, made in zip(arms, sets, found, strict=True):
         anew = ViewEvidence.of_measurement(made["file"], some, "file")
         assert anew.val_bpb == arm.views["file"].val_bpb
         own = document_sums.read(arm.path, arm.report.steps)
         assert own is not None
         for evaluation in some["file"]:
-            mine = document_sums.of_evaluation(own, evaluation)
+            mine = document_sums.filter_evaluation(own, evaluation)
             assert pq.read_table(made["file"].path / DOCUMENTS_NAME).equals(mine)
 
 
@@ -146,7 +146,7 @@ def test_targets_are_measured_with_full_and_with_cropped_context(
     assert (lengths["target"], lengths["target_cropped"], lengths["fim"]) == (1024, 512, 512)
     (sets,) = build_views(spec, [arm], Context())
     base = outcome.arms[0]
-    (made,) = measured_views(Store(home / "ws"), [base.runs[-1]], [sets], Context())
+    (made,) = measure_views(Store(home / "ws"), [base.runs[-1]], [sets], Context())
     full, cropped = (
         {
             line["document_id"]: line

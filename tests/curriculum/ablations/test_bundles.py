@@ -102,7 +102,7 @@ def test_an_arm_of_a_bundle_measures_what_it_would_have_measured_here(
     arms = write_arms(spec, file, place / "ws")
     planned = plan_arms(arms, plan_of_arm, Context())[0]
     here_trained = train_arm(planned, here(Context()), Context())
-    own, there = Trained.of("base", 1, here_trained, {}, {}), outcome.arms[0]
+    own, there = Trained.from_runs("base", 1, here_trained, {}, {}), outcome.arms[0]
     assert (there.arm, there.seed) == ("base", 1)
     assert [run.key for run in there.runs] == [run.key for run in own.runs]
     assert there.val_bpb("anchor") == own.val_bpb("anchor")

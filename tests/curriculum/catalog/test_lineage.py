@@ -60,8 +60,8 @@ class Demo:
         shards: dict[Path, pl.DataFrame] = {}
         found: dict[tuple[int, int], list[Read]] = {}
         for run, job in enumerate(self.jobs):
-            rows = PlannedRows.of(job, self.home)
-            micro = MicroBatches.of(job, rows)
+            rows = PlannedRows.from_job(job, self.home)
+            micro = MicroBatches.from_job(job, rows)
             for step in range(self.steps[run]):
                 positions = sorted(each for batch, _ in micro.of_step(step) for each in batch)
                 found[run, step + 1] = [self._read(rows, each, shards) for each in positions]

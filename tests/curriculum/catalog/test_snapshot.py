@@ -16,7 +16,7 @@ from curriculum.catalog import open_catalog, query, snapshot
 from curriculum.catalog.page_query import ask
 from curriculum.catalog.snapshot import walk
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
-from curriculum.train.run_directory import launching
+from curriculum.train.run_directory import lock_launch
 from schemas.job import (
     METRICS_SCHEMA,
     Heartbeat,
@@ -387,7 +387,7 @@ def test_a_run_of_another_machine_is_alive_while_its_heartbeats_are_recent(home:
 def test_a_run_is_running_from_when_its_launcher_has_it(home: Path) -> None:
     run = _begin(home)
     (run / "heartbeat.json").unlink()
-    with launching(Store(home), _job(), lambda _: None):
+    with lock_launch(Store(home), _job(), lambda _: None):
         assert query(home, "SELECT state FROM runs").rows == [("running",)]
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
 

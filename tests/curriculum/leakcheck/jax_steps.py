@@ -88,7 +88,9 @@ LEAKING: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
 
 
 def _convolution_over_rows() -> AbstractContextManager[None]:
-    return _swapped_in("within", lambda _right, at, _k: jnp.ones_like(at[..., None], dtype=bool))
+    return _swapped_in(
+        "reaches_back", lambda _right, at, _k: jnp.ones_like(at[..., None], dtype=bool)
+    )
 
 
 def _scan_over_rows() -> AbstractContextManager[None]:

@@ -31,7 +31,7 @@ from curriculum.model.masks import Boundaries, ContextRanks, RowPart
 from curriculum.model.presets import model_spec
 from curriculum.train import dataloader
 from curriculum.train.batch import Batch
-from curriculum.train.distributed import PATH, ProcessRank, Ranks, joined, leave
+from curriculum.train.distributed import PATH, ProcessRank, Ranks, exit_rank, join_ranks
 from schemas.job import Job
 from tests.curriculum.leakcheck.leaks.site import InjectedLeak, Needs, Site, injected
 from tests.curriculum.leakcheck.leaks.site import joined as joined_ids
@@ -123,14 +123,14 @@ def compared(ranks: Ranks, setting: ProofSetting) -> Iterator[Compared]:
         if packing is reference:
             our_training(given, job, workspace, recorder, packing)
             return
-        shared = ranks.from_first(lambda: workspace, PATH)
+        shared = ranks.broadcast_first(lambda: workspace, PATH)
         our_training(given, job, shared, recorder, packing, ranks)
         # Until here the workspace of rank 0 is needed.
         ranks.any(False)
 
     ways = (reference, replace(reference, name="best fit by ranks"), *others)
     for way, found in disagreements(setting, steps, ways, train=train):
-        difference = ranks.gathered("" if found is None else str(found), TEXT)[0]
+        difference = ranks.gather("" if found is None else str(found), TEXT)[0]
         yield way.name, difference
 
 
@@ -164,7 +164,7 @@ def main() -> None:
         device=CPU,
     )
     place = ProcessRank(rank=rank, size=RANKS, local=rank, meet=meet)
-    with joined(place, "cpu", RANKS) as both, same_bits(CPU):
+    with join_ranks(place, "cpu", RANKS) as both, same_bits(CPU):
         apart = replace(both, context=None)
         found = {
             "each row": results(both, setting, LEAKS["each row"]),
@@ -172,7 +172,7 @@ def main() -> None:
         }
         if both.leads:
             out.write_text(json.dumps(found))
-    leave(0)
+    exit_rank(0)
 
 
 if __name__ == "__main__":

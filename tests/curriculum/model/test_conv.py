@@ -52,7 +52,7 @@ def test_the_example_of_the_docstring() -> None:
     assert y.flatten().tolist() == [10, 21, 32, 40, 54]
     assert conv._heads(torch.tensor([0, 3, 5]), 2).tolist() == [0, 1, 3, 4]
     assert conv._tails(torch.tensor([0, 3, 5]), 2).tolist() == [2, 1, 4, 3]
-    assert conv.within(torch.tensor([0, 1, 2, 0, 1]), 1).tolist() == [
+    assert conv.reaches_back(torch.tensor([0, 1, 2, 0, 1]), 1).tolist() == [
         False,
         True,
         True,
@@ -145,7 +145,9 @@ def test_a_mask_that_lets_all_pass_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     boundaries = boundaries_of(EXAMPLE)
     x, weight = numbers(4, 24, 5), numbers(5, 4, seed=1)
     masked = masked_conv(x, weight, boundaries)
-    monkeypatch.setattr(conv, "within", lambda positions, k: torch.ones_like(positions).bool())
+    monkeypatch.setattr(
+        conv, "reaches_back", lambda positions, k: torch.ones_like(positions).bool()
+    )
     differs = (masked_conv(x, weight, boundaries) != masked).any(-1)
     assert torch.equal(differs.flatten()[1:], (boundaries.position_ids < 3).flatten()[1:])
 

@@ -56,7 +56,9 @@ def test_a_document_sees_no_other_and_no_other_is_moved() -> None:
 
 def test_without_the_mask_it_is_another_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     masked = mixer()(stream(), inputs())
-    monkeypatch.setattr(conv, "within", lambda positions, k: torch.ones_like(positions).bool())
+    monkeypatch.setattr(
+        conv, "reaches_back", lambda positions, k: torch.ones_like(positions).bool()
+    )
     differs = (mixer()(stream(), inputs()) != masked).any(-1)
     assert torch.equal(differs.flatten()[2:], (CUT.position_ids < 2).flatten()[2:])
 

@@ -49,7 +49,7 @@ def pooled(x_BTND: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("blocks", "module", "name", "leak"),
     [
-        ("CA", conv, "within", everywhere),
+        ("CA", conv, "reaches_back", everywhere),
         ("EA", engram, "ids_before", across),
         ("AF", hyper_connections, "token_features", pooled),
     ],

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from curriculum.families.document_writer import documents_in
 from curriculum.stages import Built, RowsSpec
 from curriculum.store import Artefact
-from curriculum.train.evaluation_sets import Validation, evaluation, order_of, within
+from curriculum.train.evaluation_sets import Validation, evaluation, limit_positions, order_of
 
 FILES = RowsSpec(family="v2_simple", row_length=512)
 
@@ -58,7 +58,7 @@ def test_the_smallest_limit_measures_more_files_than_the_first_rows_hold(built: 
     validation = Validation(family="v2_simple", share=1.0, rows=rows)
     root = rows.path.parents[len(rows.path.parts) - rows.path.parts.index("rows") - 1]
     held = evaluation("syntax", [validation], workspace=root)
-    (few,), (everything,) = within([held], 0), within([held], math.inf)
+    (few,), (everything,) = limit_positions([held], 0), limit_positions([held], math.inf)
     assert few.documents < everything.documents
     assert (few.documents >= 8, few.lineages >= 4) == (True, True)
     lineage = {

@@ -56,7 +56,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         with (job.parent / LOG).open("a") as log, redirect_stdout(log):
             return run_job(job, lambda: False, ProcessRank())
 
-    monkeypatch.setattr(run, "launched", launched)
+    monkeypatch.setattr(run, "launch_job", launched)
     before = torch.are_deterministic_algorithms_enabled()
     yield
     torch.use_deterministic_algorithms(before)

@@ -58,8 +58,8 @@ def main() -> int:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     if before:
         optimizer.load_state_dict(torch.load(before / "optimizer.pt"))
-    (first_step, *_) = MicroBatches.of(run.job, run.rows, first_step=run.step).steps
-    micro_batches = len(MicroBatches.of(run.job, run.rows).of_step(first_step))
+    (first_step, *_) = MicroBatches.from_job(run.job, run.rows, first_step=run.step).steps
+    micro_batches = len(MicroBatches.from_job(run.job, run.rows).of_step(first_step))
     arguments = TrainingArguments(
         output_dir=str(run.directory / "transformers"),
         max_steps=run.job.steps - run.step,

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from curriculum.train.advance_when import gate_bits, opens
+from curriculum.train.advance_when import gate_bits, gate_reason
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.held_out import WeightedStratum, held_out_count
 from schemas.job import Figure
@@ -32,11 +32,11 @@ FLAT = [1.5, 1.4995, 1.499, 1.4985]
 def test_the_gate_opens_when_all_its_rules_hold(
     rule: AdvanceWhen | None, tokens: int, bits: Sequence[float], ends: bool
 ) -> None:
-    assert (opens(rule, valid_tokens=tokens, bits=bits) is not None) == ends
+    assert (gate_reason(rule, valid_tokens=tokens, bits=bits) is not None) == ends
 
 
 def test_the_gate_says_why() -> None:
-    reason = opens(RULE, valid_tokens=2000, bits=FLAT)
+    reason = gate_reason(RULE, valid_tokens=2000, bits=FLAT)
     assert reason == "2000 of 1000 tokens, val_bpb fell by 0.0015 over 3 evaluations"
 
 
@@ -72,7 +72,7 @@ def test_a_rule_on_val_bpb_of_too_few_documents_never_ends_a_phase(
         for name, few in (("phase", (99, 99)), ("fim", (documents, lineages)))
     ]
     bits = gate_bits(figures, "syntax", rule)
-    assert (opens(rule, valid_tokens=9, bits=bits) is not None) == ends
+    assert (gate_reason(rule, valid_tokens=9, bits=bits) is not None) == ends
 
 
 def test_a_rule_on_val_bpb_of_two_heavy_documents_never_ends_a_phase() -> None:
@@ -85,7 +85,7 @@ def test_a_rule_on_val_bpb_of_two_heavy_documents_never_ends_a_phase() -> None:
         count = held_out_count(strata).model_dump()
         figures = [factories.figure(value).model_copy(update=count) for value in FLAT]
         bits = gate_bits(figures, "syntax", rule)
-        assert (opens(rule, valid_tokens=9, bits=bits) is not None) == ends
+        assert (gate_reason(rule, valid_tokens=9, bits=bits) is not None) == ends
 
 
 def waiting_for(name: str) -> AdvanceWhen:
@@ -93,5 +93,5 @@ def waiting_for(name: str) -> AdvanceWhen:
 
 
 def test_the_gate_says_which_set_it_waited_for() -> None:
-    reason = opens(waiting_for("target"), valid_tokens=9, bits=FLAT)
+    reason = gate_reason(waiting_for("target"), valid_tokens=9, bits=FLAT)
     assert reason == "val_bpb of target fell by 0.0015 over 3 evaluations"

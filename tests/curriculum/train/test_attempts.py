@@ -10,7 +10,7 @@ import pytest
 from curriculum.pipeline.attempts import Attempt, attempts_in
 from curriculum.store import Store, collect_garbage, garbage
 from curriculum.train.run import train
-from curriculum.train.run_directory import claimed, run_recipe
+from curriculum.train.run_directory import claim_directory, run_recipe
 from schemas.job import Job
 
 
@@ -85,7 +85,7 @@ def test_a_process_that_trains_keeps_what_it_reads_and_its_run_without_a_launche
     directory = world.store.path_of(run_recipe(job)) / "attempt=1"
     directory.mkdir(parents=True)
     there = {each.path for each in world.store.artefacts()}
-    with claimed(world.store, job, directory):
+    with claim_directory(world.store, job, directory):
         collect_garbage(world.store, garbage(world.store))
         assert {each.path for each in world.store.artefacts()} == there
     collect_garbage(world.store, garbage(world.store))

@@ -68,7 +68,7 @@ def test_any_step_can_be_the_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 9])
 def test_ranks_share_a_step_and_each_has_as_many_micro_batches(world: Any, ranks: int) -> None:
     job = world.job(steps=2, micro_positions=256)
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     alone = list(steps_of(job, rows, first_step=0, workers=0))
     shared = [
         list(steps_of(job, rows, first_step=0, workers=0, rank=rank, ranks=ranks))
@@ -161,7 +161,7 @@ def test_what_fails_ahead_is_raised_when_it_is_taken() -> None:
 
 def test_a_rank_reads_its_own_rows_only(world: Any) -> None:
     job = world.job(steps=1, micro_positions=256)
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     read: list[int] = []
     get = rows.__class__.__getitem__
 
@@ -176,7 +176,7 @@ def test_a_rank_reads_its_own_rows_only(world: Any) -> None:
 
 
 def test_a_row_says_what_lies_in_its_shard(world: Any) -> None:
-    rows = PlannedRows.of(world.job(), world.store.root)
+    rows = PlannedRows.from_job(world.job(), world.store.root)
     planned = pq.read_table(world.plan.path / "plan.parquet").to_pylist()
     assert len(rows) == len(planned) > 60
     for position in (0, 1, 2, len(planned) - 1):
@@ -189,7 +189,7 @@ def test_a_row_says_what_lies_in_its_shard(world: Any) -> None:
 
 
 def test_last_token_of_a_document_never_predicts_the_next(world: Any) -> None:
-    rows = PlannedRows.of(world.job(), world.store.root)
+    rows = PlannedRows.from_job(world.job(), world.store.root)
     for position in range(6):
         batch = collate([rows[position]])
         ends = torch.tensor(batch.boundaries.lengths).cumsum(0) - 1
@@ -199,7 +199,7 @@ def test_last_token_of_a_document_never_predicts_the_next(world: Any) -> None:
 
 
 def test_a_collated_batch_carries_what_other_models_take(world: Any) -> None:
-    rows = PlannedRows.of(world.job(), world.store.root)
+    rows = PlannedRows.from_job(world.job(), world.store.root)
     batch = collate([rows[0], rows[0]])
     tensors = batch.tensors()
     assert tensors["input_ids"].shape == tensors["position_ids"].shape == (2, 256)
@@ -211,7 +211,9 @@ def test_a_collated_batch_carries_what_other_models_take(world: Any) -> None:
 
 def test_steps_have_the_same_positions_whatever_the_row_lengths(world: Any) -> None:
     job = world.job()
-    steps = list(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
+    steps = list(
+        steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=0)
+    )
     assert len(steps) == job.steps
     for step in steps:
         assert sum(batch.positions for batch in step) == job.tokens_per_step
@@ -224,7 +226,7 @@ def test_order_does_not_depend_on_the_number_of_workers(world: Any) -> None:
     job = world.job(steps=6)
 
     def seen(workers: int) -> list[Batch]:
-        rows = PlannedRows.of(job, world.store.root)
+        rows = PlannedRows.from_job(job, world.store.root)
         return list(itertools.chain(*steps_of(job, rows, first_step=1, workers=workers)))
 
     alone, shared = seen(0), seen(2)
@@ -264,7 +266,7 @@ def test_a_plan_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
 
 def test_micro_batches_for_other_trainers_are_those_of_ours(world: Any) -> None:
     job = world.job(steps=4)
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     ours = itertools.chain(*steps_of(job, rows, first_step=1, workers=0))
     theirs = list(loader_of(job, world.store.root, first_step=1))
     assert len(theirs) > 4
@@ -308,7 +310,7 @@ def test_workers_start_deaf_to_interrupts(world: Any, monkeypatch: pytest.Monkey
         return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     monkeypatch.setattr(module, "_loader", Starting)
-    rows = PlannedRows.of(world.job(), world.store.root)
+    rows = PlannedRows.from_job(world.job(), world.store.root)
     next(steps_of(world.job(), rows, first_step=0, workers=1))
     assert (deaf, is_deaf()) == ([True], False)
 
@@ -339,7 +341,7 @@ def zombie_children() -> set[int]:
 
 def test_a_worker_that_dies_is_said_to_have(world: Any) -> None:
     job = world.job()
-    whole = PlannedRows.of(job, world.store.root)
+    whole = PlannedRows.from_job(job, world.store.root)
     with pytest.raises(JobError, match=DEATH):
         list(steps_of(job, Mortal(whole.path, whole.folders, 2), first_step=0, workers=1))
 
@@ -347,8 +349,8 @@ def test_a_worker_that_dies_is_said_to_have(world: Any) -> None:
 def test_a_death_beside_a_step_is_an_error_of_the_next_one_alone(world: Any) -> None:
     """Torch's handler of SIGCHLD would raise in the midst of whatever the trainer does."""
     job, before = world.job(), zombie_children()
-    whole = PlannedRows.of(job, world.store.root)
-    batches = MicroBatches.of(job, whole)
+    whole = PlannedRows.from_job(job, world.store.root)
+    batches = MicroBatches.from_job(job, whole)
     # It is asked for when the first step is there: a worker is three micro-batches ahead.
     end = list(batches)[len(batches.of_step(0)) + 2][0]
     steps = steps_of(job, Mortal(whole.path, whole.folders, end), first_step=0, workers=1)

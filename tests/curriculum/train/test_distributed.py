@@ -23,9 +23,9 @@ from curriculum.train import checkpoint, restore, sharded, tensor_file
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.checkpoint_files import SHARDS, damage
 from curriculum.train.dataloader import Batch, PlannedRows, blank, steps_of
-from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
+from curriculum.train.distributed import ALONE, ProcessRank, Ranks, join_ranks
 from curriculum.train.metrics import counts_of_step
-from curriculum.train.optimizer import TrainState, new_train_state, whole, whole_model
+from curriculum.train.optimizer import TrainState, gather_whole, new_train_state, whole_model
 from curriculum.train.processes import KILLED, start_ranks
 from curriculum.train.step import gradients
 from schemas.errors import JobError
@@ -60,7 +60,7 @@ def one_of_one(tmp_path: Path) -> Iterator[Ranks]:
 
 
 def step_of(world: Any, job: Any) -> list[Batch]:
-    return next(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
+    return next(steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=0))
 
 
 def stepped(world: Any, ranks: Ranks = ALONE, **changes: Any) -> TrainState:
@@ -74,9 +74,9 @@ def stepped(world: Any, ranks: Ranks = ALONE, **changes: Any) -> TrainState:
 
 
 def weights(train_state: TrainState) -> dict[str, torch.Tensor]:
-    train_state.rest()
+    train_state.reshard()
     named = train_state.model.named_parameters()
-    return {name: whole(weight.detach()).clone() for name, weight in named}
+    return {name: gather_whole(weight.detach()).clone() for name, weight in named}
 
 
 def at(step: int) -> CheckpointState:
@@ -161,7 +161,7 @@ def test_either_form_is_read_by_any_number_of_ranks(
     for a, b in zip(written.model.parameters(), fresh.model.parameters(), strict=True):
         mine, its = written.optimizer.state[a], fresh.optimizer.state[b]
         assert set(mine) == set(its) == {"step", "exp_avg", "exp_avg_sq"}
-        assert all(torch.equal(whole(mine[name]), whole(its[name])) for name in mine)
+        assert all(torch.equal(gather_whole(mine[name]), gather_whole(its[name])) for name in mine)
     found = restore.read_weights(path)
     assert found.keys() == one.keys()
     assert all(torch.equal(found[name], one[name]) for name in one)
@@ -272,20 +272,20 @@ def test_a_writers_own_fault_is_not_hidden(
 
 
 def test_a_place_is_what_torchrun_says() -> None:
-    found = ProcessRank.of({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"})
+    found = ProcessRank.from_environment({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"})
     assert (found.rank, found.size, found.local, found.meet) == (5, 8, 1, "env://")
-    assert ProcessRank.of({}) == ProcessRank()
-    with joined(ProcessRank(), "cpu") as ranks:
+    assert ProcessRank.from_environment({}) == ProcessRank()
+    with join_ranks(ProcessRank(), "cpu") as ranks:
         assert ranks is ALONE
 
 
 def test_alone_every_word_is_ones_own() -> None:
-    assert ALONE.gathered(3, TypeAdapter(int)) == [3]
+    assert ALONE.gather(3, TypeAdapter(int)) == [3]
     assert ALONE.total([1.5, 2.0]) == [1.5, 2.0]
-    assert ALONE.from_first(lambda: "x", TypeAdapter(str)) == "x"
+    assert ALONE.broadcast_first(lambda: "x", TypeAdapter(str)) == "x"
     assert (ALONE.any(True), ALONE.any(False)) == (True, False)
     with pytest.raises(JobError):
-        ALONE.on_first(refuse)
+        ALONE.run_on_first(refuse)
 
 
 def refuse() -> None:
@@ -303,22 +303,22 @@ rank, size, meet = int(sys.argv[2]), int(sys.argv[4]), sys.argv[6]
 def refuse():
     raise NotFiniteError("rank", rank, cause="it refuses", cure="None", location=("a", 1))
 with joined(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
-    assert ranks.gathered("ab"[rank] * 300 * rank, TypeAdapter(str)) == ["", "b" * 300]
+    assert ranks.gather("ab"[rank] * 300 * rank, TypeAdapter(str)) == ["", "b" * 300]
     exact = (0.1 + 0.2, 1e-323, -0.0, float("inf"))
-    assert list(map(repr, ranks.gathered(exact, FLOATS))) == [repr(exact)] * 2
-    (_, (nan,)) = ranks.gathered((float("nan"),), FLOATS)
+    assert list(map(repr, ranks.gather(exact, FLOATS))) == [repr(exact)] * 2
+    (_, (nan,)) = ranks.gather((float("nan"),), FLOATS)
     assert nan != nan
     state = {str(rank): torch.full((3,), rank, dtype=torch.bfloat16)}
-    for of, found in enumerate(ranks.gathered_tensors(state)):
+    for of, found in enumerate(ranks.gather_tensors(state)):
         assert found.keys() == {str(of)} and found[str(of)].tolist() == [of] * 3
         assert found[str(of)].dtype == torch.bfloat16
     assert ranks.total([rank + 1.0, 5]) == [3.0, 10]
     assert ranks.any(rank == 1)
     assert not ranks.any(False)
-    assert ranks.from_first(lambda: rank, NUMBER) == 0
-    assert ranks.from_first(lambda: None, PATH_OR_NONE) is None
-    assert ranks.together(lambda: rank) == rank
-    first = lambda make: ranks.from_first(make, NUMBER)
+    assert ranks.broadcast_first(lambda: rank, NUMBER) == 0
+    assert ranks.broadcast_first(lambda: None, PATH_OR_NONE) is None
+    assert ranks.run_together(lambda: rank) == rank
+    first = lambda make: ranks.broadcast_first(make, NUMBER)
     for together in (ranks.together, ranks.on_first, first):
         for refusing in range(2):
             try:

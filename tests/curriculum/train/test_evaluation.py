@@ -65,7 +65,7 @@ def plainly(subject: Evaluator, domain: str) -> float:
 
 def test_val_bpb_is_bits_over_bytes_of_scored_targets(world: Any) -> None:
     subject = evaluator(world)
-    figures = {(each.phase, each.domain): each for each in subject.evaluated(0).figures}
+    figures = {(each.phase, each.domain): each for each in subject.evaluate(0).figures}
     for domain in ("one", "two"):
         assert figures["syntax", domain].val_bpb == pytest.approx(plainly(subject, domain), 1e-5)
     mean = 0.75 * figures["syntax", "one"].val_bpb + 0.25 * figures["syntax", "two"].val_bpb
@@ -82,10 +82,10 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
     assert syntax.strata == anchor.strata
     computed: list[int] = []
     monkeypatch.setattr(module, "batch_nll", counting(computed))
-    both = subject.evaluated(0).figures
+    both = subject.evaluate(0).figures
     together = sum(computed)
     computed.clear()
-    alone = evaluator(world, evaluations=(anchor,)).evaluated(0).figures
+    alone = evaluator(world, evaluations=(anchor,)).evaluate(0).figures
     assert sum(computed) == together > 0
     assert [each for each in both if each.phase == "anchor"] == [*alone]
     computed.clear()
@@ -97,7 +97,7 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
             )
         }
     )
-    evaluator(world, evaluations=(syntax, fewer)).evaluated(0)
+    evaluator(world, evaluations=(syntax, fewer)).evaluate(0)
     assert sum(computed) > together, "other rows are asked for, and those must be read"
 
 
@@ -128,13 +128,13 @@ def counting(computed: list[int]) -> Any:
 def test_an_evaluation_changes_neither_model_nor_base(world: Any) -> None:
     subject = evaluator(world, rope_base=77.0)
     before = {name: value.clone() for name, value in subject.train_state.model.state_dict().items()}
-    first = subject.evaluated(0).figures
+    first = subject.evaluate(0).figures
     assert subject.train_state.model.rope_base == 77.0
     assert all(
         torch.equal(before[name], value)
         for name, value in subject.train_state.model.state_dict().items()
     )
-    assert subject.evaluated(0).figures == first
+    assert subject.evaluate(0).figures == first
 
 
 def test_the_rows_that_a_job_names_are_read_and_no_others(world: Any) -> None:
@@ -148,7 +148,7 @@ def test_the_rows_that_a_job_names_are_read_and_no_others(world: Any) -> None:
 
 
 def test_a_figure_says_how_many_documents_and_lineages_it_is_of(world: Any) -> None:
-    found = {figure.domain: figure for figure in evaluator(world).evaluated(0).figures}
+    found = {figure.domain: figure for figure in evaluator(world).evaluate(0).figures}
     counted = [(found[name].documents, found[name].lineages) for name in ("one", "two", "*")]
     assert counted == [(16, 4), (16, 4), (32, 8)]
     assert all(figure.is_sure for figure in found.values())
@@ -262,12 +262,12 @@ def test_a_stop_is_heeded_between_batches(world: Any) -> None:
         stop=lambda: True,
     )
     with pytest.raises(Cancelled):
-        stopping.evaluated(0)
+        stopping.evaluate(0)
 
 
 def test_documents_sum_to_the_reported_bits_per_byte_exactly(world: Any, tmp_path: Path) -> None:
     subject = evaluator(world)
-    found = subject.evaluated(0)
+    found = subject.evaluate(0)
     write(tmp_path, 0, found.documents)
     read_back = read(tmp_path, 0)
     assert read_back is not None
@@ -302,7 +302,7 @@ def test_a_pair_has_the_interval_of_the_differences() -> None:
     without = []
     for at in range(12):
         ids = {*after.document_ids} - {after.document_ids[at]}
-        without.append(after.only(ids).bits_per_byte - before.only(ids).bits_per_byte)
+        without.append(after.select(ids).bits_per_byte - before.select(ids).bits_per_byte)
     spread = math.sqrt(11 / 12 * sum((each - found.change) ** 2 for each in without))
     half = 2.20099 * spread
     assert (found.low, found.high) == pytest.approx(

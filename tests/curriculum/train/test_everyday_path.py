@@ -21,8 +21,8 @@ def test_a_training_row_is_read_through_at_most_300_lines(
     model = world.job().model.model_copy(update={"structure": structure})
     job, root = world.job(model=model), world.store.root
     # A manifest is read once by a process, for all rows of its artefact.
-    assert (PlannedRows.of(job, root)[0].structure is not None) is structure
-    rows = PlannedRows.of(job, root)
+    assert (PlannedRows.from_job(job, root)[0].structure is not None) is structure
+    rows = PlannedRows.from_job(job, root)
     assert MIN_LINES < lines_of(lambda: rows[0]) <= MAX_LINES_OF_A_ROW
 
 

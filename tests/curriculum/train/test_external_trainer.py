@@ -52,7 +52,7 @@ def train(store: Store, job: Any, **options: Any) -> Any:
 
 def launched(store: Store, path: Path, how: Launch) -> Any:
     """Launch a job whose command may run."""
-    return launcher.launched(store, path, replace(how, trainer=read_job(path).trainer))
+    return launcher.launch_job(store, path, replace(how, trainer=read_job(path).trainer))
 
 
 def script(folder: Path, body: str) -> str:
@@ -414,7 +414,7 @@ def test_a_job_alone_runs_no_command(world: Any, tmp_path: Path, permitted: str 
     job = job_of(world, trainer=shlex.join(["touch", str(fired), "{job}.touched"]))
     directory = world.open_run(job)
     with pytest.raises(JobError, match=r"job.json: trainer = .touch"):
-        launcher.launched(world.store, directory / "job.json", Launch(trainer=permitted))
+        launcher.launch_job(world.store, directory / "job.json", Launch(trainer=permitted))
     given = [] if permitted is None else ["--trainer", permitted]
     done = subprocess.run(
         [*OURS, str(directory / "job.json"), *given], capture_output=True, text=True, check=False

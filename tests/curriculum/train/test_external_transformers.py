@@ -42,8 +42,8 @@ def llama() -> Any:
 
 def rows_of_a_step(world: Any) -> list[Any]:
     job = world.job()
-    rows = PlannedRows.of(job, world.store.root)
-    positions = next(iter(MicroBatches.of(job, rows)))
+    rows = PlannedRows.from_job(job, world.store.root)
+    positions = next(iter(MicroBatches.from_job(job, rows)))
     assert len(positions) == 2
     return [rows[position] for position in positions]
 

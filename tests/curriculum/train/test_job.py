@@ -13,7 +13,7 @@ from curriculum.train.evaluation_sets import (
     evaluation,
     evaluations_apart,
     fixed_evaluation,
-    within,
+    limit_positions,
 )
 from curriculum.train.job import JobInputs, make_job
 from curriculum.train.launch.gpu_slots import Machine
@@ -99,7 +99,7 @@ def validation(world: Any, name: str = "syntax") -> Evaluation:
 
 
 def whole(held: HeldOutSet) -> Evaluation:
-    (found,) = within([held], math.inf)
+    (found,) = limit_positions([held], math.inf)
     return found
 
 
@@ -330,16 +330,16 @@ def test_backend_and_softcap_of_a_diet_reach_its_job(world: Any) -> None:
 def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert (Machine.here().processes, Machine.here().threads) == (1, 8)
-    three = Machine.here(3, recompute=True)
+    assert (Machine.local().processes, Machine.local().threads) == (1, 8)
+    three = Machine.local(3, recompute=True)
     assert (three.processes, three.threads, three.recompute) == (3, 2, True)
-    assert Machine.here(16).threads == 1
-    assert (Machine.here().workers, Machine.here(loader_workers=3).workers) == (0, 3)
+    assert Machine.local(16).threads == 1
+    assert (Machine.local().workers, Machine.local(loader_workers=3).workers) == (0, 3)
 
 
 def test_each_gpu_has_a_process_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    assert (Machine.here().processes, Machine.here().device) == (4, "cuda")
-    assert Machine.here(2).processes == 2
-    assert (Machine.here().workers, Machine.here(loader_workers=0).workers) == (2, 0)
+    assert (Machine.local().processes, Machine.local().device) == (4, "cuda")
+    assert Machine.local(2).processes == 2
+    assert (Machine.local().workers, Machine.local(loader_workers=0).workers) == (2, 0)

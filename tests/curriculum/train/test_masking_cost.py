@@ -11,7 +11,7 @@ from curriculum.train import masking_cost as module
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
 from curriculum.train.distributed import ProcessRank
 from curriculum.train.job_process import run_job
-from curriculum.train.masking_cost import Round, compare, loss_of, masking_cost, measured_once
+from curriculum.train.masking_cost import Round, compare, loss_of, masking_cost, measure_once
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import read_report
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def batch_of(world: Any, rows: int = 2) -> Batch:
-    planned = PlannedRows.of(world.job(), world.store.root)
+    planned = PlannedRows.from_job(world.job(), world.store.root)
     return collate([planned[0]] * rows)
 
 
@@ -118,10 +118,10 @@ def test_a_job_measures_the_first_twenty_steps(
     monkeypatch.setattr(module, "STEPS", 2)
     job = world.job(require=("masking_cost",), steps=3)
     monkeypatch.setattr(module, "MIN_RATIO", 0.0)
-    found = measured_once(job, world.store.root, tmp_path, CPU)
+    found = measure_once(job, world.store.root, tmp_path, CPU)
     assert found is not None
     assert found.positions == 2 * job.tokens_per_step
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     first = next(steps_of(job, rows, first_step=0, workers=0))
     assert found.micro_batches == 2 * len(first)
 
@@ -136,13 +136,13 @@ def test_short_rows_are_not_measured_unless_the_diet_requires_it(
         return cost(0.96)
 
     monkeypatch.setattr(module, "_of_job", of_job)
-    assert measured_once(world.job(), world.store.root, tmp_path, CPU) is None
+    assert measure_once(world.job(), world.store.root, tmp_path, CPU) is None
     assert not asked
     required = world.job(require=("masking_cost",))
-    assert measured_once(required, world.store.root, tmp_path, CPU) == cost(0.96)
+    assert measure_once(required, world.store.root, tmp_path, CPU) == cost(0.96)
     (tmp_path / "long").mkdir()
     for _ in range(2):
-        long = measured_once(long_job(world), world.store.root, tmp_path / "long", CPU)
+        long = measure_once(long_job(world), world.store.root, tmp_path / "long", CPU)
         assert long == cost(0.96)
     assert len(asked) == 2, "a resumed run reads what it measured"
 
@@ -151,15 +151,15 @@ def test_a_damaged_cost_is_deleted_as_its_cure_says_and_measured_again(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_of_job", lambda *_: cost(0.96))
-    measured_once(long_job(world), world.store.root, tmp_path, CPU)
+    measure_once(long_job(world), world.store.root, tmp_path, CPU)
     file = tmp_path / "masking_cost.json"
     file.write_text(file.read_text()[:40])
     with pytest.raises(JobError) as refused:
-        measured_once(long_job(world), world.store.root, tmp_path, CPU)
+        measure_once(long_job(world), world.store.root, tmp_path, CPU)
     assert refused.value.name == str(file)
     assert refused.value.cure.startswith("Delete it")
     file.unlink()
-    assert measured_once(long_job(world), world.store.root, tmp_path, CPU) == cost(0.96)
+    assert measure_once(long_job(world), world.store.root, tmp_path, CPU) == cost(0.96)
     assert file.is_file()
 
 
@@ -168,7 +168,7 @@ def test_rows_whose_unmasked_pass_takes_a_cpu_minutes_are_measured_on_gpus_alone
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, measured: bool
 ) -> None:
     monkeypatch.setattr(module, "_of_job", lambda *given: cost(1.6))
-    found = measured_once(long_job(world, 65_536), world.store.root, tmp_path, torch.device(device))
+    found = measure_once(long_job(world, 65_536), world.store.root, tmp_path, torch.device(device))
     assert found == (cost(1.6) if measured else None)
 
 
@@ -176,11 +176,11 @@ def test_masked_rows_that_are_too_slow_end_a_job_that_requires_more(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_of_job", lambda *given: cost(0.9))
-    assert measured_once(long_job(world), world.store.root, tmp_path, CPU) == cost(0.9)
+    assert measure_once(long_job(world), world.store.root, tmp_path, CPU) == cost(0.9)
     required = world.job(require=("masking_cost",))
     (tmp_path / "required").mkdir()
     with pytest.raises(JobError, match=r"0\.900 of the unmasked speed.*requires at least 0\.95"):
-        measured_once(required, world.store.root, tmp_path / "required", CPU)
+        measure_once(required, world.store.root, tmp_path / "required", CPU)
     assert not (tmp_path / "required" / module.FILE).exists(), "the cost is then measured again"
 
 

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from curriculum.train import metric_writers
-from curriculum.train.metric_writers import fill, of_figures, of_step, open_writers, parse_writers
+from curriculum.train.metric_writers import (
+    figure_scalars,
+    fill,
+    open_writers,
+    parse_writers,
+    step_scalars,
+)
 from curriculum.train.metrics import read_metrics
 from curriculum.train.run import train
 from curriculum.train.run_directory import run_recipe
@@ -152,8 +158,8 @@ def test_steps_and_evaluations_of_before_are_told_in_their_order() -> None:
 
 
 def test_what_was_not_measured_is_no_scalar() -> None:
-    assert of_step({"step": 3, "loss": 2, "masked_mfu": None}) == {"train/loss": 2.0}
-    assert of_figures([figure("*", 3, phase="anchor")]) == {"val_bpb/anchor": 2.5}
+    assert step_scalars({"step": 3, "loss": 2, "masked_mfu": None}) == {"train/loss": 2.0}
+    assert figure_scalars([figure("*", 3, phase="anchor")]) == {"val_bpb/anchor": 2.5}
 
 
 def test_writers_are_chosen_by_a_list_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:

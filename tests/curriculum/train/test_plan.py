@@ -70,7 +70,7 @@ def test_a_step_is_looked_up_once(world: Any, monkeypatch: pytest.MonkeyPatch, r
 
     monkeypatch.setattr(PlanReader, "slots", noted)
     job = world.job(steps=5)
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     steps = list(steps_of(job, rows, first_step=1, workers=0, ranks=ranks))
     assert len(steps) == 4
     assert [*looked.values()] == [1] * 4

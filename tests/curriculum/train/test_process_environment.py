@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from curriculum.train.process_environment import see_gpus_of
+from curriculum.train.process_environment import restrict_visible_gpus
 
 
 def test_a_slot_sees_its_share_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     def seen(slot: int, of: int, given: Any) -> str | None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-        see_gpus_of(slot, of)
+        restrict_visible_gpus(slot, of)
         return os.environ["CUDA_VISIBLE_DEVICES"]
 
     assert seen(1, 2, "4,5,6,7") == "6,7"

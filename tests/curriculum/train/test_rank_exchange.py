@@ -27,9 +27,9 @@ dist.init_process_group("gloo", init_method=sys.argv[1], rank=0, world_size=2)
 dist.all_gather_object([None, None], "honest")
 ranks = Ranks(size=2, host=dist.group.WORLD)
 for call in (
-    lambda: ranks.gathered("honest", TypeAdapter(str)),
-    lambda: ranks.gathered_tensors({"honest": torch.ones(1)}),
-    lambda: ranks.together(lambda: None),
+    lambda: ranks.gather("honest", TypeAdapter(str)),
+    lambda: ranks.gather_tensors({"honest": torch.ones(1)}),
+    lambda: ranks.run_together(lambda: None),
 ):
     try:
         call()

@@ -195,7 +195,7 @@ def test_one_rank_goes_on_where_two_were_stopped(
 
 def consumed(world: Any, job: Job, *, first_step: int, ranks: int = 1) -> list[list[str]]:
     """The rows that all ranks read in each step, in the order of micro-batches."""
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     shares = [
         steps_of(job, rows, first_step=first_step, workers=0, rank=rank, ranks=ranks)
         for rank in range(ranks)

@@ -13,7 +13,7 @@ import pytest
 from curriculum.published_files import sha256_of
 from curriculum.train.checkpoint_files import CheckpointManifest
 from curriculum.train.dataloader import PlannedRows, steps_of
-from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.launcher import Launch, launch_job
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import run_recipe
 from curriculum.train.validate import require_fitting
@@ -86,7 +86,7 @@ def test_sizes_that_hold_no_whole_row_are_refused(world: Any) -> None:
 def test_more_steps_than_the_plan_has_are_refused(world: Any) -> None:
     refused(world, r"steps: 16; they take 64 slots of 256 positions, and the plan has 60", steps=16)
     job = world.job(steps=16)
-    steps = steps_of(job, PlannedRows.of(job, world.store.root), first_step=14, workers=0)
+    steps = steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=14, workers=0)
     assert len(next(steps)) > 0
     with pytest.raises(JobError, match="step 16: the plan ends before this step"):
         next(steps)
@@ -220,21 +220,25 @@ def test_an_id_that_the_model_lacks_is_named_by_row_and_place(world: Any, worker
     job = world.job()
     require_fitting(job, world.store.root)
     with pytest.raises(JobError, match=f"row {pack_id}: id 64 at token 7; the model has the ids 0"):
-        list(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=workers))
+        list(
+            steps_of(
+                job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=workers
+            )
+        )
 
 
 def test_a_negative_id_is_named_too(world: Any) -> None:
     pack_id = spoil(world, "input_ids", lambda ids: ids.__setitem__(9, -1))
     job = world.job()
     with pytest.raises(JobError, match=f"row {pack_id}: id -1 at token 9"):
-        list(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
+        list(steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=0))
 
 
 def test_a_row_without_scored_targets_is_named(world: Any) -> None:
     pack_id = spoil(world, "loss_mask", lambda mask: mask.fill(0))
     job = world.job()
     with pytest.raises(JobError, match=f"row {pack_id}: it has no scored target"):
-        list(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
+        list(steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=0))
 
 
 def test_a_job_that_does_not_fit_ends_before_its_first_step(world: Any) -> None:
@@ -242,6 +246,6 @@ def test_a_job_that_does_not_fit_ends_before_its_first_step(world: Any) -> None:
     directory = world.store.root / run_recipe(job).directory / "attempt=1"
     freeze(directory, job)
     with pytest.raises(JobError, match=r"JobError: steps: 16; they take 64 slots"):
-        launched(world.store, directory / "job.json", Launch())
+        launch_job(world.store, directory / "job.json", Launch())
     assert not list(directory.rglob("*.safetensors"))
     assert '"stopped": "failed"' in (directory / "report.json").read_text()

@@ -56,7 +56,7 @@ def gate(job: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[LeakReport], b
             return report
 
         monkeypatch.setattr(PROVE, prove)
-        return required_proof.proven(job, lambda: False)
+        return required_proof.run_leakcheck(job, lambda: False)
 
     return gate
 
@@ -97,7 +97,7 @@ def test_a_stop_ends_the_proof_after_a_packing_or_at_its_end(
         return report(passed=True)
 
     monkeypatch.setattr(PROVE, prove)
-    assert not required_proof.proven(job, lambda: next(stops))
+    assert not required_proof.run_leakcheck(job, lambda: next(stops))
     assert shown == [1, 2][: asked - 1]
 
 
@@ -135,7 +135,7 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     model = world.job().model.model_copy(update={"blocks": "F"})
     file = directory / JOB
     file.write_text(world.job(model=model, workers=2, recompute=True).model_dump_json())
-    assert required_proof.proven(file, lambda: False)
+    assert required_proof.run_leakcheck(file, lambda: False)
     read = read_json(ProvenJob, directory / LEAKCHECK, error=JobError, cause="broken", cure="mend")
     assert read.result == "not all covered"
     assert any("2 processes that load rows" in each for each in read.report.uncovered)

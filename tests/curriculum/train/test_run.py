@@ -18,10 +18,10 @@ from safetensors.torch import load_file
 
 from curriculum.store.owners import is_held, train_lock
 from curriculum.train import run_directory as directory_module
-from curriculum.train.launch.launcher import Launch, launched, outcome
+from curriculum.train.launch.launcher import Launch, launch_job, outcome
 from curriculum.train.metrics import read_metrics
 from curriculum.train.run import freeze, train
-from curriculum.train.run_directory import claimed, require_unclaimed, run_recipe
+from curriculum.train.run_directory import claim_directory, require_unclaimed, run_recipe
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
 from tests.curriculum.train.test_required_proof import report, sealed
@@ -203,7 +203,7 @@ def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any, hold: Hold) -
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        launched(world.store, directory / "job.json", Launch(tell=interrupt))
+        launch_job(world.store, directory / "job.json", Launch(tell=interrupt))
     assert '"stopped": "cancelled"' in (directory / "report.json").read_text()
     assert list((directory / "checkpoints").glob("step=*/manifest.json"))
 
@@ -226,14 +226,14 @@ def test_a_run_has_one_trainer_at_a_time(world: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(directory_module, "ENDING_SECONDS", 0.1)
     job = world.job()
     directory = world.open_run(job)
-    with claimed(world.store, job, directory):
+    with claim_directory(world.store, job, directory):
         me = RunState.model_validate_json((directory / "state.json").read_text())
         assert me.pid == os.getpid()
         assert is_held(train_lock(world.store.root, job.run_key, job.attempt))
         refused = pytest.raises(
             JobError, match=f"{os.getpid()} on .*; this process is training the run now"
         )
-        with refused, claimed(world.store, job, directory):
+        with refused, claim_directory(world.store, job, directory):
             pytest.fail("a second owner got in")
     assert not (directory / "state.json").exists()
 
@@ -245,7 +245,7 @@ def test_a_trainer_that_was_killed_is_waited_for_until_the_system_lets_go_of_its
     directory = world.open_run(job)
 
     def end_slowly() -> None:
-        with claimed(world.store, job, directory):
+        with claim_directory(world.store, job, directory):
             held.set()
             assert killed.wait(60)
             time.sleep(0.5)

@@ -76,7 +76,7 @@ def test_structure_that_is_stored_in_part_is_refused(mixed: Any, tmp_path: Path)
 
 def test_only_batches_of_rows_with_structure_have_any(mixed: Any) -> None:
     job = job_of(mixed, structure=True)
-    rows = PlannedRows.of(job, mixed.store.root)
+    rows = PlannedRows.from_job(job, mixed.store.root)
     first = [rows[position] for position in range(8)]
     flat, some = ([row for row in first if len(row.input_ids) == length] for length in (256, 128))
     assert collate(flat).structure is None
@@ -91,12 +91,12 @@ def test_only_batches_of_rows_with_structure_have_any(mixed: Any) -> None:
 
 
 def test_a_model_without_structure_is_given_none(mixed: Any) -> None:
-    rows = PlannedRows.of(job_of(mixed, structure=False), mixed.store.root)
+    rows = PlannedRows.from_job(job_of(mixed, structure=False), mixed.store.root)
     assert all(rows[position].structure is None for position in range(6))
 
 
 def test_a_worker_process_is_asked_for_structure_too(mixed: Any) -> None:
-    here = PlannedRows.of(job_of(mixed, structure=True), mixed.store.root)
+    here = PlannedRows.from_job(job_of(mixed, structure=True), mixed.store.root)
     there = pickle.loads(pickle.dumps(here))
     found = [there[position].structure for position in range(8)]
     assert [each is None for each in found].count(False) >= 2
@@ -190,7 +190,7 @@ def test_all_ranks_have_a_gradient_of_every_weight_of_structure(mixed: Any) -> N
     """A step of flat rows alone gives zeros, where a missing gradient would leave ranks waiting."""
     job = job_of(mixed, structure=True)
     train_state = new_train_state(job, CPU)
-    rows = PlannedRows.of(job, mixed.store.root)
+    rows = PlannedRows.from_job(job, mixed.store.root)
     batch = collate([rows[0]])
     assert batch.structure is None
     gradients(train_state, [batch], job, step=1)

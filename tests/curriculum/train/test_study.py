@@ -20,7 +20,7 @@ from curriculum.train.batch import Batch, Row, collate
 from curriculum.train.dataloader import PlannedRows, loader_of, steps_of
 from curriculum.train.distributed import ALONE
 from curriculum.train.job import require_same_study
-from curriculum.train.masking_cost import measured_once
+from curriculum.train.masking_cost import measure_once
 from curriculum.train.metrics import counts_of
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.report import TrainingEnd, report_of
@@ -200,7 +200,7 @@ def test_positions_that_continue_reach_no_layer_but_attention(blocks: str) -> No
 
 
 def batches_of(world: Any, job: Job, **ranks: int) -> list[list[Batch]]:
-    rows = PlannedRows.of(job, world.store.root)
+    rows = PlannedRows.from_job(job, world.store.root)
     return [*steps_of(job, rows, first_step=0, workers=0, **ranks)]
 
 
@@ -302,8 +302,8 @@ def test_what_masks_cost_is_not_measured_where_they_are_off(
         "curriculum.train.masking_cost._of_job", lambda job, *_: measured.append(job)
     )
     with pytest.raises(AttributeError):
-        measured_once(world.job(), world.store.root, tmp_path, CPU)
-    assert measured_once(world.job(study=OFF), world.store.root, tmp_path, CPU) is None
+        measure_once(world.job(), world.store.root, tmp_path, CPU)
+    assert measure_once(world.job(study=OFF), world.store.root, tmp_path, CPU) is None
     assert len(measured) == 1
 
 

@@ -29,7 +29,7 @@ def train(world: Any, directory: Path, stop: Any = lambda: False, **changes: Any
 
 
 def step_of(world: Any, job: Any) -> list[Batch]:
-    return next(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
+    return next(steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=0))
 
 
 def test_a_toy_language_is_learnt(world: Any, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_gradient_that_is_no_number_names_the_step(world: Any) -> None:
 
 
 def test_density_counts_pairs_within_documents(world: Any) -> None:
-    rows = PlannedRows.of(world.job(), world.store.root)
+    rows = PlannedRows.from_job(world.job(), world.store.root)
     batch = collate([rows[0]])
     pairs = sum(size * (size + 1) // 2 for size in batch.boundaries.lengths[:-1])
     counts = counts_of(batch, torch.zeros(64))
@@ -234,9 +234,9 @@ def test_figures_of_the_run_before_are_those_of_evaluating_again(
 
     monkeypatch.setattr(HeldOut, "_sums", noted)
     second = Trainer(job, world.store.root, tmp_path / "run", CPU, lambda: False)
-    carried = second.evaluator.evaluated(0)
+    carried = second.evaluator.evaluate(0)
     assert evaluated == again
-    anew = dataclasses.replace(second.evaluator, before=None).evaluated(0)
+    anew = dataclasses.replace(second.evaluator, before=None).evaluate(0)
     assert evaluated == [*again, *EVALUATED]
     assert carried.figures == anew.figures
     assert carried.documents.equals(anew.documents)

@@ -31,7 +31,10 @@ math_over_rows, sdpa_over_rows, documents_over_rows = (
 
 
 @injected(
-    "the convolution isn't masked", kind=LAYERS, replaces=(conv, "within"), needs=Needs(blocks="C")
+    "the convolution isn't masked",
+    kind=LAYERS,
+    replaces=(conv, "reaches_back"),
+    needs=Needs(blocks="C"),
 )
 def convolution_over_rows(site: Site[Tensor], positions_R: Tensor, k: int) -> Tensor:
     """Every position before counts as the same document."""

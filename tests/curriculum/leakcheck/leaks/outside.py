@@ -593,7 +593,7 @@ def rate_by_positions(site: Site[None], this: Trainer, batches: list[Batch], beg
 @injected(
     "each evaluation leaves a larger base of rotations behind",
     kind=INTERRUPTED,
-    replaces=(Evaluator, "evaluated"),
+    replaces=(Evaluator, "evaluate"),
     needs=Needs(blocks="A"),
 )
 def base_grows_by_evaluations(site: Site[Evaluated], evaluator: Evaluator, step: int) -> Evaluated:
@@ -639,7 +639,7 @@ def rounded_by_checkpoints(site: Site[Any], train_state: TrainState, state: Any)
 @injected(
     "documents begin at BOS where rows store no doc_ids",
     kind=FILES,
-    replaces=(RowGroup, "of"),
+    replaces=(RowGroup, "from_batch"),
     needs=Needs(blocks="A"),
 )
 def documents_begin_at_bos(site: Site[RowGroup], batch: Any) -> RowGroup:

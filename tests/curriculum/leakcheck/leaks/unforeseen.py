@@ -728,7 +728,7 @@ def sent_ahead_and_lost(site: Site[str | None], self: Trainer) -> str | None:
 @injected(
     "copies of a document among the rows of a row group are scored once",
     kind="filter of repeats whose scope is where rows are stored",
-    replaces=(RowGroup, "of"),
+    replaces=(RowGroup, "from_batch"),
     needs=Needs(blocks="A"),
 )
 def copies_scored_once(site: Site[RowGroup], batch: RowBatch) -> RowGroup:

@@ -19,7 +19,7 @@ from curriculum.store import Store
 from curriculum.train import run_directory as directory_module
 from curriculum.train.launch import launcher as module
 from curriculum.train.launch.gpu_slots import Slots
-from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.launcher import Launch, launch_job
 from curriculum.train.processes import MARK, end_all, processes_of
 from curriculum.train.run import Run, train
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
@@ -111,7 +111,7 @@ def test_lines_and_steps_are_heard_as_they_come_and_the_report_is_read(
     heard, steps = list[str](), list[Progress]()
     slots = Slots(tmp_path / "slots", 1)
     how = Launch(slots=slots, watch=steps.append, tell=heard.append)
-    found = launched(world.store, directory / "job.json", how)
+    found = launch_job(world.store, directory / "job.json", how)
     assert (found.stopped, found.steps) == ("budget", 12)
     assert heard == ["first", "last"]
     assert [(each.done, each.total) for each in steps] == [(3, 12)]
@@ -137,7 +137,7 @@ def test_an_end_is_an_error_of_its_kind_and_stands_in_the_report(
     directory = world.open_run(world.job())
     (directory / "report.json").write_text(report(reason="of an earlier end"))
     with pytest.raises(JobError, match=f"(?s){said}") as raised:
-        launched(world.store, directory / "job.json", Launch())
+        launch_job(world.store, directory / "job.json", Launch())
     assert type(raised.value) is kind
     left = json.loads((directory / "report.json").read_text())
     assert (left["stopped"], left["failure"]) == ("failed", failure)
@@ -149,14 +149,14 @@ def test_a_report_that_says_why_is_left_as_it_is(world: Any, play: Play, tmp_pat
     play(f"cp {tmp_path / 'report'} report.json; exit 71")
     directory = world.open_run(world.job())
     with pytest.raises(JobMemoryError):
-        launched(world.store, directory / "job.json", Launch())
+        launch_job(world.store, directory / "job.json", Launch())
     assert json.loads((directory / "report.json").read_text())["reason"] == "so"
 
 
 def test_a_stop_before_the_first_step_is_a_cancelled_run(world: Any, play: Play) -> None:
     play("exit 75")
     directory = world.open_run(world.job())
-    assert launched(world.store, directory / "job.json", Launch()).stopped == "cancelled"
+    assert launch_job(world.store, directory / "job.json", Launch()).stopped == "cancelled"
 
 
 NEVER = 6000.0
@@ -172,7 +172,7 @@ def interrupted(world: Any, directory: Path) -> float:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        launched(world.store, directory / "job.json", Launch(tell=interrupt))
+        launch_job(world.store, directory / "job.json", Launch(tell=interrupt))
     return time.monotonic() - at[0]
 
 
@@ -228,7 +228,7 @@ def test_what_a_killed_launcher_left_is_ended_before_the_run_goes_on(
     until(lambda: processes_of(directory))
     reaper = threading.Thread(target=left.wait)
     reaper.start()
-    found = launched(world.store, directory / "job.json", Launch(tell=heard.append))
+    found = launch_job(world.store, directory / "job.json", Launch(tell=heard.append))
     reaper.join()
     assert found.stopped == "budget"
     assert left.returncode == -signal.SIGKILL
@@ -249,7 +249,7 @@ def test_a_second_train_of_a_run_waits_for_the_first_and_has_what_that_one_made(
     said: Queue[str] = Queue()
     runs: Queue[Run] = Queue()
 
-    def launched(store: Store, path: Path, how: Launch) -> Report:
+    def launch_job(store: Store, path: Path, how: Launch) -> Report:
         assert not begins.is_set(), "it is launched twice"
         begins.set()
         assert may_end.wait(120)
@@ -268,7 +268,7 @@ def test_a_second_train_of_a_run_waits_for_the_first_and_has_what_that_one_made(
         thread.start()
         return thread
 
-    monkeypatch.setattr("curriculum.train.run.launched", launched)
+    monkeypatch.setattr("curriculum.train.run.launch_job", launch_job)
     first = begin(Launch())
     assert begins.wait(120)
     second = begin(Launch(tell=said.put))
@@ -324,7 +324,7 @@ def test_kill_9_of_the_process_between_ends_both_ranks_and_says_that_it_was_kill
             os.kill(min(processes_of(directory)), signal.SIGKILL)
 
     with pytest.raises(JobKilledError, match="signal SIGKILL"):
-        launched(long_world.store, directory / "job.json", Launch(tell=kill))
+        launch_job(long_world.store, directory / "job.json", Launch(tell=kill))
     assert processes_of(directory) == []
     assert list((directory / "checkpoints").glob("step=*/manifest.json"))
 
@@ -340,7 +340,7 @@ def test_kill_9_of_a_rank_is_a_killed_job(long_world: Any) -> None:
             os.kill(max(processes_of(directory)), signal.SIGKILL)
 
     with pytest.raises(JobKilledError, match=r"exit code 69; [^;]*by signal SIGKILL"):
-        launched(long_world.store, directory / "job.json", Launch(tell=kill))
+        launch_job(long_world.store, directory / "job.json", Launch(tell=kill))
     assert processes_of(directory) == []
 
 

@@ -116,7 +116,7 @@ def test_an_evaluation_is_shown_before_the_first_step_and_after_the_last(
     follower.look()
     heart.beat(CheckpointState(), "evaluating")
     follower.look()
-    heart.evaluated(3.0)
+    heart.set_evaluation_seconds(3.0)
     heart.step(CheckpointState(step=1), positions=1024, seconds=1.0)
     follower.look()
     heart.beat(CheckpointState(step=job.steps), "evaluating")

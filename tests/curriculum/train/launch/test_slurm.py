@@ -14,8 +14,8 @@ import pytest
 
 from curriculum.train.launch import launcher, slurm
 from curriculum.train.launch.gpu_slots import Machine, Slots
-from curriculum.train.launch.launcher import Launch, launched
-from curriculum.train.launch.slurm import SbatchTemplate, hand_in, read_template
+from curriculum.train.launch.launcher import Launch, launch_job
+from curriculum.train.launch.slurm import SbatchTemplate, read_template, submit_job
 from schemas.errors import JobError, JobKilledError, JobMemoryError
 from schemas.job import Report, TokenCounts
 from schemas.progress import Progress
@@ -141,7 +141,9 @@ def template(options: str = "--gres=gpu:1", before: str = "", after: str = "") -
 
 
 def run(world: Any, directory: Path, script: SbatchTemplate | None = None, **how: Any) -> Report:
-    return launched(world.store, directory / "job.json", Launch(sbatch=script or template(), **how))
+    return launch_job(
+        world.store, directory / "job.json", Launch(sbatch=script or template(), **how)
+    )
 
 
 def test_a_job_is_handed_in_followed_and_takes_no_slot(
@@ -174,7 +176,7 @@ def test_a_launcher_that_comes_again_follows_the_job_that_runs(
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
     directory = world.open_run(world.job())
     job = world.job()
-    hand_in(job, directory, template(), cluster.command(directory))
+    submit_job(job, directory, template(), cluster.command(directory))
     assert json.loads((directory / "sbatch.json").read_text())["id"] == "101"
     assert run(world, directory, tell=seen).stopped == "budget"
     assert len(cluster.submitted()) == 1
@@ -185,18 +187,18 @@ def test_a_job_of_which_only_slurm_knows_is_found_by_its_run(
 ) -> None:
     directory = world.open_run(world.job())
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
-    hand_in(world.job(), directory, template(), cluster.command(directory))
+    submit_job(world.job(), directory, template(), cluster.command(directory))
     (directory / "sbatch.json").unlink()
     assert run(world, directory, tell=seen).stopped == "budget"
     assert len(cluster.submitted()) == 1
-    assert slurm.known(tmp_path) is None
+    assert slurm.find_submitted(tmp_path) is None
 
 
 def test_a_job_that_ended_while_nobody_looked_is_not_handed_in_again(
     world: Any, cluster: Cluster
 ) -> None:
     directory = world.open_run(world.job())
-    handed = hand_in(world.job(), directory, template(), cluster.command(directory))
+    handed = submit_job(world.job(), directory, template(), cluster.command(directory))
     until(lambda: not handed.is_active())
     assert run(world, directory).stopped == "budget"
     assert len(cluster.submitted()) == 1
@@ -206,7 +208,7 @@ def test_a_job_that_was_killed_while_nobody_looked_is_handed_in_again(
     world: Any, cluster: Cluster
 ) -> None:
     directory = world.open_run(world.job())
-    hand_in(world.job(), directory, template("--hold"), cluster.command(directory))
+    submit_job(world.job(), directory, template("--hold"), cluster.command(directory))
     cluster.state(101, "NODE_FAIL")
     assert run(world, directory).stopped == "budget"
     assert len(cluster.submitted()) == 2
