@@ -323,14 +323,8 @@ def _coded_without_text(rows: CheckedRows, column: str) -> Bools:
 
 _ITEMS = ("pieces", "chunk_boundaries", "call_edges", "type_edges")
 _LABELS = [*LABEL_CODES.values()]
-_TILES = (
-    "pieces must cover the valid tokens without gaps, stay within their documents, and have bytes only "
-    "if they are text"
-)
-_ONCE = (
-    f"rows of {', '.join(REPEAT_FREE)} must not score a run of {RUN} tokens that repeats earlier tokens "
-    "of its document"
-)
+_TILES = "pieces must cover the valid tokens, stay within documents, and only text has bytes"
+_ONCE = f"{', '.join(REPEAT_FREE)} must not score runs of {RUN} tokens that repeat earlier tokens"
 _shape = partial(RowRule, Rule.SHAPE)
 _boundaries = partial(RowRule, Rule.BOUNDARIES)
 _structure = partial(RowRule, Rule.STRUCTURE, needs=NAMES)
@@ -350,10 +344,7 @@ EDGES = (
         REQUIRED,
     ),
     _boundaries(
-        "doc_starts",
-        "documents must begin at 0 and then at increasing positions of valid tokens",
-        _disordered,
-        REQUIRED,
+        "doc_starts", "documents must begin at 0 and increasing valid tokens", _disordered, REQUIRED
     ),
 )
 CONTENT = (
@@ -372,26 +363,12 @@ CONTENT = (
         "every document must have an id",
         lambda rows, column: np.diff(rows.batch.offsets(column)) != rows.layout.num_docs,
     ),
-    RowRule(
-        Rule.BOS,
-        "input_ids",
-        "BOS {bos_id} must be the first token of every document",
-        _misplaced_bos,
-    ),
-    RowRule(
-        Rule.TARGETS, "loss_mask", "it must be 0 at the end of a document and at padding", _leaks
-    ),
-    RowRule(
-        Rule.TARGETS,
-        "target_ids",
-        "it must be the next token where loss_mask is 1, and padding elsewhere",
-        _differs,
-    ),
+    RowRule(Rule.BOS, "input_ids", "every document must begin with BOS {bos_id}", _misplaced_bos),
+    RowRule(Rule.TARGETS, "loss_mask", "it must be 0 at document ends and padding", _leaks),
+    RowRule(Rule.TARGETS, "target_ids", "it must be the next token where loss_mask is 1", _differs),
     RowRule(Rule.LOSS, "loss_mask", "a row must have at least one target", _untargeted),
     RowRule(Rule.LOSS, "loss_token_count", "it must be the sum of loss_mask", _differs),
-    RowRule(
-        Rule.LOSS, "context_histogram", "it must count scored tokens by preceding tokens", _differs
-    ),
+    RowRule(Rule.LOSS, "context_histogram", "it must count scored tokens by context", _differs),
     RowRule(Rule.REPEATS, "loss_mask", _ONCE, _forbidden_repeats, ("objective",)),
     RowRule(Rule.COVERAGE, "pack_id", "pack_ids must increase from row to row", _falling_pack_ids),
     _boundaries("pieces", _TILES, _unsound_pieces),

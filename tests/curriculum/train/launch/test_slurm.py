@@ -363,10 +363,10 @@ def test_a_template_that_does_not_say_what_it_must_is_refused(
 
 def test_a_template_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "cluster.sh"
-    with pytest.raises(JobError, match=r"cluster\.sh; it can't be read"):
+    with pytest.raises(JobError, match=r"cluster\.sh; the script can't be read"):
         read_template(file)
     file.write_bytes(b"#!/bin/sh\n\xff")
-    with pytest.raises(JobError, match=r"cluster\.sh; it can't be read"):
+    with pytest.raises(JobError, match=r"cluster\.sh; the script can't be read"):
         read_template(file)
 
 
