@@ -29,7 +29,7 @@ def test_arms_of_unequal_steps_are_refused_with_the_next_budget_that_fits(tmp_pa
     file = written_ablation(tmp_path, "halves", halves={"phases": halves})
     with pytest.raises(JobError) as refused:
         run(file, tmp_path / "ws")
-    assert refused.value.value == "22 steps where base has 23"
+    assert refused.value.value == "22 steps, but base has 23"
     assert str(24 * STEP) in refused.value.cure
 
 

@@ -75,9 +75,9 @@ def test_sharing_is_no_part_of_what_a_run_is(world: Any) -> None:
 @pytest.mark.parametrize(
     ("processes", "sharing", "words"),
     [
-        (3, 2, "context_parallel: 2.*3 processes train.*Give --processes 4"),
-        (1, 2, "1 processes train.*Give --processes 2"),
-        (3, 3, "rows of 128 tokens aren't 3 equal parts"),
+        (3, 2, "context_parallel: 2.*number of processes, 3, .*Use --processes 4"),
+        (1, 2, "number of processes, 1, .*Use --processes 2"),
+        (3, 3, "rows of 128 tokens can't be split into 3 equal parts"),
         (64, 64, "can't be split into 64 equal parts of at least 4 tokens"),
     ],
 )

@@ -245,7 +245,9 @@ def test_rows_that_the_plan_does_not_mean_are_refused(world: Any, tmp_path: Path
     )
     pq.write_table(moved, tmp_path / "plan.parquet")
     folders = {each.key: world.store.root / each.path for each in job.rows}
-    with pytest.raises(MixtureError, match=r"position 0 of the plan: .*-0000000000; the shard has row"):
+    with pytest.raises(
+        MixtureError, match=r"position 0 of the plan: .*-0000000000; the shard has row"
+    ):
         PlannedRows(tmp_path / "plan.parquet", folders)[0]
     with pytest.raises(MixtureError, match="the job doesn't list these rows"):
         PlannedRows(tmp_path / "plan.parquet", {})[0]

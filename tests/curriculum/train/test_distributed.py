@@ -296,13 +296,13 @@ WORDS = """
 import sys
 import torch
 from pydantic import TypeAdapter
-from curriculum.train.distributed import PATH_OR_NONE, ProcessRank, joined, leave
+from curriculum.train.distributed import PATH_OR_NONE, ProcessRank, exit_rank, join_ranks
 from schemas.errors import JobError, NotFiniteError
 NUMBER, FLOATS = TypeAdapter(int), TypeAdapter(tuple[float, ...])
 rank, size, meet = int(sys.argv[2]), int(sys.argv[4]), sys.argv[6]
 def refuse():
     raise NotFiniteError("rank", rank, cause="it refuses", cure="None", location=("a", 1))
-with joined(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
+with join_ranks(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
     assert ranks.gather("ab"[rank] * 300 * rank, TypeAdapter(str)) == ["", "b" * 300]
     exact = (0.1 + 0.2, 1e-323, -0.0, float("inf"))
     assert list(map(repr, ranks.gather(exact, FLOATS))) == [repr(exact)] * 2
@@ -319,7 +319,7 @@ with joined(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
     assert ranks.broadcast_first(lambda: None, PATH_OR_NONE) is None
     assert ranks.run_together(lambda: rank) == rank
     first = lambda make: ranks.broadcast_first(make, NUMBER)
-    for together in (ranks.together, ranks.on_first, first):
+    for together in (ranks.run_together, ranks.run_on_first, first):
         for refusing in range(2):
             try:
                 together(refuse if rank == refusing else lambda: 0)
@@ -329,7 +329,7 @@ with joined(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
                 assert failed.location == ("a", 1)
             else:
                 assert together != ranks.together and refusing == 1
-leave(0)
+exit_rank(0)
 """
 
 

@@ -25,12 +25,12 @@ LAUNCH = """
 import sys
 from pathlib import Path
 from curriculum.store import Store
-from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.launcher import Launch, launch_job
 from curriculum.train.launch.gpu_slots import Slots
 job = Path(sys.argv[1])
 store = Store.containing(job)
 slots = Slots(store.root / "slots", 1)
-launched(store, job, Launch(slots=slots, tell=lambda line: print(line, flush=True)))
+launch_job(store, job, Launch(slots=slots, tell=lambda line: print(line, flush=True)))
 """
 SHAPES: tuple[dict[str, int], ...] = ({}, {"processes": 2}, {"workers": 2})
 """Settings of jobs: one process, two ranks, loader workers."""

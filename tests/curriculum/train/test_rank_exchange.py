@@ -21,7 +21,7 @@ import sys
 import torch
 import torch.distributed as dist
 from pydantic import TypeAdapter
-from curriculum.train.distributed import Ranks, leave
+from curriculum.train.distributed import Ranks, exit_rank
 from schemas.errors import JobError
 dist.init_process_group("gloo", init_method=sys.argv[1], rank=0, world_size=2)
 dist.all_gather_object([None, None], "honest")
@@ -37,19 +37,19 @@ for call in (
         assert refused.name == "rank 1", refused
     else:
         sys.exit("a planted pickle is a value")
-leave(0)
+exit_rank(0)
 """
 INTRUDER = """
 import pickle, sys
 from pathlib import Path
 import torch.distributed as dist
-from curriculum.train.distributed import Ranks, leave
+from curriculum.train.distributed import Ranks, exit_rank
 from tests.flows.hostile_workspace import Canary
 dist.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
 wire = Ranks(rank=1, size=2, host=dist.group.WORLD)
 for name in sys.argv[2:]:
     wire._bytes(pickle.dumps(Canary(file=Path(name))))
-leave(0)
+exit_rank(0)
 """
 
 

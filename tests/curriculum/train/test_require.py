@@ -78,13 +78,19 @@ def test_what_fits_passes(world: Any) -> None:
 
 
 def test_sizes_that_hold_no_whole_row_are_refused(world: Any) -> None:
-    refused(world, r"micro_positions: 128; .*some have 256 tokens. Raise it", micro_positions=128)
+    refused(
+        world,
+        r"micro_positions: 128; .*some have 256 tokens. Raise micro_positions",
+        micro_positions=128,
+    )
     refused(world, r"tokens_per_step: 1000; .*slots of 256 .*such as 1024", tokens_per_step=1000)
     refused(world, r"rows: the job lists no rows", rows=())
 
 
 def test_more_steps_than_the_plan_has_are_refused(world: Any) -> None:
-    refused(world, r"steps: 16; they take 64 slots of 256 positions, and the plan has 60", steps=16)
+    refused(
+        world, r"steps: 16; the steps need 64 slots of 256 positions, and the plan has 60", steps=16
+    )
     job = world.job(steps=16)
     steps = steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=14, workers=0)
     assert len(next(steps)) > 0
@@ -104,7 +110,7 @@ def test_a_tokenizer_of_another_size_is_refused(world: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (metadata(row_length="512"), r"rows of 512 tokens; the job expects 256 in each"),
+        (metadata(row_length="512"), r"rows of 512 tokens; the job expects rows of 256"),
         (metadata(vocab_size="99"), r"rows of 99 ids; the job's tokenizer has 64"),
         (metadata(row_length="many"), r"part-00000.parquet: metadata: .*row_length"),
         (metadata(schema_version="9.0"), r"part-00000.parquet: schema_version 9.0; this version"),
@@ -135,14 +141,22 @@ def test_a_plan_of_other_rows_is_refused(world: Any) -> None:
 @pytest.mark.parametrize(
     ("column", "values", "said"),
     [
-        ("row", lambda table: np.full(len(table), 12), r"row 12 of shard 0 .*is 12 rows: plan"),
-        ("shard", lambda table: np.full(len(table), 2), r"of shard 2 .*is not there: plan and"),
+        (
+            "row",
+            lambda table: np.full(len(table), 12),
+            r"rows up to 12 of shard 0 .*has 12 rows, or",
+        ),
+        ("shard", lambda table: np.full(len(table), 2), r"of shard 2 .*doesn't exist, or"),
         (
             "pack_id",
             lambda table: [f"0123456789ab-{at:010d}" for at in range(len(table))],
             r"such as 0123456789ab-0000000000; .*don't match",
         ),
-        ("row_length", lambda table: np.full(len(table), 256), r"rows of 256 tokens in .*have 128"),
+        (
+            "row_length",
+            lambda table: np.full(len(table), 256),
+            r"rows of 256 tokens in .*expects rows of 128",
+        ),
     ],
 )
 def test_a_plan_that_points_elsewhere_is_refused(
@@ -245,7 +259,7 @@ def test_a_job_that_does_not_fit_ends_before_its_first_step(world: Any) -> None:
     job = world.job(steps=16)
     directory = world.store.root / run_recipe(job).directory / "attempt=1"
     freeze(directory, job)
-    with pytest.raises(JobError, match=r"JobError: steps: 16; they take 64 slots"):
+    with pytest.raises(JobError, match=r"JobError: steps: 16; the steps need 64 slots"):
         launch_job(world.store, directory / "job.json", Launch())
     assert not list(directory.rglob("*.safetensors"))
     assert '"stopped": "failed"' in (directory / "report.json").read_text()

@@ -164,7 +164,7 @@ def test_the_next_phase_starts_from_weights_and_moments_of_the_one_before(world:
 def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
     settings = world.job().optimizer.model_copy(update={"learning_rate": 1e30})
     job = world.job(optimizer=settings)
-    with pytest.raises(JobError, match=r"exit code 65; training ended.*\n[\s\S]*NotFiniteError: "):
+    with pytest.raises(JobError, match=r"exit code 65; training failed.*\n[\s\S]*NotFiniteError: "):
         train(world.store, job)
     directory = world.store.root / run_recipe(job).directory / "attempt=1"
     report = (directory / "report.json").read_text()

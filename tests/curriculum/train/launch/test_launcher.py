@@ -63,12 +63,12 @@ def begin() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         "import sys\n"
         "from pathlib import Path\n"
         "from curriculum.store import Store\n"
-        "from curriculum.train.launch.launcher import Launch, launched\n"
+        "from curriculum.train.launch.launcher import Launch, launch_job\n"
         "from curriculum.train.launch.gpu_slots import Slots\n"
         "job = Path(sys.argv[1])\n"
         "slots = Slots(Path(sys.argv[2]), 1)\n"
         "tell = lambda line: sys.stdout.write(line + chr(10))\n"
-        "launched(Store.containing(job), job, Launch(slots=slots, tell=tell))\n"
+        "launch_job(Store.containing(job), job, Launch(slots=slots, tell=tell))\n"
     )
 
     def begin(directory: Path) -> "subprocess.Popen[str]":

@@ -162,7 +162,7 @@ def test_a_job_is_handed_in_followed_and_takes_no_slot(
         report = run(world, directory, template(options), tell=tell, slots=slots)
     assert (report.stopped, report.steps) == ("budget", 12)
     assert "step 1" in heard
-    assert "Slurm's job 101 is RUNNING" in heard
+    assert "Slurm job 101 is RUNNING" in heard
     (submitted,) = cluster.submitted()
     assert f"#SBATCH {options}" in (cluster.jobs / "101.sh").read_text().splitlines()
     assert f"--output={directory / 'train.log'}" in submitted
@@ -267,7 +267,7 @@ def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(world: Any, cluster: 
             cluster.state(101, "CANCELLED")
 
     assert run(world, directory, template("--hold"), watch=cancel).stopped == "cancelled"
-    assert heard[0].note == "Slurm's job 101 is PENDING"
+    assert heard[0].note == "Slurm job 101 is PENDING"
 
 
 def test_a_slurm_that_does_not_answer_is_waited_for(
@@ -278,7 +278,7 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
 
     def restart(line: str) -> None:
         heard.append(line)
-        if line == "Slurm's job 101 is RUNNING":
+        if line == "Slurm job 101 is RUNNING":
             down.touch()
         if "doesn't answer" in line:
             down.unlink()
