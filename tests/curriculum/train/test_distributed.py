@@ -328,7 +328,7 @@ with join_ranks(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
                 assert failed.value == str(refusing), failed.value
                 assert failed.location == ("a", 1)
             else:
-                assert together != ranks.together and refusing == 1
+                assert together != ranks.run_together and refusing == 1
 exit_rank(0)
 """
 
