@@ -194,7 +194,7 @@ def test_a_file_that_names_a_repository_is_not_cloned(
     (tmp_path / "named").write_text(f"gitdir: {private.path}/.git\n")
     url = form.format(tmp_path / "named")
     private.git("clone", "-q", "--bare", url, f"{tmp_path}/plain.git")
-    with pytest.raises(CorpusError, match="no folder of a repository"):
+    with pytest.raises(CorpusError, match="no repository in that folder"):
         resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
 
 

@@ -89,7 +89,7 @@ def test_a_repository_that_may_not_be_read_says_so(repo, read, monkeypatch):
 
 def test_a_file_that_is_no_bundle_says_so(read, tmp_path):
     (tmp_path / "file").write_text("hello")
-    with pytest.raises(CorpusError, match="no git bundle"):
+    with pytest.raises(CorpusError, match="not a git bundle"):
         read(tmp_path / "file")
 
 
@@ -227,5 +227,5 @@ def test_git_is_given_paths_with_odd_characters_whole(build, read):
 
 def test_a_git_that_finds_no_room_is_told_from_a_wrong_url() -> None:
     full = git.exit_error("clone", 128, b"error: unable to write: No space left on device\n")
-    assert full.cure == "Free some space and run the same command again"
+    assert full.cure == "Free disk space and run the command again"
     assert "Correct the url" in git.exit_error("clone", 128, b"fatal: not found\n").cure
