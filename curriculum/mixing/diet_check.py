@@ -1,4 +1,4 @@
-"""Check of a diet against the rows that there are, before anything is mixed."""
+"""Check of a diet against the available rows, before anything is mixed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,22 +21,23 @@ from curriculum.mixing.strata import Stratum, Taken, demand, within_supply, with
 from schemas.errors import MixtureError
 
 MAX_PLANNED = 1 << 20
-"""Rows up to which a phase is planned to count its steps; those of longer ones are divided out."""
+"""Maximum rows of a phase that is planned to count its steps; longer phases are divided by an average
+step."""
 MAX_TOKENS = 1 << 60
-"""More than any budget."""
+"""Above any budget."""
 HALF_FULL = 2
-"""A step of rows that aren't built may hold fewer tokens than the estimate's full rows by this factor:
-whole documents packed best-fit leave rows half full at worst."""
+"""Maximum factor between the tokens in an estimate's full rows and in rows not built yet: best-fit packing of
+whole documents leaves rows at least half full."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingCheck:
-    """One serving in one domain: what is asked of it and what there is."""
+    """One serving in one domain: demand and supply."""
 
     phase: str
     stratum: Stratum
     asked: int
-    """Valid tokens."""
+    """Requested valid tokens."""
     limit: float
     """max_repetition of the phase."""
 
@@ -47,60 +48,63 @@ class ServingCheck:
 
     @property
     def repetition(self) -> float:
-        """Times that each row is seen."""
+        """Number of times that each row is seen."""
         return self.asked / self.available
 
     @property
     def is_short(self) -> bool:
-        """Return True if that is more often than the phase allows."""
+        """True if rows are seen more often than the phase allows."""
         return self.repetition > self.limit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseSupply:
-    """A phase with the rows of its servings, one supply a variant."""
+    """A phase with the rows of its servings, one supply per variant."""
 
     phase: ResolvedPhase
     supplies: Sequence[Sequence[Supply]]
     is_estimate: bool = False
-    """True if some of them aren't built, or aren't known of a phase before."""
+    """True if some rows aren't built yet, or earlier phases aren't known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseCheck:
-    """A phase held against its rows."""
+    """Result of checking a phase against its rows."""
 
     phase: ResolvedPhase
     held: tuple[ServingCheck, ...]
     served: tuple[Stratum, ...]
-    """The same strata with the shares that they get; empty where the phase can't be served."""
+    """The strata with their served shares; empty if the phase can't be served."""
     fault: MixtureError | None
-    """Reason why it can't be served, with the cure."""
+    """Error if the phase can't be served."""
     warnings: tuple[str, ...]
     whole: WholeSteps | None
-    """Whole steps within its tokens; None where it can't be served."""
+    """Whole steps within the phase's tokens; None if it can't be served."""
     is_counted: bool
-    """True if the steps were counted on a plan, rather than divided out."""
+    """True if the steps were counted on a plan rather than computed by division."""
     is_estimate: bool
-    """True if some of its rows aren't built."""
+    """True if some rows aren't built yet."""
 
     @property
     def is_below_a_step(self) -> bool:
-        """Return True if its tokens don't reach the end of its first step."""
+        """True if the phase's tokens don't fill its first step."""
         return self.whole is not None and not self.whole.steps
 
     @property
     def is_certain(self) -> bool:
-        """Return True if a run would find the same; an estimate is sure of a phase far below a step."""
+        """True if a run would give the same result.
+
+        An estimate is certain only for a phase far below one step.
+        """
         return not self.is_estimate or self.is_below_a_step
 
 
 def below_any_step(
     phase: ResolvedPhase, tokens_of: Callable[[int], Sequence[int]], tokens_per_step: int
 ) -> MixtureError | None:
-    """Return the error of a phase that has fewer tokens than a step of half full rows; None for another.
+    """Return the error for a phase with fewer tokens than a step of half-full rows, else None.
 
-    Nothing needs to be known of its rows. `tokens_of` gives the tokens of all phases at some token budget.
+    Nothing needs to be known about its rows. `tokens_of` returns the tokens of all phases at a token budget.
     """
     if phase.tokens * HALF_FULL >= tokens_per_step:
         return None
@@ -116,12 +120,12 @@ def below_any_step(
 
 
 Fit = Literal["small", "fits", "large"]
-"""A budget with too little for a step of some phase; one that fits; one with more than there is."""
+"""A budget below one step of some phase, a budget that fits, or a budget above the supply."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budgets:
-    """The smallest and the largest token budget of a diet that fit; None where none does."""
+    """The smallest and the largest token budget that fit a diet; None if no budget fits."""
 
     smallest: int | None
     largest: int | None
@@ -129,48 +133,49 @@ class Budgets:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietSupply:
-    """Phases in their order, with the rows that there are, at any number of tokens."""
+    """Phases in order with their available rows, for any token budget."""
 
     listed: tuple[PhaseSupply, ...]
     tokens_of: Callable[[int], Sequence[int]]
-    """Tokens of each phase at some token budget."""
+    """Returns the tokens of each phase at a token budget."""
     budget: int
-    """The present one."""
+    """Current token budget."""
     tokens_per_step: int
     seed: int
     taken: Taken = field(default_factory=dict)
-    """Rows that plans before the first phase took."""
+    """Rows taken by plans before the first phase."""
 
     def check(self) -> tuple[PhaseCheck, ...]:
-        """Hold each phase against its rows; nothing is raised."""
-        asked = [_asked(each) for each in self.listed]
+        """Check each phase against its rows; faults are returned, not raised."""
+        asked = [_asked(supply) for supply in self.listed]
         tokens = self.tokens_of(self.budget)
         found = self._steps(asked, tokens, count_all=True)
-        is_small = any(each is not None and not each.whole.steps for each in found)
+        is_small = any(steps is not None and not steps.whole.steps for steps in found)
         smallest = self.budgets().smallest if is_small else None
         return tuple(
-            self._checked(each, own, steps, smallest)
-            for each, own, steps in zip(self.listed, asked, found, strict=True)
+            self._checked(supply, own, steps, smallest)
+            for supply, own, steps in zip(self.listed, asked, found, strict=True)
         )
 
     def rows_until(self, budget: int) -> Taken | None:
-        """Return about how many rows are drawn until the end of a budget; None where it can't be served."""
+        """Return approximately how many rows a budget draws; None if the budget can't be served."""
         tokens, taken = self.tokens_of(budget), dict(self.taken)
-        served = self._served([_asked(each) for each in self.listed], tokens)
+        served = self._served([_asked(supply) for supply in self.listed], tokens)
         if served is None:
             return None
         for strata, amount in zip(served, tokens, strict=True):
-            for each in strata:
-                _draw(taken, each, amount)
+            for stratum in strata:
+                _draw(taken, stratum, amount)
         return taken
 
     def budgets(self) -> Budgets:
-        """The budgets that fit.
+        """Return the smallest and largest budgets that fit.
 
-        The smallest is the least above a present one that is too small; the largest is in whole thousands
-        where that fits too. Of rows that aren't built the smallest fits however full they will be.
+        If the current budget is too small, `smallest` is the next larger one that fits. `largest` is rounded
+        down to whole thousands if that still fits. For rows that aren't built yet, `smallest` fits however
+        full they will be.
         """
-        asked = [_asked(each) for each in self.listed]
+        asked = [_asked(supply) for supply in self.listed]
 
         def fit(budget: int) -> Fit | None:
             return self._fit(asked, self.tokens_of(budget))
@@ -188,9 +193,9 @@ class DietSupply:
         return Budgets(smallest=smallest, largest=whole if fit(whole) == "fits" else largest)
 
     def _fit(self, asked: Sequence["_Asked"], tokens: Sequence[int]) -> Fit | None:
-        if any(each.fault for each in asked):
+        if any(demanded.fault for demanded in asked):
             return None
-        if any(self._step_fault(each.phase) for each in self.listed):
+        if any(self._step_fault(supply.phase) for supply in self.listed):
             return None
         if self._served(asked, tokens) is None:
             return "large"
@@ -202,55 +207,55 @@ class DietSupply:
     def _served(
         self, asked: Sequence["_Asked"], tokens: Sequence[int]
     ) -> list[tuple[Stratum, ...]] | None:
-        """The strata of each phase with their shares; None where one asks for more than there is."""
+        """Return the strata of each phase with their shares; None if a phase exceeds its supply."""
         served = [
-            _served(each.phase, own, amount)
-            for each, own, amount in zip(self.listed, asked, tokens, strict=True)
+            _served(supply.phase, own, amount)
+            for supply, own, amount in zip(self.listed, asked, tokens, strict=True)
         ]
-        kept = [each for each in served if not isinstance(each, MixtureError)]
+        kept = [strata for strata in served if not isinstance(strata, MixtureError)]
         return kept if len(kept) == len(served) else None
 
     def _steps(
         self, asked: Sequence["_Asked"], tokens: Sequence[int], *, count_all: bool
     ) -> list["_Steps | None"]:
-        """The whole steps of each phase, after the rows that the phases before took.
+        """Return the whole steps of each phase, after the rows taken by earlier phases.
 
-        They are counted where a phase, or one after it, may be below a step; `count_all` also counts those
-        of all plans of moderate length.
+        Steps are counted on a plan if this phase or a later one may have less than one step. With `count_all`
+        they are also counted on every plan of moderate length. Otherwise they are computed by division.
         """
         taken, found = dict(self.taken), list[_Steps | None]()
         below = [amount < self.tokens_per_step for amount in tokens]
-        for at, (each, own, amount) in enumerate(zip(self.listed, asked, tokens, strict=True)):
-            served = _served(each.phase, own, amount)
-            if isinstance(served, MixtureError) or self._step_fault(each.phase):
+        for at, (supply, own, amount) in enumerate(zip(self.listed, asked, tokens, strict=True)):
+            served = _served(supply.phase, own, amount)
+            if isinstance(served, MixtureError) or self._step_fault(supply.phase):
                 found.append(None)
                 continue
-            rows = amount / min(one.row_length for one in each.phase.servings)
+            rows = amount / min(one.row_length for one in supply.phase.servings)
             if any(below[at:]) or (count_all and rows <= MAX_PLANNED):
-                totals = self._planned(each, _continued(served, taken), amount)
+                totals = self._planned(supply, _continued(served, taken), amount)
                 found.append(_Steps(whole=totals.whole, is_counted=True))
                 _take(taken, served, totals)
             else:
-                found.append(_Steps(whole=self._divided(each, served, amount), is_counted=False))
+                found.append(_Steps(whole=self._divided(supply, served, amount), is_counted=False))
         return found
 
-    def _planned(self, each: PhaseSupply, strata: Sequence[Stratum], tokens: int) -> Totals:
-        slot = each.phase.slot_length
-        planner = Planner(strata, each.supplies, slot_length=slot, seed=self.seed)
+    def _planned(self, supply: PhaseSupply, strata: Sequence[Stratum], tokens: int) -> Totals:
+        slot = supply.phase.slot_length
+        planner = Planner(strata, supply.supplies, slot_length=slot, seed=self.seed)
         rows = tokens // min(one.serving.row_length for one in strata)
         pieces = within(
             planner.pieces(min(rows, ROW_GROUP)),
             budget=tokens,
             slots_per_step=self.tokens_per_step // slot,
-            max_steps=each.phase.max_steps(tokens, self.tokens_per_step),
+            max_steps=supply.phase.max_steps(tokens, self.tokens_per_step),
         )
-        return count_plan(pieces, strata, each.supplies)
+        return count_plan(pieces, strata, supply.supplies)
 
-    def _divided(self, each: PhaseSupply, strata: Sequence[Stratum], tokens: int) -> WholeSteps:
-        slot = each.phase.slot_length
+    def _divided(self, supply: PhaseSupply, strata: Sequence[Stratum], tokens: int) -> WholeSteps:
+        slot = supply.phase.slot_length
         slots_per_token = math.fsum(one.served * one.slots_per_token(slot) for one in strata)
         of_a_step = self.tokens_per_step / slot / slots_per_token
-        steps = each.phase.max_steps(tokens, self.tokens_per_step)
+        steps = supply.phase.max_steps(tokens, self.tokens_per_step)
         steps = int(tokens / of_a_step) if steps is None else steps
         return WholeSteps(steps=steps, tokens=round(steps * of_a_step), first=round(of_a_step))
 
@@ -262,15 +267,15 @@ class DietSupply:
         return None
 
     def _checked(
-        self, each: PhaseSupply, asked: "_Asked", steps: "_Steps | None", smallest: int | None
+        self, supply: PhaseSupply, asked: "_Asked", steps: "_Steps | None", smallest: int | None
     ) -> PhaseCheck:
-        phase = each.phase
+        phase = supply.phase
         served = _served(phase, asked, phase.tokens)
         fault = served if isinstance(served, MixtureError) else self._step_fault(phase)
         warnings = [*without_rows(phase, asked.strata)]
         if fault is None and steps is not None and not steps.whole.steps:
             first = steps.whole.first
-            least = first / HALF_FULL if each.is_estimate else first
+            least = first / HALF_FULL if supply.is_estimate else first
             if phase.tokens < least:
                 fault = less_than_a_step(
                     phase,
@@ -302,17 +307,17 @@ class DietSupply:
             warnings=tuple(warnings),
             whole=steps.whole if steps else None,
             is_counted=bool(steps and steps.is_counted),
-            is_estimate=each.is_estimate,
+            is_estimate=supply.is_estimate,
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
-    """Demand of a phase on its rows, at any number of tokens."""
+    """Demand of a phase on its rows, independent of its number of tokens."""
 
     strata: tuple[Stratum, ...]
     fault: MixtureError | None
-    """The error of a serving without rows."""
+    """Error for a serving without rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -321,12 +326,12 @@ class _Steps:
     is_counted: bool
 
 
-def _asked(each: PhaseSupply) -> _Asked:
-    endless = replace(each.phase, max_repetition=math.inf, tokens=max(each.phase.tokens, 1))
+def _asked(supply: PhaseSupply) -> _Asked:
+    endless = replace(supply.phase, max_repetition=math.inf, tokens=max(supply.phase.tokens, 1))
     strata: tuple[Stratum, ...] = ()
     try:
-        strata = demand(replace(endless, on_shortage="renormalise"), each.supplies)
-        demand(endless, each.supplies)
+        strata = demand(replace(endless, on_shortage="renormalise"), supply.supplies)
+        demand(endless, supply.supplies)
     except MixtureError as found:
         return _Asked(strata=strata, fault=found)
     return _Asked(strata=strata, fault=None)
@@ -342,35 +347,35 @@ def _served(phase: ResolvedPhase, asked: _Asked, tokens: int) -> tuple[Stratum, 
 
 
 def _continued(strata: Sequence[Stratum], taken: Taken) -> tuple[Stratum, ...]:
-    """Strata of which these rows came before."""
+    """Return the strata with the rows drawn before."""
     return tuple(
         replace(
-            each,
+            stratum,
             variants=tuple(
-                replace(one, drawn_before=taken.get((one.key, each.domain), 0))
-                for one in each.variants
+                replace(one, drawn_before=taken.get((one.key, stratum.domain), 0))
+                for one in stratum.variants
             ),
         )
-        for each in strata
+        for stratum in strata
     )
 
 
 def _take(taken: dict[tuple[str, str], int], strata: Sequence[Stratum], totals: Totals) -> None:
-    """Add the rows that a plan took, those that it passed over among them."""
-    for each, rows, passed in zip(strata, totals.rows_of, totals.passed_of, strict=True):
-        for variant, number in zip(each.variants, rows + passed, strict=True):
-            place = (variant.key, each.domain)
+    """Add the rows that a plan took or skipped."""
+    for stratum, rows, passed in zip(strata, totals.rows_of, totals.passed_of, strict=True):
+        for variant, number in zip(stratum.variants, rows + passed, strict=True):
+            place = (variant.key, stratum.domain)
             taken[place] = taken.get(place, 0) + int(number)
 
 
 def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> None:
-    """Add about as many rows as a stratum has of so many tokens, pass after pass over its variants."""
-    per_row = sum(each.tokens for each in stratum.variants) / sum(
-        each.available for each in stratum.variants
+    """Add the approximate number of rows for a number of tokens, pass after pass over the variants."""
+    per_row = sum(variant.tokens for variant in stratum.variants) / sum(
+        variant.available for variant in stratum.variants
     )
-    places = [(each.key, stratum.domain) for each in stratum.variants]
+    places = [(variant.key, stratum.domain) for variant in stratum.variants]
     sizes = [len(variant.rows) for variant in stratum.variants]
-    # Passes over all variants leave their order as it is, so that they needn't be walked one by one.
+    # Complete rounds over all variants don't change their order, so they are added at once.
     rounds, left = divmod(round(stratum.served * tokens / per_row), sum(sizes))
     for place, size in zip(places, sizes, strict=True):
         taken[place] = taken.get(place, 0) + rounds * size
@@ -383,7 +388,7 @@ def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> N
 
 
 def _border(holds: Callable[[int], bool], below: int) -> int:
-    """A number above `below` where something holds that doesn't one before; beyond MAX_TOKENS if nowhere.
+    """Return a number above `below` at which `holds` becomes true; over MAX_TOKENS if it never does.
 
     >>> _border(lambda at: at >= 917, 0), _border(lambda at: at >= 4, 3)
     (917, 4)

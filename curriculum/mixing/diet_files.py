@@ -1,7 +1,7 @@
-"""Diets and phases by name or path: YAML, what it extends and what the command line changed, as values.
+"""Diets and phases by name or path: YAML files, `extends`, and overrides of the command line.
 
-A name is looked up in the workspace first, where one is given: `<workspace>/diets/NAME.yaml` and
-`<workspace>/phases/NAME.yaml`. Then among those that come with the package.
+A name is looked up in the workspace first, if one is given, as `<workspace>/diets/NAME.yaml` or
+`<workspace>/phases/NAME.yaml`, then in the package.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ EXTENDS = "extends"
 
 
 def merged(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a diet that says `child` and extends `parent`; what it says wrongly stays so.
+    """Return the fields of a diet merged with those of the diet that it extends; invalid values are kept.
 
     >>> parent = {"seed": 3, "phases": [{"phase": "a", "portion": 0.5}, {"phase": "b", "portion": 0.5}]}
     >>> merged({"phases": [{"phase": "b", "portion": 1.0}]}, parent)
@@ -46,17 +46,17 @@ def merged(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any
 PACKAGE = Path(__file__).parents[1]
 DIETS = PACKAGE / "diets"
 FOLDERS = MappingProxyType({"diet": "diets", "phases file": "phases"})
-"""The folders of a workspace that names are looked up in, by kind."""
+"""Workspace folders in which names are looked up, by kind."""
 PATHS = ("phases_file", "corpus", "tokenizer")
-"""The fields of a diet that may hold one."""
+"""Fields of a diet that may contain a path."""
 
 Phases = Mapping[str, PhaseSpec]
-"""Phases by name, in the order of the curriculum; read-only."""
+"""Phases by name, in curriculum order; read-only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietOverrides:
-    """Changes of a diet by the command line; None leaves the diet's value."""
+    """Overrides of a diet's fields by the command line; None keeps the diet's value."""
 
     phases_file: str | None = None
     corpus: str | None = None
@@ -65,21 +65,21 @@ class DietOverrides:
     token_budget: int | str | None = None
     """Text as in YAML: 20M, 10B or a whole number."""
     max_repetition: float | None = None
-    """Limit on repetition in every phase."""
+    """Limit on repetition in all phases."""
     seed: int | None = None
     branch: str | None = None
 
     @property
     def as_recorded(self) -> dict[str, str]:
-        """Return the changes by name, for the job's record."""
+        """Overridden fields and values, for the job's record."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: str(value) for name, value in values if value is not None}
 
     def apply(self, diet: Diet) -> Diet:
-        """The diet with the changes, checked as if the file had said so.
+        """Return the diet with the overrides, validated as if they were in the file.
 
         Raises:
-            DietError: naming the option whose value doesn't fit.
+            DietError: naming the option with an invalid value.
         """
         changed = {name: getattr(self, name) for name in self.as_recorded}
         every_phase = {name: changed.pop(name) for name in ("max_repetition",) if name in changed}
@@ -100,7 +100,7 @@ class DietOverrides:
 
 
 def _scale_gates(content: dict[str, Any], before: int) -> None:
-    """A diet of another budget is the same diet: its gates wait for as large a part of it."""
+    """Scale the gates' min_tokens with the budget, so that a gate waits for the same share of it."""
     try:
         budget = token_count(content["token_budget"])
     except ValueError:
@@ -115,12 +115,12 @@ def _scale_gates(content: dict[str, Any], before: int) -> None:
 
 
 def diet_names(home: Path | None = None) -> tuple[str, ...]:
-    """The names of the diets that come with the package or lie in the workspace `home`, sorted."""
+    """Return the names of the diets in the package and in the workspace `home`, sorted."""
     return tuple(_diets(home))
 
 
 def phases_files(home: Path | None = None) -> tuple[str, ...]:
-    """The names of the phases files that come with the package or lie in the workspace, sorted."""
+    """Return the names of the phases files in the package and in the workspace, sorted."""
     return tuple(_phases(home))
 
 
@@ -133,20 +133,20 @@ def _phases(home: Path | None) -> dict[str, Path]:
 
 
 def phase_names(name_or_path: str = "phases", home: Path | None = None) -> tuple[str, ...]:
-    """The phases of a phases file, in the order of the curriculum."""
+    """Return the phases of a phases file, in curriculum order."""
     return tuple(load_phases(name_or_path, home))
 
 
 def load_diet(
     name_or_path: str, overrides: DietOverrides | None = None, home: Path | None = None
 ) -> Diet:
-    """The diet of that name, or of that YAML file, held against the phases file that it names.
+    """Load a diet by name or from a YAML file, and check it against its phases file.
 
     Paths in a diet are relative to its file. Names are looked up in the workspace `home` first.
 
     Raises:
-        DietError: for an unknown name, with the likely one; for a fault in the file, with its line; for
-            a phase that isn't in the phases file; for an override that doesn't fit.
+        DietError: for an unknown name, with the closest one; for a fault in the file, with its line; for a
+            phase missing from the phases file; for an invalid override.
     """
     file = _find_file(name_or_path, _diets(home), home, kind="diet")
     text = text_of(file, error=DietError)
@@ -162,7 +162,7 @@ def load_diet(
 
 
 def require_no_fault(diet: str, found: Iterable[DietFault], home: Path | None = None) -> None:
-    """Refuse a diet, by its name or path, for the first fault that was found in it.
+    """Raise for the first fault of a diet.
 
     Raises:
         DietError: with file and line.
@@ -173,14 +173,14 @@ def require_no_fault(diet: str, found: Iterable[DietFault], home: Path | None = 
 
 
 def warnings(diet: str, found: Iterable[DietFault], home: Path | None = None) -> Iterator[str]:
-    """Yield faults that a diet is served with all the same, each in a line with file and line."""
+    """Yield faults that don't stop a diet, as one line each with file and line."""
     for fault in found:
         where = place_of(diet, fault.location, home)
         yield str(DietError(where, fault.value, cause=fault.cause, cure=fault.cure))
 
 
 def place_of(diet: str, location: Location, home: Path | None = None) -> str:
-    """File and line of a field, or of what encloses it, in a diet or in the one that it extends."""
+    """Return file and line of a field or its nearest existing parent, in the diet or the one it extends."""
     files = diet_files(diet, home)
     texts = [(file, text_of(file, error=DietError)) for file in files]
     for file, text in texts:
@@ -192,7 +192,7 @@ def place_of(diet: str, location: Location, home: Path | None = None) -> str:
 
 @contextlib.contextmanager
 def placed(diet: str, home: Path | None = None) -> Iterator[None]:
-    """Name a diet's file and line where the block refuses one of its fields, or a phase's supply."""
+    """Add the diet's file and line to an error of the block about one of its fields or a phase's supply."""
     try:
         yield
     except DietFieldError as wrong:
@@ -203,7 +203,7 @@ def placed(diet: str, home: Path | None = None) -> Iterator[None]:
 
 
 def placed_shortage(diet: str, unserved: MixtureError, home: Path | None = None) -> MixtureError:
-    """Return the error of a phase behind file and line; as it is where the diet can't be read any more."""
+    """Return a phase's error with file and line in front; unchanged if the diet is no longer readable."""
     if not unserved.location:
         return unserved
     try:
@@ -217,7 +217,7 @@ def placed_shortage(diet: str, unserved: MixtureError, home: Path | None = None)
 
 @contextlib.contextmanager
 def located(diet: str, field: str, value: str, home: Path | None = None) -> Iterator[None]:
-    """Name a diet's file and line where the block refuses the value of a field, rather than what it names."""
+    """Replace the name in an error of the block by the diet's file and line of the field that holds it."""
     try:
         yield
     except CurriculumError as wrong:
@@ -230,10 +230,10 @@ def located(diet: str, field: str, value: str, home: Path | None = None) -> Iter
 
 
 def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
-    """The file of a diet, and that of the diet which it extends.
+    """Return the file of a diet, and that of the diet which it extends.
 
     Raises:
-        DietError: as `load_diet`, for files that can't be found or read.
+        DietError: as `load_diet`, for missing or unreadable files.
     """
     file = _find_file(name_or_path, _diets(home), home, kind="diet")
     parent = read_yaml(text_of(file, error=DietError), file=str(file), error=DietError).content.get(
@@ -243,7 +243,7 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
 
 
 def _extended_file(file: Path, name: str, home: Path | None) -> Path:
-    """The file of the diet that another extends; that of the package where it has the same name."""
+    """Return the file of the diet that another one extends; for its own name, the file in the package."""
     is_own = home is not None and file.parent == home / "diets"
     others = _diets(None if is_own and name == file.stem else home)
     path = str(file.parent / expanded(name)) if is_path(name) else name
@@ -251,7 +251,7 @@ def _extended_file(file: Path, name: str, home: Path | None) -> Path:
 
 
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
-    """Load the diet of a file, with the fields of the diet that it extends."""
+    """Load the diet in a file, with the fields of the diet that it extends."""
     source = read_yaml(text, file=str(file), error=DietError)
     content = dict(source.content)
     for name in PATHS:
@@ -265,11 +265,11 @@ def _diet(file: Path, text: str, home: Path | None) -> Diet:
 
 
 def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None) -> Diet:
-    """The diet that a child extends; one of the workspace may extend the package's of its own name.
+    """Return the diet that a child extends; a workspace diet may extend the package's diet of its own name.
 
     Raises:
-        DietError: for one that isn't there, that extends another itself, or that the child can't be told
-            from: what both leave in a workspace would stand under one name.
+        DietError: if the extended diet doesn't exist or extends another one, or if both would write artefacts
+            under the same name.
     """
     where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
     name = child[EXTENDS]
@@ -300,10 +300,10 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
 
 
 def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phases:
-    """The phases of that name, or of that YAML file, in the order of the curriculum.
+    """Load phases by name or from a YAML file, in curriculum order.
 
     Raises:
-        DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
+        DietError: for an unknown name, with the closest one; for a fault in the file, with its line.
     """
     file = _find_file(name_or_path, _phases(home), home, kind="phases file")
     spec = parse(PhasesSpec, text_of(file, error=DietError), file=str(file), error=DietError)
@@ -311,7 +311,7 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
 
 
 def is_path(name: str) -> bool:
-    """Return True if a diet or phases file is named by its path, rather than by its name."""
+    """Return True if a diet or phases file is given as a path rather than a name."""
     return "/" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
@@ -331,7 +331,7 @@ def _find_file(
 
 
 def _unknown(name: str, known: Mapping[str, Path], home: Path | None, kind: str) -> DietError:
-    """The error for a name that neither the workspace nor the package has, with where it was looked up."""
+    """Return the error for a name that is neither in the workspace nor in the package."""
     cause, cure = f"there is no such {kind}", nearest(name, tuple(known))
     if home is not None:
         cause += f" in {home / FOLDERS[kind]}, and none comes with the package"

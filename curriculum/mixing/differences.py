@@ -33,7 +33,7 @@ OF_A_PHASE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
-    """A field that two diets, or the same phase of both, say otherwise."""
+    """A field that differs between two diets, or between the same phase of both."""
 
     name: str
     """`model`, or `syntax.max_repetition`."""
@@ -43,18 +43,18 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A serving of a phase and its valid tokens in both diets; 0 where a diet hasn't got it."""
+    """A serving of a phase and its valid tokens in both diets; 0 if a diet doesn't have it."""
 
     phase: str
     family: str
-    """`v6_enriched of v2_simple` where it has a base; of imported rows `my-rows: v3_simple`."""
+    """`v6_enriched of v2_simple` for a family with a base; `my-rows: v3_simple` for imported rows."""
     objective: str
     row_length: int
     domains: str
-    """Factors by domain: `testing 4, * 1`; empty where all count the same."""
+    """Factors by domain: `testing 4, * 1`; empty if all factors are equal."""
     repositories: tuple[str, ...]
     score: Score
-    """Targets of its training rows."""
+    """Which tokens of the training rows are targets."""
     tokens_before: int
     tokens_after: int
     tokens_change: int
@@ -64,9 +64,9 @@ _Place = tuple[str, str, str, int, str, tuple[str, ...], Score]
 
 
 def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> Iterator[Change]:
-    """Every serving of both, those that differ and those that don't, in the order of the phases."""
+    """Yield every serving of both diets, whether it differs or not, in phase order."""
     old, new = _amounts(before), _amounts(after)
-    names = dict.fromkeys([*(each.name for each in before), *(each.name for each in after)])
+    names = dict.fromkeys([*(phase.name for phase in before), *(phase.name for phase in after)])
     for name in names:
         for place in dict.fromkeys([*old, *new]):
             if place[0] == name:
@@ -91,7 +91,7 @@ def fields(
     before: Sequence[ResolvedPhase],
     after: Sequence[ResolvedPhase],
 ) -> Iterator[Field]:
-    """Yield the other differences: fields of the diets, and of the phases that both have."""
+    """Yield the other differences: fields of the diets, and of phases that both have."""
     for name in FIELDS:
         old, new = (getattr(diet, name) for diet in diets)
         if old != new:

@@ -1,4 +1,4 @@
-"""Imported rows that a diet serves by name: what they say themselves, read of their manifests."""
+"""Imported rows that a diet serves by name, described by their manifests."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from schemas.regular_files import PlainPath
 from schemas.reports import RowsReport
 
 LABEL = "imported"
-"""Label of imported rows, with their format."""
+"""Label of imported rows; its value is their format."""
 TRAIN, VAL = "train", "val"
 IMPORT = "import"
 _DIGITS = re.compile(r"[0-9a-f]{6,64}")
@@ -23,7 +23,7 @@ _DIGITS = re.compile(r"[0-9a-f]{6,64}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedRows:
-    """Rows that were imported, under the name that a diet calls them by."""
+    """Imported rows, under the name that a diet uses for them."""
 
     name: str
     key: str
@@ -34,11 +34,11 @@ class ImportedRows:
     row_length: int
     domains: tuple[str, ...]
     measured_by: PlainPath | None = None
-    """The path of rows of split val that were imported under the same name; None where there are none."""
+    """Path of rows of split val imported under the same name, or None."""
 
 
 def mark_of(name: str, split: str) -> str:
-    """The name in current/ under which rows that were imported as `name` are live.
+    """Return the name in current/ under which the rows imported as `name` are live.
 
     >>> mark_of("my-rows", "train")
     'import-my-rows-train'
@@ -47,10 +47,10 @@ def mark_of(name: str, split: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that a diet or a figure couldn't tell from something else.
+    """Raise for a name that a diet or a figure could confuse with something else.
 
     Raises:
-        DietError: for odd characters, digits of a key, and the name of a family.
+        DietError: for invalid characters, digits of a key, and the name of a family.
     """
     cause = None
     if not is_name(name):
@@ -64,21 +64,21 @@ def check_name(name: str) -> None:
 
 
 def imported_rows(store: Store, diet: Diet) -> dict[str, ImportedRows]:
-    """The imported rows that a diet serves, by what it calls them.
+    """Return the imported rows that a diet serves, by the name that the diet uses.
 
     Raises:
-        DietError: for a name or digits that no imported rows have, for rows that aren't to train on, and
-            for rows without a row.
+        DietError: for a name or key digits that match no imported rows, for rows of split val, and for empty
+            rows artefacts.
     """
     called = (serving.imported for phase in diet.phases for serving in phase.servings)
     return {name: _rows(store, diet, name) for name in dict.fromkeys(called) if name is not None}
 
 
 def completed(diet: Diet, found: Mapping[str, ImportedRows]) -> Diet:
-    """The diet with what its imported rows say of themselves; what it says must agree.
+    """Return the diet with fields filled in from its imported rows; fields given in the diet must agree.
 
     Raises:
-        DietError: naming the field that doesn't.
+        DietError: naming the field that disagrees.
     """
     if not found:
         return diet
@@ -150,7 +150,7 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
 
 
 def _location(diet: Diet, name: str) -> tuple[int | str, ...]:
-    """The place in a diet where it first serves some imported rows."""
+    """Return the place in a diet that first serves these imported rows."""
     return next(
         ("phases", at, "servings", index, "imported")
         for at, phase in enumerate(diet.phases)
@@ -161,11 +161,11 @@ def _location(diet: Diet, name: str) -> tuple[int | str, ...]:
 
 def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
     there = [artefact for artefact in store.artefacts("rows") if LABEL in artefact.manifest.labels]
-    found = [each for each in there if _DIGITS.fullmatch(digits) and each.key.startswith(digits)]
+    found = [rows for rows in there if _DIGITS.fullmatch(digits) and rows.key.startswith(digits)]
     if len(found) == 1:
         return found[0]
     names = [name for name, split in dict(_named(store)) if split == TRAIN]
-    keys = [each.key[:KEY_DIGITS] for each in there if each.manifest.labels["split"] == TRAIN]
+    keys = [rows.key[:KEY_DIGITS] for rows in there if rows.manifest.labels["split"] == TRAIN]
     raise DietFieldError(
         f"diet {diet.specialist}",
         f"imported = {digits!r}",
@@ -180,7 +180,7 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
 
 
 def _named(store: Store) -> Iterator[tuple[tuple[str, str], str]]:
-    """(name, split) of all that was imported under a name, with its path; what is gone isn't told."""
+    """Yield (name, split) of all rows imported under a name, with their path; deleted rows are skipped."""
     for file in sorted((store.root / "current").glob(f"{IMPORT}-*.txt")):
         name, _, split = file.stem.removeprefix(f"{IMPORT}-").rpartition("-")
         if name and split in (TRAIN, VAL):
@@ -194,12 +194,12 @@ def _at(store: Store, path: str) -> Artefact:
 
 
 def objective_of(serving: Serving) -> str:
-    """Return the objective of a serving with nothing left open."""
+    """Return the objective of a completed serving."""
     assert serving.objective is not None, "said, usual, or told by imported rows"
     return serving.objective
 
 
 def family_of(serving: Serving) -> str:
-    """Return the family of a serving with nothing left open; imported rows may have a family of their own."""
+    """Return the family of a completed serving; imported rows may have a family of their own."""
     assert serving.family is not None, "said, or told by imported rows"
     return serving.family

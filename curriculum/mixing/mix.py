@@ -1,6 +1,6 @@
-"""Mix: a phase of a diet and the rows of its servings become a plan, the rows in training order.
+"""Mixing: a phase of a diet and the rows of its servings become a plan, the rows in training order.
 
-demand says what each stratum owes, schedule puts its slots and rows in order, plan writes them.
+`demand` computes the share of each stratum, schedule.py orders slots and rows, row_plan.py writes them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,18 +53,25 @@ def mix(
     continued: Continued | None = None,
     begins: Callable[[], None] = lambda: None,
 ) -> Artefact:
-    """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
+    """Return the mixture of a phase: plan.parquet, and its report in the manifest.
 
-    `rows` are the training rows of each serving, in the servings' order: one artefact of each variant.
-    `seen` are the rows that the phases before read; a plan that is `continued` has the rest of its
-    phase's budget, and what was seen says that value alone. The plan
-    has the rows that a run to the budget's end trains on: those of all whole steps of `tokens_per_step`
-    row positions within the budget. Rows that the phase goes without have no place in it;
-    the others come in the order in which they would have come. `begins` is called where a plan is made.
+    The plan contains the rows that a run to the end of the budget trains on: the rows of all whole steps of
+    `tokens_per_step` row positions within the budget. Excluded rows are not in the plan; the other rows keep
+    the order that they would have with them.
+
+    Args:
+        store: Store of the workspace.
+        diet: The diet.
+        phase: A resolved phase of the diet.
+        rows: Training rows of each serving, in serving order, one artefact per variant.
+        tokens_per_step: Row positions of a step.
+        seen: Rows read by earlier phases; ignored if `continued` is given, which has its own.
+        continued: Run and step that the plan continues; the plan gets the rest of the phase's budget.
+        begins: Called before a plan is computed; not called if the mixture is cached.
 
     Raises:
-        MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
-            is larger than the budget.
+        MixtureError: if the rows can't meet the demand, or a step isn't a whole number of slots or exceeds
+            the budget.
     """
     check_step(phase, tokens_per_step)
     phase = _the_rest(phase, continued, tokens_per_step)
@@ -79,7 +86,7 @@ def mix(
     )
 
     def write(drafts: Sequence[StagingDirectory]) -> None:
-        """Plan, and count what was planned."""
+        """Write the plan and record its report."""
         begins()
         (draft,) = drafts
         draft.record(_write(draft, store, diet, phase, rows, tokens_per_step, seen, continued))
@@ -97,7 +104,7 @@ def recipe(
     seen: Sequence[RowsTaken] = (),
     continued: Continued | None = None,
 ) -> Recipe:
-    """Return the recipe of a mixture; of earlier plans only the rows that they took of the same artefacts."""
+    """Return the recipe of a mixture; earlier plans enter only through rows taken from the same artefacts."""
     branch = [("branch", phase.branch)] if phase.branch else []
     without = of_keys(phase.without, [variant.key for variants in rows for variant in variants])
     taken = sorted(rows_taken(seen, rows).items())
@@ -127,7 +134,7 @@ def recipe(
             **({"without": [len(without), digest([*without])]} if without else {}),
         },
         inputs=tuple(
-            # They are large: what is read of them is verified page by page.
+            # Rows are large: their pages are verified when they are read.
             artefact.as_input(
                 f"rows {at}, variant {number}" if number else f"rows {at}", verified=True
             )
@@ -147,11 +154,11 @@ def report_of(mixture: Artefact) -> MixtureReport:
 
 
 def seen_of(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[RowsTaken, ...]:
-    """Return the rows that the phases so far read, in their order.
+    """Return the rows read by earlier phases, in order.
 
-    Of each phase its mixture, and the steps of the run that read it: a run that a gate ended read the
-    plan's first steps only. Without a finished run (None) all rows of the plan count. A plan that
-    continues a run has what was seen before; mixtures that stand before it say nothing.
+    `phases` are mixtures with the number of steps of the run that read them: a run ended by a gate has read
+    only the first steps of its plan. Without a finished run (None), all rows of the plan count. A mixture
+    that continues a run contains the rows seen before, so mixtures ahead of it are ignored.
     """
     seen: list[RowsTaken] = []
     for mixture, steps in phases:
@@ -167,11 +174,11 @@ def seen_of(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[RowsTaken, .
 
 
 def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...], int]:
-    """The rows of a mixture's first slots, and their valid tokens."""
+    """Return the rows in a mixture's first slots, and their valid tokens."""
     rows_taken = {
-        (stratum.stratum, each.rows_key): each
+        (stratum.stratum, taken.rows_key): taken
         for stratum in report_of(mixture).strata
-        for each in stratum.rows_taken
+        for taken in stratum.rows_taken
     }
     found = (
         frames.scan(mixture.path / PLAN_NAME, ["slot", "stratum", "rows_key", "valid_tokens"])
@@ -191,17 +198,17 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
 
 
 def rows_taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
-    """Return how many rows' turn it was in these artefacts, by (rows key, domain)."""
+    """Return the number of taken or skipped rows in these artefacts, by (rows key, domain)."""
     keys = {artefact.key for variants in rows for artefact in variants}
-    return turns([each for each in seen if each.rows_key in keys])
+    return turns([rows_seen for rows_seen in seen if rows_seen.rows_key in keys])
 
 
 def turns(seen: Iterable[RowsTaken]) -> Taken:
-    """Return how many rows' turn it was, by (rows key, domain)."""
+    """Return the number of taken or skipped rows, by (rows key, domain)."""
     summed: dict[tuple[str, str], int] = {}
-    for each in seen:
-        place = (each.rows_key, each.domain)
-        summed[place] = summed.get(place, 0) + each.rows + each.passed
+    for taken in seen:
+        place = (taken.rows_key, taken.domain)
+        summed[place] = summed.get(place, 0) + taken.rows + taken.passed
     return summed
 
 
@@ -255,11 +262,11 @@ def _write(
 
 
 def _warnings(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
-    """Yield what the strata are served otherwise than the diet asks."""
-    for each in strata:
-        if abs(each.served - each.share) > 1e-9:
-            yield f"{each.title}: share {each.share:.4f} was renormalised to {each.served:.4f}"
-    served = {each.serving.index for each in strata}
+    """Yield the differences between what the diet asks for and what the strata are served."""
+    for stratum in strata:
+        if abs(stratum.served - stratum.share) > 1e-9:
+            yield f"{stratum.title}: share {stratum.share:.4f} was renormalised to {stratum.served:.4f}"
+    served = {stratum.serving.index for stratum in strata}
     for serving in phase.servings:
         if serving.index not in served:
             yield f"{serving.title}: there is no row of it"
@@ -282,7 +289,7 @@ def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
         served=stratum.served,
         slots=int(totals.slots_of[at]),
         drawn=int(totals.rows_of[at].sum()),
-        drawn_before=sum(each.drawn_before for each in stratum.variants),
+        drawn_before=sum(variant.drawn_before for variant in stratum.variants),
         tokens=int(totals.tokens_of[at]),
         variants=tuple(
             VariantReport(
@@ -308,9 +315,9 @@ def _repetition(
     seen: Sequence[RowsTaken],
     planned: Sequence[RowsTaken],
 ) -> TokenRepetition:
-    """Count the tokens of the rows that were seen and of those that are planned after them."""
+    """Count the tokens of the rows seen before and of the planned rows."""
     there = {artefact.key: artefact for variants in rows for artefact in variants}
-    drawn = {each.rows_key for each in (*seen, *planned)}
+    drawn = {taken.rows_key for taken in (*seen, *planned)}
     if not drawn <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
     read = ReadTokens(
@@ -330,7 +337,7 @@ def _repetition(
 def _the_rest(
     phase: ResolvedPhase, continued: Continued | None, tokens_per_step: int
 ) -> ResolvedPhase:
-    """The phase with what its budget has left after the steps that were taken."""
+    """Return the phase with the budget that remains after the steps already taken."""
     if continued is None:
         return phase
     is_of_tokens = phase.budget_unit == "tokens"

@@ -1,4 +1,4 @@
-"""Faults of resolved phases beside a corpus and imported rows: unknown domains, gates without a measure."""
+"""Faults of resolved phases against a corpus and imported rows: unknown domains, unmeasured gates."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -10,7 +10,7 @@ from schemas.objectives import FixedSet
 
 
 def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> Iterator[DietFault]:
-    """Yield factors for domains that no rule of the corpus gives, or that imported rows don't have."""
+    """Yield a fault for each factor of a domain that neither the rules nor the imported rows have."""
     for at, phase in enumerate(phases):
         for serving in phase.servings:
             there = known if serving.imported is None else serving.imported.domains
@@ -26,9 +26,9 @@ def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> It
 
 
 def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
-    """Imported rows that nothing held out measures, a sentence each."""
+    """Yield a sentence for each name of imported rows without held-out rows."""
     listed = [serving.imported for phase in phases for serving in phase.servings]
-    for name in dict.fromkeys(each.name for each in listed if each and each.measured_by is None):
+    for name in dict.fromkeys(rows.name for rows in listed if rows and rows.measured_by is None):
         yield (
             f"{name}: no rows of split val were imported under this name, so val_bpb says nothing of it. "
             f"Import some: curriculum import PATH --split val --name {name}"
@@ -36,7 +36,7 @@ def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
 
 
 def repeated_changes(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
-    """Yield a sentence where phases serve the changes of a file in two forms."""
+    """Yield a sentence if phases serve the changes of a file in two forms."""
     served = {
         serving.base or serving.family
         for phase in phases
@@ -54,9 +54,9 @@ def repeated_changes(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
 
 
 def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> None:
-    """Refuse a gate that waits for val_bpb of a set that the phase hasn't, or where nothing is held out.
+    """Raise if a gate waits for val_bpb of a set that the phase doesn't have or that has no held-out rows.
 
-    `fixed` are the corpus' sets that measure every phase.
+    `fixed` are the corpus' sets that are measured in every phase.
 
     Raises:
         DietError: naming the phase.

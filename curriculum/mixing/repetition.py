@@ -1,6 +1,6 @@
-"""Repetition of tokens over the rows that plans draw: scored tokens ÷ distinct ones.
+"""Token repetition over the rows that plans draw: scored tokens ÷ distinct tokens.
 
-Distinct tokens are counted on the windows that lie beside the rows (schemas/windows.py).
+Distinct tokens are counted with the windows stored beside the rows (schemas/windows.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,35 +21,35 @@ from schemas.windows import WINDOWS_NAME
 
 Ints = npt.NDArray[np.int64]
 MAX_COUNTED = 1 << 22
-"""Windows of all artefacts that are counted; of more, a sample by hash is."""
+"""Maximum windows that are counted; beyond it, a sample by hash is counted."""
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenCount:
-    """Scored tokens of rows, and how many of them are distinct."""
+    """Scored tokens of rows, and the number of distinct ones among them."""
 
     scored: int
     distinct: int
 
     @property
     def repetition(self) -> float:
-        """Times that a distinct token is scored, on average."""
+        """Average number of times that a distinct token is scored."""
         return self.scored / max(self.distinct, 1)
 
 
 class ReadTokens:
-    """Scored and distinct tokens of what plans draw of some rows artefacts, for any number of rows.
+    """Scored and distinct tokens of any number of rows that plans draw from rows artefacts.
 
-    Plans draw the rows of an artefact in a domain in an order that the seed fixes, each where the one before
-    ended. So a number of rows says which they are. Memory: 24 bytes a row and a counted window, of which
-    there are some MAX_COUNTED at most.
+    Plans draw the rows of an artefact in a domain in an order fixed by the seed, and each plan continues
+    where the previous one ended. So the number of rows identifies them. Memory is 24 bytes per row and per
+    counted window, of which there are about MAX_COUNTED at most.
     """
 
     def __init__(self, rows: Iterable[Artefact], *, seed: int, without: Sequence[str] = ()) -> None:
         artefacts = {artefact.key: artefact for artefact in rows}
         self._halvings = _halvings(
-            [each.reported(RowsReport).windows for each in artefacts.values()]
+            [artefact.reported(RowsReport).windows for artefact in artefacts.values()]
         )
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._windows = pl.concat(
@@ -57,14 +57,14 @@ class ReadTokens:
         )
 
     def count(self, taken: Taken) -> TokenCount:
-        """Count the tokens of rows, given by their number of each artefact and domain."""
+        """Count the tokens of rows, given the number of rows per artefact and domain."""
         scored = sum(lane.scored_until(taken.get(place, 0)) for place, lane in self._lanes.items())
         until = np.array([taken.get(place, 0) for place in self._lanes], dtype=np.int64)
         read = self._windows.filter(pl.col("position") < until[self._windows["lane"].to_numpy()])
         return TokenCount(scored=scored, distinct=read["hash"].n_unique() << self._halvings)
 
     def _read(self, artefact: Artefact, seed: int, without: Sequence[str]) -> pl.DataFrame:
-        """The windows of an artefact, each with the lane of its row and the row's position in it."""
+        """Return the windows of an artefact, with the lane and lane position of each window's row."""
         supply = read_supply(artefact.shards(), key=artefact.key, without=without)
         if not supply.rows:
             return _NOTHING
@@ -95,7 +95,7 @@ class ReadTokens:
 
 
 def repetition_warning(found: TokenRepetition) -> str | None:
-    """Return a warning where tokens are scored more often than the diet allows; None where they aren't."""
+    """Return a warning if tokens are scored more often than the diet allows, else None."""
     if found.repetition <= found.limit:
         return None
     return (
@@ -113,15 +113,15 @@ class _Lane:
     """The rows of an artefact in one domain."""
 
     rows: Ints
-    """Numbers in their supply."""
+    """Row numbers in their supply."""
     scored: Ints
-    """Scored tokens of all rows of the supply."""
+    """Scored tokens of all rows in the supply."""
     seed: int
     name: str
     row_length: int
 
     def order(self, number: int) -> Ints:
-        """The rows in the order of a pass."""
+        """Return the rows in the order of a pass."""
         return self.rows[
             pass_order(
                 len(self.rows),
@@ -133,21 +133,24 @@ class _Lane:
         ]
 
     def scored_until(self, count: int) -> int:
-        """Scored tokens of the first rows, pass after pass."""
+        """Return the scored tokens of the first `count` rows, over as many passes as needed."""
         passes, rest = divmod(count, len(self.rows))
         whole = passes * int(self.scored[self.rows].sum())
         return whole + (int(self.scored[self.order(passes)[:rest]].sum()) if rest else 0)
 
 
 def _halvings(reports: Sequence[WindowsReport]) -> int:
-    """The lowest threshold of some artefacts, halved on until few enough windows lie below it."""
-    lowest = max((each.halvings for each in reports), default=0)
+    """Return how often the hash limit must be halved so that at most MAX_COUNTED windows are below it.
+
+    At least the highest value among the artefacts.
+    """
+    lowest = max((report.halvings for report in reports), default=0)
     kept = sum(report.kept >> (lowest - report.halvings) for report in reports)
     return lowest + max(0, (kept - 1) // MAX_COUNTED).bit_length()
 
 
 def _scored(artefact: Artefact, supply: Supply) -> Ints:
-    """The scored tokens of each row, in the order of the supply; none of a row that is left out."""
+    """Return the scored tokens of each row, in supply order; 0 for excluded rows."""
     scored = pl.concat(frames.read(file, ["loss_token_count"]) for file in artefact.shards())
     found = scored["loss_token_count"].cast(pl.Int64).to_numpy().copy()
     if supply.left_out is not None:

@@ -27,17 +27,16 @@ from schemas.objectives import OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE, Score
 from schemas.packed_row import Packer
 from schemas.study import BudgetUnit, study_mark
 
-"""The name of the tail job."""
 FIM_VARIANTS = 4
-"""Splits of each document, where a serving of fim doesn't say how many."""
+"""Default number of splits per document for a serving of fim."""
 NOTHING_IMPORTED: Mapping[str, ImportedRows] = MappingProxyType({})
 MAX_FILE_ROW = 4096
-"""Tokens; structure is added to files in rows so long, to context graphs in longer ones."""
+"""Maximum row length, in tokens, at which structure is added to files; longer rows use context graphs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedServing:
-    """A serving with nothing left open; `tokens` are valid tokens of its phase."""
+    """A serving with all defaults resolved; `tokens` are valid tokens of its phase."""
 
     index: int
     family: str
@@ -46,30 +45,30 @@ class ResolvedServing:
     share: float
     tokens: int
     domains: tuple[tuple[str, float], ...]
-    """Factors by domain, `*` for the rest; empty where all count the same."""
+    """Factors by domain, `*` for all others; empty if all factors are equal."""
     repositories: tuple[str, ...]
-    """Empty where all count."""
+    """Empty for all repositories."""
     base: str | None = None
-    """The family that v6_enriched adds structure to; None for every other."""
+    """Family that v6_enriched adds structure to; None for other families."""
     variants: int = 1
-    """Renderings of each document that its repetitions can come to; 1 but for fim."""
+    """Number of renderings of each document for its repetitions; 1 except for fim."""
     imported: ImportedRows | None = None
-    """The rows that were imported for it; None where they are built of the corpus."""
+    """Imported rows of the serving; None if its rows are built from the corpus."""
     packer: Packer = "best_fit"
-    """Packer of its training rows; another one in studies alone."""
+    """Packer of the training rows; only studies change it."""
     score: Score = "new"
-    """Targets of its training rows; of conversations and imported rows it says nothing."""
+    """Which tokens of the training rows are targets; irrelevant for conversations and imported rows."""
     both: bool = False
-    """True if it has the commits that another family of its phase shows too."""
+    """True if it includes commits that another family of its phase also shows."""
 
     @property
     def flat_family(self) -> str:
-        """The family whose text it reads: of structure its base."""
+        """Family whose text the serving reads; for structure, its base."""
         return self.base or self.family
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets by objective of validation rows that measure it."""
+        """Validation sets that measure the serving."""
         if self.imported is not None:
             return (self.objective,)
         text = self.flat_family
@@ -78,7 +77,7 @@ class ResolvedServing:
 
     @property
     def title(self) -> str:
-        """Family, objective and row length in words; of imported rows their name before.
+        """Family, objective and row length in words; imported rows begin with their name.
 
         For example 'v3_simple causal at 4096'.
         """
@@ -93,13 +92,13 @@ class ResolvedServing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedPhase:
-    """One job of a diet; the anneal is the last one, over the servings of the phase before it."""
+    """One job of a diet; the anneal is the last job and has the servings of the last phase."""
 
     specialist: str
     branch: str | None
     name: str
     tokens: int
-    """Valid tokens, or row positions in a study of them: the portion of the diet's budget."""
+    """Share of the diet's budget, in valid tokens; in row positions for a study of those."""
     rope_base: float
     servings: tuple[ResolvedServing, ...]
     max_repetition: float
@@ -113,34 +112,34 @@ class ResolvedPhase:
     """Share of the diet's budget."""
     budget_unit: BudgetUnit = "tokens"
     without: tuple[str, ...] = ()
-    """pack_ids of rows that it must not see."""
+    """pack_ids of excluded rows."""
     location: Location = ()
-    """Its place in the diet."""
+    """Place in the diet."""
 
     @property
     def slot_length(self) -> int:
-        """S: row positions of a slot, the largest row length."""
+        """S: row positions of a slot, equal to the largest row length."""
         return max(serving.row_length for serving in self.servings)
 
     def max_steps(self, budget: int, tokens_per_step: int) -> int | None:
-        """Return the steps of a budget of row positions; None where it counts valid tokens."""
+        """Return the steps in a budget of row positions; None if the budget counts valid tokens."""
         return budget // tokens_per_step if self.budget_unit == "positions" else None
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets of its own validation rows that measure it, where such rows are held out."""
+        """Validation sets from the phase's own rows, if such rows are held out."""
         names = (name for serving in self.servings for name in serving.sets)
         return tuple(dict.fromkeys((PHASE_SET, *names)))
 
     @property
     def is_anneal(self) -> bool:
-        """Return True if it is the decay at the end."""
+        """True for the final learning-rate decay."""
         return self.name == ANNEAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietFault:
-    """A diet's request that its phases file can't meet, and its place in the diet."""
+    """A request of a diet that can't be met, and its place in the diet."""
 
     location: Location
     value: str
@@ -153,14 +152,14 @@ def resolve(
     phases: Mapping[str, PhaseSpec],
     imported: Mapping[str, ImportedRows] = NOTHING_IMPORTED,
 ) -> tuple[ResolvedPhase, ...]:
-    """The jobs of a diet in order, the anneal last; their tokens sum to the budget.
+    """Return the jobs of a diet in order, the anneal last; their tokens sum to the budget.
 
-    `imported` are the imported rows that it serves, by what it calls them.
+    `imported` are the imported rows that it serves, by the name that the diet uses.
 
     Raises:
-        DietError: for a phase that isn't in `phases`, a serving without a row length in a phase of
-            several, row lengths that don't divide the largest, two servings of the same rows, and for
-            what a serving says otherwise than its imported rows.
+        DietError: for a phase missing from `phases`, a serving without a row length in a phase with several,
+            row lengths that don't divide the largest, two servings of the same rows, and fields that
+            contradict the imported rows.
     """
     diet = completed(diet, imported)
     for fault in faults(diet, phases):
@@ -182,13 +181,13 @@ def resolve(
 
 
 def phase_tokens(diet: Diet, token_budget: int) -> list[int]:
-    """The tokens of each phase, the anneal last, if the diet had some budget."""
+    """Return the tokens of each phase, the anneal last, for a given budget."""
     portions = [phase.portion for phase in diet.phases]
     return _divide(token_budget, [*portions, *([diet.anneal.portion] if diet.anneal else [])])
 
 
 def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
-    """All that a diet asks and a phases file can't give; of imported rows only what is said of them."""
+    """Yield all requests of a diet that its phases file can't meet; imported rows themselves aren't read."""
     yield from _study_faults(diet)
     for at, phase in enumerate(diet.phases):
         if phase.phase not in phases:
@@ -203,7 +202,7 @@ def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
 
 
 def _study_faults(diet: Diet) -> Iterator[DietFault]:
-    """Requests of a diet that its study rules out."""
+    """Yield requests of a diet that its study excludes."""
     if diet.study is None:
         return
     if diet.study.packer == "chop":
@@ -218,7 +217,7 @@ def _study_faults(diet: Diet) -> Iterator[DietFault]:
             cure="Leave out trainer, or study",
         )
     for at, phase in enumerate(diet.phases if words else ()):
-        for check in (each for each in phase.require if each in RULED_OUT):
+        for check in (name for name in phase.require if name in RULED_OUT):
             yield DietFault(
                 location=("phases", at, "require"),
                 value=f"phases.{at}.require = [{', '.join(phase.require)}]",
@@ -228,7 +227,7 @@ def _study_faults(diet: Diet) -> Iterator[DietFault]:
 
 
 def _packer_faults(diet: Diet) -> Iterator[DietFault]:
-    """Servings whose documents can't be cut anywhere."""
+    """Yield servings whose documents must not be cut."""
     for at, phase in enumerate(diet.phases):
         for index, serving in enumerate(phase.servings):
             fault = _why_whole(serving)
@@ -243,7 +242,7 @@ def _packer_faults(diet: Diet) -> Iterator[DietFault]:
 
 
 def _why_whole(serving: Serving) -> tuple[str, str] | None:
-    """The field of a serving for which its documents stay whole, and the reason; None where they needn't."""
+    """Return the field and the reason why a serving's documents must not be cut; None if they may be."""
     if serving.imported is not None:
         return "imported", "imported rows are packed already"
     if serving.family == ENRICHED_FAMILY:
@@ -262,7 +261,7 @@ RULED_OUT: Mapping[str, str] = MappingProxyType(
         "masking_cost": "masking_cost measures training with document masks",
     }
 )
-"""Checks that nothing passes in a study, with what they are of."""
+"""Checks that can't be passed in a study, with their subject."""
 
 
 def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[DietFault]:
@@ -281,7 +280,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
                 cure=f"Give it row_length: {spec.row_lengths[0]}",
             )
             continue
-        largest = max(each for each in lengths if each)
+        largest = max(known_length for known_length in lengths if known_length)
         if largest % length:
             yield DietFault(
                 location=location,
@@ -411,12 +410,12 @@ def _base(serving: Serving, row_length: int) -> str | None:
 
 
 def default_base(row_length: int) -> str:
-    """The family that structure is added to in rows of some length, where a serving doesn't say."""
+    """Return the default family that structure is added to, for a row length."""
     return VERSIONS_FAMILY if row_length <= MAX_FILE_ROW else CONTEXT_FAMILY
 
 
 def _divide(total: int, shares: Sequence[float]) -> list[int]:
-    """Whole amounts in proportion to shares, which sum to the total.
+    """Split the total into whole amounts in proportion to shares.
 
     >>> _divide(10, [0.45, 0.45, 0.1]), _divide(7, [0.2, 0.2, 0.2, 0.2, 0.2])
     ([4, 5, 1], [1, 2, 1, 2, 1])
@@ -430,14 +429,14 @@ def _divide(total: int, shares: Sequence[float]) -> list[int]:
 def with_repositories(
     phases: Sequence[ResolvedPhase], corpus: CorpusSpec
 ) -> tuple[ResolvedPhase, ...]:
-    """The phases with the repositories of each serving by name, sorted; of `chat`, the conversations.
+    """Return the phases with each serving's repository patterns resolved to sorted names.
 
-    A serving that names none keeps all of them. What is made of the result depends on names alone, never
-    on how a diet writes them.
+    For `chat`, the names are those of conversations. A serving without patterns keeps all of them. Later
+    artefacts depend on the names alone, not on how a diet writes them.
 
     Raises:
-        DietError: for a pattern that matches nothing in the corpus, and for two servings of a phase that
-            read the same rows then.
+        DietError: for a pattern that matches nothing in the corpus, and for two servings of a phase that then
+            read the same rows.
     """
     return tuple(
         replace(phase, servings=tuple(_named(at, phase, corpus))) for at, phase in enumerate(phases)
@@ -477,7 +476,9 @@ def _matches(
     sources = corpus.conversations if is_chat else corpus.trained().repositories
     known = [source.name for source in sources]
     patterns = pattern.split(ALTERNATIVE)
-    found = [name for name in known if any(fnmatchcase(name, each) for each in patterns)]
+    found = [
+        name for name in known if any(fnmatchcase(name, alternative) for alternative in patterns)
+    ]
     if not found:
         raise DietFieldError(
             f"phase {phase.name}, serving {serving.index}",
@@ -491,14 +492,16 @@ def _matches(
 
 
 def structure_faults(phases: Sequence[ResolvedPhase]) -> Iterator[DietFault]:
-    """Yield servings of structure that come before any phase of graphs has a gate.
+    """Yield a fault if structure is served before any phase of graphs with a gate.
 
-    Structure is meant for a model that reads graphs already; without a gate the budget alone decides when it
-    does. The first such serving is named.
+    Structure is meant for a model that has learnt graphs; without a gate only the budget decides when that
+    is. The fault names the first such serving.
     """
     graphs: list[str] = []
-    for at, phase in enumerate(each for each in phases if not each.is_anneal):
-        served = next((each for each in phase.servings if each.family == ENRICHED_FAMILY), None)
+    for at, phase in enumerate(trained for trained in phases if not trained.is_anneal):
+        served = next(
+            (serving for serving in phase.servings if serving.family == ENRICHED_FAMILY), None
+        )
         if served is not None:
             yield _ungated(served, graphs, at=at, phase=phase.name)
             return
@@ -509,7 +512,7 @@ def structure_faults(phases: Sequence[ResolvedPhase]) -> Iterator[DietFault]:
 
 
 def _ungated(served: ResolvedServing, graphs: Sequence[str], *, at: int, phase: str) -> DietFault:
-    """The fault of structure that comes behind phases of graphs without a gate, or behind none."""
+    """Return the fault for structure that follows ungated phases of graphs, or none at all."""
     gate = "advance_when: {val_bpb: {stops_improving_by: 0.002}}"
     return DietFault(
         location=("phases", at, "servings", served.index),

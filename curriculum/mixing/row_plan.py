@@ -1,4 +1,4 @@
-"""The plan of a phase: slots of rows in training order, all whole steps within the budget."""
+"""Plan of a phase: slots of rows in training order, all whole steps within the budget."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 ROW_GROUP = 1 << 15
-"""Rows, about; a reader at any position decodes one or two groups."""
+"""Approximate rows per row group; a reader at any position decodes one or two groups."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,39 +41,39 @@ class Totals:
     whole: "WholeSteps"
     slots_of: Ints
     rows_of: tuple[Ints, ...]
-    """Rows of each variant, by stratum."""
+    """Number of rows of each variant, by stratum."""
     passed_of: tuple[Ints, ...]
-    """The same of rows that came and are left out."""
+    """Number of excluded rows skipped of each variant, by stratum."""
     tokens_of: Ints
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WholeSteps:
-    """Steps of a plan: the whole ones within its budget."""
+    """Whole steps of a plan within its budget."""
 
     steps: int = 0
     tokens: int = 0
-    """Their valid tokens."""
+    """Valid tokens of these steps."""
     first: int = 0
-    """Valid tokens of the first step, within the budget or not: the fewest that a phase needs."""
+    """Valid tokens of the first step, even if over the budget: the minimum that a phase needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Some slots of a plan, row by row."""
+    """Consecutive slots of a plan, row by row."""
 
     slot: Ints
     stratum: Ints
     variant: npt.NDArray[np.int32]
-    """Among those of the stratum."""
+    """Index among the stratum's variants."""
     row: Ints
-    """Numbers in the variant's supply."""
+    """Row numbers in the variant's supply."""
     repetition: npt.NDArray[np.int32]
     valid_tokens: npt.NDArray[np.int32]
     passed: ExcludedRows
 
     def between(self, first: int, last: int) -> "Piece":
-        """The rows of the slots from `first` on and before `last`."""
+        """Return the rows of the slots from `first` up to but excluding `last`."""
         begin, end = np.searchsorted(self.slot, (first, last))
         return Piece(
             slot=self.slot[begin:end],
@@ -86,7 +86,7 @@ class Piece:
         )
 
     def then(self, other: "Piece") -> "Piece":
-        """These rows, and behind them those of the slots that follow."""
+        """Return these rows followed by those of the next slots."""
         return Piece(
             slot=np.concatenate([self.slot, other.slot]),
             stratum=np.concatenate([self.stratum, other.stratum]),
@@ -99,9 +99,9 @@ class Piece:
 
 
 class Planner:
-    """Draws the rows of a phase, slot by slot; deterministic from strata, supplies and seed.
+    """Draws the rows of a phase slot by slot; deterministic given strata, supplies and seed.
 
-    Memory: 30 bytes a row of the supplies, and one permutation of each stratum (8 bytes a row).
+    Memory is 30 bytes per row of the supplies, plus one permutation per stratum (8 bytes per row).
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class Planner:
         )
         self._orders = [
             RowOrder(
-                [len(each.rows) for each in stratum.variants],
+                [len(variant.rows) for variant in stratum.variants],
                 seed=seed,
-                names=[f"{each.key} {stratum.domain}" for each in stratum.variants],
-                seen=[each.drawn_before for each in stratum.variants],
+                names=[f"{variant.key} {stratum.domain}" for variant in stratum.variants],
+                seen=[variant.drawn_before for variant in stratum.variants],
                 row_length=stratum.serving.row_length,
                 left_out=[variant.left_out for variant in stratum.variants],
             )
@@ -133,9 +133,10 @@ class Planner:
         self._blocks = blocks(rates(weights), seed=seed, groups=servings)
 
     def pieces(self, most_rows: int = ROW_GROUP) -> Iterator[Piece]:
-        """Piece after piece of about so many rows, without end.
+        """Yield pieces of about `most_rows` rows, endlessly.
 
-        The rows are the same in pieces of any size, and a plan for a larger budget begins with them.
+        The rows don't depend on the size of pieces, and the plan for a larger budget begins with the same
+        rows.
         """
         at_once = max(1, most_rows // (BLOCK_SLOTS * int(self._rows_per_slot.max())))
         start = 0
@@ -173,7 +174,7 @@ class Planner:
         )
 
     def _rows(self, stratum: Stratum, drawn: DrawnRows) -> tuple[Ints, npt.NDArray[np.int32]]:
-        """The numbers of drawn rows in their supplies, and their valid tokens."""
+        """Return the numbers of drawn rows in their supplies, and their valid tokens."""
         rows = np.empty(len(drawn.index), dtype=np.int64)
         valid_tokens = np.empty(len(rows), dtype=np.int32)
         only = len(stratum.variants) == 1
@@ -188,11 +189,11 @@ class Planner:
 def within(
     pieces: Iterator[Piece], *, budget: int, slots_per_step: int, max_steps: int | None = None
 ) -> Iterator[tuple[Piece, WholeSteps]]:
-    """The rows of the whole steps within the budget, piece by piece, each with the steps so far.
+    """Yield the rows of all whole steps within the budget, piece by piece, with the steps so far.
 
-    The first step that crosses the budget, in valid tokens, ends the plan and isn't part of it; `max_steps`
-    takes the place of the budget. What follows the last whole
-    step of a piece comes with the next one; a piece may be empty.
+    The first step that exceeds the budget, in valid tokens, ends the plan and isn't part of it; `max_steps`
+    replaces the budget. Rows behind the last whole step of a piece come with the next piece; a piece may be
+    empty.
     """
     whole, held = WholeSteps(), None
     for piece in pieces:
@@ -223,7 +224,7 @@ def count_plan(
     strata: Sequence[Stratum],
     supplies: Sequence[Sequence[Supply]],
 ) -> Totals:
-    """Count a plan that isn't written; memory is flat in the plan's length."""
+    """Count a plan without writing it; memory doesn't grow with its length."""
     lanes, counts = _Lanes(strata, supplies), _Counts(strata)
     for piece, whole in pieces:
         counts.add(piece, lanes, whole)
@@ -236,7 +237,7 @@ def write_plan(
     strata: Sequence[Stratum],
     supplies: Sequence[Sequence[Supply]],
 ) -> Totals:
-    """Write a plan in row groups and count it; memory is flat in the plan's length."""
+    """Write a plan in row groups and count it; memory doesn't grow with its length."""
     lanes, counts = _Lanes(strata, supplies), _Counts(strata)
     passed: list[ExcludedRows] = []
     with _writer(file) as writer:
@@ -255,7 +256,7 @@ class _Counts:
     """Running totals of a plan."""
 
     def __init__(self, strata: Sequence[Stratum]) -> None:
-        lanes = sum(len(each.variants) for each in strata)
+        lanes = sum(len(stratum.variants) for stratum in strata)
         self._slots, self._tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(2))
         self._rows, self._passed = (np.zeros(lanes, dtype=np.int64) for _ in range(2))
         self._whole = WholeSteps()
@@ -288,10 +289,10 @@ class _Counts:
 
 
 def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
-    """Refuse a step that isn't whole slots of a phase.
+    """Raise unless a step is a whole number of a phase's slots.
 
     Raises:
-        MixtureError: naming the phase and a multiple.
+        MixtureError: naming the phase and a valid multiple.
     """
     if tokens_per_step % phase.slot_length:
         raise MixtureError(
@@ -306,7 +307,7 @@ def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
 def less_than_a_step(
     phase: ResolvedPhase, first: int, *, tokens_per_step: int, cure: str | None = None
 ) -> MixtureError:
-    """The error of a phase whose tokens don't reach the end of its first step."""
+    """Return the error for a phase whose tokens don't fill its first step."""
     usual = f"Raise token_budget until {phase.name} has {first:,} tokens, or lower tokens_per_step"
     return MixtureError(
         f"phase {phase.name}",
@@ -343,23 +344,23 @@ def _writer(file: Path) -> pq.ParquetWriter:
 
 
 class _Lanes:
-    """Each variant of each stratum, counted through: strata of 1, 3, 1 variants begin at 0, 1, 4."""
+    """All variants of all strata, numbered consecutively: strata of 1, 3, 1 variants begin at 0, 1, 4."""
 
     def __init__(self, strata: Sequence[Stratum], supplies: Sequence[Sequence[Supply]]) -> None:
-        each = [(stratum, variant) for stratum in strata for variant in stratum.variants]
+        lanes = [(stratum, variant) for stratum in strata for variant in stratum.variants]
         counts = [len(stratum.variants) for stratum in strata]
         self.starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
-        self.keys = pl.Series([variant.key for _, variant in each], dtype=pl.String)
+        self.keys = pl.Series([variant.key for _, variant in lanes], dtype=pl.String)
         self.supplies = [
-            supplies[stratum.serving.index][variant.number] for stratum, variant in each
+            supplies[stratum.serving.index][variant.number] for stratum, variant in lanes
         ]
 
     def of(self, piece: Piece | ExcludedRows) -> Ints:
-        """The lane of each row of a piece."""
+        """Return the lane of each row of a piece."""
         return self.starts[piece.stratum] + piece.variant
 
     def named(self, passed: ExcludedRows) -> pl.DataFrame:
-        """pack_id, rows_key, stratum and slot of rows that were passed over."""
+        """Return pack_id, rows_key, stratum and slot of skipped rows."""
         lane = self.of(passed)
         keys = self.keys.gather(lane)
         return pl.DataFrame(
@@ -397,11 +398,11 @@ def _table(piece: Piece, position: int, strata: Sequence[Stratum], lanes: _Lanes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Places:
-    """Places of rows, and their attention pairs; [n] each."""
+    """Positions of rows and their attention pairs; [n] each."""
 
     shard: npt.NDArray[np.int32]
     row: npt.NDArray[np.int32]
-    """Number in the shard."""
+    """Row number in the shard."""
     pack: Ints
     """Pack index."""
     attention_pairs: Ints

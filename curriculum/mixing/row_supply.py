@@ -18,23 +18,23 @@ INDEX_DIGITS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Supply:
-    """The rows of one serving, by their number over all shards; 22 bytes a row."""
+    """The rows of one serving, numbered across all shards; 22 bytes per row."""
 
     key: str
     domains: tuple[str, ...]
     """Sorted."""
     domain: npt.NDArray[np.int16]
-    """[n], index into domains."""
+    """[n]: index into `domains`."""
     valid_tokens: npt.NDArray[np.int32]
     """[n]"""
     attention_pairs: npt.NDArray[np.int64]
     """[n]"""
     pack_index: npt.NDArray[np.int64]
-    """[n], the digits after the dash of pack_id."""
+    """[n]: the number behind the dash of pack_id."""
     shard_starts: npt.NDArray[np.int64]
-    """[shards + 1], the number of each shard's first row, and of all rows."""
+    """[shards + 1]: number of each shard's first row, then the number of all rows."""
     left_out: npt.NDArray[np.bool_] | None = None
-    """[n], rows that no plan may take; None for none."""
+    """[n]: True for rows that no plan may take; None if there are none."""
 
     @property
     def rows(self) -> int:
@@ -42,21 +42,21 @@ class Supply:
         return len(self.valid_tokens)
 
     def rows_of(self, domain: str) -> npt.NDArray[np.int64]:
-        """The numbers of the rows of one domain, ascending, those among them that are left out."""
+        """Return the row numbers of one domain, ascending, including excluded rows."""
         return np.flatnonzero(self.domain == self.domains.index(domain))
 
     def tokens_of(self, domain: str) -> int:
-        """The valid tokens of one domain in rows that aren't left out."""
+        """Return the valid tokens of one domain, without excluded rows."""
         rows = self.rows_of(domain)
         there = rows if self.left_out is None else rows[~self.left_out[rows]]
         return int(self.valid_tokens[there].sum(dtype=np.int64))
 
 
 def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = ()) -> Supply:
-    """The supply in the shards of a rows artefact, in shard order; `without` are pack_ids to leave out.
+    """Return the supply in the shards of a rows artefact, in shard order; `without` are excluded pack_ids.
 
     Raises:
-        SchemaError: for a pack_id that isn't of these rows.
+        SchemaError: for a pack_id that doesn't belong to these rows.
     """
     names: dict[str, int] = {}
     shards = [_read_shard(file, key, names) for file in files]
@@ -64,17 +64,17 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
     ranks = np.empty(len(order), dtype=np.int16)
     ranks[[names[name] for name in order]] = np.arange(len(order), dtype=np.int16)
     codes = np.concatenate([np.empty(0, np.int16), *(shard.domain for shard in shards)])
-    indices = np.concatenate([np.empty(0, np.int64), *(each.index for each in shards)])
+    indices = np.concatenate([np.empty(0, np.int64), *(shard.index for shard in shards)])
     begin = f"{key[:KEY_DIGITS]}-"
     left_out = [int(pack.removeprefix(begin)) for pack in without if pack.startswith(begin)]
     return Supply(
         key=key,
         domains=tuple(order),
         domain=ranks[codes],
-        valid_tokens=np.concatenate([np.empty(0, np.int32), *(each.tokens for each in shards)]),
-        attention_pairs=np.concatenate([np.empty(0, np.int64), *(each.pairs for each in shards)]),
+        valid_tokens=np.concatenate([np.empty(0, np.int32), *(shard.tokens for shard in shards)]),
+        attention_pairs=np.concatenate([np.empty(0, np.int64), *(shard.pairs for shard in shards)]),
         pack_index=indices,
-        shard_starts=np.cumsum([0, *(len(each.index) for each in shards)], dtype=np.int64),
+        shard_starts=np.cumsum([0, *(len(shard.index) for shard in shards)], dtype=np.int64),
         left_out=np.isin(indices, left_out) if without else None,
     )
 
@@ -82,7 +82,7 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
 def supposed_supply(
     amounts: Mapping[str, float], row_length: int, *, key: str = "estimate"
 ) -> Supply:
-    """Rows such as a build would leave, of so many valid tokens of each domain.
+    """Return rows as a build would make them, from the number of valid tokens per domain.
 
     >>> found = supposed_supply({"general": 1000.0, "testing": 300.0}, 512)
     >>> found.domains, found.valid_tokens.tolist()
@@ -91,9 +91,9 @@ def supposed_supply(
     domains = tuple(sorted(name for name, tokens in amounts.items() if round(tokens)))
     tokens = [round(amounts[name]) for name in domains]
     rows = [-(-count // row_length) for count in tokens]
-    valid = [np.full(n, each // n) for n, each in zip(rows, tokens, strict=True)]
-    for each, own in zip(tokens, valid, strict=True):
-        own[: each % len(own)] += 1
+    valid = [np.full(n, count // n) for n, count in zip(rows, tokens, strict=True)]
+    for count, own in zip(tokens, valid, strict=True):
+        own[: count % len(own)] += 1
     count = sum(rows)
     return Supply(
         key=key,
@@ -107,7 +107,7 @@ def supposed_supply(
 
 
 def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
-    """The pack_ids of rows, from the full key of each and its index.
+    """Return the pack_ids of rows from their full keys and indices.
 
     >>> pack_ids(pl.Series(["ab" * 32]), np.array([17])).to_list()
     ['abababababab-0000000017']
@@ -118,10 +118,10 @@ def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shard:
-    """Columns that are read of one file of rows, [n] each."""
+    """Columns of one file of rows, [n] each."""
 
     domain: npt.NDArray[np.int16]
-    """Numbers in the order in which domains were met."""
+    """Numbers in order of the domains' first appearance."""
     tokens: npt.NDArray[np.int32]
     pairs: npt.NDArray[np.int64]
     index: npt.NDArray[np.int64]

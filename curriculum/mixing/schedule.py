@@ -1,6 +1,6 @@
 """Slots and rows in training order: exact quotas, shuffled by a seed; excluded rows are skipped.
 
-Random numbers are Philox's raw 64-bit words, which no release of numpy may change.
+Random numbers are raw 64-bit words of Philox, which are the same in every release of numpy.
 """
 
 import hashlib
@@ -23,21 +23,21 @@ from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
 Ints = npt.NDArray[np.int64]
 LOCAL_ABOVE = 1 << 24
-"""Positions of a stratum's rows above which their order is local: fewer all stay decoded in a loader."""
+"""Row positions of a stratum above which its order is local; below, all rows stay decoded in a loader's
+memory."""
 GROUP_POSITIONS = 1 << 16
-"""Positions of neighbouring rows that are read together: those of a row group as packing/row_writer.py
-writes it.
+"""Positions of neighbouring rows that are read together: the size of a row group in packing/row_writer.py.
 
-It equals GROUP_TOKENS there on purpose and isn't taken from it: bytes of plans mustn't change with the
+Equal to GROUP_TOKENS there, but deliberately not imported: the bytes of plans must not change with the
 writer."""
 WINDOW = 16
-"""Groups of rows that are shuffled together where the order is local: a million positions."""
+"""Number of row groups shuffled together in a local order: about a million positions."""
 _ONE = 1 << 32
-"""Quotas count in units of 2⁻³² slot, so that no rounding adds up over a plan."""
+"""Quotas are integers in units of 2⁻³² slot, so that no rounding error accumulates over a plan."""
 
 
 def rates(weights: Sequence[float]) -> npt.NDArray[np.int64]:
-    """Slots per block in proportion to weights, in units of 2⁻³² slot; they sum to a whole block.
+    """Return the slots per block in proportion to weights, in units of 2⁻³² slot; they sum to a whole block.
 
     >>> (rates([2.0, 1.0, 1.0]) >> 32).tolist()
     [512, 256, 256]
@@ -54,10 +54,10 @@ def rates(weights: Sequence[float]) -> npt.NDArray[np.int64]:
 
 
 def counts(block_rates: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Slots of each stratum in block after block, without end.
+    """Yield the slots of each stratum for block after block, endlessly.
 
-    Each block gives a stratum its exact count rounded down or up; what a block rounds off is owed to
-    the next ones, so that over many blocks the counts stay within one slot of exact (seen, not proved).
+    Each block gives a stratum its exact count, rounded down or up. The rounding error is carried into the
+    next blocks, so that over many blocks the counts stay within one slot of exact (observed, not proved).
     """
     base, rest = np.divmod(block_rates, _ONE)
     extras = int(BLOCK_SLOTS - base.sum())
@@ -74,14 +74,15 @@ def counts(block_rates: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]
 def blocks(
     block_rates: npt.NDArray[np.int64], *, seed: int, groups: Sequence[int] | None = None
 ) -> Iterator[npt.NDArray[np.int32]]:
-    """The stratum of each slot, block after block, without end; by default each is a group of its own.
+    """Yield the stratum of each slot, block after block, endlessly; by default each stratum is its own group.
 
-    Within a block the slots of a group are spread: one at random in each of as many equal stretches
-    as it has slots; and so are those of its strata among its slots. So any prefix is mixed right too, a
-    short one first by group.
+    Within a block, the slots of a group are spread: the block is divided into as many equal intervals as the
+    group has slots, with one slot at random in each. The slots of the group's strata are spread over the
+    group's slots in the same way. So every prefix is mixed in the right proportions, short prefixes first by
+    group.
     """
-    each = np.arange(len(block_rates)) if groups is None else np.array(groups)
-    names, group = np.unique(each, return_inverse=True)
+    group_of = np.arange(len(block_rates)) if groups is None else np.array(groups)
+    names, group = np.unique(group_of, return_inverse=True)
     for number, count in enumerate(counts(block_rates)):
         strata = np.repeat(np.arange(len(count), dtype=np.int32), count)
         inside = _places(count, seed, "inside", number)
@@ -93,7 +94,7 @@ def blocks(
 def _places(
     count: npt.NDArray[np.int64], seed: int, name: str, number: int
 ) -> npt.NDArray[np.float64]:
-    """Return the positions in [0, 1) of the slots of a block, those of one count after those of another."""
+    """Return jittered positions in [0, 1) of a block's slots, grouped by the entries of `count`."""
     stretch = np.arange(BLOCK_SLOTS) - np.repeat(np.cumsum(count) - count, count)
     jitter = (_words(BLOCK_SLOTS, seed, name, number) >> np.uint64(11)) * 2.0**-53
     return (stretch + jitter) / np.repeat(count, count)
@@ -101,13 +102,13 @@ def _places(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkippedRows:
-    """Rows that were passed over, in their order."""
+    """Excluded rows that were skipped, in order."""
 
     variant: npt.NDArray[np.int32]
     index: npt.NDArray[np.int64]
-    """Among the rows of the variant."""
+    """Index among the variant's rows."""
     before: npt.NDArray[np.int64]
-    """The number, among the rows drawn, of the one that was taken next."""
+    """Index, among the drawn rows, of the next row that was taken."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,21 +117,21 @@ class DrawnRows:
 
     variant: npt.NDArray[np.int32]
     index: npt.NDArray[np.int64]
-    """Among the rows of the variant."""
+    """Index among the variant's rows."""
     repetition: npt.NDArray[np.int32]
-    """Passes that were whole before."""
+    """Number of complete passes before."""
     passed: SkippedRows
-    """Rows that came and weren't taken, since they are left out."""
+    """Excluded rows that were skipped on the way."""
 
 
 class RowOrder:
-    """The rows of a stratum in training order, without end: pass after pass, each shuffled anew.
+    """The rows of a stratum in training order, endlessly: pass after pass, each shuffled anew.
 
-    A pass is all rows of one variant: the one with the fewest whole passes, the first of several. So
-    repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
-    continues where earlier plans ended, whichever of the variants they had. Rows that are `left_out` keep
-    their places and are passed over there, so that the others come as they would have come; `seen`
-    counts them too.
+    A pass reads all rows of one variant: the variant with the fewest complete passes, the first one on a tie.
+    So repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
+    continues where earlier plans ended, whichever variants they had. Rows that are `left_out` keep their
+    places and are skipped there, so that the order of the other rows doesn't change; `seen` counts skipped
+    rows too.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class RowOrder:
         self._order: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> DrawnRows:
-        """The next rows."""
+        """Return the next `count` rows."""
         parts: list[tuple[npt.NDArray[np.int32], Ints, npt.NDArray[np.int32]]] = []
         skipped: list[tuple[npt.NDArray[np.int32], Ints, Ints]] = []
         left = count
@@ -196,7 +197,7 @@ class RowOrder:
 
 
 def pass_order(size: int, *, seed: int, name: str, number: int, row_length: int) -> Ints:
-    """[size]: rows in the order of a pass; rows of more than LOCAL_ABOVE positions are in `local_order`."""
+    """[size]: rows in the order of a pass; rows over LOCAL_ABOVE positions are in `local_order`."""
     words = _words(size, seed, name, number)
     if size * row_length > LOCAL_ABOVE:
         return local_order(words, max(GROUP_POSITIONS // row_length, 1), WINDOW)
@@ -204,11 +205,12 @@ def pass_order(size: int, *, seed: int, name: str, number: int, row_length: int)
 
 
 def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.NDArray[np.int64]:
-    """Rows in an order in which those of `window` groups of neighbours come before any others.
+    """Return an order of rows that completes each `window` of row groups before it starts the next one.
 
-    Groups are shuffled among all, rows among those of their window; rows lie in random order already, so
-    nothing is lost by it. `words` are random, one a row. Words [5 2 8 1 3], groups of two rows, windows of
-    one group: groups begin with 5, 8 and 3, so the last comes first -> [4 1 0 3 2].
+    Groups of neighbouring rows are shuffled among all groups, rows within their window. Stored rows are in
+    random order already, so the local order loses no randomness. `words` are random, one per row. Words [5 2
+    8 1 3], groups of two rows, windows of one group: the groups begin with 5, 8 and 3, so the last comes
+    first -> [4 1 0 3 2].
     """
     firsts = words[::group]
     place = np.empty(len(firsts), dtype=np.int64)
@@ -218,20 +220,20 @@ def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.N
 
 
 def _words(count: int, seed: int, name: str, number: int) -> npt.NDArray[np.uint64]:
-    """Random 64-bit words that depend on seed, name and number alone."""
+    """Return random 64-bit words that depend only on seed, name and number."""
     seeded = json.dumps([seed, name, number]).encode()
     key = int.from_bytes(hashlib.sha256(seeded).digest()[:16], "little")
     return np.random.Philox(key=key).random_raw(count)
 
 
 LISTED = 20
-"""Rows that a report names; the file beside the plan has all."""
+"""Maximum rows named in a report; the file beside the plan lists all of them."""
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExcludedRows:
-    """Rows that are left out, where they would have stood: each in the slot of the one taken next."""
+    """Excluded rows with the slot in which they would have been, which is that of the next drawn row."""
 
     slot: Ints
     stratum: Ints
@@ -240,18 +242,18 @@ class ExcludedRows:
 
     @staticmethod
     def joined(parts: "Sequence[ExcludedRows]") -> "ExcludedRows":
-        """Several as one, by slot."""
-        slot = np.concatenate([_NONE, *(each.slot for each in parts)])
+        """Concatenate excluded rows and sort them by slot."""
+        slot = np.concatenate([_NONE, *(part.slot for part in parts)])
         order = np.argsort(slot, kind="stable")
         return ExcludedRows(
             slot=slot[order],
-            stratum=np.concatenate([_NONE, *(each.stratum for each in parts)])[order],
-            variant=np.concatenate([_NONE, *(each.variant for each in parts)])[order],
+            stratum=np.concatenate([_NONE, *(part.stratum for part in parts)])[order],
+            variant=np.concatenate([_NONE, *(part.variant for part in parts)])[order],
             row=np.concatenate([_NONE, *(part.row for part in parts)])[order],
         )
 
     def between(self, first: int, last: int) -> "ExcludedRows":
-        """Return those of the slots from `first` on and before `last`."""
+        """Return the excluded rows of the slots from `first` up to but excluding `last`."""
         begin, end = np.searchsorted(self.slot, (first, last))
         return ExcludedRows(
             slot=self.slot[begin:end],
@@ -262,7 +264,7 @@ class ExcludedRows:
 
 
 def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
-    """Return the rows that were skipped between the rows of a stratum in these slots."""
+    """Return the rows that were skipped between the drawn rows of a stratum in these slots."""
     passed = drawn.passed
     row = np.empty(len(passed.index), dtype=np.int64)
     for number, variant in enumerate(stratum.variants):
@@ -277,13 +279,13 @@ def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> Exc
 
 
 def of_keys(packs: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the pack_ids that begin as these rows keys do, sorted, each once."""
+    """Return the pack_ids that belong to these rows keys, sorted and distinct."""
     begins = tuple(f"{key[:KEY_DIGITS]}-" for key in keys)
     return tuple(sorted({pack for pack in packs if pack.startswith(begins)}))
 
 
 def write_left_out(folder: Path, came: pl.DataFrame, supplies: Sequence[Sequence[Supply]]) -> None:
-    """Each row that is left out: once for every time it came, or once without a slot if it never did.
+    """Write all excluded rows: one entry per skipped turn, or one without a slot for a row that had no turn.
 
     `came` has pack_id, rows_key, stratum and slot.
     """
@@ -294,7 +296,7 @@ def write_left_out(folder: Path, came: pl.DataFrame, supplies: Sequence[Sequence
 
 
 def read_left_out(folder: Path) -> tuple[str, ...]:
-    """The pack_ids that the plan in a folder leaves out."""
+    """Return the pack_ids that the plan in a folder excludes."""
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
         return ()
@@ -302,7 +304,7 @@ def read_left_out(folder: Path) -> tuple[str, ...]:
 
 
 def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
-    """Count the excluded rows whose turn it was in a plan's first slots, by (stratum, rows key)."""
+    """Count the excluded rows skipped in a plan's first slots, by (stratum, rows key)."""
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
         return {}
@@ -312,7 +314,7 @@ def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
 
 
 def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOutRows | None:
-    """Count the rows that are excluded from supplies, each of which counts once; None where nothing is."""
+    """Count the distinct rows that are excluded from supplies; None if there are none."""
     named = _named(supplies)
     if not named.height:
         return None
@@ -324,7 +326,7 @@ def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOutRows | None:
 
 
 def _named(supplies: Sequence[Sequence[Supply]]) -> pl.DataFrame:
-    """pack_id, rows_key and valid_tokens of all rows that are left out."""
+    """Return pack_id, rows_key and valid_tokens of all excluded rows."""
     named = []
     for supply in {supply.key: supply for variants in supplies for supply in variants}.values():
         excluded = _NONE if supply.left_out is None else np.flatnonzero(supply.left_out)

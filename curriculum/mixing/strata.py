@@ -1,4 +1,4 @@
-"""Strata of a phase: each serving in each domain, what is asked of it and what there is."""
+"""Strata of a phase: demand and supply of each serving in each domain."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,44 +13,44 @@ from schemas.errors import MixtureError
 from schemas.mixture import served_shares
 
 Taken = Mapping[tuple[str, str], int]
-"""Rows that earlier plans took, by (rows key, domain)."""
+"""Number of rows taken by earlier plans, by (rows key, domain)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """The rows of a stratum in one variant of its objective: what one pass over them reads."""
+    """The rows of a stratum in one variant of its objective, read in one pass."""
 
     number: int
-    """Number of the supply, among those of the serving."""
+    """Index of the supply among those of the serving."""
     key: str
     """Key of the rows artefact."""
     rows: npt.NDArray[np.int64]
-    """Numbers of its rows in that supply."""
+    """Row numbers in that supply."""
     tokens: int
-    """Valid tokens of those rows that may be taken."""
+    """Valid tokens of the rows that may be taken."""
     drawn_before: int
-    """Rows of it that came before, those that were passed over among them."""
+    """Number of its rows taken or skipped by earlier plans."""
     left_out: npt.NDArray[np.bool_] | None = None
-    """Flags of `rows` that are never taken; never all."""
+    """Flags of `rows` that are never taken; never all of them."""
 
     @property
     def available(self) -> int:
-        """Rows that may be taken."""
+        """Number of rows that may be taken."""
         return len(self.rows) - (0 if self.left_out is None else int(self.left_out.sum()))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stratum:
-    """One serving in one domain: what there is of it, and what is asked."""
+    """One serving in one domain: its supply and its demand."""
 
     serving: ResolvedServing
     domain: str
     variants: tuple[Variant, ...]
-    """One, but for an objective that has several; passes read them in turn."""
+    """A single variant unless the objective has several; passes read them in turn."""
     share: float
-    """Share of the phase's valid tokens in the diet."""
+    """Share of the phase's valid tokens that the diet asks for."""
     served: float
-    """The share after a shortage was renormalised; else the same."""
+    """Share after renormalisation; equal to `share` without a shortage."""
 
     @property
     def title(self) -> str:
@@ -59,32 +59,32 @@ class Stratum:
 
     @property
     def rows(self) -> int:
-        """Rows of one pass, on average over the variants."""
+        """Rows of one pass, averaged over the variants."""
         return round(sum(variant.available for variant in self.variants) / len(self.variants))
 
     @property
     def tokens(self) -> int:
-        """Valid tokens of one pass, on average over the variants."""
+        """Valid tokens of one pass, averaged over the variants."""
         return _mean_tokens(self.variants)
 
     def slots_per_token(self, slot_length: int) -> float:
-        """Slots that hold one valid token of it: how often it must come for its share."""
+        """Return the number of slots per valid token, which converts a token share to a slot rate."""
         rows_per_slot = slot_length // self.serving.row_length
-        rows = sum(each.available for each in self.variants)
+        rows = sum(variant.available for variant in self.variants)
         return rows / (rows_per_slot * sum(variant.tokens for variant in self.variants))
 
 
 def demand(
     phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]], taken: Taken | None = None
 ) -> tuple[Stratum, ...]:
-    """The strata of a phase, by serving and domain; their `served` sum to 1.
+    """Return the strata of a phase, by serving and domain; their `served` sum to 1.
 
-    `supplies` hold the training rows of each serving, in the servings' order: one of each variant.
-    A domain that has no rows has no stratum, whatever its factor.
+    `supplies` are the training rows of each serving, in serving order, one supply per variant. A domain
+    without rows has no stratum, whatever its factor is.
 
     Raises:
-        MixtureError: for a serving that has no rows, and for a stratum of which more is asked than
-            max_repetition times what there is, unless the phase renormalises its shares.
+        MixtureError: for a serving without rows, and for a stratum whose demand exceeds max_repetition times
+            its supply, unless the phase renormalises its shares.
     """
     assert len(supplies) == len(phase.servings)
     strata = [
@@ -109,21 +109,21 @@ def demand(
 
 
 def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
-    """Yield a sentence for each domain that a diet asks for and that has no row."""
+    """Yield a sentence for each domain that a diet names and that has no rows."""
     for serving in phase.servings:
-        there = {each.domain for each in strata if each.serving.index == serving.index}
+        there = {stratum.domain for stratum in strata if stratum.serving.index == serving.index}
         for name, factor in serving.domains:
             if factor and name not in {"*", *there}:
                 yield f"{serving.title}: no row is of domain {name}, so its factor {factor:g} is idle"
 
 
 def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:
-    """A serving's domains: tokens of each in proportion to what there is times its factor."""
+    """Return the strata of a serving; its tokens are split in proportion to supply times factor."""
     factors = dict(serving.domains)
     domains = sorted({domain for supply in supplies for domain in supply.domains})
     rest = factors.get("*", 1.0)
     found = {name: _variants(supplies, name, taken) for name in domains}
-    variants = {name: each for name, each in found.items() if each}
+    variants = {name: own for name, own in found.items() if own}
     weights = {name: _mean_tokens(variants[name]) * factors.get(name, rest) for name in variants}
     whole = math.fsum(weights.values())
     return [
@@ -160,10 +160,10 @@ def _mean_tokens(variants: Sequence[Variant]) -> int:
 
 
 def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
-    """The strata of a phase with the shares that they are served.
+    """Return the strata of a phase with their served shares.
 
     Raises:
-        MixtureError: where more is asked than max_repetition times what there is, as `demand` does.
+        MixtureError: if the demand exceeds max_repetition times the supply, as for `demand`.
     """
     served = served_shares(
         [stratum.share for stratum in strata],
@@ -219,12 +219,12 @@ def _shortage(
 
 
 def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum) -> str:
-    """The cure that lowers a stratum's share: by the factor of its domain, else by the serving's share.
+    """Return the cure that lowers a stratum's share, by its domain's factor or by the serving's share.
 
     Empty for a domain without a factor in the only serving of a phase, whose share is 1.
     """
     serving = short.serving
-    whole = math.fsum(each.share for each in strata if each.serving.index == serving.index)
+    whole = math.fsum(stratum.share for stratum in strata if stratum.serving.index == serving.index)
     rest, most = whole - short.share, phase.max_repetition * short.tokens / phase.tokens
     factor = dict(serving.domains).get(short.domain)
     if factor is not None and rest > 0 and most < whole:
@@ -237,7 +237,7 @@ def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum
 
 
 def _rounded_down(value: float) -> float:
-    """Return a positive number cut to three significant digits.
+    """Truncate a positive number to three significant digits.
 
     >>> _rounded_down(0.034567), _rounded_down(2.0)
     (0.0345, 2.0)
@@ -247,5 +247,5 @@ def _rounded_down(value: float) -> float:
 
 
 def _budget(phase: ResolvedPhase, tokens: int) -> str:
-    """The diet's budget of which the phase's portion are so many tokens, as an option takes it."""
+    """Return the diet's budget at which the phase has this many tokens, formatted as an option."""
     return f"{int(tokens / phase.portion / 1000)}K" if tokens > 1000 else str(tokens)

@@ -1,4 +1,4 @@
-"""Tokens that a diet reads of several token budgets: valid, scored and distinct tokens."""
+"""Valid, scored and distinct tokens that a diet reads at several token budgets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from curriculum.mixing.strata import Taken
 
 POINTS = 10
 _PRECISION = 200
-"""The largest budget is found to one part in so many."""
+"""The largest budget is found to a precision of one part in this many."""
 
 
 class TokenCounter(Protocol):
-    """Count of the tokens of drawn rows."""
+    """Counter of the tokens of drawn rows."""
 
     def count(self, taken: Taken) -> TokenCount:
-        """Count the tokens of rows, given by their number of each artefact and domain."""
+        """Count the tokens of rows, given the number of rows per artefact and domain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetTokens:
-    """About what all phases of a diet read of a token budget."""
+    """Approximate number of tokens that all phases of a diet read at one token budget."""
 
     token_budget: int
     valid_tokens: int
@@ -34,22 +34,22 @@ class BudgetTokens:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenBudgets:
-    """A diet at ten token budgets up to its own, and the largest that keeps to max_token_repetition."""
+    """A diet at ten token budgets up to its own, and the largest budget within max_token_repetition."""
 
     points: tuple[BudgetTokens, ...]
-    """Those budgets that can be served."""
+    """Budgets that can be served."""
     limit: float
     largest: int | None
-    """The largest budget within the limit; None where every budget is beyond it or can't be served."""
+    """Largest budget within the limit; None if there is none."""
 
     @property
     def is_often(self) -> bool:
-        """Return True if the diet scores a distinct token more often than its limit, on average."""
+        """True if the diet scores a distinct token more often than its limit, on average."""
         return bool(self.points) and self.points[-1].repetition > self.limit
 
 
 def count_budgets(supply: DietSupply, read: TokenCounter, limit: float) -> TokenBudgets:
-    """Return what a diet reads at ten budgets; `read` has the tokens of all its rows."""
+    """Return what a diet reads at ten budgets; `read` counts the tokens of its rows."""
     return TokenBudgets(
         points=tuple(_points(supply, read)), limit=limit, largest=_largest(supply, read, limit)
     )

@@ -1,4 +1,4 @@
-"""The mixture as a tree to look at: what a diet plans, and what a plan holds of it."""
+"""A mixture as a tree for display: what a diet plans, and what a plan contains."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from schemas.mixture import MixtureReport, StratumReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
-    """A diet, a phase, a serving or a stratum; None where a figure isn't known or has no meaning."""
+    """A diet, a phase, a serving or a stratum; None means that a figure is unknown or doesn't apply."""
 
     title: str
     tokens: int
-    """Valid tokens: realised where a plan is explained, else planned."""
+    """Valid tokens: realised for a plan, planned for a diet."""
     planned: float
-    """Share of the branch above, as the diet says."""
+    """Share of the parent branch in the diet."""
     realised: float | None = None
-    """Share of the branch above, as the plan holds it."""
+    """Share of the parent branch in the plan."""
     repetition: float | None = None
-    """Times that a row is seen, on average."""
+    """Average number of times that a row is seen."""
     key: str | None = None
-    """Key of the artefact that the branch is from."""
+    """Key of the branch's artefact."""
     note: str = ""
     serving: int | None = None
-    """The index of a plan's serving in its phase; one without rows has no branch."""
+    """Index of the serving in its phase; a serving without rows has no branch."""
     branches: tuple["Branch", ...] = ()
 
 
 def explain_diet(diet: Diet, phases: Sequence[ResolvedPhase]) -> Branch:
-    """Return the tree of a diet's plan: phases, their servings, their tokens."""
+    """Return the tree of a diet: phases, their servings, and their tokens."""
     return Branch(
         title=diet.specialist,
         tokens=diet.token_budget,
@@ -63,14 +63,14 @@ def explain_plan(report: MixtureReport, *, title: str, key: str) -> Branch:
         note=f"{report.steps} step{'' if report.steps == 1 else 's'} of {report.tokens_per_step:,} "
         f"within {report.budget:,} tokens",
         branches=tuple(
-            _serving(report, [each for each in report.strata if each.serving == serving])
+            _serving(report, [stratum for stratum in report.strata if stratum.serving == serving])
             for serving in servings
         ),
     )
 
 
 def lines(branch: Branch) -> Iterator[str]:
-    """The tree as text, a line a branch.
+    """Yield the tree as text, one line per branch.
 
     syntax                      100.0K
     ├─ v3_simple causal at 512   60.0K   60.0 % → 60.1 %   seen 1.5 times
@@ -78,45 +78,45 @@ def lines(branch: Branch) -> Iterator[str]:
     """
     drawn = list(_draw_tree(branch, "", ""))
     width = max(len(title) for title, _ in drawn)
-    for title, each in drawn:
-        figures = [f"{title:<{width}} {_short(each.tokens):>7}"]
-        if each is not branch:
-            share = f"{each.planned:.1%}".replace("%", " %")
-            if each.realised is not None:
-                share += f" → {each.realised:.1%}".replace("%", " %")
+    for title, inner in drawn:
+        figures = [f"{title:<{width}} {_short(inner.tokens):>7}"]
+        if inner is not branch:
+            share = f"{inner.planned:.1%}".replace("%", " %")
+            if inner.realised is not None:
+                share += f" → {inner.realised:.1%}".replace("%", " %")
             figures.append(share)
-        if each.repetition is not None:
-            figures.append(f"seen {each.repetition:.1f} times")
-        if each.key:
-            figures.append(each.key[:12])
-        if each.note:
-            figures.append(each.note)
+        if inner.repetition is not None:
+            figures.append(f"seen {inner.repetition:.1f} times")
+        if inner.key:
+            figures.append(inner.key[:12])
+        if inner.note:
+            figures.append(inner.note)
         yield "   ".join(figures)
 
 
 def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
-    first, tokens = strata[0], sum(each.tokens for each in strata)
-    planned = sum(each.share for each in strata)
+    first, tokens = strata[0], sum(stratum.tokens for stratum in strata)
+    planned = sum(stratum.share for stratum in strata)
     name = f"{first.imported}: " if first.imported else ""
     return Branch(
         title=f"{name}{first.family} {first.objective} at {first.row_length}",
         tokens=tokens,
         planned=planned,
         realised=tokens / report.tokens if report.tokens else 0.0,
-        repetition=sum(each.repetition * each.rows for each in strata)
-        / sum(each.rows for each in strata),
+        repetition=sum(stratum.repetition * stratum.rows for stratum in strata)
+        / sum(stratum.rows for stratum in strata),
         serving=first.serving,
         key=first.rows_key,
         note=f"{len(first.by_variant)} variants" if len(first.by_variant) > 1 else "",
         branches=tuple(
             Branch(
-                title=each.domain,
-                tokens=each.tokens,
-                planned=each.share / planned if planned else 0.0,
-                realised=each.tokens / tokens if tokens else 0.0,
-                repetition=each.repetition,
+                title=stratum.domain,
+                tokens=stratum.tokens,
+                planned=stratum.share / planned if planned else 0.0,
+                realised=stratum.tokens / tokens if tokens else 0.0,
+                repetition=stratum.repetition,
             )
-            for each in strata
+            for stratum in strata
         )
         if len(strata) > 1
         else (),
@@ -125,10 +125,10 @@ def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
 
 def _draw_tree(branch: Branch, lead: str, below: str) -> Iterator[tuple[str, Branch]]:
     yield lead + branch.title, branch
-    for each in branch.branches:
-        last = each is branch.branches[-1]
+    for inner in branch.branches:
+        last = inner is branch.branches[-1]
         yield from _draw_tree(
-            each, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")
+            inner, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")
         )
 
 
