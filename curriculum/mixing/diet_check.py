@@ -112,7 +112,7 @@ def below_any_step(
     return MixtureError(
         f"phase {phase.name}",
         f"{phase.tokens:,} tokens",
-        cause=f"one step has {tokens_per_step:,} row positions, and rows are half full at least",
+        cause=f"one step has {tokens_per_step:,} row positions, and rows are at least half full",
         cure=f"Raise token_budget to {smallest:,}, with which every phase has a step, or lower "
         "tokens_per_step",
         location=phase.location,

@@ -285,7 +285,7 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
             where,
             f"extends = {name!r}",
             cause=f"{found} extends another diet itself, and only one level is supported",
-            cure="Extend a diet that stands alone, or write this one out",
+            cure="Extend a diet without `extends`, or write out all fields of this one",
         )
     parent = _diet(found, said, home)
     own = child.get("specialist", parent.specialist), child.get("branch", parent.branch)
@@ -293,7 +293,7 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
         raise DietError(
             where,
             f"extends = {name!r}",
-            cause=f"both would write artefacts under one name, {parent.specialist}",
+            cause=f"both would write artefacts under the same name, {parent.specialist}",
             cure="Give it a branch, such as `branch: wide`",
         )
     return parent

@@ -54,13 +54,13 @@ def check_name(name: str) -> None:
     """
     cause = None
     if not is_name(name):
-        cause = "a name is of letters, digits, dot, dash and underscore"
+        cause = "a name may only have letters, digits, dots, dashes and underscores"
     elif _DIGITS.fullmatch(name):
         cause = "a diet would read it as digits of a key"
     elif name in FAMILIES:
         cause = "it is the name of a family"
     if cause is not None:
-        raise DietError("--name", name, cause=cause, cure="Take another one, such as my-rows")
+        raise DietError("--name", name, cause=cause, cure="Choose another name, such as my-rows")
 
 
 def imported_rows(store: Store, diet: Diet) -> dict[str, ImportedRows]:
@@ -123,7 +123,7 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
             where,
             f"imported = {name!r}",
             location=location,
-            cause=f"these rows are of split {labels['split']}, which measures and is never trained on",
+            cause=f"these rows are of split {labels['split']}, which is never trained on",
             cure="Name rows of split train",
         )
     if not domains:
@@ -131,8 +131,8 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
             where,
             f"imported = {name!r}",
             location=location,
-            cause=f"there is no row in {rows.path.relative_to(store.root)}",
-            cure="Import rows that hold some, or take the serving out",
+            cause=f"{rows.path.relative_to(store.root)} contains no rows",
+            cure="Import rows that are not empty, or remove the serving",
         )
     measured_by = named.get((name, VAL))
     if measured_by is not None and not _at(store, measured_by).reported(RowsReport).domains:
@@ -172,7 +172,7 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
         location=_location(diet, digits),
         cause=f"{len(found)} keys of imported rows start with these digits"
         if found
-        else "no imported rows have that name, and no key of theirs begins so",
+        else "no imported rows have that name or a key that begins with it",
         cure=nearest(digits, [*names, *keys])
         if names or keys
         else "Import some: curriculum import PATH --name NAME",

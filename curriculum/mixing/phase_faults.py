@@ -20,7 +20,7 @@ def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> It
                     value=f"{phase.name}: {serving.title}: domains.{name}",
                     cause="the corpus has no such domain"
                     if serving.imported is None
-                    else "no imported row is of that domain",
+                    else "no imported row has that domain",
                     cure=nearest(name, there),
                 )
 
@@ -72,8 +72,8 @@ def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> N
                 f"phase {phase.name}",
                 f"advance_when.val_bpb.set = {asked!r}",
                 location=(*location, "set"),
-                cause="it serves nothing of that objective, and the corpus has no such set",
-                cure=f"Take {' or '.join(sets)}",
+                cause="the phase serves no rows of that objective, and the corpus has no such set",
+                cure=f"Use {' or '.join(sets)}",
             )
         rows = {serving.imported for serving in phase.servings}
         is_blind = all(imported is not None and imported.measured_by is None for imported in rows)
@@ -82,6 +82,6 @@ def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> N
                 f"phase {phase.name}",
                 "advance_when.val_bpb",
                 location=location,
-                cause="all that it serves was imported, and nothing of split val beside",
-                cure="Import rows under the same name with --split val, or leave val_bpb out",
+                cause="all its rows were imported, and no rows of split val were imported with them",
+                cure="Import rows under the same name with --split val, or remove val_bpb",
             )

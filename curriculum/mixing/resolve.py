@@ -276,7 +276,8 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
             yield DietFault(
                 location=location,
                 value=f"{where} ({serving.family})",
-                cause=f"{phase.phase} has rows of {', '.join(map(str, spec.row_lengths))}, and it names none",
+                cause=f"{phase.phase} has rows of {', '.join(map(str, spec.row_lengths))}, "
+                "and the serving doesn't choose one",
                 cure=f"Give it row_length: {spec.row_lengths[0]}",
             )
             continue
@@ -286,7 +287,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
                 location=location,
                 value=f"{where}.row_length = {length}",
                 cause=f"a slot of {largest} tokens can't be filled with whole rows of {length}",
-                cure=f"Take a row length that divides {largest}"
+                cure=f"Choose a row length that divides {largest}"
                 if serving.imported is None
                 else f"Serve {serving.imported} in another phase, or import rows that divide {largest}",
             )
@@ -316,7 +317,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
                 location=location,
                 value=f"{where} ({serving.imported or serving.family})",
                 cause=f"it reads the same rows as phases.{at}.servings.{seen[same]}",
-                cure="Make one serving of them, with the sum of their shares",
+                cure="Merge the two servings and add their shares",
             )
         seen.setdefault(same, index)
 
@@ -463,7 +464,7 @@ def _named(at: int, phase: ResolvedPhase, corpus: CorpusSpec) -> Iterator[Resolv
                 location=("phases", at, "servings", serving.index, "repositories"),
                 cause=f"it reads the same rows of {', '.join(named.repositories)} as serving "
                 f"{seen[same]}",
-                cure="Make one serving of them, with the sum of their shares",
+                cure="Merge the two servings and add their shares",
             )
         seen[same] = serving.index
         yield named

@@ -298,8 +298,8 @@ def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
         raise MixtureError(
             f"phase {phase.name}",
             f"tokens_per_step = {tokens_per_step}",
-            cause=f"a step must be whole slots of {phase.slot_length} row positions",
-            cure=f"Take a multiple of {phase.slot_length}, the same in every phase",
+            cause=f"a step must be a whole number of slots of {phase.slot_length} row positions",
+            cure=f"Choose a multiple of {phase.slot_length}, the same in every phase",
             location=phase.location,
         )
 

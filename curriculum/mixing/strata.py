@@ -101,8 +101,8 @@ def demand(
         raise MixtureError(
             f"phase {phase.name}",
             empty[0].title,
-            cause="there is no row of it",
-            cure="Take the serving out, or build it from a larger corpus",
+            cause="it has no rows",
+            cure="Remove the serving, or build its rows from a larger corpus",
             location=(*phase.location, "servings", empty[0].index),
         )
     return within_supply(phase, strata)
@@ -184,8 +184,8 @@ def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stra
 def _insufficient(phase: ResolvedPhase, there: int) -> MixtureError:
     return MixtureError(
         f"phase {phase.name}",
-        f"{phase.tokens:,} tokens are asked",
-        cause=f"all servings together have {there:,} at max_repetition {phase.max_repetition:g}",
+        f"{phase.tokens:,} tokens are requested",
+        cause=f"all servings together supply {there:,} at max_repetition {phase.max_repetition:g}",
         cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
         "the corpus",
         location=phase.location,
@@ -208,7 +208,7 @@ def _shortage(
     lower = _lower_share(phase, strata, worst)
     return MixtureError(
         f"phase {phase.name}: {worst.title}",
-        f"{asked:,.0f} tokens are asked and there are {worst.tokens:,}",
+        f"{asked:,.0f} tokens are requested, but only {worst.tokens:,} are available",
         cause=f"each row would be seen {times:g} times, and max_repetition is "
         f"{phase.max_repetition:g}{f'. Too few as well: {others}' if others else ''}",
         cure=f"Lower token_budget to {_budget(phase, fitting)}, raise max_repetition to "

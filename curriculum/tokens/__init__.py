@@ -1,8 +1,8 @@
 """Tokens: from text to ids and back to bytes.
 
-train.py        a corpus becomes tokenizer.json
-codec.py        tokenizer.json becomes a Tokenizer that keeps every byte
-encoding.py     a document as tokens, with the bytes of each
-turns.py        marks around the turns of a conversation; chat_template.py has those of others' templates
-token_store.py  a documents artefact becomes tokens.bin, offsets.bin, parts.parquet
+train.py        trains a tokenizer.json on a corpus
+codec.py        loads a tokenizer.json as a Tokenizer that preserves every byte
+encoding.py     a document as tokens, with the byte range of each token
+turns.py        marks around the turns of a conversation; chat_template.py reads them from chat templates
+token_store.py  turns a documents artefact into tokens.bin, offsets.bin, parts.parquet
 """

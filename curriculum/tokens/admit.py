@@ -1,6 +1,6 @@
-"""The content of a tokenizer.json: byte-level BPE whose ids are those that tokenizers gives.
+"""Content of a tokenizer.json: byte-level BPE with the same ids as in Hugging Face tokenizers.
 
-What a file makes its engine do is bounded where it comes in: see curriculum/foreign_tokenizers.py.
+curriculum/foreign_tokenizers.py limits what a file can make its engine do.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from schemas.json_text import parse_json
 from schemas.text import Whole
 
 MAX_VOCABULARY = 1 << 21
-"""Ids; the largest in use has a million."""
+"""Maximum number of ids; the largest vocabulary in use has a million."""
 _NORMALIZERS = frozenset(
     ("Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Strip", "StripAccents", "ByteLevel")
 )
-"""Normalizers of which a trial shows whether they keep bytes: none has texts of its own."""
+"""Normalizers without texts of their own; a trial shows whether they preserve bytes."""
 _Id = Annotated[Whole, Field(ge=0, lt=MAX_VOCABULARY)]
 
 
 class _Described(BaseModel):
-    """A part of the file; fields that aren't declared are for the engine."""
+    """A part of the file; undeclared fields are left to the engine."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -47,7 +47,7 @@ class _File(_Described):
 
 
 def admitted(text: str, name: str) -> dict[str, Any]:
-    """The content of a tokenizer.json of a BPE model that always gives the same ids.
+    """Return the content of a tokenizer.json with a deterministic BPE model.
 
     Raises:
         TokenizerError: for any other file, with its first fault.
@@ -55,7 +55,7 @@ def admitted(text: str, name: str) -> dict[str, Any]:
     try:
         content = parse_json(text)
     except ValueError as broken:
-        raise _refused(name, None, f"it is no JSON file that is read ({broken})") from None
+        raise _refused(name, None, f"it can't be parsed as JSON ({broken})") from None
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(model, dict):
         raise _refused(name, None, "it isn't a tokenizer.json of Hugging Face tokenizers")
@@ -63,7 +63,7 @@ def admitted(text: str, name: str) -> dict[str, Any]:
     if algorithm != "BPE" or dropout:
         raise TokenizerError(
             name, f"model {_short(algorithm)}, dropout {_short(dropout)}",
-            cause="only BPE without dropout keeps promises",
+            cause="only BPE without dropout always gives the same ids",
             cure="Give a byte-level BPE, or train one: curriculum tokenizer train",
         )  # fmt: skip
     require_numbered(content, name)
@@ -76,7 +76,7 @@ def admitted(text: str, name: str) -> dict[str, Any]:
 
 
 def require_numbered(content: dict[str, Any], name: str) -> None:
-    """Raise unless each piece and added token has an id of its own, the one that tokenizers gives it.
+    """Raise unless every piece and added token has a distinct id, equal to the one that tokenizers assigns.
 
     Raises:
         TokenizerError: naming the file and the first fault.
@@ -85,14 +85,14 @@ def require_numbered(content: dict[str, Any], name: str) -> None:
         described = _File.model_validate(content)
     except ValidationError as invalid:
         first = invalid.errors(include_url=False)[0]
-        place = ".".join(_short(each) for each in first["loc"])
+        place = ".".join(_short(step) for step in first["loc"])
         raise _refused(name, place, first["msg"]) from None
     _require_distinct(described, name)
     _require_given_ids(described, name)
 
 
 def controls_of(content: dict[str, Any]) -> dict[str, int]:
-    """Text → id of every added token that isn't mere whitespace, whether flagged special or not.
+    """Return text → id of every added token except mere whitespace, whether or not it is flagged special.
 
     Foreign files flag sentinels such as <|fim_prefix|> as ordinary; runs of spaces are ordinary text.
     """
@@ -103,15 +103,15 @@ def controls_of(content: dict[str, Any]) -> dict[str, int]:
 def _require_distinct(described: _File, name: str) -> None:
     vocab = described.model.vocab
     if len(set(vocab.values())) < len(vocab):
-        raise _refused(name, "model.vocab", "two of its tokens have one id")
+        raise _refused(name, "model.vocab", "two of its tokens have the same id")
     added = described.added_tokens or ()
-    for what in ([each.id for each in added], [each.content for each in added]):
-        if len(set(what)) < len(what):
-            raise _refused(name, "added_tokens", "two of them have one id, or one text")
+    for values in ([token.id for token in added], [token.content for token in added]):
+        if len(set(values)) < len(values):
+            raise _refused(name, "added_tokens", "two of them have the same id or the same text")
 
 
 def _require_given_ids(described: _File, name: str) -> None:
-    """Refuse added tokens that tokenizers numbers otherwise: from the vocabulary's end on, in their order."""
+    """Raise for added tokens with other ids than tokenizers assigns: consecutive, after the vocabulary."""
     vocab = described.model.vocab
     highest = len(vocab) - 1
     for token in described.added_tokens or ():
@@ -119,15 +119,15 @@ def _require_given_ids(described: _File, name: str) -> None:
         if given != token.id:
             raise TokenizerError(
                 name, f"added token {_short(token.content)} has id {token.id}",
-                cause=f"tokenizers gives it id {given}: a token that the vocabulary lacks gets the next free "
-                "id, and no id is left out",
+                cause=f"tokenizers would give it id {given}: added tokens that are missing from the "
+                "vocabulary get consecutive ids",
                 cure="Add the tokens whose ids are missing, or give the file that the rows were made with",
             )  # fmt: skip
         highest = max(highest, given)
 
 
 def _kinds(part: object) -> Iterator[str]:
-    """The types of a normalizer and of those in its sequences."""
+    """Yield the types of a normalizer and of those in its sequences."""
     if isinstance(part, dict) and part.get("type") == "Sequence":
         listed = part.get("normalizers")
         for inner in listed if isinstance(listed, list) else ():

@@ -1,4 +1,4 @@
-"""Texts on which tokenizers differ, lose bytes or take too long; a tokenizer is believed only after them."""
+"""Texts on which tokenizers differ, lose bytes or take too long; every tokenizer is tried on them."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -69,9 +69,9 @@ _RUNS = (
     "</s>",
 )
 LONG_RUNS, LONG_LENGTH = (" ", "\n", "a", "0", "-", "é", "漢", "a "), 200_000
-"""Runs of so many characters, of which a pattern that takes the square of a line needs seconds each."""
+"""Units, and length in characters, of runs on which a pattern with quadratic time needs seconds."""
 SHORT_LENGTH = 3_000
-"""Characters of runs of which a pattern that takes the third power needs minutes each."""
+"""Length in characters of runs on which a pattern with cubic time needs minutes."""
 _ALTERNATIONS = ("ab", "aab", "aA", "a1", "a-", "a,", "-_", "a\n", " a", "\t ", "é漢", "e\u0301")
 _ALPHABET = (
     *" \n\t\r_aAzZ09'\"<>|{}();:,.*&#\\/-+=!?é漢👍\u0301\u00a0ſ",
@@ -84,15 +84,16 @@ _ALPHABET = (
 
 
 def adversarial_texts(controls: Sequence[str]) -> list[str]:
-    """About 200 kB of text that holds every byte UTF-8 can hold, and every control token's text."""
+    """Return about 200 kB of text with every byte that UTF-8 allows and every control token's text."""
     return [*_SNIPPETS, *_every_byte(), *_runs(), *_around((*_CONTROL_LIKE, *controls)), *_random()]
 
 
 def exhausting_texts() -> Iterator[str]:
-    """About 5 MB of runs, on which patterns that try lengths or places again and again take minutes.
+    """Yield about 5 MB of runs on which backtracking patterns take minutes.
 
-    Behind some runs stand characters of every other kind, for patterns whose match fails only there. They end
-    with a character at which encoding turns from fastokens to tokenizers, so that both engines read each run.
+    Some runs are followed by one character of every other kind, for patterns that fail only at the end. These
+    texts end with a character that switches encoding from fastokens to tokenizers, so that both engines read
+    each run.
     """
     others = "\0" + "".join(map(chr, range(32, 127))) + TAKEN_FOR_SPACE
     for unit in LONG_RUNS:
@@ -106,7 +107,7 @@ def exhausting_texts() -> Iterator[str]:
 
 
 def _every_byte() -> Iterator[str]:
-    """All two-byte characters and one character for each first byte of three and four."""
+    """Yield all two-byte characters, and one character for each first byte of longer ones."""
     yield "".join(map(chr, range(0x800)))
     yield "".join(chr(lead << 12 | 0x7FF) for lead in range(16) if lead != 0xD) + "\ud7ff"
     yield "".join(chr(plane << 16 | 0x1F600 & 0xFFFF) for plane in range(1, 17))

@@ -1,11 +1,12 @@
-"""The chat template that comes with a tokenizer: what it writes before, between and behind the turns.
+"""Chat template of a tokenizer: the text that it writes before, between and behind turns.
 
-It is rendered with a placeholder for the content of each turn, and cut there. So contents never pass through
-it: they stay byte-exact, text in them that spells a special token stays text, and a template that trims its
-contents is of no effect on them. One that alters, drops, reorders or repeats a placeholder is refused, naming
-the turn. So is a content that it would take apart, as Qwen3's does at `</think>`.
+The template is rendered with a placeholder for each turn's content, and the result is cut at the
+placeholders. So contents never pass through it: they stay byte-exact, text in them that looks like a special
+token stays text, and trimming by the template has no effect. A template that alters, drops, reorders or
+repeats a placeholder is rejected, naming the turn. A content that it would split is rejected too, as Qwen3's
+does at `</think>`.
 
-A template is a program, and may be anyone's: see template_process.py.
+A template is an untrusted program: see template_process.py.
 """
 
 import functools
@@ -30,23 +31,24 @@ from schemas.json_text import parse_json
 
 CONFIG_NAME, TEMPLATE_NAME = "tokenizer_config.json", "chat_template.jinja"
 OLDER_NAME = "chat_template.json"
-"""Files beside a tokenizer.json. A template in a file of its own is taken before the one in the config, and
-that before the one of an older processor."""
+"""Files beside a tokenizer.json. A separate template file takes precedence over the config, and the config
+over the file of an older processor."""
 LONGEST = 1 << 18
-"""Characters of a template; those in use have up to some 20,000."""
+"""Maximum characters of a template; those in use have up to 20,000."""
 SECONDS, WAIT_SECONDS, MEMORY = 10, 120, 1 << 30
-"""CPU seconds of a process that renders, seconds that it is waited for, bytes that it may take."""
+"""Limits of a rendering process: CPU seconds, wall-clock seconds, and bytes of memory."""
 AT_ONCE = 16
-"""Exchanges of the conversations that are rendered in advance: a process costs a fifth of a second."""
+"""Maximum exchanges of the conversations rendered in advance, since each process takes a fifth of a
+second."""
 ROUGH = " Aa1 <&>\"'\\ {{ x }} [INST] <|y|>\r\n\n\té \t\n## z  ."
-"""Inside a placeholder: what a template might escape, join or take for its own."""
+"""Text inside a placeholder that a template might escape, join or interpret."""
 LONG = 200
-"""Repetitions of ROUGH in one more trial: a template might cut."""
+"""Repetitions of ROUGH in another trial, for templates that truncate."""
 MAX_CONSTANTS, MAX_CONSTANT_LENGTH = 500, 100
-"""Strings in a template, and characters of one, that are tried as a part of a content."""
+"""Maximum number of a template's strings, and maximum characters of a string, that are tried in contents."""
 CURE = (
-    f"Mend the template, or remove it from {CONFIG_NAME}, {TEMPLATE_NAME} or {OLDER_NAME}: turns are then "
-    "marked as they are without one"
+    f"Fix the template, or remove it from {CONFIG_NAME}, {TEMPLATE_NAME} or {OLDER_NAME}; turns are then "
+    "marked without a template"
 )
 _SCRIPT = Path(template_process.__file__)
 Place = Literal["inside", "at the start of", "at the end of"]
@@ -55,14 +57,14 @@ Roles = tuple[Role, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sensitive:
-    """A string that a template searches contents for, and takes them apart where it finds it."""
+    """A string that makes the template change a content that contains it."""
 
     role: Role
     place: Place
     text: str
 
     def is_in(self, content: str) -> bool:
-        """Return True for a content that the template would alter."""
+        """Return True for a content that the template would change."""
         if self.place == "inside":
             return self.text in content
         starts = self.place == "at the start of"
@@ -74,20 +76,20 @@ class ChatTemplate:
     """A template, and the texts of the special tokens that it names."""
 
     name: str
-    """The file that it is from."""
+    """Name of the template's file."""
     text: str
     tokens: tuple[tuple[str, str], ...]
     """Pairs such as (eos_token, <|im_end|>), sorted."""
 
     @staticmethod
     def beside(file: Path, folders: Sequence[Path]) -> "ChatTemplate | None":
-        """The template that comes with a tokenizer.json; None without one.
+        """Return the template beside a tokenizer.json, or None.
 
-        The files beside may be links into some folders. Each is read once.
+        Files may be links into `folders`. Each file is read once.
 
         Raises:
-            TokenizerError: for a file that can't be read, a link that leads elsewhere, and several templates
-                without a default.
+            TokenizerError: for an unreadable file, a link that leads elsewhere, and several templates without
+                a default.
         """
         config = _read_config(folders, file.with_name(CONFIG_NAME))
         source = file.with_name(TEMPLATE_NAME)
@@ -103,7 +105,7 @@ class ChatTemplate:
         if len(text) > LONGEST:
             raise TokenizerError(
                 str(source), f"{len(text):,} characters",
-                cause=f"a chat template of at most {LONGEST:,} is read", cure=CURE,
+                cause=f"a chat template may have at most {LONGEST:,} characters", cure=CURE,
             )  # fmt: skip
         found = ((name, _token_text(value)) for name, value in config.items())
         tokens = {
@@ -115,34 +117,34 @@ class ChatTemplate:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """The fields of a tokenizer_config.json that say what this does."""
+        """Fields of the equivalent tokenizer_config.json."""
         return {"chat_template": self.text, **dict(self.tokens)}
 
     @property
     def config(self) -> str:
-        """The tokenizer_config.json that says no more than this."""
+        """Text of the equivalent, minimal tokenizer_config.json."""
         return json.dumps(self.fields, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
     @property
     def sha256(self) -> str:
-        """The digest of what decides how turns are marked."""
+        """Digest of everything that decides the marks of turns."""
         return hashlib.sha256(self.config.encode()).hexdigest()
 
     def gaps(self, roles: Roles) -> tuple[str, ...]:
-        """The texts before the first turn, between turns and behind the last: one more than roles.
+        """Return the texts before the first turn, between turns and behind the last: len(roles) + 1 texts.
 
         Raises:
-            TurnError: for turns that it refuses, or whose contents it doesn't keep as they are.
+            TurnError: for turns that the template rejects or whose contents it changes.
             TokenizerError: for a template that fails.
         """
         found = _rendered_gaps(self, _batch(roles))[roles]
         if isinstance(found, TurnError):
-            # The same error may be raised for many conversations.
+            # The cached error may be raised for many conversations.
             raise found.with_traceback(None)
         return found
 
     def sensitive(self) -> tuple[Sensitive, ...]:
-        """The strings at which the template would take a content apart.
+        """Return the strings at which the template would change a content.
 
         Raises:
             TokenizerError: for a template that fails.
@@ -151,7 +153,7 @@ class ChatTemplate:
 
 
 def _batch(roles: Roles) -> tuple[Roles, ...]:
-    """Conversations to render together: many short ones, or a long one alone."""
+    """Return the conversations to render together: many short ones, or one long one."""
     if roles in _short():
         return _short()
     return (roles,)
@@ -179,7 +181,7 @@ def _rendered_gaps(
 
 
 def _placeholder(template: ChatTemplate, turn: int, inner: str) -> str:
-    """A content that no template spells, without whitespace at its ends: x…b3.inner.e3…x."""
+    """Return a content that no template contains, without white space at its ends: x…b3.inner.e3…x."""
     digest = _mark(template)
     return f"x{digest}b{turn}.{inner}.e{turn}{digest}x"
 
@@ -198,10 +200,10 @@ class _Result:
 def _cut(
     template: ChatTemplate, roles: Roles, contents: Sequence[str], result: _Result
 ) -> tuple[str, ...] | TurnError:
-    """The texts between the contents, or the reason why there are none."""
+    """Return the texts between the contents, or an error if the contents were changed."""
     if result.fault is not None:
         turn = 0 if roles[0] == "system" else len(roles) - 1
-        return _refused(template, roles, turn, f"the template refuses it ({result.fault})")
+        return _refused(template, roles, turn, f"the template rejects it ({result.fault})")
     text = result.text
     for turn, content in enumerate(contents):
         if text.count(content) != 1:
@@ -239,10 +241,10 @@ def _refused(template: ChatTemplate, roles: Roles, turn: int, cause: str) -> Tur
 def _render(
     template: ChatTemplate, conversations: Sequence[tuple[Roles, Sequence[str]]]
 ) -> tuple[tuple[str, ...], list[_Result]]:
-    """The strings in a template, and the texts of some conversations; in a process of its own.
+    """Render conversations in a separate process; return the template's string constants and the texts.
 
     Raises:
-        TokenizerError: for a template that isn't one, and one that has no end or takes too much memory.
+        TokenizerError: for an invalid template, and one that exceeds the limit of time or memory.
     """
     request = {
         "template": template.text,
@@ -273,10 +275,11 @@ def _render(
     answer: dict[str, Any] = json.loads(done.stdout)
     if "fault" in answer:
         raise TokenizerError(
-            template.name, cause=f"it is no template ({answer['fault']})", cure=CURE
+            template.name, cause=f"it is not a valid template ({answer['fault']})", cure=CURE
         )
     results = [
-        _Result(text=each.get("text", ""), fault=each.get("fault")) for each in answer["rendered"]
+        _Result(text=result.get("text", ""), fault=result.get("fault"))
+        for result in answer["rendered"]
     ]
     return tuple(answer["constants"]), results
 
@@ -300,20 +303,20 @@ def _sensitive(template: ChatTemplate) -> tuple[Sensitive, ...]:
         for text in constants
         for place in _places(text)
     ]
-    contents = [_with(template, roles, each) for each in asked]
+    contents = [_with(template, roles, string) for string in asked]
     _, results = _render(template, [(roles, own) for own in contents])
     return tuple(
-        each
-        for each, own, result in zip(asked, contents, results, strict=True)
+        string
+        for string, own, result in zip(asked, contents, results, strict=True)
         if isinstance(_cut(template, roles, own, result), TurnError)
     )
 
 
 def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
-    """A conversation that the template takes, with a system turn if it takes any; and its strings.
+    """Return a conversation that the template accepts, if possible with a system turn, and its constants.
 
     Raises:
-        TokenizerError: where it takes none, or cuts long contents.
+        TokenizerError: if it accepts none, or truncates long contents.
     """
     plain: Roles = ("user", "assistant", "user", "assistant")
     shapes: list[Roles] = [("system", *plain), plain]
@@ -322,9 +325,9 @@ def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
         for roles in shapes
     ]
     constants, results = _render(template, [*zip(shapes, contents, strict=True)])
-    cuts = [_cut(template, *each) for each in zip(shapes, contents, results, strict=True)]
+    cuts = [_cut(template, *trial) for trial in zip(shapes, contents, results, strict=True)]
     roles = next(
-        (each for each, cut in zip(shapes, cuts, strict=True) if isinstance(cut, tuple)), None
+        (shape for shape, cut in zip(shapes, cuts, strict=True) if isinstance(cut, tuple)), None
     )
     if roles is None:
         (_, fault) = cuts
@@ -334,13 +337,13 @@ def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
     if len(used) > MAX_CONSTANTS:
         raise TokenizerError(
             template.name, f"{len(used):,} strings",
-            cause=f"contents are tried with each string of a template, {MAX_CONSTANTS} at most", cure=CURE,
+            cause=f"a chat template may contain at most {MAX_CONSTANTS} strings", cure=CURE,
         )  # fmt: skip
     return roles, used
 
 
 def _places(text: str) -> Iterator[Place]:
-    """Places in a content at which a template may look for a string; whitespace at its ends it may trim."""
+    """Yield the places in a content at which a template may find a string; trimmed ends are excluded."""
     yield "inside"
     if not text[0].isspace():
         yield "at the start of"
@@ -348,22 +351,24 @@ def _places(text: str) -> Iterator[Place]:
         yield "at the end of"
 
 
-def _with(template: ChatTemplate, roles: Roles, each: Sensitive) -> list[str]:
-    """Contents of which those of one role have a string somewhere."""
+def _with(template: ChatTemplate, roles: Roles, string: Sensitive) -> list[str]:
+    """Return contents with the sensitive string in those of its role."""
     contents = []
     for turn, role in enumerate(roles):
-        if role != each.role:
+        if role != string.role:
             contents.append(_placeholder(template, turn, ROUGH))
-        elif each.place == "inside":
-            contents.append(_placeholder(template, turn, each.text))
+        elif string.place == "inside":
+            contents.append(_placeholder(template, turn, string.text))
         else:
             own = _placeholder(template, turn, ROUGH)
-            contents.append(each.text + own if each.place == "at the start of" else own + each.text)
+            contents.append(
+                string.text + own if string.place == "at the start of" else own + string.text
+            )
     return contents
 
 
 def _read(folders: Sequence[Path], file: Path) -> str | None:
-    """Return the text of a file whose links stay inside of some folders; None where there is none."""
+    """Return the text of a file whose links stay inside `folders`; None if it doesn't exist."""
     try:
         content = regular_files.read_inside(file, folders)
         require_published(file)
@@ -372,12 +377,12 @@ def _read(folders: Sequence[Path], file: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as unreadable:
         raise TokenizerError(
-            str(file), cause=f"it can't be read ({unreadable})", cure="Mend it, or remove it"
+            str(file), cause=f"it can't be read ({unreadable})", cure="Fix it or remove it"
         ) from None
 
 
 def _read_config(folders: Sequence[Path], file: Path) -> dict[str, JsonValue]:
-    """Return the content of a tokenizer_config.json or chat_template.json; nothing where there is none."""
+    """Return the content of a tokenizer_config.json or chat_template.json; empty if it doesn't exist."""
     if (text := _read(folders, file)) is None:
         return {}
     try:
@@ -385,30 +390,32 @@ def _read_config(folders: Sequence[Path], file: Path) -> dict[str, JsonValue]:
     except ValueError as broken:
         raise TokenizerError(
             str(file),
-            cause=f"it is no JSON file that is read ({broken})",
-            cure="Mend it, or remove it",
+            cause=f"it can't be parsed as JSON ({broken})",
+            cure="Fix it or remove it",
         ) from None
     return content if isinstance(content, dict) else {}
 
 
 def _config_template(config: Mapping[str, JsonValue], file: Path) -> str | None:
-    """The template of a config: a string, or the one named default of several."""
+    """Return the template of a config: a string, or the one named default among several."""
     found = config.get("chat_template")
     if found is None or isinstance(found, str):
         return found or None
-    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    named = {str(each.get("name")): each.get("template") for each in listed}
+    listed = (
+        [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    )
+    named = {str(entry.get("name")): entry.get("template") for entry in listed}
     default = named.get("default") if len(named) != 1 else next(iter(named.values()))
     if isinstance(default, str):
         return default or None
     raise TokenizerError(
         str(file), f"chat_template: {', '.join(named) or type(found).__name__}",
-        cause="it is a template, or several with names of which one is default",
+        cause="it must be one template, or named templates of which one is named default",
         cure=f"Name one of them default, or write it to {TEMPLATE_NAME}",
     )  # fmt: skip
 
 
 def _token_text(value: JsonValue) -> str | None:
-    """The text of a special token: a string, or an object with its content."""
+    """Return the text of a special token, given as a string or an object with a content."""
     found = value.get("content") if isinstance(value, dict) else value
     return found if isinstance(found, str) else None

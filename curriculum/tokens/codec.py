@@ -1,8 +1,8 @@
-"""A tokenizer that keeps every byte: text becomes ids whose byte lengths sum to the text's.
+"""A tokenizer that preserves every byte: the byte lengths of a text's ids sum to the text's length.
 
-Control tokens (bos, eos, sentinels, role markers: every added token that isn't mere whitespace) never
-come out of text: their text is encoded as plain bytes. Encoding runs on fastokens where it proves
-equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers`, with the reason.
+Control tokens (bos, eos, sentinels, role markers: every added token except mere whitespace) never result
+from text: their text is encoded as plain bytes. Encoding runs on fastokens if it equals Hugging Face
+`tokenizers` on the adversarial texts, otherwise on `tokenizers`, with the reason.
 """
 
 import contextlib
@@ -45,21 +45,20 @@ NAMES: Mapping[ControlRole, tuple[str, ...]] = {
     "assistant": ("<|assistant|>",),
     "end_of_turn": ("<|end_of_turn|>", "<|im_end|>", "<|eot_id|>"),
 }  # fmt: skip
-"""Names of each role, first found wins; the first name is what a trained tokenizer gets.
+"""Names of each role; the first one found is used, and a trained tokenizer gets the first name.
 
-`<|endoftext|>` ends a document and leads none: a tokenizer that has only this has no BOS.
-"""
+`<|endoftext|>` ends documents but doesn't begin them: a tokenizer that has only this token has no BOS."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roles:
-    """Roles that the user gives to tokens; None leaves them to the names in NAMES."""
+    """Token roles set by the user; None selects a token by the names in NAMES."""
 
     bos: str | None = None
     eos: str | None = None
     pad: str | None = None
     document_tokens: DocumentTokens = "bos_eos"
-    """Control tokens around a document, each where the tokenizer has it."""
+    """Control tokens around a document, as far as the tokenizer has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,18 +70,18 @@ class TokenizerSettings:
     pad: str | None
     document_tokens: DocumentTokens
     encodes: bool = True
-    """False for a tokenizer whose tokenizer.json no engine here reads."""
+    """False for a tokenizer.json that no supported engine can load."""
 
     @property
     def roles(self) -> Roles:
-        """The roles of its tokens."""
+        """Roles of its tokens."""
         return Roles(bos=self.bos, eos=self.eos, pad=self.pad, document_tokens=self.document_tokens)
 
 
 def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
-    """The id of each role that the control tokens (text → id) have; pad falls back to eos, then 0.
+    """Return the id of each role found among the control tokens (text → id); pad defaults to eos, then 0.
 
-    bos is there only if it leads documents, eos only if it ends them.
+    bos is included only if documents begin with it, eos only if they end with it.
 
     >>> find_roles({"<|endoftext|>": 7, "<|fim_prefix|>": 8}, Roles(), name="t")
     {'eos': 7, 'fim_prefix': 8, 'pad': 7}
@@ -91,7 +90,7 @@ def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[
 
 
 def _all_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
-    """The id of each role, of BOS and EOS also where documents go without them."""
+    """Return the id of each role, including BOS and EOS that documents don't use."""
     stated: dict[ControlRole, str | None] = {"bos": roles.bos, "eos": roles.eos, "pad": roles.pad}
     found: dict[ControlRole, int] = {}
     for role, names in NAMES.items():
@@ -121,7 +120,7 @@ def _as_framed(
     bos = framed.get("bos")
     if bos is not None and bos == framed.get("eos") and bos != framed["pad"]:
         raise TokenizerError(
-            name, f"id {bos}", cause="BOS and EOS are one token, so a BOS would not mark a start",
+            name, f"id {bos}", cause="BOS and EOS are the same token, so BOS would not mark a start",
             cure="Set document_tokens to bos or eos",
         )  # fmt: skip
     return framed
@@ -132,7 +131,7 @@ Offsets = npt.NDArray[np.int64]
 Encode = Callable[[list[str]], tuple[Ids, Offsets]]
 Engine = Literal["fastokens", "tokenizers", "none"]
 NO_ENGINE: Engine = "none"
-"""Engine of a tokenizer that came with finished rows, and encodes no text."""
+"""Engine of a tokenizer that came with packed rows and can't encode text."""
 NOT_COMPILED = (
     "fastokens hasn't compiled the pattern of its words, and takes three times as long or more"
 )
@@ -142,38 +141,38 @@ _HIDDEN = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
     chr(256 + index): byte for index, byte in enumerate(_HIDDEN)
 }
-"""The byte-level alphabet: which byte a character of a vocabulary entry stands for."""
+"""Byte-level alphabet: the byte of each character in a vocabulary entry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tokenizer:
-    """tokenizer.json, proven to keep every byte of any UTF-8 text; cheap to pickle, 0.1 s to load."""
+    """A tokenizer.json proven to preserve every byte of any UTF-8 text; cheap to pickle, loads in 0.1 s."""
 
     name: str
     json: str = field(repr=False)
     roles: Roles
     chat_template: ChatTemplate | None = field(repr=False)
-    """The template that came with it."""
+    """Chat template that came with the tokenizer."""
     vocab_size: int = field(init=False)
-    """The largest id plus one."""
+    """Largest id plus one."""
     ids_of: dict[ControlRole, int]
     token_bytes: npt.NDArray[np.int32] = field(init=False, repr=False)
-    """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
+    """[vocab_size]: bytes encoded by each id, 0 for control tokens."""
     ends_line: npt.NDArray[np.bool_] = field(init=False, repr=False)
-    """[vocab_size]; whether each id's last byte is a newline."""
+    """[vocab_size]: True if the id's last byte is a newline."""
     mid_character: npt.NDArray[np.bool_] = field(init=False, repr=False)
-    """[vocab_size]; whether each id's first byte goes on with a character that an id before it began."""
+    """[vocab_size]: True if the id's first byte continues a character begun by an earlier id."""
     leading_space: npt.NDArray[np.int32] = field(init=False, repr=False)
-    """[vocab_size]; bytes of whitespace before each id's first other byte, 0 where there is no other."""
+    """[vocab_size]: bytes of leading white space, 0 for ids of white space only."""
     engine: Engine
     engine_reason: str
-    """Reason why text isn't encoded at full speed; empty where it is."""
+    """Reason why text isn't encoded at full speed, or ""."""
     _texts: tuple[bytes, ...] = field(repr=False)
     _controls: dict[int, str] = field(repr=False)
     _encode: Encode = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Derive from the bytes of each id what others ask of many ids at once."""
+        """Derive arrays by id from the bytes of each id."""
         texts = self._texts
         spaces = [len(text) - len(text.lstrip() or text) for text in texts]
         middles = [bool(text) and text[0] & 0xC0 == 0x80 for text in texts]
@@ -188,17 +187,17 @@ class Tokenizer:
 
     @staticmethod
     def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":
-        """The tokenizer of a tokenizer.json of a workspace, with the chat template beside it.
+        """Load a tokenizer.json of a workspace, and the chat template beside it.
 
         Raises:
-            TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
-            StoreError: for a file of an artefact that isn't the published one.
+            TokenizerError: for an invalid file, and for a tokenizer that loses bytes.
+            StoreError: for a file of an artefact that differs from the published one.
         """
         return Tokenizer.of(TokenizerTexts.read(path), roles)
 
     @staticmethod
     def of(texts: TokenizerTexts, roles: Roles) -> "Tokenizer":
-        """The tokenizer that texts describe; errors as in `load`, but for those of reading."""
+        """Return the tokenizer described by texts already read; raises TokenizerError as `load` does."""
         return Tokenizer.parse(texts.json, roles, texts.name, texts.chat_template)
 
     @staticmethod
@@ -208,7 +207,7 @@ class Tokenizer:
         name: str = "tokenizer.json",
         chat_template: ChatTemplate | None = None,
     ) -> "Tokenizer":
-        """The tokenizer that the text of a tokenizer.json describes; errors as in `load`."""
+        """Return the tokenizer described by a tokenizer.json's text; raises TokenizerError as `load` does."""
         content = admitted(text, name)
         controls = controls_of(content)
         bare = json.dumps(_without_controls(content, controls), ensure_ascii=False)
@@ -232,69 +231,69 @@ class Tokenizer:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle as text: engines don't cross processes."""
+        """Pickle as text, since engines can't be sent to other processes."""
         return Tokenizer.parse, (self.json, self.roles, self.name, self.chat_template)
 
     @property
     def bos_id(self) -> int | None:
-        """The token that leads every document, if there is one."""
+        """Token at the beginning of every document, or None."""
         return self.ids_of.get("bos")
 
     @property
     def eos_id(self) -> int | None:
-        """The token that ends every document, if there is one."""
+        """Token at the end of every document, or None."""
         return self.ids_of.get("eos")
 
     @property
     def pad_id(self) -> int:
-        """The token that fills rows: its own, else eos, else 0."""
+        """Padding token: its own, else eos, else 0."""
         return self.ids_of["pad"]
 
     @property
     def document_tokens(self) -> DocumentTokens:
-        """Control tokens around each document, of those that the tokenizer has."""
+        """Control tokens around each document, among those that the tokenizer has."""
         framed = [role for role in ("bos", "eos") if role in self.ids_of]
         return "_".join(framed) or "none"  # type: ignore[return-value]
 
     @property
     def document_controls(self) -> dict[ControlRole, int]:
-        """BOS and EOS, each where the tokenizer has it, whether documents are framed with it or not."""
+        """BOS and EOS, as far as the tokenizer has them, whether or not documents use them."""
         controls = {text: token for token, text in self._controls.items()}
         found = _all_roles(controls, self.roles, name=self.name)
         return {role: token for role, token in found.items() if role in ("bos", "eos")}
 
     @property
     def special(self) -> npt.NDArray[np.bool_]:
-        """[vocab_size]; whether each id is a control token, which text never yields."""
+        """[vocab_size]: True for control tokens, which text never yields."""
         special = np.zeros(self.vocab_size, dtype=np.bool_)
         special[list(self._controls)] = True
         return special
 
     @property
     def sha256(self) -> str:
-        """The digest of tokenizer.json."""
+        """Digest of tokenizer.json."""
         return hashlib.sha256(self.json.encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Write tokenizer.json, and tokenizer_config.json where there is a chat template."""
+        """Write tokenizer.json, and tokenizer_config.json if there is a chat template."""
         (folder / "tokenizer.json").write_bytes(self.json.encode())
         if self.chat_template is not None:
             (folder / CONFIG_NAME).write_bytes(self.chat_template.config.encode())
 
     def encode_batch(self, texts: list[str]) -> tuple[Ids, Offsets]:
-        """Ids [n] of all texts in a row, and offsets [len(texts) + 1] into them; no BOS, no EOS."""
+        """Return the concatenated ids [n] of all texts and offsets [len(texts) + 1], without BOS and EOS."""
         return self._encode(texts)
 
     def encode(self, text: str) -> Ids:
-        """The ids [n] of one text; no BOS, no EOS."""
+        """Return the ids [n] of one text, without BOS and EOS."""
         return self._encode([text])[0]
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Exactly the bytes of the text that the ids encode; control tokens have none."""
+        """Return exactly the bytes that the ids encode; control tokens encode none."""
         return b"".join([self._texts[token] for token in ids])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text for people: control tokens are shown, bytes that aren't UTF-8 become U+FFFD."""
+        """Return text for display: control tokens are shown, invalid UTF-8 becomes U+FFFD."""
         shown = (
             self._controls[token].encode() if token in self._controls else self._texts[token]
             for token in ids
@@ -303,10 +302,11 @@ class Tokenizer:
 
 
 def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:
-    """The same tokenizer, blind to control tokens.
+    """Return the same tokenizer without control tokens.
 
-    They keep their ids as entries of the vocabulary under names that no text spells, since NUL isn't in the
-    byte-level alphabet, and since engines want vocabularies without holes. So do runs of whitespace.
+    Engines require vocabularies without holes, so control tokens keep their ids as vocabulary entries with
+    names that no text contains: NUL isn't in the byte-level alphabet. Runs of whitespace stay in the
+    vocabulary too.
     """
     added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     vocab = {
@@ -321,7 +321,7 @@ def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict
 
 
 def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[bytes, ...]:
-    """The bytes of each id; empty for control tokens, for holes and for what isn't byte-level."""
+    """Return the bytes of each id; empty for control tokens, holes and entries that aren't byte-level."""
     vocab: dict[str, int] = content["model"]["vocab"]
     added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     texts = [b""] * (max((*vocab.values(), *added.values()), default=-1) + 1)
@@ -336,7 +336,7 @@ def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[byt
 def _choose_engine(bare: str, trial: Sequence[str], *, name: str) -> tuple[Encode, Engine, str]:
     try:
         reference = _reference_engine(bare)
-    except Exception as refused:  # the binding raises plain Exception for all that it can't load
+    except Exception as refused:  # the binding raises plain Exception for every load error
         raise TokenizerError(
             name,
             cause=f"tokenizers can't load it ({refused})",
@@ -357,7 +357,7 @@ def _choose_engine(bare: str, trial: Sequence[str], *, name: str) -> tuple[Encod
 
 
 def _exact(fast: Encode, reference: Encode) -> Encode:
-    """The fast engine, with the reference for batches that have TAKEN_FOR_SPACE."""
+    """Return the fast engine, with the reference engine for batches that contain TAKEN_FOR_SPACE."""
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
         misread = any(TAKEN_FOR_SPACE in text for text in texts)
@@ -384,8 +384,10 @@ def _reference_engine(bare: str) -> Encode:
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
         with _panics_named("a text"):
             found = engine.encode_batch_fast(texts, add_special_tokens=False)
-        offsets = np.cumsum([0, *(len(each.ids) for each in found)], dtype=np.int64)
-        ids = np.fromiter((token for each in found for token in each.ids), np.int32, offsets[-1])
+        offsets = np.cumsum([0, *(len(encoding.ids) for encoding in found)], dtype=np.int64)
+        ids = np.fromiter(
+            (token for encoding in found for token in encoding.ids), np.int32, offsets[-1]
+        )
         return ids, offsets
 
     return encode
@@ -393,23 +395,23 @@ def _reference_engine(bare: str) -> Encode:
 
 @contextlib.contextmanager
 def _panics_named(at: str) -> Iterator[None]:
-    """Name what an engine gives up at, such as a regular expression that its own limit ends.
+    """Convert an engine's panic, for example a regular expression beyond its limit, to an error.
 
     Raises:
-        TokenizerError: for a file that it can't load, and a text that it can't encode.
+        TokenizerError: for a file that can't be loaded, and a text that can't be encoded.
     """
     try:
         yield
     except BaseException as failed:
-        # Rust's panics are no Exception, and their class can't be imported.
+        # Rust's panics don't derive from Exception, and their class can't be imported.
         is_panic = type(failed).__name__ == "PanicException"
         if not is_panic and not isinstance(failed, RuntimeError | ValueError):
             raise
         raise TokenizerError(
             "tokenizer.json",
             _short(str(failed)),
-            cause=f"its engine gives up at {at}",
-            cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
+            cause=f"its engine failed on {at}",
+            cure="Fix tokenizer.json, or train a tokenizer: curriculum tokenizer train",
         ) from None
 
 
@@ -426,8 +428,8 @@ def _check_round_trip(
         raise TokenizerError(
             name,
             f"id {int(ids.max())}",
-            cause=f"its engine gives an id outside of its vocabulary of {len(texts)}",
-            cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
+            cause=f"its engine returned an id outside of its vocabulary of {len(texts)}",
+            cure="Fix tokenizer.json, or train a tokenizer: curriculum tokenizer train",
         )
     for index, text in sorted(enumerate(trial), key=lambda item: len(item[1])):
         back = b"".join([texts[token] for token in ids[offsets[index] : offsets[index + 1]]])
@@ -436,7 +438,7 @@ def _check_round_trip(
                 name,
                 f"{_short(text)} comes back as {_short(back.decode(errors='replace'))}",
                 cause=_why_lossy(content),
-                cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
+                cure="Fix tokenizer.json, or train a tokenizer: curriculum tokenizer train",
             )
 
 
@@ -446,7 +448,7 @@ def _short(text: str) -> str:
 
 
 def _why_lossy(content: dict[str, Any]) -> str:
-    """The likeliest reason, from the file."""
+    """Return the most likely reason for lost bytes, from the file."""
     normalizer = content.get("normalizer")
     before = json.dumps(content.get("pre_tokenizer"))
     if normalizer is not None:

@@ -1,7 +1,7 @@
-"""The tokenizer of finished rows: the bytes and control tokens of its ids; it encodes no text.
+"""Tokenizer of already packed rows: the bytes and control tokens of its ids, without encoding.
 
-Rows that come packed need no text encoded. So for them a tokenizer is taken too that alters text, such as one
-with a normalizer, or one that puts a space in front. Nothing of the file is run.
+Packed rows need no text encoded. So tokenizers that alter text are accepted for them, for example with a
+normalizer or a prepended space. Nothing in the file is executed.
 
     piece of a byte-level BPE            Ġint  -> " int"
     of SentencePiece, BPE or Unigram     ▁int  -> " int",    <0x0A> -> a line feed
@@ -31,11 +31,11 @@ from schemas.json_text import parse_json
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _SPACE = "▁"
 _KINDS = ("BPE", "Unigram")
-"""Models whose pieces say which bytes they stand for."""
+"""Models whose pieces determine the bytes of their ids."""
 
 
 def pieces_of(text: str) -> dict[str, Any] | None:
-    """Return the content of a tokenizer.json with a vocabulary by piece; None for another model."""
+    """Return the content of a tokenizer.json with a vocabulary of pieces; None for other models."""
     try:
         content = parse_json(text)
     except ValueError:
@@ -52,16 +52,16 @@ def pieces_of(text: str) -> dict[str, Any] | None:
 
 
 def without_engine(texts: TokenizerTexts, roles: Roles, reason: str) -> Tokenizer:
-    """Return the tokenizer of texts, which encodes no text itself, for a reason.
+    """Return a tokenizer that can't encode text, with the reason.
 
     Raises:
-        TokenizerError: for a model whose pieces don't say what they stand for.
+        TokenizerError: for a model whose pieces don't determine bytes.
     """
     content = pieces_of(texts.json)
     if content is None:
         raise TokenizerError(
             texts.name,
-            cause="its pieces don't say which bytes they stand for",
+            cause="its pieces don't determine the bytes that they stand for",
             cure=tokenizer_file(texts.name),
         )
     require_numbered(content, texts.name)
@@ -82,7 +82,7 @@ def without_engine(texts: TokenizerTexts, roles: Roles, reason: str) -> Tokenize
 
 
 def _texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[bytes, ...]:
-    """Return the bytes of each id; none for control tokens, and for ids that no piece has."""
+    """Return the bytes of each id; empty for control tokens and unused ids."""
     added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     vocab: dict[str, int] = {**content["model"]["vocab"], **added}
     is_byte_level = "ByteLevel" in json.dumps(
@@ -107,7 +107,7 @@ def _refusing(name: str, cause: str) -> Encode:
     def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
         raise TokenizerError(
             name,
-            cause=f"it came with finished rows, and encodes no text here: {cause}",
+            cause=f"it came with finished rows and can't encode text here: {cause}",
             cure="Build with another tokenizer, or train one: curriculum tokenizer train",
         )
 

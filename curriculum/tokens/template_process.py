@@ -1,8 +1,8 @@
-"""The process that renders a chat template of anyone's, run by chat_template.py; it imports jinja2 alone.
+"""Process that renders an untrusted chat template, started by chat_template.py; it imports only jinja2.
 
-Jinja's sandbox keeps a template from Python's inside, and doesn't bound loops: the kernel ends this process
-with its CPU seconds or its memory. Before the process reads the template it enters a sandbox in which it can
-read code alone. Nothing in it changes from run to run: there is no clock, and nothing random.
+Jinja's sandbox hides Python's internals from a template but doesn't limit loops; the kernel ends this
+process at its limit of CPU time or memory. Before reading the template, the process enters a sandbox in which
+it can read only code. Rendering is deterministic: there is no clock and no randomness.
 
 A request is one JSON value on stdin, the answer one on stdout:
 
@@ -26,38 +26,38 @@ from curriculum.sandbox import Sandbox, code_paths, landlock
 
 Message = tuple[str, str]
 MAX_TEXT_LENGTH = 4 << 20
-"""Characters of one conversation, rendered."""
+"""Maximum characters of one rendered conversation."""
 MAX_FAULT = 500
-"""Characters of a template's own words for what is wrong."""
+"""Maximum characters of a template's own error message."""
 UNSTEADY = ("random",)
-"""Filters that give something else each time; `lipsum` is one among the globals."""
+"""Nondeterministic filters; `lipsum` is a nondeterministic global."""
 
 
 class GenerationTag(Extension):
-    """Accept `{% generation %}` around what an assistant says, which marks it and changes nothing."""
+    """Accepts `{% generation %}` around an assistant's text, which has no effect on rendering."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Return what lies between the tags."""
+        """Return the nodes between the tags."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def raise_exception(message: str) -> None:
-    """Refuse a conversation, as templates do by this name."""
+    """Reject a conversation; templates call this function by name."""
     raise TemplateError(message)
 
 
 def tojson(value: Any, indent: int | None = None, **options: Any) -> str:
-    """JSON as transformers writes it: Unicode stays, and HTML is nothing special."""
+    """Return JSON as transformers does: without escaping Unicode or HTML."""
     return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """The environment that templates of transformers expect, but for strftime_now.
+    """Return the environment that transformers templates expect, without strftime_now.
 
-    Templates that ask whether it is defined take a date of their own instead; others are refused.
+    Templates that test whether it is defined use a fixed date instead; other templates that use it fail.
     """
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -73,23 +73,28 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def confine(seconds: int, num_bytes: int) -> None:
-    """Leave this process code to read; a kernel without Landlock was accepted when the tokenizer came in."""
+    """Restrict this process to reading code; without Landlock, only apply its resource limits.
+
+    Running without Landlock was accepted when the tokenizer was imported.
+    """
     sandbox = Sandbox(read=code_paths(), memory=num_bytes, cpu_seconds=seconds)
     if landlock():
         sandbox.enter()
     else:
         sandbox.limit()
-    # Children would have limits of their own.
+    # Child processes would get limits of their own.
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Render each conversation; a fault is of the template as a whole, or of one conversation."""
+    """Render each conversation; return a fault of the whole template or of single conversations."""
     engine = environment()
     try:
         parsed = engine.parse(request["template"])
         constants = {
-            each.value for each in parsed.find_all(nodes.Const) if isinstance(each.value, str)
+            constant.value
+            for constant in parsed.find_all(nodes.Const)
+            if isinstance(constant.value, str)
         }
         template = engine.from_string(request["template"])
     except (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError) as broken:
@@ -104,7 +109,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 add_generation_prompt=False,
                 **request["tokens"],
             )
-        except Exception as failed:  # templates fail as Python does, in any way
+        except Exception as failed:  # a template can raise any Python exception
             rendered.append({"fault": shown(failed)})
             continue
         too_long = f"it writes {len(text):,} characters; {MAX_TEXT_LENGTH:,} are read"
@@ -113,14 +118,14 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(error: BaseException) -> str:
-    """An error in one line, with its kind where it has no words or is Python's."""
+    """Return an error as one line, with its type if it has no message or comes from Python."""
     words = " ".join(str(error)[:MAX_FAULT].split())
     plain = isinstance(error, TemplateError) and words
     return words if plain else f"{type(error).__name__} {words}".strip()
 
 
 def main() -> None:
-    """Answer the one request on stdin."""
+    """Answer the request on stdin."""
     request = json.loads(sys.stdin.buffer.read())
     confine(request["seconds"], request["bytes"])
     sys.stdout.write(json.dumps(answer(request)))

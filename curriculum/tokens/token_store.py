@@ -1,10 +1,10 @@
-"""A documents artefact becomes token ids on disk, each text once; they are read memory-mapped.
+"""Token ids of a documents artefact on disk; each text is tokenized once and read memory-mapped.
 
-    tokens.bin      ids of all documents in their order, uint16, or uint32 from 65,536 ids on
-    offsets.bin     int64 [documents + 1]: where each document, BOS and EOS included, begins
-    parts.parquet   where the tokens of each part lie
+    tokens.bin      ids of all documents in order, uint16, or uint32 from 65,536 ids on
+    offsets.bin     int64 [documents + 1]: beginning of each document, including BOS and EOS
+    parts.parquet   token range of each part
 
-Memory is one batch of documents when writing, nothing when reading.
+Writing needs memory for one batch of documents, reading for none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,9 +33,9 @@ Int64s = npt.NDArray[np.int64]
 
 
 def tokenize_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path) -> TokensReport:
-    """Write tokens.bin, offsets.bin and parts.parquet; returns the manifest's report.
+    """Write tokens.bin, offsets.bin and parts.parquet; return the manifest's report.
 
-    Each part is encoded on its own, so no token crosses a border of parts.
+    Each part is encoded separately, so no token crosses a border between parts.
 
     Raises:
         SchemaError: for parts that don't tile their text.
@@ -71,7 +71,7 @@ def tokenize_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path
 
 
 def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The documents of an artefact in their order, some columns, at most BATCH_DOCUMENTS at once."""
+    """Yield the documents of an artefact in order, at most BATCH_DOCUMENTS at a time, with some columns."""
     for path in files:
         with parquet.File(path) as opened:
             yield from opened.iter_batches(BATCH_DOCUMENTS, columns=columns)
@@ -81,7 +81,7 @@ def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.R
 class _Tokenized:
     ids: npt.NDArray[np.int32]
     ends: Int64s
-    """[documents], into ids."""
+    """[documents]: end of each document in `ids`."""
     parts_per_document: npt.NDArray[np.int32]
     part_starts: Int64s
     part_ends: Int64s
@@ -117,7 +117,7 @@ def _tokenize(batch: pa.RecordBatch, tokenizer: Tokenizer) -> _Tokenized:
 def _part_bytes(
     batch: pa.RecordBatch,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Parts per document, and the byte range of each part, once they are known to tile the texts."""
+    """Return the number of parts per document and each part's byte range; check that they tile the texts."""
     column: Any = batch.column("parts")
     counts = pc.list_value_length(column).to_numpy()
     flat = column.flatten()
@@ -135,8 +135,8 @@ def _part_bytes(
     if wrong:
         raise SchemaError(
             f"document {batch.column('document_id')[int(wrong[0])]}",
-            cause="its parts don't tile its text",
-            cure="Mend the family that made it",
+            cause="its parts don't cover its text without gaps and overlaps",
+            cure="Fix the family that made it",
         )
     return counts, starts, ends
 
@@ -172,13 +172,13 @@ def _check_bytes(
     if not np.array_equal(np.diff(before[offsets]), sizes):
         raise TokenizerError(
             tokenizer.name,
-            cause="its ids don't add up to the bytes of a text",
-            cure="Please report the text; meanwhile train one: curriculum tokenizer train",
+            cause="its ids don't encode exactly the bytes of a text",
+            cure="Report the text; meanwhile train a tokenizer: curriculum tokenizer train",
         )
 
 
 class _PartWriter:
-    """parts.parquet in row groups of GROUP_ROWS or a little more."""
+    """Writer of parts.parquet, with row groups of at least GROUP_ROWS."""
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, TOKEN_PARTS_SCHEMA)
@@ -192,7 +192,7 @@ class _PartWriter:
         self._writer.close()
 
     def write(self, made: _Tokenized, *, document: int, position: int) -> None:
-        """Add the parts of a batch whose first document and first token have these numbers."""
+        """Add the parts of a batch; `document` and `position` number its first document and token."""
         counts = made.parts_per_document
         first = np.cumsum(counts) - counts
         columns = {
@@ -214,7 +214,7 @@ class _PartWriter:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TokenStore:
-    """The tokens of a documents artefact, memory-mapped; a document is its row number there."""
+    """Memory-mapped tokens of a documents artefact; documents are given by row number."""
 
     folder: Path
     ids: npt.NDArray[np.unsignedinteger[Any]]
@@ -224,11 +224,11 @@ class TokenStore:
 
     @staticmethod
     def open(folder: Path) -> "TokenStore":
-        """The store that `tokenize_documents` wrote there; takes no memory.
+        """Open the files written by `tokenize_documents`; takes no memory.
 
         Raises:
-            SchemaError: for offsets that don't rise from 0, or end elsewhere than the ids.
-            StoreError: for files that aren't the published ones.
+            SchemaError: for offsets that don't ascend from 0 or don't end at the number of ids.
+            StoreError: for files that differ from the published ones.
         """
         path, edges = folder / "tokens.bin", folder / "offsets.bin"
         for file in (path, edges):
@@ -238,7 +238,7 @@ class TokenStore:
             raise _no_tokens(edges, f"{size:,} bytes")
         offsets = np.memmap(edges, dtype=np.int64, mode="r")
         count = int(offsets[-1])
-        # Their differences might overflow.
+        # Compared pairwise, because their differences might overflow.
         if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
             raise _no_tokens(edges, f"{offsets[0]} … {count}")
         if not count:
@@ -252,17 +252,17 @@ class TokenStore:
         return TokenStore(folder=folder, ids=ids, offsets=offsets)
 
     def __len__(self) -> int:
-        """Documents."""
+        """Return the number of documents."""
         return len(self.offsets) - 1
 
     def tokens(self, document: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """[BOS] parts [EOS] of a document; a view into the file."""
+        """Return [BOS] parts [EOS] of a document as a view into the file."""
         return self.ids[self.offsets[document] : self.offsets[document + 1]]
 
     def part_ranges(self, document: int) -> Int64s:
-        """[parts, 2]: where the tokens of each part of one document lie in `ids`.
+        """[parts, 2]: token range in `ids` of each part of one document.
 
-        Reads the row groups of parts.parquet that hold it; to go through all, take `part_lengths`.
+        Reads the matching row groups of parts.parquet; use `part_lengths` to read all documents.
         """
         table = parquet.read_table(
             self.folder / "parts.parquet",
@@ -273,7 +273,7 @@ class TokenStore:
         return np.stack(columns, axis=1)
 
     def part_lengths(self) -> "PartLengths":
-        """The parts of all documents in their order, as a stream."""
+        """Return a stream over the parts of all documents, in order."""
         return PartLengths(self.folder / "parts.parquet")
 
 
@@ -286,14 +286,14 @@ def _no_tokens(file: Path, found: str) -> SchemaError:
 
 
 class PartLengths:
-    """Counts the tokens of each part, part after part; memory is one batch."""
+    """Stream of each part's number of tokens; memory is one batch."""
 
     def __init__(self, path: Path) -> None:
         self._batches = parquet.File(path).iter_batches(columns=["token_start", "token_end"])
         self._waiting: Int64s = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> Int64s:
-        """The next `count` lengths; fewer where the file ends."""
+        """Return the next `count` lengths; fewer at the end of the file."""
         while len(self._waiting) < count:
             batch = next(self._batches, None)
             if batch is None:

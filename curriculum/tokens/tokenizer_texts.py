@@ -1,4 +1,4 @@
-"""The files of a tokenizer, each read once: whoever may change them, what is checked is what is loaded."""
+"""Files of a tokenizer, read exactly once, so that the checked content is the loaded content."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ TOKENIZER_NAME = "tokenizer.json"
 
 
 MAX_VALUES = 8_000_000
-"""Commas and colons of a tokenizer.json: three times those of a vocabulary of 262,144 pieces with its merges.
-Each may become an object in memory."""
+"""Maximum commas and colons of a tokenizer.json: three times those of a vocabulary of 262,144 pieces with
+merges. Each may become an object in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerTexts:
-    """The text of a tokenizer.json, and the chat template beside it."""
+    """Text of a tokenizer.json, and the chat template beside it."""
 
     name: str
     json: str = field(repr=False)
@@ -28,14 +28,14 @@ class TokenizerTexts:
 
     @staticmethod
     def read(path: Path) -> "TokenizerTexts":
-        """Read a tokenizer.json, or that of a folder, with what lies beside it.
+        """Read a tokenizer.json, given as a file or its folder, and the chat template beside it.
 
-        The path itself may be a link. What is found in its folder may be a link into the folder, or to blobs
-        of the cache of Hugging Face that it is a snapshot of.
+        The path itself may be a link. Files in its folder may be links into the folder, or into the blobs of
+        the Hugging Face cache that the folder is a snapshot of.
 
         Raises:
-            TokenizerError: for a file that can't be read, a link that leads elsewhere, and too many values.
-            StoreError: for a file of an artefact that isn't the published one.
+            TokenizerError: for an unreadable file, a link that leads elsewhere, and too many values.
+            StoreError: for a file of an artefact that differs from the published one.
         """
         is_folder = path.is_dir()
         file = path / TOKENIZER_NAME if is_folder else path
@@ -57,7 +57,7 @@ class TokenizerTexts:
             raise TokenizerError(
                 str(file),
                 f"{values:,} values or more",
-                cause=f"a tokenizer.json has {MAX_VALUES:,} at most",
+                cause=f"a tokenizer.json may have at most {MAX_VALUES:,} values",
                 cure=tokenizer_file(str(path)),
             )
         template = ChatTemplate.beside(file, folders)
@@ -65,5 +65,5 @@ class TokenizerTexts:
 
     @property
     def sha256(self) -> str:
-        """The digest of tokenizer.json."""
+        """Digest of tokenizer.json."""
         return hashlib.sha256(self.json.encode()).hexdigest()

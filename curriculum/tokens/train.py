@@ -1,4 +1,4 @@
-"""A corpus becomes tokenizer.json: byte-level BPE, the same bytes for the same texts."""
+"""Training of a tokenizer.json: byte-level BPE, with the same bytes for the same texts."""
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -23,34 +23,34 @@ from schemas.reports import TokenizerReport
 
 REVISION = 2
 TOOLS = {"tokenizers": tokenizers.__version__}
-"""Its trainer decides ties."""
+"""The library's trainer decides ties."""
 SAMPLE_BYTES = 64_000_000
-"""Enough for 32k merges of code; more text changes few of them and costs minutes."""
+"""Enough for 32k merges of code; more text changes few merges and costs minutes."""
 
 CONTROLS = tuple(names[0] for names in NAMES.values())
-"""Control tokens of a trained tokenizer, as ids 0, 1, 2, …, in this order."""
+"""Control tokens of a trained tokenizer, with ids 0, 1, 2, … in this order."""
 
 WORDS = LLAMA_3
-"""Merges stay inside these. A newline ends its word, so every line starts at a token border and a
-long document can be divided between lines. fastokens has compiled this pattern."""
+"""Merges never cross the border of a word. A newline ends a word, so every line starts at a token border and
+a long document can be divided between lines. fastokens has compiled this pattern."""
 
 TOKEN_BYTES_SCHEMA = pa.schema(
     [required("id", pa.int32()), required("num_bytes", pa.int32()), required("special", pa.bool_())]
 )
-"""token_bytes.parquet: what a trainer needs for bits per byte."""
+"""Schema of token_bytes.parquet, from which a trainer computes bits per byte."""
 
 
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
-    """tokenizer.json of at most `vocab_size` ids: control tokens, 256 bytes, then merges.
+    """Train a tokenizer.json with at most `vocab_size` ids: control tokens, 256 bytes, then merges.
 
-    Texts too few for so many merges give fewer ids. Neither the number of threads nor the order of the
-    texts matters. Memory grows with the distinct words, not with the text.
+    Too little text gives fewer ids. The result depends neither on the number of threads nor on the order of
+    texts. Memory grows with the number of distinct words, not with the text.
     """
     least = len(CONTROLS) + len(BYTE_OF)
     if vocab_size < least:
         raise TokenizerError(
             "vocab_size", vocab_size, cause=f"{least} ids are control tokens and bytes",
-            cure=f"Ask for more than {least}",
+            cure=f"Choose at least {least}",
         )  # fmt: skip
     words = pre_tokenizers.Split(Regex(WORDS), "isolated")
     model = Model(models.BPE())
@@ -69,12 +69,12 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
 
 
 def trained_config(*, vocab_size: int, sample_bytes: int = SAMPLE_BYTES) -> dict[str, JsonValue]:
-    """Return the settings in the key of a trained tokenizer, besides the documents and TOOLS."""
+    """Return the settings in a trained tokenizer's key, besides the documents and TOOLS."""
     return {"vocab_size": vocab_size, "sample_bytes": sample_bytes}
 
 
 def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
-    """Return the settings in the key of a given tokenizer: the file, its roles, its chat template if any."""
+    """Return the settings in a given tokenizer's key: the file, its roles, and its chat template if any."""
     template = tokenizer.chat_template
     own: dict[str, JsonValue] = {} if template is None else {"chat_template": template.sha256}
     if tokenizer.engine == NO_ENGINE:
@@ -85,10 +85,10 @@ def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
 def sample_texts(
     files: Sequence[Path], *, sample_bytes: int = SAMPLE_BYTES, keep: Collection[str] | None = None
 ) -> Iterator[str]:
-    """The texts of the documents with the smallest ids, in the files' order, up to `sample_bytes`.
+    """Yield the texts of the documents with the smallest ids, in file order, up to `sample_bytes`.
 
-    An id is a digest, so this is a fair sample, and a document stays in it when the corpus shrinks.
-    Takes about 40 bytes a document of memory.
+    An id is a digest, so this is a fair sample, and a document stays in it when the corpus shrinks. Takes
+    about 40 bytes of memory per document.
     """
     cutoff = _cutoff(files, sample_bytes, keep)
     for path in files:
@@ -109,7 +109,7 @@ def _rank(document_id: str) -> int:
 
 
 def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | None) -> int:
-    """The largest rank that still fits; -1 for none."""
+    """Return the largest rank within the sample; -1 if nothing fits."""
     ranks, sizes = array("q"), array("q")
     for path in files:
         for batch in parquet.File(path).iter_batches(columns=["document_id", "num_bytes"]):
@@ -124,7 +124,7 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
 
 
 def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
-    """Write the tokenizer and token_bytes.parquet; returns the manifest's report."""
+    """Write the tokenizer and token_bytes.parquet; return the manifest's report."""
     tokenizer.write(folder)
     table = pa.table(
         {

@@ -1,11 +1,11 @@
-"""Marks around the turns of a conversation: those of the chat template, or of the tokenizer.
+"""Marks around the turns of a conversation, from the chat template or from the tokenizer.
 
 template     whatever the tokenizer's chat template writes there (chat_template.py)
 
-and without one:
+Without a template:
 
-roles        <|user|> … of the tokenizer, where it has one for each role, else lines such as `### User`
-turn's end   <|end_of_turn|>, else EOS, else nothing
+roles        <|user|> … of the tokenizer if it has a token for every role, else lines such as `### User`
+end of turn  <|end_of_turn|>, else EOS, else nothing
 """
 
 import json
@@ -27,56 +27,56 @@ LINES: Mapping[Role, str] = {
     "user": "### User\n",
     "assistant": "### Assistant\n",
 }
-"""Lines for tokenizers without tokens for the roles."""
+"""Role lines for tokenizers without role tokens."""
 Style = Literal["template", "tokens", "lines"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Frame:
-    """The generated ids of one conversation, BOS and EOS not."""
+    """Generated ids around the turns of one conversation, without BOS and EOS."""
 
     opening: Ids
-    """Before the first turn, such as a system turn that nobody wrote."""
+    """Ids before the first turn, for example of a default system turn."""
     leads: tuple[Ids, ...]
-    """Right before each turn's text: they say who speaks."""
+    """Ids directly before each turn's text, which name the role."""
     ends: tuple[Ids, ...]
-    """Right behind it."""
+    """Ids directly behind each turn's text."""
 
 
 class TurnFormat(Protocol):
-    """Marks of turns by one tokenizer."""
+    """Marks of turns for one tokenizer."""
 
     @property
     def style(self) -> Style:
-        """Origin of the marks."""
+        """Source of the marks."""
         ...
 
     @property
     def ender(self) -> int | None:
-        """The control token with which an assistant's turn ends, the last of what is learnt of it."""
+        """Control token at the end of an assistant turn, the last token of the turn that is trained on."""
         ...
 
     @property
     def ending(self) -> Ids:
-        """The ids of a text with which each of the assistant's turns ends, for want of a control token."""
+        """Ids of the text at the end of each assistant turn, if no control token ends it."""
         ...
 
     @property
     def ends_by_eos(self) -> bool:
-        """True if a turn ends as a document does, for want of a token of its own."""
+        """True if turns end with EOS because there is no token for the end of a turn."""
         ...
 
     def frame(self, roles: Sequence[Role]) -> Frame:
-        """The ids around the turns of a conversation.
+        """Return the ids around the turns of a conversation.
 
         Raises:
             TurnError: for a conversation that can't be marked, naming the turn.
-            TokenizerError: for one of several turns that the template and the tokenizer don't agree on.
+            TokenizerError: for a conversation of several turns on which template and tokenizer disagree.
         """
         ...
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
-        """Pass if the texts of all turns may stand between these marks.
+        """Raise unless the texts of all turns are compatible with these marks.
 
         Raises:
             TurnError: naming the conversation and the turn.
@@ -90,10 +90,10 @@ class TurnFormat(Protocol):
 
 
 def turn_format(tokenizer: Tokenizer) -> TurnFormat:
-    """The marks of turns that a tokenizer has.
+    """Return a tokenizer's marks of turns.
 
     Raises:
-        TokenizerError: for a chat template that can't be followed.
+        TokenizerError: for an unsupported chat template.
     """
     template = tokenizer.chat_template
     return turn_marks(tokenizer) if template is None else _templated(tokenizer, template)
@@ -101,12 +101,12 @@ def turn_format(tokenizer: Tokenizer) -> TurnFormat:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TurnMarks:
-    """The ids around a turn; no text yields the control tokens among them."""
+    """Ids around a turn; text never yields the control tokens among them."""
 
     leads: Mapping[Role, Ids]
-    """Marks before the turn, by role."""
+    """Ids before a turn, by role."""
     end: Ids
-    """Behind it: one control token, or none."""
+    """Ids behind a turn: one control token, or none."""
     style: Style
     ends_by_eos: bool
     reads_texts: bool = False
@@ -114,11 +114,11 @@ class TurnMarks:
 
     @property
     def ender(self) -> int | None:
-        """The token behind each turn."""
+        """Token at the end of each turn, or None."""
         return int(self.end[0]) if len(self.end) else None
 
     def frame(self, roles: Sequence[Role]) -> Frame:
-        """The marks of each turn."""
+        """Return the marks of each turn."""
         return Frame(
             opening=_ids(),
             leads=tuple(self.leads[role] for role in roles),
@@ -126,11 +126,11 @@ class TurnMarks:
         )
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
-        """Pass: any text may stand between control tokens and lines."""
+        """Do nothing: control tokens and lines are compatible with any text."""
 
 
 def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
-    """Return the marks that a tokenizer has for turns by itself."""
+    """Return a tokenizer's own marks of turns."""
     own = tokenizer.ids_of
     by_tokens = all(role in own for role in ROLES)
     end = own.get("end_of_turn", tokenizer.eos_id)
@@ -146,32 +146,33 @@ def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _TemplateMarks:
-    """Ids of what a chat template writes around turns; texts of control tokens are those tokens."""
+    """Ids that a chat template writes around turns; texts of control tokens become those tokens."""
 
     tokenizer: Tokenizer
     template: ChatTemplate
     controls: "_Controls"
     ender: int | None
     ending_text: str
-    """Text that ends each of the assistant's turns where no control token does; may be empty."""
+    """Text at the end of each assistant turn if no control token ends it; may be empty."""
     style: Style = "template"
     ends_by_eos: bool = False
     _frames: dict[tuple[Role, ...], Frame] = field(default_factory=dict)
 
     @property
     def ending(self) -> Ids:
-        """The ids of the text that ends each of the assistant's turns."""
+        """Ids of the text at the end of each assistant turn."""
         return self.tokenizer.encode(self.ending_text)
 
     @property
     def reads_texts(self) -> bool:
-        """True for a template that takes some contents apart."""
+        """True for a template that processes some contents."""
         return bool(self.template.sensitive())
 
     def frame(self, roles: Sequence[Role]) -> Frame:
-        """Cut what is between two texts behind the token that ends a turn, and before the next one.
+        """Split each gap between two texts into the end of a turn and the lead of the next one.
 
-        A gap without that token leads to the next turn as a whole: `[/INST]`.
+        The end of a turn reaches up to its end token. A gap without that token belongs to the next turn:
+        `[/INST]`.
         """
         asked = tuple(roles)
         if asked not in self._frames:
@@ -180,7 +181,7 @@ class _TemplateMarks:
 
     def _framed(self, roles: tuple[Role, ...]) -> Frame:
         texts = self.template.gaps(roles)
-        # The gap behind a turn has the turn's number plus one.
+        # Gap number turn + 1 is the one behind a turn.
         behind_answers = {turn + 1 for turn, role in enumerate(roles) if role == "assistant"}
         gaps = [
             self._encoded(text, is_behind_answer=number in behind_answers)
@@ -203,13 +204,13 @@ class _TemplateMarks:
         )
 
     def _encoded(self, gap: str, *, is_behind_answer: bool) -> Ids:
-        """Return the ids of a gap; no token reaches across the end of the text that ends an answer."""
+        """Return the ids of a gap; no token crosses the end of the text that ends an answer."""
         at = len(self.ending_text) if is_behind_answer else 0
         parts = (self.controls.encode(self.tokenizer, text) for text in (gap[:at], gap[at:]))
         return np.concatenate([*parts])
 
     def _border(self, gap: Ids) -> int:
-        """The first token of what leads to the next turn: <|im_end|> LF │ <|im_start|> user LF."""
+        """Return the index of the next turn's first token: <|im_end|> LF │ <|im_start|> user LF."""
         ended = np.flatnonzero(gap == -1 if self.ender is None else gap == self.ender)
         if not len(ended):
             return 0
@@ -218,7 +219,7 @@ class _TemplateMarks:
         return behind + int(marks[0]) if len(marks) else behind
 
     def _require_one_bos(self, roles: tuple[Role, ...], gaps: Sequence[Ids]) -> None:
-        """Refuse a BOS between turns where each BOS begins a document."""
+        """Raise for a BOS between turns, if BOS marks the beginning of documents."""
         bos = self.tokenizer.bos_id
         if bos is None or bos == self.tokenizer.pad_id:
             return
@@ -226,12 +227,12 @@ class _TemplateMarks:
         if turn is not None:
             raise TokenizerError(
                 self.template.name, _turn(roles, min(turn, len(roles) - 1)),
-                cause="the template writes BOS there, and a BOS begins a document and is nowhere else",
+                cause="the template writes BOS there, but BOS may only begin a document",
                 cure="Set document_tokens to eos or none, so that no BOS marks documents",
             )  # fmt: skip
 
     def _require_end(self, roles: tuple[Role, ...], gaps: Sequence[str], tail: Ids) -> None:
-        """Refuse a conversation whose answers don't end as those of a shorter one."""
+        """Raise if answers end differently than in a shorter conversation."""
         last = len(roles) - 1
         found = _first_control(np.append(tail, _eos(self.tokenizer)), self.tokenizer)
         wrong = [last] if self.ender is not None and found != self.ender else []
@@ -243,29 +244,29 @@ class _TemplateMarks:
         if wrong:
             raise TokenizerError(
                 self.template.name, _turn(roles, wrong[0]),
-                cause="the template ends it otherwise than in a shorter conversation", cure=CURE,
+                cause="the template ends it differently than in a shorter conversation", cure=CURE,
             )  # fmt: skip
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
-        """Refuse a content that the template would take apart."""
+        """Raise for a content that the template would change."""
         for turn, (role, text) in enumerate(zip(roles, texts, strict=True)):
             content = text.decode()
-            for each in self.template.sensitive():
-                if each.role == role and each.is_in(content):
+            for string in self.template.sensitive():
+                if string.role == role and string.is_in(content):
                     raise TurnError(
-                        title, f"{_turn(roles, turn)}, {each.text!r} {each.place} it",
-                        cause=f"{self.template.name} has a chat template that would alter or refuse "
-                        "this content, and contents are kept as they are",
+                        title, f"{_turn(roles, turn)}, {string.text!r} {string.place} it",
+                        cause=f"{self.template.name} has a chat template that would alter or reject "
+                        "this content, and contents must stay unchanged",
                         cure="Change the turn, or leave the conversation out. " + CURE,
                     )  # fmt: skip
 
 
 def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
-    """The marks of a template, once it has marked a conversation of two answers.
+    """Return the marks of a template, found with a conversation of two answers.
 
-    An answer ends with the first control token behind it, <|im_end|>, <|eot_id|> or </s>, if that is one and
-    the same behind both. Else it ends with the text that is behind both, such as a line feed. Where nothing
-    is, the end of no answer is learnt, not even that of the last.
+    An answer ends with the first control token behind it, such as <|im_end|>, <|eot_id|> or </s>, if it is
+    the same behind both answers. Otherwise it ends with the text that is behind both, such as a line feed. If
+    there is none, the end of answers is not trained on, not even that of the last one.
     """
     template.sensitive()
     controls = _Controls.of(tokenizer)
@@ -285,29 +286,32 @@ def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Controls:
-    """Finds the texts of control tokens in generated text, the longest that is at a place."""
+    """Finds the texts of control tokens in generated text; the longest match wins."""
 
     pattern: re.Pattern[str]
     ids: tuple[int, ...]
-    """Id of each group of the pattern, from 1."""
+    """Id of each group of the pattern, beginning with group 1."""
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> "_Controls":
-        """The control tokens of a tokenizer, with the whitespace that some take with them."""
+        """Return the control tokens of a tokenizer, with the white space that some of them absorb."""
         content = json.loads(tokenizer.json)
         controls = controls_of(content)
-        added = [each for each in content.get("added_tokens") or () if each["content"] in controls]
-        added.sort(key=lambda each: -len(each["content"]))
+        added = [
+            token for token in content.get("added_tokens") or () if token["content"] in controls
+        ]
+        added.sort(key=lambda token: -len(token["content"]))
         found = (
-            rf"{_space(each, 'lstrip')}({re.escape(each['content'])}){_space(each, 'rstrip')}"
-            for each in added
+            rf"{_space(token, 'lstrip')}({re.escape(token['content'])}){_space(token, 'rstrip')}"
+            for token in added
         )
         return _Controls(
-            pattern=re.compile("|".join(found) or r"(?!)"), ids=tuple(each["id"] for each in added)
+            pattern=re.compile("|".join(found) or r"(?!)"),
+            ids=tuple(token["id"] for token in added),
         )
 
     def encode(self, tokenizer: Tokenizer, text: str) -> Ids:
-        """The ids of a generated text."""
+        """Return the ids of a generated text."""
         pieces, at = [_ids()], 0
         for match in self.pattern.finditer(text):
             assert match.lastindex is not None, "every alternative is a group"
@@ -329,7 +333,7 @@ def _first_control(ids: Ids, tokenizer: Tokenizer) -> int | None:
 
 
 def _without_bos(ids: Ids, tokenizer: Tokenizer) -> Ids:
-    """Without the BOS of a template: a document is led by one anyway."""
+    """Return ids without the template's BOS, since documents begin with BOS anyway."""
     return ids[1:] if len(ids) and ids[0] == tokenizer.bos_id else ids
 
 

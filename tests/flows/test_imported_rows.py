@@ -261,7 +261,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     gated = ALONE.replace("my-rows", f'"{key}"') + (
         "    advance_when: {val_bpb: {stops_improving_by: 0.01}}\n"
     )
-    with pytest.raises(DietError, match="nothing of split val beside"):
+    with pytest.raises(DietError, match="no rows of split val were imported with them"):
         little(diet(tmp_path, "gated", gated), home)
 
 
@@ -284,7 +284,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
         ),
         (
             ALONE.replace("share: 1", "domains: {nowhere: 2}, share: 1"),
-            "domains.nowhere; no imported row is of that domain",
+            "domains.nowhere; no imported row has that domain",
         ),
         (
             ALONE.replace(
@@ -333,7 +333,7 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("../rows", "a name is of letters"),
+        ("../rows", "a name may only have letters"),
         ("abcdef12", "digits of a key"),
         ("v3_simple", "the name of a family"),
     ],

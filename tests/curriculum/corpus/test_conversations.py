@@ -279,7 +279,7 @@ def test_more_losses_than_allowed_fail_with_counts_and_a_place_of_each(tmp_path:
     assert str(refused.value) == (
         "conversations talks: 2.0% of its lines give no conversation (json 1, such as "
         "talks.jsonl:99, order 1, such as talks.jsonl:100); max_skipped allows 1.0%. Correct the lines, "
-        "or raise max_skipped in the corpus file; or skip the source by on_error"
+        "raise max_skipped in the corpus file, or skip the source with on_error"
     )
 
 
@@ -353,8 +353,8 @@ def test_where_there_is_nothing_the_error_says_so(tmp_path: Path) -> None:
     [
         (os.mkfifo, "a pipe"),
         (lambda path: path.symlink_to("/dev/zero"), "a device"),
-        (lambda path: path.symlink_to(path), "a link that leads nowhere"),
-        (lambda path: path.symlink_to("gone"), "a link that leads nowhere"),
+        (lambda path: path.symlink_to(path), "a broken link"),
+        (lambda path: path.symlink_to("gone"), "a broken link"),
     ],
     ids=["pipe", "device", "loop", "dangling"],
 )
@@ -367,7 +367,7 @@ def test_a_source_that_is_no_file_is_refused_by_what_lies_there(
     assert refused.value.cause == f"found {lies} instead of a file or a folder"
     with pytest.raises(CorpusError) as refused:
         resolve(RepositorySpec(name="mine", path=str(tmp_path / "talks.jsonl")), cache=tmp_path)
-    assert refused.value.cause == f"found {lies} instead of a file or a folder"
+    assert refused.value.cause == f"found {lies} instead of a folder or a bundle"
 
 
 def test_the_key_rests_on_bytes_and_names_and_not_on_where_they_lie(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_conversations_and_repositories_have_names_of_their_own(tmp_path: Path) 
     (tmp_path / "c.yaml").write_text(
         "name: c\nrepositories: [{name: r, path: r}]\nconversations: [{name: R, path: t.jsonl}]\n"
     )
-    with pytest.raises(CorpusError, match="'r' and 'R', of repositories or conversations"):
+    with pytest.raises(CorpusError, match="'r' and 'R' of repositories or conversations"):
         load_corpus(str(tmp_path / "c.yaml"))
 
 

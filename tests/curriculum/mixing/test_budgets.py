@@ -218,7 +218,7 @@ def test_a_plan_too_long_to_be_counted_is_divided_out(
 
 def test_a_step_that_isnt_whole_slots_is_refused_as_a_mix_does(serving: Make, phase: Make) -> None:
     (found,) = supposed(phase(serving(row_length=2048), tokens=9000), 90_000).check()
-    assert "a step must be whole slots of 2048" in str(found.fault)
+    assert "a step must be a whole number of slots of 2048" in str(found.fault)
 
 
 @pytest.mark.parametrize(

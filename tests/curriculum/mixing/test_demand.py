@@ -61,7 +61,7 @@ def test_a_domain_without_rows_is_warned_of_and_takes_nothing(serving: Make, pha
 
 def test_a_serving_of_domains_without_rows_alone_is_empty(serving: Make, phase: Make) -> None:
     one = serving(domains=(("*", 0.0), ("tests", 1.0)))
-    with pytest.raises(MixtureError, match="there is no row of it"):
+    with pytest.raises(MixtureError, match="it has no rows"):
         of_one_variant(phase(one, tokens=10), [supply(other=[90])])
 
 
@@ -94,7 +94,7 @@ def test_a_shortage_says_what_there_is_what_is_asked_and_what_to_change(
         of_one_variant(asked, [supply("a", x=[500]), supply("b", x=[5000])])
     said = str(caught.value)
     assert "v3_simple causal at 512, domain x" in said
-    assert "5,000 tokens are asked and there are 500" in said
+    assert "5,000 tokens are requested, but only 500 are available" in said
     assert "10 times, and max_repetition is 4" in said
     assert "Lower token_budget to 4K, raise max_repetition to 10" in said
 

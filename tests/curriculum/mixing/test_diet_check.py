@@ -94,7 +94,7 @@ def test_a_phase_without_any_row_is_at_fault(serving: Make, phase: Make, handlin
     resolved = phase(serving(), tokens=1000, on_shortage=handling)
     found = checked_phase(resolved, [rows({})])
     assert found.held == ()
-    assert "there is no row of it" in str(found.fault)
+    assert "it has no rows" in str(found.fault)
 
 
 @pytest.mark.parametrize("handling", ["stop", "renormalise"])

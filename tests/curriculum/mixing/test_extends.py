@@ -121,12 +121,12 @@ def test_one_level_is_all_there_is_and_so_no_cycle_can_be(child: Path, loop: str
     said = refused(child, CHILD.replace("parent.yaml", loop))
     assert f"child.yaml:1: extends = './{loop}'" in said
     assert "extends another diet itself, and only one level is supported" in said
-    assert "Extend a diet that stands alone" in said
+    assert "Extend a diet without `extends`" in said
 
 
 def test_a_child_must_be_told_from_its_parent(child: Path) -> None:
     said = refused(child, CHILD.replace("branch: wide", "why: no branch"))
-    assert "both would write artefacts under one name, templates" in said
+    assert "both would write artefacts under the same name, templates" in said
     assert "branch: wide" in said
     child.write_text(CHILD.replace("branch: wide", "specialist: other"))
     assert load_diet(str(child)).specialist == "other"

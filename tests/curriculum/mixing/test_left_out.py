@@ -170,7 +170,7 @@ def test_a_serving_of_which_nothing_is_left_is_told(store: Store, asked: Asked) 
         for each in packs_of(plan(store, asked, []))["pack_id"].unique()
         if each.startswith(asked[1][1][0].key[:12])
     ]
-    with pytest.raises(MixtureError, match="there is no row of it"):
+    with pytest.raises(MixtureError, match="it has no rows"):
         plan(store, asked, every)
 
 

@@ -274,7 +274,7 @@ def test_a_step_must_be_whole_slots_and_within_the_budget(
     store: Store, two_servings: TwoServings, phase: Make
 ) -> None:
     asked, rows = two_servings
-    with pytest.raises(MixtureError, match="whole slots of 1024"):
+    with pytest.raises(MixtureError, match="whole number of slots of 1024"):
         mix(store, DIET, asked, rows, tokens_per_step=1536)
     tiny = phase(*asked.servings, tokens=900)
     with pytest.raises(MixtureError, match="one step takes"):

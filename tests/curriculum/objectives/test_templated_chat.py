@@ -206,7 +206,7 @@ def test_a_text_that_ends_answers_reads_as_the_template_writes_it(kit: Any) -> N
 
 def test_an_objective_is_refused_before_anything_is_read(tokenizers: dict[str, Tokenizer]) -> None:
     broken = Tokenizer.parse(tokenizers["mistral"].json, chat_template=template_of("{{ messages }"))
-    with pytest.raises(TokenizerError, match="it is no template"):
+    with pytest.raises(TokenizerError, match="it is not a valid template"):
         objective_of("chat", broken, variant=0)
     assert objective_of("causal", broken, variant=0).reserve == 0
 

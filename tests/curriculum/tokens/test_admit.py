@@ -51,9 +51,9 @@ def replaced(count: int) -> dict[str, Any]:
         ({"added_tokens": [{"id": 256, "content": ["x"]}]}, "added_tokens.0.content"),
         ({"added_tokens": [{"id": 256}]}, "added_tokens.0.content"),
         ({"added_tokens": "x"}, "added_tokens"),
-        ({"added_tokens": [{"id": 256, "content": "x"}] * 2}, "one id"),
+        ({"added_tokens": [{"id": 256, "content": "x"}] * 2}, "the same id"),
         ({"model": {"type": "BPE", "vocab": {"a": 2**40}, "merges": []}}, "model.vocab.a"),
-        ({"model": {"type": "BPE", "vocab": {"a": 1, "b": 1}, "merges": []}}, "one id"),
+        ({"model": {"type": "BPE", "vocab": {"a": 1, "b": 1}, "merges": []}}, "the same id"),
         ({"model": {"type": "BPE", "vocab": 3, "merges": []}}, "model.vocab"),
         ({"model": {"type": ["BPE"], "vocab": {}, "merges": []}}, "only BPE"),
         ({"normalizer": []}, "normalizer"),
@@ -94,13 +94,13 @@ def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(
     encode = codec._reference_engine(json.dumps(content))
     with pytest.raises(BaseException, match="retry-limit"):
         tokenizers.Tokenizer.from_str(json.dumps(content)).encode("a" * 40 + "b")
-    with pytest.raises(TokenizerError, match="gives up at a text"):
+    with pytest.raises(TokenizerError, match="failed on a text"):
         encode(["a" * 40 + "b"])
 
 
 def test_an_added_token_that_is_a_byte_of_text_is_refused(foreign_tokenizer: Any) -> None:
     """No text yields a control token, so the byte would have none."""
-    with pytest.raises(TokenizerError, match="gives up at a text"):
+    with pytest.raises(TokenizerError, match="failed on a text"):
         Tokenizer.parse(foreign_tokenizer(("1", 49, True)))
 
 

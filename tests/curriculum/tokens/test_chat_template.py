@@ -269,7 +269,7 @@ def test_without_landlock_a_process_that_renders_keeps_its_limits() -> None:
 
 @pytest.mark.parametrize("broken", ["{% for x in %}", "{{ ", "{% endif %}", "{{ x | nofilter }}"])
 def test_what_is_no_template_is_refused(broken: str) -> None:
-    with pytest.raises(TokenizerError, match="it is no template"):
+    with pytest.raises(TokenizerError, match="it is not a valid template"):
         template_of(broken).gaps(ASKED)
 
 
