@@ -164,7 +164,7 @@ def test_renormalise_cuts_those_that_the_raise_makes_short(serving: Make, phase:
 
 
 def test_renormalise_cannot_make_rows(serving: Make, phase: Make) -> None:
-    with pytest.raises(MixtureError, match="together have 200 at max_repetition 2"):
+    with pytest.raises(MixtureError, match="together supply 200 at max_repetition 2"):
         of_one_variant(
             phase(serving(), tokens=1000, max_repetition=2, on_shortage="renormalise"),
             [supply(x=[100])],
@@ -176,9 +176,9 @@ def test_a_serving_without_rows_is_an_error_unless_the_phase_renormalises(
 ) -> None:
     servings = (serving(share=0.5), serving(1, share=0.5, family="v2_simple"))
     supplies = [supply("a", x=[500]), supply("b")]
-    with pytest.raises(MixtureError, match="v2_simple causal at 512; there is no row"):
+    with pytest.raises(MixtureError, match="v2_simple causal at 512; it has no rows"):
         of_one_variant(phase(*servings, tokens=100), supplies)
     (stratum,) = of_one_variant(phase(*servings, tokens=100, on_shortage="renormalise"), supplies)
     assert (stratum.serving.index, stratum.served, stratum.share) == (0, 1.0, 0.5)
-    with pytest.raises(MixtureError, match="there is no row"):
+    with pytest.raises(MixtureError, match="it has no rows"):
         of_one_variant(phase(serving(), tokens=100, on_shortage="renormalise"), [supply("a")])
