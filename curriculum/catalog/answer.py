@@ -81,7 +81,7 @@ def _named_columns(file: Path, condition: str) -> list[str] | None:
 def _columns(connection: duckdb.DuckDBPyConnection, read: str) -> str:
     """The columns that there are: what the condition can name."""
     described = connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()
-    names = [str(each[0]) for each in described]
+    names = [str(row[0]) for row in described]
     return f"Columns: {', '.join(names[:-2])}"
 
 
@@ -109,7 +109,7 @@ def query(root: Path, sql: str) -> Answer:
     Raises:
         CatalogError: for anything else than one SELECT, or one that DuckDB refuses.
     """
-    with _bound(root, sql) as (relation, notices):
+    with _resolve(root, sql) as (relation, notices):
         try:
             rows = relation.fetchall()
         except duckdb.Error as refused:
@@ -128,7 +128,7 @@ def stream(
     Raises:
         CatalogError: as `query` does; also while batches are read.
     """
-    with _bound(root, sql, status) as (relation, notices):
+    with _resolve(root, sql, status) as (relation, notices):
         try:
             reader = pa.RecordBatchReader.from_stream(in_form(relation, form))
         except (duckdb.Error, OSError) as refused:
@@ -145,7 +145,7 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 
 
 @contextlib.contextmanager
-def _bound(
+def _resolve(
     root: Path, sql: str, status: pa.Table | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyRelation, tuple[str, ...]]]:
     """A question whose names are resolved, of which nothing has been computed yet; and its notices."""

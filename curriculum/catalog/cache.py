@@ -153,7 +153,7 @@ class Cache:
         """Return the identities of a group's files, as they were written."""
         text = regular_files.read(self._folder / group / _IDENTITIES)
         tables = KeptIdentities.model_validate_json(text).tables
-        return {name: Identity(*each) for name, each in tables.items()}
+        return {name: Identity(*identity) for name, identity in tables.items()}
 
 
 def digest_of(tables: Mapping[str, pa.Table]) -> str:
@@ -255,8 +255,8 @@ class FileFindings:
             lines = [(file, *identity, found) for file, (identity, found) in self.looked.items()]
             columns = list(zip(*lines, strict=True)) or [()] * len(_SEEN_SCHEMA)
             arrays = [
-                pa.array(column, each.type)
-                for column, each in zip(columns, _SEEN_SCHEMA, strict=True)
+                pa.array(column, field.type)
+                for column, field in zip(columns, _SEEN_SCHEMA, strict=True)
             ]
             seen = {_SEEN: pa.table(arrays, schema=_SEEN_SCHEMA)}
             group = digest_of(seen)

@@ -47,8 +47,8 @@ def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
     with connected(threads="1") as connection:
         connection.execute("SET enable_external_access = false")
         (parsed,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
-    found = (each for node in _nodes(json.loads(parsed)) for each in _compared(node))
-    return [each for each in dict.fromkeys(found) if each.column in columns]
+    found = (comparison for node in _nodes(json.loads(parsed)) for comparison in _compared(node))
+    return [comparison for comparison in dict.fromkeys(found) if comparison.column in columns]
 
 
 def _nodes(part: Any) -> Iterator[Node]:
@@ -56,8 +56,8 @@ def _nodes(part: Any) -> Iterator[Node]:
     if isinstance(part, dict):
         yield part
     below = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    for each in below:
-        yield from _nodes(each)
+    for child in below:
+        yield from _nodes(child)
 
 
 def _compared(node: Node) -> Iterator[ComparedName]:
@@ -67,7 +67,11 @@ def _compared(node: Node) -> Iterator[ComparedName]:
     if not is_pattern and kinds.isdisjoint(_EQUALITIES):
         return
     operands = _operands(node)
-    names = [str(each["column_names"][-1]).lower() for each in operands if "column_names" in each]
+    names = [
+        str(operand["column_names"][-1]).lower()
+        for operand in operands
+        if "column_names" in operand
+    ]
     texts = [text for operand in operands for text in _texts(operand)]
     for name, text in itertools.product(names, texts):
         yield ComparedName(column=name, text=text, is_pattern=is_pattern)
@@ -76,11 +80,11 @@ def _compared(node: Node) -> Iterator[ComparedName]:
 def _operands(node: Node) -> Sequence[Node]:
     """Return what a comparison or a function is applied to; its form depends on DuckDB's version."""
     if "subquery" in node:
-        return [each for each in (node["child"], node["subquery"]["node"]) if each]
+        return [operand for operand in (node["child"], node["subquery"]["node"]) if operand]
     if "left" in node:
         return [node["left"], node["right"]]
     if "arguments" in node:
-        return [each["expression"] for each in node["arguments"]]
+        return [argument["expression"] for argument in node["arguments"]]
     return [*node.get("children", ())]
 
 
@@ -97,9 +101,9 @@ def _texts(node: Node) -> Sequence[str]:
         return _texts(node["subquery"]["node"])
     source = node.get("from_table") or {}
     if source.get("type") == "EXPRESSION_LIST":
-        return [text for line in source["values"] for each in line for text in _texts(each)]
+        return [text for line in source["values"] for value in line for text in _texts(value)]
     if source.get("type") == "EMPTY":
-        return [text for each in node["select_list"] for text in _texts(each)]
+        return [text for expression in node["select_list"] for text in _texts(expression)]
     return []
 
 

@@ -28,10 +28,10 @@ def notices(root: Path, sql: str = "") -> tuple[str, ...]:
 
 def notices_of(snapshot: Snapshot, sql: str = "") -> tuple[str, ...]:
     """Return the notices that belong with the answer to a question, each a sentence or more."""
-    return (*_lacking(snapshot), *_unused(snapshot, sql), *_unknown_names(snapshot, sql))
+    return (*_unreadable(snapshot), *_unused(snapshot, sql), *_unknown_names(snapshot, sql))
 
 
-def _lacking(snapshot: Snapshot) -> Iterator[str]:
+def _unreadable(snapshot: Snapshot) -> Iterator[str]:
     """Yield a line where something can't be read: answers may lack it."""
     problems = snapshot.tables["problems"]
     if not len(problems):
@@ -60,8 +60,10 @@ def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
     """Yield a line for each text that a column of names is compared with and that names nothing here."""
     for asked in compared_names(sql, (*_LABELS, *_PATHS)):
         known = _names(snapshot, asked.column)
-        if not _is_known(asked, known) and not _is_known(asked, _in_tables(snapshot, asked.column)):
-            yield f"Nothing here has the {asked.column} '{asked.text}'{_those(asked.text, known)}"
+        if not _is_known(asked, known) and not _is_known(
+            asked, _table_values(snapshot, asked.column)
+        ):
+            yield f"Nothing here has the {asked.column} '{asked.text}'{_known_names_hint(asked.text, known)}"
 
 
 def _is_known(asked: ComparedName, known: Collection[str]) -> bool:
@@ -71,7 +73,7 @@ def _is_known(asked: ComparedName, known: Collection[str]) -> bool:
     return any(re.fullmatch(like, name, re.IGNORECASE) for name in known)
 
 
-def _those(name: str, known: Collection[str]) -> str:
+def _known_names_hint(name: str, known: Collection[str]) -> str:
     """Return the rest of a notice: the names that there are, or the likely ones of many."""
     listed = sorted(known)
     if not listed:
@@ -90,16 +92,16 @@ def _names(snapshot: Snapshot, column: str) -> set[str]:
         return {path for path in paths if path.startswith(stage)}
     if column == "specialist":
         found = map(_SPECIALIST.search, paths)
-        return {format_reference((each[1], each[2])) for each in found if each}
+        return {format_reference((match[1], match[2])) for match in found if match}
     return {value for path in paths for name, value in _LABEL.findall(path) if name == column}
 
 
-def _in_tables(snapshot: Snapshot, column: str) -> set[str]:
+def _table_values(snapshot: Snapshot, column: str) -> set[str]:
     """Return the values of a column in the tables of a snapshot, which know of more than has a folder."""
     kept = (
         parquet.read_table(snapshot.home / path, [column])
         for path in snapshot.kept.values()
         if column in parquet.read_schema(snapshot.home / path).names
     )
-    memory = (each for each in snapshot.tables.values() if column in each.column_names)
+    memory = (table for table in snapshot.tables.values() if column in table.column_names)
     return {str(value) for table in (*kept, *memory) for value in table[column].to_pylist()}

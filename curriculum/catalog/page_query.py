@@ -146,7 +146,7 @@ def _run(
         cwd=home if home.is_dir() else "/",
         env={**_ENVIRONMENT, **bare_environment()},
     )
-    with process, _ended_when(given_up, process):
+    with process, _kill_when(given_up, process):
         assert process.stdin
         assert process.stdout
         try:
@@ -162,7 +162,7 @@ def _run(
         cause = "its page is closed, or asks another one"
         raise CatalogError(_QUESTION, cause=cause, cure="Ask again")
     if not head:
-        raise _ended(process.returncode, limits)
+        raise _ended_error(process.returncode, limits)
     return json.loads(head), body
 
 
@@ -196,7 +196,7 @@ def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) ->
 
 
 @contextlib.contextmanager
-def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _kill_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Kill a process once its question is given up, as long as the block lasts."""
     done = threading.Event()
 
@@ -245,7 +245,7 @@ def _too_much(limits: Limits) -> CatalogError:
     )
 
 
-def _ended(code: int, limits: Limits) -> CatalogError:
+def _ended_error(code: int, limits: Limits) -> CatalogError:
     """Return the reason why a sandbox ended without an answer."""
     if -code in (signal.SIGALRM, signal.SIGXCPU):
         return CatalogError(
@@ -264,12 +264,12 @@ def _ended(code: int, limits: Limits) -> CatalogError:
 def _values(column: pa.Table) -> list[Any]:
     """Return the values of a table of one column."""
     try:
-        return [_plain(value) for value in column[0].to_pylist()]
+        return [_plain_value(value) for value in column[0].to_pylist()]
     except (ValueError, OverflowError, pa.ArrowException):
         return [value for (value,) in rows_of(column, "cells")]
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A sum of whole numbers as one."""
     if isinstance(value, decimal.Decimal) and value.as_tuple().exponent == 0:
         return int(value)

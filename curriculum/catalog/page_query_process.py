@@ -65,12 +65,12 @@ def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
     except duckdb.Error as refused:
         raise RefusedError("sql", str(refused)) from None
     try:
-        return _asked(connection, sql, options)
+        return _run_question(connection, sql, options)
     except (duckdb.OutOfMemoryException, MemoryError) as short:
         raise RefusedError("memory", str(short)) from None
     except (duckdb.Error, OSError) as refused:
         # An Arrow stream that has begun carries DuckDB's errors as its own, by their text.
-        message = _as_asked(str(refused), sql)
+        message = _with_question_lines(str(refused), sql)
         raise RefusedError("memory" if "Out of Memory" in message else "sql", message) from None
 
 
@@ -87,10 +87,10 @@ def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) ->
     connection.execute("SET lock_configuration = true")
 
 
-def _as_asked(message: str, sql: str) -> str:
+def _with_question_lines(message: str, sql: str) -> str:
     r"""Return the message with the line as the question counts it, not as its wrapper does.
 
-    >>> _as_asked("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
+    >>> _with_question_lines("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
     'no such column\nLINE 2: FROM a'
     """
 
@@ -102,14 +102,14 @@ def _as_asked(message: str, sql: str) -> str:
     return re.sub(r"^LINE (\d+): (.*)$", counted, message, flags=re.MULTILINE)
 
 
-def _asked(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
+def _run_question(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
     """Run the question within its time, and encode its answer."""
     start = time.perf_counter()
     signal.setitimer(signal.ITIMER_REAL, options["seconds"])
     # One row more than wanted shows whether there are more. Below top level DuckDB refuses a COPY that
     # hides in a WITH.
     result = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {options['rows'] + 1}")
-    types = [str(each) for each in result.types]
+    types = [str(kind) for kind in result.types]
     columns = map(portable, types, result.columns, range(1, len(types) + 1))
     reader = result.project(", ".join(columns)).to_arrow_reader(1024)
     body, truncated = written(reader, options["rows"], options["bytes"])
@@ -163,7 +163,7 @@ def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows
     with pa.ipc.new_stream(sink, reader.schema) as stream:
         for batch in reader:
             wanted = min(left, batch.num_rows)
-            part = batch.slice(0, _fitting(batch, wanted, most - sink.tell()))
+            part = batch.slice(0, _count_fitting(batch, wanted, most - sink.tell()))
             stream.write_batch(part)
             left -= part.num_rows
             if part.num_rows < batch.num_rows:
@@ -172,7 +172,7 @@ def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows
     return sink.getvalue(), cut
 
 
-def _fitting(batch: Any, rows: int, room: int) -> int:
+def _count_fitting(batch: Any, rows: int, room: int) -> int:
     """Return how many of the first `rows` rows of a batch have room."""
     if batch.slice(0, rows).nbytes <= room:
         return rows

@@ -41,10 +41,11 @@ def refusal(name: str, sql: str, message: str, *, with_line: bool = False) -> Ca
     """
     text, _, rest = message.partition("\n\n")
     line = rest.partition("\n\n")[0]
-    first, *candidates = (each.strip() for each in text.strip().splitlines())
+    first, *candidates = (line.strip() for line in text.strip().splitlines())
     shown = f"\n{line}" if with_line and line.startswith("LINE") else ""
     cures = (
-        each if each.endswith(("?", ".")) else f"{each}." for each in _cures(sql, first, candidates)
+        sentence if sentence.endswith(("?", ".")) else f"{sentence}."
+        for sentence in _cures(sql, first, candidates)
     )
     cure = " ".join(cures).removesuffix(".")
     return CatalogError(name, f"{first}{shown}", cause="DuckDB refuses it", cure=cure)
@@ -53,7 +54,7 @@ def refusal(name: str, sql: str, message: str, *, with_line: bool = False) -> Ca
 def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
     """Yield what may have been meant, and the questions that list the right names."""
     missing = _MISSING.search(first)
-    meant = _near(missing[2], called="Function" in missing[1]) if missing else []
+    meant = _close_matches(missing[2], called="Function" in missing[1]) if missing else []
     if source := _other_view(sql, first):
         yield source
     elif meant:
@@ -70,7 +71,7 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
         yield "A question is one SELECT, such as SELECT * FROM runs"
     elif read := [] if missing else [*_views_of(sql)]:
         whose = "lists its columns" if len(read) == 1 else "list their columns"
-        yield f"{' and '.join(f'DESCRIBE {each}' for each in read)} {whose}"
+        yield f"{' and '.join(f'DESCRIBE {view_name}' for view_name in read)} {whose}"
     elif not (meant or candidates) or (missing and missing[1] == "Table" and not meant):
         yield "SHOW TABLES lists the views"
 
@@ -85,12 +86,12 @@ def _other_view(sql: str, first: str) -> str:
     return ""
 
 
-def _near(name: str, *, called: bool) -> list[str]:
+def _close_matches(name: str, *, called: bool) -> list[str]:
     """Return the view, or with `called` the macro as a call, whose name is spelled like another."""
     calls = {macro.name: f"{macro.name}({', '.join(macro.columns)})" for macro in macros()}
     known = calls if called else {view_name: f'"{view_name}"' for view_name in view_names()}
     near = difflib.get_close_matches(name.strip('"').lower(), known, n=1)
-    return [known[each] for each in near]
+    return [known[match] for match in near]
 
 
 def _views_of(sql: str) -> Iterator[str]:

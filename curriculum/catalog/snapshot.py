@@ -103,13 +103,16 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
     findings = FileFindings.read(cache)
     marked = _marked(home)
     manifests = {
-        each.path: findings.find(f"{each.path}/{MANIFEST_NAME}", each.identity, sha256_of) or ""
-        for each in listing.published
+        artefact.path: findings.find(
+            f"{artefact.path}/{MANIFEST_NAME}", artefact.identity, sha256_of
+        )
+        or ""
+        for artefact in listing.published
     }
     digest = _digest(manifests, marked)
     is_kept = cache.holds(digest, KEPT)
     own = cache.tables(digest, _OWN) if is_kept else None
-    if own is not None and _is_mended(home, own["problems"]):
+    if own is not None and _is_repaired(home, own["problems"]):
         cache.forget(digest)
         own = None
     if own is None:
@@ -130,13 +133,13 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
             *_dangling(marked, manifests),
             *faults,
             *listing.passed_over,
-            *itertools.chain(*(each.problems for each in fresh)),
+            *itertools.chain(*(tables.problems for tables in fresh)),
         )
     ]
     problems = table_of(new_problems, _OWN["problems"])
     tables = {
         **({} if is_kept else own),
-        **{name: table for each in fresh for name, table in each.tables.items()},
+        **{name: table for tables in fresh for name, table in tables.tables.items()},
         **({} if status is None else {"status": status}),
         "problems": pa.concat_tables([own["problems"], own["lost_inputs"], problems]),
     }
@@ -248,7 +251,7 @@ def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> st
     return hashed.hexdigest()[:12]
 
 
-def _is_mended(home: Path, problems: pa.Table) -> bool:
+def _is_repaired(home: Path, problems: pa.Table) -> bool:
     """Return True if an artefact that couldn't be read now can, though its manifest is as it was."""
     paths = map(str, problems["path"].to_pylist())
     return any("problems" not in _read(home, path, "") for path in paths)
@@ -261,7 +264,9 @@ def _build(
     # Where every manifest was read before, none of it is needed.
     import pyarrow.compute as pc
 
-    before = cache.tables(last, KEPT) or {name: each.empty_table() for name, each in KEPT.items()}
+    before = cache.tables(last, KEPT) or {
+        name: schema.empty_table() for name, schema in KEPT.items()
+    }
     columns = (before["seen"][name].to_pylist() for name in ("path", "digest"))
     known = dict(zip(*columns, strict=True))
     same = [path for path, digest in manifests.items() if known.get(path) == digest]
@@ -272,7 +277,7 @@ def _build(
     try:
         fresh = _tables(lines.values())
     except (ValueError, TypeError, OverflowError):
-        fresh = _tables([_fitting(path, each) for path, each in lines.items()])
+        fresh = _tables([_checked_lines(path, rows) for path, rows in lines.items()])
     tables = {
         name: pa.concat_tables(
             [
@@ -303,13 +308,13 @@ def _tables(lines: Iterable[Lines]) -> dict[str, pa.Table]:
     listed = list(lines)
     return {
         name: pa.Table.from_pylist(
-            [line for each in listed for line in each.get(name, ())], schema=schema
+            [line for rows in listed for line in rows.get(name, ())], schema=schema
         )
         for name, schema in KEPT.items()
     }
 
 
-def _fitting(path: str, lines: Lines) -> Lines:
+def _checked_lines(path: str, lines: Lines) -> Lines:
     """The lines of an artefact; of one with a value that doesn't fit into the tables, the problem alone."""
     try:
         _tables([lines])
@@ -372,8 +377,8 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
         live.add(path)
         for line in inputs.get(path, ()):
             made = by_key.get(line["input_key"], [])
-            same = [each for each in made if each["content"] == line["input_content"]]
-            pending += [each["path"] for each in same or made]
+            same = [artefact for artefact in made if artefact["content"] == line["input_content"]]
+            pending += [artefact["path"] for artefact in same or made]
             if not made:
                 words = f"its input {line['name']} ({line['input_key'][:12]})"
                 lost.append({"path": path, "problem": f"{words} isn't in the workspace any more"})
@@ -441,4 +446,4 @@ def _damage(findings: FileFindings, file: str, kind: str, line: pa.Table) -> str
     )
 
 
-_TABLES = {each.name: each for each in DATA_TABLES}
+_TABLES = {table.name: table for table in DATA_TABLES}

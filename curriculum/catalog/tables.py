@@ -94,7 +94,7 @@ OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
     # Of a trainer that writes fewer columns the others are null.
     "open_metrics": pa.schema(
-        [*(each.with_nullable(True) for each in METRICS_SCHEMA), pa.field("path", pa.string())]
+        [*(field.with_nullable(True) for field in METRICS_SCHEMA), pa.field("path", pa.string())]
     ),
     "closed_gates": _schema("run content kind why cure"),
     "status": STATUS_SCHEMA,
@@ -125,11 +125,11 @@ def lines_of(artefact: Artefact, path: str) -> Lines:
         "inputs": [
             {
                 "stage": manifest.stage,
-                "name": each.name,
-                "input_key": each.key,
-                "input_content": each.content,
+                "name": record.name,
+                "input_key": record.key,
+                "input_content": record.content,
             }
-            for each in manifest.inputs
+            for record in manifest.inputs
         ],
         "files": [{"file": f"{path}/{file.name}", **file.model_dump()} for file in manifest.files],
     }
@@ -180,7 +180,7 @@ def _run(artefact: Artefact) -> Lines:
         "ordinal": 0,
         "state": "finished",
         "created": manifest.created,
-        "plan_key": next((each.key for each in manifest.inputs if each.name == "plan"), None),
+        "plan_key": next((record.key for record in manifest.inputs if record.name == "plan"), None),
         "stopped": report.stopped,
         "reason": report.reason,
         "phase_bpb_before": _mean_bpb(report, report.before, "phase"),
@@ -194,7 +194,7 @@ def _run(artefact: Artefact) -> Lines:
         "scored_bytes": report.tokens.bytes,
         "masking_cost": report.masking_cost.ratio if report.masking_cost else None,
         **{name: getattr(report, name) for name in _MEASURED},
-        **(_of_job(job) if job else {}),
+        **(_job_columns(job) if job else {}),
     }
     moments = {"before": report.before, "after": report.after, "during": report.history}
     about = {
@@ -236,7 +236,7 @@ def _job_of(run: Path) -> tuple[Job | None, Line | None]:
         return None, {"problem": f"no job that can be read: {fault}"}
 
 
-def _of_job(job: Job) -> Line:
+def _job_columns(job: Job) -> Line:
     """Return the columns that a run's job fills."""
     columns: Line = {
         "ordinal": job.ordinal,
@@ -282,8 +282,11 @@ def _mixture(report: MixtureReport) -> Lines:
     return {
         "mixtures": [mixture],
         "strata": [
-            {**each.model_dump(exclude={"variants", "imported"}), "repetition": each.repetition}
-            for each in report.strata
+            {
+                **stratum.model_dump(exclude={"variants", "imported"}),
+                "repetition": stratum.repetition,
+            }
+            for stratum in report.strata
         ],
     }
 
@@ -303,7 +306,7 @@ def open_run(home: Path, path: str, job: Job) -> Line:
         "reason": found.why or None,
         "device": owner.device if owner and owner.device else job.device,
         "backend": owner.backend if owner and owner.backend else job.backend,
-        **_of_job(job),
+        **_job_columns(job),
         "steps": found.steps,
         "valid_tokens": found.valid_tokens,
         "tokens_per_second": beat.tokens_per_second if beat else None,

@@ -97,25 +97,25 @@ def macros() -> tuple[Relation, ...]:
     meanings = {statement.name: statement.text for statement in statements() if not statement.makes}
     return tuple(
         Relation(
-            name=each[1],
-            meaning=_meaning(meanings.get(each[1], "")),
-            columns=tuple(each[2].split(", ")) if each[2] else (),
+            name=match[1],
+            meaning=_meaning(meanings.get(match[1], "")),
+            columns=tuple(match[2].split(", ")) if match[2] else (),
         )
-        for each in sorted(_public(), key=lambda found: found[1])
-        if each[2] is not None
+        for match in sorted(_public(), key=lambda found: found[1])
+        if match[2] is not None
     )
 
 
 @functools.cache
 def view_names() -> frozenset[str]:
     """The names of the views and tables that questions may use; no database is asked for them."""
-    return frozenset(each[1] for each in _public() if each[2] is None)
+    return frozenset(match[1] for match in _public() if match[2] is None)
 
 
 def _public() -> Iterator[re.Match[str]]:
     """Yield the beginning of each statement that makes something for questions."""
     found = (_PUBLIC.match(_REMARK.sub("", statement.text).strip()) for statement in statements())
-    return (each for each in found if each)
+    return (match for match in found if match)
 
 
 def _meaning(comment: str) -> str:
@@ -139,7 +139,11 @@ def needed(asked: str) -> list[Statement]:
     open_ends, wanted = words, set[str]()
     while open_ends:
         wanted |= open_ends
-        read = (each.reads for each in statements() if each.makes and each.name in open_ends)
+        read = (
+            statement.reads
+            for statement in statements()
+            if statement.makes and statement.name in open_ends
+        )
         open_ends = frozenset().union(*read) - wanted
     return [statement for statement in statements() if statement.name in wanted and statement.makes]
 
@@ -149,8 +153,8 @@ def data_read(asked: str) -> frozenset[str]:
     read = needed(asked)
     if len(read) == len(statements()):
         return frozenset()
-    found = itertools.chain(*(_RELATION.findall(each.text) for each in read))
-    return frozenset(found) & {each.name for each in DATA_TABLES}
+    found = itertools.chain(*(_RELATION.findall(statement.text) for statement in read))
+    return frozenset(found) & {table.name for table in DATA_TABLES}
 
 
 def _reads(text: str) -> frozenset[str]:
@@ -175,7 +179,7 @@ def script(
     """
     settings = (_CACHED, _SCHEMA) if asked is None else (_SCHEMA,)
     wanted = statements() if asked is None else needed(asked)
-    texts = [each.text for each in wanted]
+    texts = [statement.text for statement in wanted]
     relations = {
         name: memory[name] if name in memory else _relation(snapshot, name, root)
         for name in {name for text in texts for name in _RELATION.findall(text)}
@@ -248,14 +252,14 @@ def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConn
     text = script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked)
     incoming = {name: held for name, held in memory.items() if held in text}
     for name, held in incoming.items():
-        _hold(connection, held, snapshot.tables[name])
+        _copy_table(connection, held, snapshot.tables[name])
     connection.execute(text)
     for held in incoming.values():
         connection.execute(f"DROP TABLE {held}")
     return connection
 
 
-def _hold(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+def _copy_table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     """Copy a table into a temporary one of DuckDB's, by values.
 
     DuckDB imports pandas, where that is installed, for every object that is registered: half a second.
