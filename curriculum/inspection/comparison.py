@@ -228,7 +228,7 @@ def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
 
 def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
     job = side.job
-    yield from _flat(
+    yield from _flatten(
         "", {k: v for k, v in job.model_dump(mode="json").items() if k not in NOT_SETTINGS}
     )
     yield "study", study_words(job.study) or "none"
@@ -266,22 +266,22 @@ def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
     fields = {
         name: value for name, value in config.items() if name not in ("servings", "drawn", "seed")
     }
-    yield from _flat("mixture.", fields)
+    yield from _flatten("mixture.", fields)
     for serving in mixture.configured(_Servings).servings:
         name = f"serving {serving.family} {serving.objective} {serving.row_length}"
         factors = ", ".join(f"{domain} {factor:g}" for domain, factor in serving.domains.items())
         yield name, ", ".join(filter(None, (percent(serving.share), factors)))
 
 
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Nested values by dotted names.
 
-    >>> [*_flat("", {"model": {"width": 128}, "require": ["leakcheck"]})]
+    >>> [*_flatten("", {"model": {"width": 128}, "require": ["leakcheck"]})]
     [('model.width', '128'), ('require', 'leakcheck')]
     """
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(f"{prefix}{name}.", value)
+            yield from _flatten(f"{prefix}{name}.", value)
         elif isinstance(value, list | tuple):
             yield f"{prefix}{name}", ", ".join(map(str, value)) or "none"
         else:
@@ -315,6 +315,6 @@ def _grounds(job: Job) -> dict[Place, str]:
 
 def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
     return [
-        (each.family, each.domain, each.weight, each.rows.content, each.measured)
-        for each in evaluation.strata
+        (stratum.family, stratum.domain, stratum.weight, stratum.rows.content, stratum.measured)
+        for stratum in evaluation.strata
     ]

@@ -53,7 +53,7 @@ def branches(document: Document) -> list[TreeChunk]:
     while len(placed) < len(document.chunks):
         if not waiting:
             waiting.append(
-                TreeChunk(chunk=next(each for each in lost if each not in placed), depth=0)
+                TreeChunk(chunk=next(number for number in lost if number not in placed), depth=0)
             )
         branch = waiting.pop()
         if branch.chunk in placed:
@@ -70,7 +70,7 @@ def nearest(tree: list[TreeChunk], most: int | None) -> list[TreeChunk]:
     """Return at most so many branches, the shallowest, in their order; all of them for None."""
     if most is None or len(tree) <= most:
         return tree
-    kept = {branch.chunk for branch in sorted(tree, key=lambda each: each.depth)[:most]}
+    kept = {branch.chunk for branch in sorted(tree, key=lambda branch: branch.depth)[:most]}
     return [branch for branch in tree if branch.chunk in kept]
 
 
@@ -102,7 +102,7 @@ def edge_words(edges: tuple[Edge, ...]) -> str:
         by_label = {label: found[kind, label] for label in EDGE_LABELS if found[kind, label]}
         if by_label:
             number = len(by_label) > 1
-            labels = (f"{name} {each:,}" if number else name for name, each in by_label.items())
+            labels = (f"{name} {count:,}" if number else name for name, count in by_label.items())
             said.append(f"{kind} {sum(by_label.values()):,} ({', '.join(labels)})")
     return " · ".join(said)
 
@@ -114,8 +114,8 @@ def left_out_words(left_out: tuple[LeftOut, ...]) -> str:
     'calls fill (a.cc): doubtful, 0.33 · called by main (b.cc): unrelated, 2 edges away'
     """
     return " · ".join(
-        f"{WORDS[each.kind][not each.outward]} {each.name} ({each.path}): {_reason(each)}"
-        for each in left_out
+        f"{WORDS[chunk.kind][not chunk.outward]} {chunk.name} ({chunk.path}): {_reason(chunk)}"
+        for chunk in left_out
     )
 
 

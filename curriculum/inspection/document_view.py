@@ -42,7 +42,7 @@ class DocumentView(Document):
     @property
     def origin(self) -> Provenance | None:
         """The first entry of its lineage, else the last one: the target's largest file."""
-        own = (each for each in self.provenance if each.lineage == self.lineage)
+        own = (source for source in self.provenance if source.lineage == self.lineage)
         return next(own, self.provenance[-1] if self.provenance else None)
 
     def tokens(self, first_part: int, last_part: int) -> int | None:

@@ -92,9 +92,9 @@ class HeldOutDocuments:
     def _filled(self) -> Iterator[str]:
         """Yield what fills val, and the line that leaves it out."""
         if found := filling(self.files):
-            listed = ", ".join(f'"{each.path}"' for each, _ in found)
+            listed = ", ".join(f'"{file.path}"' for file, _ in found)
             whole = sum(file.num_bytes for file in self.files)
-            shares = " and ".join(percent(each.num_bytes / whole) for each, _ in found)
+            shares = " and ".join(percent(file.num_bytes / whole) for file, _ in found)
             yield (
                 f"{filling_words(self.files)}: a file is held out with all its versions, whatever "
                 f"val_fraction is. Of the whole corpus it is {shares}. Evaluations read files in turn, so "
@@ -132,8 +132,8 @@ class HeldOutDocuments:
 def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
     """Return the one or two files that val mostly consists of, with their shares of its bytes."""
     held = [file for file in files if file.is_val]
-    whole = sum(each.num_bytes for each in held)
-    shares = [(each, each.num_bytes / whole) for each in held[:MAX_FILES]] if whole else []
+    whole = sum(file.num_bytes for file in held)
+    shares = [(file, file.num_bytes / whole) for file in held[:MAX_FILES]] if whole else []
     if len(held) > MAX_FILES and sum(share for _, share in shares) >= FILLED:
         is_one = shares[0][1] >= FILLED
         return tuple(shares[: 1 if is_one else MAX_FILES])
@@ -142,19 +142,19 @@ def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
 
 def filling_words(files: Sequence[FileSide]) -> str:
     """Name the files that val mostly consists of; empty where there are many."""
-    named = " and ".join(f"{each.lineage} ({percent(share)})" for each, share in filling(files))
+    named = " and ".join(f"{file.lineage} ({percent(share)})" for file, share in filling(files))
     return f"val is mostly {named}" if named else ""
 
 
 def filling_of(built: Sequence[Artefact]) -> str:
     """Name the files that fill val by the artefacts of a build: its documents, and its selection of files."""
-    selections = [each for each in built if each.manifest.stage == "selections"]
+    selections = [artefact for artefact in built if artefact.manifest.stage == "selections"]
     of_files = [
         selection
         for selection in selections
         if not {"family", "step"} & selection.manifest.labels.keys()
     ]
-    documents = [each for each in built if each.manifest.stage == "documents"]
+    documents = [artefact for artefact in built if artefact.manifest.stage == "documents"]
     return filling_words(file_sides(documents, of_files[0])) if len(of_files) == 1 else ""
 
 
@@ -169,19 +169,19 @@ def held_out(
 
     None where some rows aren't built or nothing is measured.
     """
-    if any(side is not None and side.planned for each in sets for side in (each.train, each.val)):
+    if any(side is not None and side.planned for pair in sets for side in (pair.train, pair.val)):
         return None
     measured = [
-        (serving, each, each.val)
-        for serving, each in zip(servings, sets, strict=True)
-        if each.val is not None
+        (serving, pair, pair.val)
+        for serving, pair in zip(servings, sets, strict=True)
+        if pair.val is not None
     ]
     if not measured:
         return None
     served, held_rows = Counter[str](), Counter[str]()
     documents: defaultdict[str, set[str]] = defaultdict(set)
-    for _, each, val in measured:
-        for name, size in each.train.reported(RowsReport).domains.items():
+    for _, pair, val in measured:
+        for name, size in pair.train.reported(RowsReport).domains.items():
             served[name] += size.tokens
         for name, size in val.reported(RowsReport).domains.items():
             held_rows[name] += size.rows
@@ -201,7 +201,7 @@ def held_out(
 def _files_of(built: Built) -> tuple[FileSide, ...]:
     made = [built.selection, *built.documents]
     return (
-        () if any(each.planned for each in made) else file_sides(built.documents, built.selection)
+        () if any(step.planned for step in made) else file_sides(built.documents, built.selection)
     )
 
 
@@ -219,15 +219,15 @@ def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> H
     tokens, documents = Counter[str](), Counter[tuple[DocumentKind, str]]()
     of_kind: defaultdict[DocumentKind, Counter[str]] = defaultdict(Counter)
     wanted = {serving.kind for serving in servings}
-    for each in (line for line in found.lines if line.kind in wanted and not line.is_total):
-        of_kind[each.kind][each.domain] += round(each.tokens)
-        tokens[each.domain] += round(each.tokens)
-        documents[each.kind, each.domain] += round(each.held_out)
+    for line in (line for line in found.lines if line.kind in wanted and not line.is_total):
+        of_kind[line.kind][line.domain] += round(line.tokens)
+        tokens[line.domain] += round(line.tokens)
+        documents[line.kind, line.domain] += round(line.held_out)
     held = Counter[str]()
     for (_, domain), count in documents.items():
         held[domain] += count
     knows_lineages = bool(found.files) and found.is_whole
-    files = [each for each in found.files if each.is_val and each.domain in tokens]
+    files = [file for file in found.files if file.is_val and file.domain in tokens]
     strata = []
     for serving in servings:
         asked = {

@@ -90,7 +90,7 @@ class LineFilter:
         can = FILTERS.get(stage, ()) if known is None else known
         for name in self.given:
             if name not in can:
-                listed = ", ".join(f"--{each}" for each in can)
+                listed = ", ".join(f"--{option}" for option in can)
                 raise StoreError(
                     f"--{name}",
                     self.words(name),
@@ -144,7 +144,7 @@ def line_files(artefact: Artefact) -> list[Path]:
 def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
     """Return the documents that tokens were made of, row by row the same; None where they were deleted."""
     own = {record.key for record in tokens.manifest.inputs if record.name == "documents"}
-    found = [each for each in inputs(store, tokens, "documents") if each.key in own]
+    found = [documents for documents in inputs(store, tokens, "documents") if documents.key in own]
     return found[0] if found and line_files(found[0]) else None
 
 
@@ -328,7 +328,7 @@ def _source_conditions(only: LineFilter) -> Iterator[pl.Expr]:
 
 def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
     """Choose by the newest selection that decided on these documents."""
-    keys = {documents.key, *(each.key for each in documents.manifest.inputs)}
+    keys = {documents.key, *(record.key for record in documents.manifest.inputs)}
     decided = [
         artefact
         for artefact in store.artefacts("selections")
@@ -341,7 +341,7 @@ def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
             cause=f"no selection has said yet in which domains the documents of {documents.path.name} are",
             cure="Build the phase to its rows first",
         )
-    newest = max(decided, key=lambda each: each.manifest.created)
+    newest = max(decided, key=lambda artefact: artefact.manifest.created)
     lines = _frame(newest.path / "selection.parquet", ["document_id", "domain"])
     known = lines.filter(pl.col("domain") == domain)["document_id"].to_list()
     # A document of v6_enriched stands where its base's does.
@@ -412,13 +412,13 @@ def _plan_conditions(store: Store, mixture: Artefact, only: LineFilter) -> Itera
         yield pl.col("pack_id").is_in(wanted)
 
 
-def slots_of(steps: tuple[int, int], each: int) -> range:
+def slots_of(steps: tuple[int, int], slots_per_step: int) -> range:
     """The slots of a plan that steps from a first to a last read, of so many slots each.
 
     >>> slots_of((1, 1), 8), slots_of((3, 4), 8)
     (range(0, 8), range(16, 32))
     """
-    return range((steps[0] - 1) * each, steps[1] * each)
+    return range((steps[0] - 1) * slots_per_step, steps[1] * slots_per_step)
 
 
 def regex(pattern: str) -> str:

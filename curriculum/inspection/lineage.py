@@ -9,7 +9,7 @@ from schemas.errors import StoreError
 
 def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
     """The artefacts of a stage that this one was made from, at any depth."""
-    by_key = {each.key: each for each in store.artefacts()}
+    by_key = {artefact.key: artefact for artefact in store.artefacts()}
     waiting = [artefact]
     seen: dict[str, Artefact] = {}
     while waiting:
@@ -17,7 +17,7 @@ def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
             if record.key in by_key and record.key not in seen:
                 seen[record.key] = by_key[record.key]
                 waiting.append(by_key[record.key])
-    return [each for each in seen.values() if each.manifest.stage == stage]
+    return [artefact for artefact in seen.values() if artefact.manifest.stage == stage]
 
 
 def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:

@@ -150,12 +150,12 @@ def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: 
         CorpusError: for the first family without one, with the reason that left out most.
     """
     empty: list[RowsSpec] = []
-    for each in wanted:
-        train = built.rows_of(each).train
-        if each.imported is None and not train.planned:
+    for spec in wanted:
+        train = built.rows_of(spec).train
+        if spec.imported is None and not train.planned:
             fitted = train.reported(RowsReport).encode.documents
             if not any(fitted[outcome] for outcome in fitted if outcome != "too_long"):
-                empty.append(each)
+                empty.append(spec)
     if empty and (all_of_them or len(empty) == len(wanted)):
         raise _without_documents(built, empty[0])
 
@@ -181,7 +181,7 @@ def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
         document.reported(DocumentsReport)
         for document in built.documents
         if document.manifest.labels["family"] == wanted.flat_family
-        and _is_of(wanted, document.manifest.labels["repository"])
+        and _is_source_of(wanted, document.manifest.labels["repository"])
     ]
     is_made = any(report.documents for report in reports)
     too_long = built.rows_of(wanted).train.reported(RowsReport).encode.documents.get("too_long", 0)
@@ -216,8 +216,8 @@ def _refusal(
 def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
     """Counts of what gave no document, by reason; and what is missing where an index is needed."""
     lost: Counter[str] = Counter()
-    for each in reports:
-        for counted in (each.changes.skipped, each.lines.skipped, each.left_out):
+    for report in reports:
+        for counted in (report.changes.skipped, report.lines.skipped, report.left_out):
             lost.update(counted)
     return lost, next((report.lacks for report in reports if report.lacks), "")
 
@@ -231,13 +231,13 @@ def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:
         filters=[("family", "=", wanted.flat_family)],
     )
     return Counter(
-        each["reason"] or (HELD_OUT if each["split"] != "train" else SHOWN_BESIDE)
-        for each in listed.to_pylist()
-        if _is_of(wanted, each["repository"])
+        row["reason"] or (HELD_OUT if row["split"] != "train" else SHOWN_BESIDE)
+        for row in listed.to_pylist()
+        if _is_source_of(wanted, row["repository"])
     )
 
 
-def _is_of(wanted: RowsSpec, repository: str) -> bool:
+def _is_source_of(wanted: RowsSpec, repository: str) -> bool:
     return not wanted.repositories or repository in wanted.repositories
 
 

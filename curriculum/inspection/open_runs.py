@@ -44,7 +44,7 @@ def training_curves(run: Path, *, points: int = MAX_POINTS) -> TrainingCurves:
     figures = heartbeat.figures if heartbeat else ()
     return TrainingCurves(
         losses=_thinned(steps, losses, points),
-        phase=tuple(each for each in figures if each.set == PHASE_SET),
+        phase=tuple(figure for figure in figures if figure.set == PHASE_SET),
         fixed={
             name: taken
             for name in FIXED_SETS

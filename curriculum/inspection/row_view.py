@@ -272,10 +272,10 @@ def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str
 
 def _source(line: Line) -> DocumentOrigin:
     sizes: dict[tuple[str, str, str], int] = {}
-    for each in line["provenance"]:
-        name = (each["repository"], each["commit"], each["path"])
-        sizes[name] = sizes.get(name, 0) + each["end"] - each["start"]
-    own = (each for each in line["provenance"] if each["lineage"] == line["lineage"])
+    for source in line["provenance"]:
+        name = (source["repository"], source["commit"], source["path"])
+        sizes[name] = sizes.get(name, 0) + source["end"] - source["start"]
+    own = (source for source in line["provenance"] if source["lineage"] == line["lineage"])
     first = next(own, line["provenance"][-1])
     return DocumentOrigin(
         repository=first["repository"],

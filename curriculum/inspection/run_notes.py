@@ -54,12 +54,12 @@ def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
     report = run.report
     last = report.own_mean(report.history, "phase")
     means = [
-        each for each in report.history if last and (each.set, each.phase) == (last.set, last.phase)
+        mean for mean in report.history if last and (mean.set, mean.phase) == (last.set, last.phase)
     ]
     means = [mean for mean in means if mean.step < report.steps]
     if last is None or not means or report.failure is not None:
         return ""
-    best, first = min(means, key=lambda each: each.val_bpb), means[0]
+    best, first = min(means, key=lambda mean: mean.val_bpb), means[0]
     since = first if first.step == 0 and last.val_bpb > first.val_bpb else best
     if last.val_bpb <= since.val_bpb:
         return ""
@@ -85,12 +85,12 @@ def _outcome(
     """The outcome of a rise after the anneal, in words, and whether the anneal made up for it."""
     if run.report.phase == ANNEAL:
         return "", False
-    annealed = next((each.report for each in later if each.report.phase == ANNEAL), None)
+    annealed = next((run.report for run in later if run.report.phase == ANNEAL), None)
     if annealed is None:
         return "See whether the anneal makes up for it", False
     place = (last.set, last.phase, "*")
     now = next(
-        (each for each in annealed.after if (each.set, each.phase, each.family) == place), None
+        (mean for mean in annealed.after if (mean.set, mean.phase, mean.family) == place), None
     )
     if now is None:
         return "", False
@@ -120,7 +120,7 @@ def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
 def _most_read(run: FinishedRun) -> StratumReport | None:
     """The stratum of the plan whose rows were read most often; None where the plan is gone."""
     strata = run.mixture.strata if run.mixture else ()
-    return max(strata, key=lambda each: each.repetition, default=None)
+    return max(strata, key=lambda stratum: stratum.repetition, default=None)
 
 
 def _losses(run: Path, step: int) -> tuple[float, float] | None:
@@ -214,13 +214,13 @@ def measured_domains(report: Report) -> tuple[str, ...]:
     """The domains of the held-out rows that a phase's val_bpb is the mean of; empty where it has none."""
     last = report.own_mean(report.after, "phase")
     own = [
-        each for each in report.after if last and (each.set, each.phase) == (last.set, last.phase)
+        mean for mean in report.after if last and (mean.set, mean.phase) == (last.set, last.phase)
     ]
-    return tuple(sorted({each.domain for each in own} - {"*"}))
+    return tuple(sorted({mean.domain for mean in own} - {"*"}))
 
 
 def unmeasured_domains(report: Report, mixture: MixtureReport) -> tuple[str, ...]:
     """The domains that a phase was trained on and its val_bpb is silent on; empty where it has none."""
     measured = measured_domains(report)
-    served = dict.fromkeys(each.domain for each in mixture.strata if each.drawn)
+    served = dict.fromkeys(stratum.domain for stratum in mixture.strata if stratum.drawn)
     return tuple(name for name in served if name not in measured) if measured else ()

@@ -41,11 +41,11 @@ def run_lines(reports: Sequence[Report]) -> list[Line]:
     """A line a run, with columns for fixed sets and studies where any has some."""
     measured = [name for name in FIXED_SETS if any(change(report, name) for report in reports)]
     lines = [run_line(report, measured) for report in reports]
-    if not any(each.study for each in reports):
+    if not any(report.study for report in reports):
         return lines
     return [
-        {**line, "study": study_words(each.study)}
-        for line, each in zip(lines, reports, strict=True)
+        {**line, "study": study_words(report.study)}
+        for line, report in zip(lines, reports, strict=True)
     ]
 
 
