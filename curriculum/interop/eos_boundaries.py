@@ -77,11 +77,11 @@ def cleared(columns: RowBatch, layout: RowLayout) -> RowBatch:
     """The rows with nothing scored at a document's last token; without what depends on it."""
     mask = columns.loss_mask.copy()
     mask.reshape(-1)[layout.flat_start + layout.lengths - 1] = 0
-    each = np.full(len(columns), columns.row_format.row_length)
-    changed = {"loss_mask": lists(pa.array(mask.reshape(-1)), each, pa.uint8())}
+    row_lengths = np.full(len(columns), columns.row_format.row_length)
+    changed = {"loss_mask": lists(pa.array(mask.reshape(-1)), row_lengths, pa.uint8())}
     if columns.has("target_ids"):
         targets = target_ids(columns.input_ids, mask, columns.row_format.pad_id)
-        changed["target_ids"] = lists(pa.array(targets.reshape(-1)), each, pa.int32())
+        changed["target_ids"] = lists(pa.array(targets.reshape(-1)), row_lengths, pa.int32())
     table = columns.table
     for name, array in changed.items():
         table = table.set_column(table.column_names.index(name), name, array)

@@ -127,7 +127,9 @@ def require_distinct(files: Sequence[Path]) -> None:
         SchemaError: naming both rows.
     """
     columns = [_pack_ids(file) for file in files]
-    every = pa.chunked_array([chunk for each in columns for chunk in each.chunks], type=pa.string())
+    every = pa.chunked_array(
+        [chunk for column in columns for chunk in column.chunks], type=pa.string()
+    )
     if every.null_count or pc.count_distinct(every).as_py() < len(every):
         places: dict[str | None, str] = {}
         for file, column in zip(files, columns, strict=True):

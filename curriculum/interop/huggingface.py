@@ -155,7 +155,7 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
     for name, kin in sorted(groups, key=lambda group: (not group[0].startswith("rows"), *group)):
         splits = groups[name, kin]
         files = {
-            split: [file for each in splits[split] for file in each.shards()]
+            split: [file for tree in splits[split] for file in tree.shards()]
             for split in sorted(splits, key=lambda split: (SPLITS.get(split, len(SPLITS)), split))
         }
         found.append(
@@ -260,7 +260,7 @@ def _kin(artefact: Artefact) -> str:
         if name not in ("split", "anchor_bytes", "files", "score", "score_revision", "trained_text")
     }
     made_of = sorted(
-        each.content for each in manifest.inputs if not each.name.startswith(COMPARED_INPUT)
+        record.content for record in manifest.inputs if not record.name.startswith(COMPARED_INPUT)
     )
     return digest({"config": config, "inputs": [*made_of]})
 

@@ -337,7 +337,7 @@ class PackedColumns:
     def _derived(
         self, batch: PackedBatch, ids: Values, begins: Bools, valid: Int64s
     ) -> dict[str, Any]:
-        each = np.full(len(batch), self.row_format.row_length)
+        row_lengths = np.full(len(batch), self.row_format.row_length)
         starts = np.nonzero(begins)[1].astype(np.int32)
         made: dict[str, Any] = {
             STARTS: lists(pa.array(starts), begins.sum(axis=1), pa.int32()),
@@ -345,7 +345,7 @@ class PackedColumns:
         }
         flat = ids.astype(np.int32).reshape(-1)
         return {
-            "input_ids": lists(pa.array(flat), each, pa.int32()),
+            "input_ids": lists(pa.array(flat), row_lengths, pa.int32()),
             **{name: array for name, array in made.items() if name in self.derived},
         }
 
@@ -361,8 +361,8 @@ class PackedColumns:
                 lambda row, at: f"{SCORES} is {own[row, at]} at token {at}",
                 f"it must say what {LABELS} says of the token behind it",
             )
-        each = np.full(len(batch), self.row_format.row_length)
-        return lists(pa.array(mask.reshape(-1)), each, pa.uint8())
+        row_lengths = np.full(len(batch), self.row_format.row_length)
+        return lists(pa.array(mask.reshape(-1)), row_lengths, pa.uint8())
 
 
 def _labels(batch: PackedBatch, ids: Values) -> Values:

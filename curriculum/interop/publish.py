@@ -231,12 +231,12 @@ def require(
             cause = "nothing says which tokens are scored, and labels (-100 where not) aren't stored either"
         cure = "Store it in the rows"
         if column == UNMARKED:
-            cause = f"{_why_bos_says_nothing(tokenizer)}, so nothing says where documents begin"
+            cause = f"{_bos_remark(tokenizer)}, so nothing says where documents begin"
             cure = cure_of(stored, row_format)
         raise SchemaError(name, f"no column {column}", cause=cause, cure=cure)
 
 
-def _why_bos_says_nothing(tokenizer: Tokenizer) -> str:
+def _bos_remark(tokenizer: Tokenizer) -> str:
     """Return why the documents' first token doesn't show them."""
     bos = tokenizer.document_controls.get("bos")
     if bos is None:

@@ -34,7 +34,7 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
         raise SchemaError(str(path), cause=f"{kind} lies there", cure="Check the path")
     folder = path if path.is_dir() else path.parent
     named = sorted(_named(path, parquet=parquet))
-    found = [_inside(folder, file) for file in named if kind_at(file) != "a folder"]
+    found = [_resolve_inside(folder, file) for file in named if kind_at(file) != "a folder"]
     return [path.resolve(), *found] if path.exists() else found
 
 
@@ -74,7 +74,7 @@ def _below(folder: Path) -> Iterator[Path]:
                 pending.append((place, depth + 1))
 
 
-def _inside(folder: Path, file: Path) -> Path:
+def _resolve_inside(folder: Path, file: Path) -> Path:
     """Return a file of a folder, links resolved.
 
     Raises:

@@ -86,8 +86,10 @@ def take_rows(
     for name in (name for name in schema.names if name in WIDE):
         values: list[Any] = [None] * len(rows)
         for number, at in places:
-            for place, each in zip(at.tolist(), shards[number].values(name, rows[at]), strict=True):
-                values[place] = each
+            for place, value in zip(
+                at.tolist(), shards[number].values(name, rows[at]), strict=True
+            ):
+                values[place] = value
         columns[name] = _lists(values, schema.field(name).type)
     return pa.table([columns[name] for name in schema.names], schema=schema).combine_chunks()
 
@@ -200,7 +202,7 @@ class Ordered:
         metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
         if len(self.row_lengths) > 1:
             del metadata["row_length"]
-        return pa.schema([each for each in fields if each.name in columns], metadata=metadata)
+        return pa.schema([field for field in fields if field.name in columns], metadata=metadata)
 
     def tables(self, columns: Sequence[str], scratch: Path) -> Iterator[pa.Table]:
         """The rows, about a million positions at a time; `scratch` is an empty folder for a plan's."""
@@ -209,7 +211,7 @@ class Ordered:
             (source,) = self.sources
             yield from _tables(source, source.files, schema)
             return
-        staged = {each.key: _stage(each, schema, scratch) for each in self.sources}
+        staged = {source.key: _stage(source, schema, scratch) for source in self.sources}
         longest = self.row_lengths[-1]
         rows = max(1, TABLE_TOKENS // longest)
         yield from _planned(self.plan, staged, rows, schema)
@@ -237,8 +239,8 @@ def _planned(
     rows: int,
     schema: pa.Schema,
 ) -> Iterator[pa.Table]:
-    shards = [shard for each in staged.values() for shard in each]
-    ends = np.cumsum([len(each) for each in staged.values()])
+    shards = [shard for group in staged.values() for shard in group]
+    ends = np.cumsum([len(group) for group in staged.values()])
     first = dict(zip(staged, [0, *ends.tolist()], strict=False))
     for batch in parquet.File(plan).iter_batches(rows, columns=[*PLAN_COLUMNS]):
         keys = map(str, batch["rows_key"].to_pylist())
@@ -272,7 +274,7 @@ def _blank(rows: int, width: int, kind: Any) -> Any:
 
 
 def _rows_of(store: Store, mixture: Manifest) -> list[Artefact]:
-    wanted = {each.key for each in mixture.inputs}
+    wanted = {record.key for record in mixture.inputs}
     found = {
         artefact.key: artefact for artefact in store.artefacts("rows") if artefact.key in wanted
     }

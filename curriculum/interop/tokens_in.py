@@ -54,8 +54,8 @@ CAUSAL = "causal"
 
 def token_lists(rows: npt.NDArray[Any]) -> Any:
     """[n, T] as n lists of T."""
-    each = np.full(len(rows), rows.shape[1])
-    return lists(pa.array(rows.reshape(-1)), each, pa.from_numpy_dtype(rows.dtype))
+    row_lengths = np.full(len(rows), rows.shape[1])
+    return lists(pa.array(rows.reshape(-1)), row_lengths, pa.from_numpy_dtype(rows.dtype))
 
 
 def packed_rows(
