@@ -187,10 +187,10 @@ def _zero_gradients(
     subject: Subject, claim: str, seen: Sequence[Observed], witness_BT: Tensor
 ) -> Finding:
     """A finding that gradients outside the witnesses are 0.0."""
-    for each in seen:
-        elsewhere = each.embeddings[~witness_BT]
+    for observed in seen:
+        elsewhere = observed.embeddings[~witness_BT]
         if bool((elsewhere != 0).any()):
-            by = share(elsewhere, each.embeddings[witness_BT])
+            by = share(elsewhere, observed.embeddings[witness_BT])
             return subject.finding(claim, False, f"up to {by} of the largest")
     return subject.finding(claim, True)
 

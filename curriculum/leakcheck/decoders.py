@@ -49,15 +49,15 @@ def cases(spec: ModelSpec) -> tuple[Case, ...]:
     """Each family of a model alone, narrow and two layers deep, then the whole pattern."""
     letters = "".join(dict.fromkeys(spec.blocks))
     alone = [
-        Case(name=NAMES[letter], spec=_small(spec, letter * 2, streams=1, structure=False))
+        Case(name=NAMES[letter], spec=_small_spec(spec, letter * 2, streams=1, structure=False))
         for letter in letters
     ]
     if spec.streams > 1:
         alone.append(
-            Case(name=STREAMS, spec=_small(spec, "FF", streams=spec.streams, structure=False))
+            Case(name=STREAMS, spec=_small_spec(spec, "FF", streams=spec.streams, structure=False))
         )
     if spec.structure:
-        alone.append(Case(name=STRUCTURE, spec=_small(spec, "AA", streams=1, structure=True)))
+        alone.append(Case(name=STRUCTURE, spec=_small_spec(spec, "AA", streams=1, structure=True)))
     return (*alone, whole(spec))
 
 
@@ -76,21 +76,21 @@ def every_case(spec: ModelSpec) -> tuple[Case, ...]:
 def whole(spec: ModelSpec) -> Case:
     """Each family of a model once, narrow, with all else that the model has."""
     letters = "".join(dict.fromkeys(spec.blocks))
-    small = _small(spec, letters, streams=spec.streams, structure=spec.structure)
+    small = _small_spec(spec, letters, streams=spec.streams, structure=spec.structure)
     return Case(name=f"whole {letters}", spec=small)
 
 
 def small_model(spec: ModelSpec) -> ModelSpec:
     """Each family of a model once, two heads wide and with small tables; all other sizes are the model's."""
     letters = "".join(dict.fromkeys(spec.blocks))
-    small = _small(spec, letters, streams=spec.streams, structure=spec.structure)
+    small = _small_spec(spec, letters, streams=spec.streams, structure=spec.structure)
     kv_heads = 2 if spec.kv_heads == spec.heads else 1
     return small.model_copy(
         update={"vocab_size": spec.vocab_size, "width": 32, "heads": 2, "kv_heads": kv_heads}
     )
 
 
-def _small(spec: ModelSpec, blocks: str, *, streams: int, structure: bool) -> ModelSpec:
+def _small_spec(spec: ModelSpec, blocks: str, *, streams: int, structure: bool) -> ModelSpec:
     kv_heads = min(spec.kv_heads, 2)
     heads = kv_heads * min(spec.heads // spec.kv_heads, 2)
     return spec.model_copy(

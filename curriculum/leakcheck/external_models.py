@@ -258,7 +258,7 @@ def _built(where: str) -> nn.Module:
                 cure=f"Name one of {', '.join(_callables(builder)) or 'what it holds'}",
             )
         builder = getattr(builder, part)
-    model = builder if isinstance(builder, nn.Module) else _called(where, builder)
+    model = builder if isinstance(builder, nn.Module) else _call(where, builder)
     if not isinstance(model, nn.Module):
         raise JobError(
             where,
@@ -289,10 +289,10 @@ def _callables(module: Any) -> list[str]:
     """Return the names of callables that a module itself defines."""
     own = getattr(module, "__name__", "")
     found = vars(module).items() if inspect.ismodule(module) else ()
-    return [name for name, each in found if getattr(each, "__module__", None) == own][:8]
+    return [name for name, value in found if getattr(value, "__module__", None) == own][:8]
 
 
-def _called(where: str, builder: Callable[[], Any]) -> Any:
+def _call(where: str, builder: Callable[[], Any]) -> Any:
     torch.manual_seed(0)
     try:
         return builder()

@@ -80,7 +80,7 @@ def prove_job(
             setting, steps, packings(steps, length), watch
         ),
         "many documents": lambda: many_findings(setting, watch),
-        f"plan {job.plan_content} from {start}": lambda: _own_documents(
+        f"plan {job.plan_content} from {start}": lambda: _job_documents(
             job, workspace, setting, watch
         ),
     }
@@ -107,7 +107,7 @@ def _setting(job: Job, device: torch.device) -> ProofSetting:
     )
 
 
-def _own_documents(
+def _job_documents(
     job: Job, workspace: Path, setting: ProofSetting, watch: ProgressCallback
 ) -> tuple[Finding, ...]:
     """REPACKED in one step of the plan's first documents, from the weights that the job starts from.
@@ -168,14 +168,14 @@ def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> L
             cure="Let the trainer's own report say that it passed",
         )
     if job.study is not None and job.study.acts_in_training:
-        raise _by_design(path, job.study)
+        raise _not_provable(path, job.study)
     store = Store.containing(path)
     device = prepare(job)
     require_fitting(job, store.root)
     return prove_job(job, store.root, device, watch, anew=anew)
 
 
-def _by_design(path: Path, study: Study) -> JobError:
+def _not_provable(path: Path, study: Study) -> JobError:
     """The refusal of a study, which is no finding of a leak."""
     masked = study.is_always_masked
     return JobError(

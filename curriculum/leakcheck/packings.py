@@ -112,7 +112,7 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
         ),
         Packing(
             name="rows twice as long",
-            steps=_laid(steps, T, _twice_as_long),
+            steps=_laid(steps, T, _at_double_length),
             micro_positions=2 * T,
         ),
         Packing(
@@ -151,7 +151,7 @@ def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Pac
         _reference(steps, row_length),
         Packing(
             name="rows twice as long, one micro-batch",
-            steps=_laid(steps, row_length, _twice_as_long),
+            steps=_laid(steps, row_length, _at_double_length),
             micro_positions=1 << 30,
         ),
     )
@@ -177,21 +177,21 @@ def _laid(
         numbered = list(enumerate(documents, start=first))
         first += len(documents)
         lengths = {number: len(document) for number, document in numbered}
-        scored = [(number, each) for number, each in numbered if each.is_scored]
+        scored = [(number, document) for number, document in numbered if document.is_scored]
         rows = lay(scored, length)
         for number, document in numbered:
             if not document.is_scored:
-                _put(rows, number, lengths)
+                _append_unscored(rows, number, lengths)
         found.append(
             tuple(PackedRow(row_length=T, documents=tuple(numbers)) for T, numbers in rows)
         )
     return tuple(found)
 
 
-def _put(rows: Rows, number: int, lengths: dict[int, int]) -> None:
+def _append_unscored(rows: Rows, number: int, lengths: dict[int, int]) -> None:
     """Put an unscored document into the first row with room; a loader refuses a row of its own."""
     for at, (T, numbers) in enumerate(rows):
-        if sum(lengths[each] for each in numbers) + lengths[number] <= T:
+        if sum(lengths[member] for member in numbers) + lengths[number] <= T:
             numbers.append(number)
             return
         if at == len(rows) - 1:
@@ -236,7 +236,7 @@ def _first_fit(documents: Numbered, row_length: int, *, seed: int) -> Rows:
     return rows
 
 
-def _twice_as_long(documents: Numbered, row_length: int) -> Rows:
+def _at_double_length(documents: Numbered, row_length: int) -> Rows:
     return _first_fit(documents, 2 * row_length, seed=2)
 
 
@@ -260,7 +260,7 @@ def write(
     documents = [document for step in steps for document in step]
     for (row_length, number), rows in packing.data_sets.items():
         _write_data_set(
-            [[documents[each] for each in row.documents] for row in rows],
+            [[documents[document] for document in row.documents] for row in rows],
             workspace / data_set_path(row_length, number),
             packing,
             labels=RowLabels(

@@ -173,9 +173,9 @@ def _trained(
     watch: ProgressCallback,
 ) -> Iterator[Finding]:
     """REPACKED for each length, every other one with recomputed blocks."""
-    backend = next(each for each in TRAINED_BACKENDS if each in scope.backends)
+    backend = next(name for name in TRAINED_BACKENDS if name in scope.backends)
     if len(scope.backends) > 1 and "A" in model.blocks:
-        others = ", ".join(each for each in scope.backends if each != backend)
+        others = ", ".join(name for name in scope.backends if name != backend)
         uncovered.append(f"training by the backends {others}: {backend} was examined")
     for number, length in enumerate(scope.trained_lengths):
         if length % MULTIPLE:
@@ -231,7 +231,7 @@ def repacked_findings(
         failed = [(way, found) for way, found in results if found is not None]
         layer = ""
         if failed:
-            smallest, found = min(failed, key=lambda each: each[0].positions)
+            smallest, found = min(failed, key=lambda result: result[0].positions)
             place = first_layer(setting, steps, ways[0], smallest, found.step, train=train)
             layer = f"; {place} in {smallest}"
     return tuple(

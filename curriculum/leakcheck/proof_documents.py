@@ -192,7 +192,7 @@ _STRUCTURE = [field.name for field in STRUCTURE_COLUMNS]
 def _row(file: Path, row: int) -> dict[str, Any]:
     """The columns of one row; of the file only its row group is read."""
     with parquet.File(file) as opened:
-        names = [each for each in (*_COLUMNS, *_STRUCTURE) if each in opened.schema_arrow.names]
+        names = [name for name in (*_COLUMNS, *_STRUCTURE) if name in opened.schema_arrow.names]
         for group in range(opened.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows
             if row < rows:

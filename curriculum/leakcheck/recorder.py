@@ -133,7 +133,7 @@ class Recorder:
         if tuple(place.stop - place.start for _, place in segments) != batch.boundaries.lengths:
             return f"the boundaries of rows {', '.join(batch.pack_ids)} aren't those of their documents"
         ids_N, mask_N = (
-            each.cpu().numpy().reshape(-1) for each in (batch.input_ids, batch.loss_mask)
+            tensor.cpu().numpy().reshape(-1) for tensor in (batch.input_ids, batch.loss_mask)
         )
         for number, place in segments:
             document = None if number is None else self.documents[number]

@@ -266,7 +266,7 @@ def _losses(
 ) -> Iterator[Disagreement]:
     """Compare the documents' losses, the largest difference first."""
     for number in sorted(
-        one.losses, key=lambda each: -_relative(one.losses[each], other.losses[each])
+        one.losses, key=lambda number: -_relative(one.losses[number], other.losses[number])
     ):
         yield Disagreement(
             step=step,
@@ -346,18 +346,20 @@ def first_layer(
                 return f"first in the {direction} of {place}: not the same documents are computed"
             if not kept[place]:
                 continue
-            number, amount = _worst(kept[place], others[place])
+            number, amount = _largest_difference(kept[place], others[place])
             if not amount <= limit:
                 return f"first in the {direction} of {place}, at document {number}, by {amount:.1e}"
     return "neither in the output nor in the gradient of a block: in weights or optimizer"
 
 
-def _worst(one: Mapping[int, Tensor], other: Mapping[int, Tensor]) -> tuple[int, float]:
+def _largest_difference(
+    one: Mapping[int, Tensor], other: Mapping[int, Tensor]
+) -> tuple[int, float]:
     """The document with the largest difference relative to its norm, and that difference."""
     amounts = {
         number: _norm(values.double() - other[number].double())
         / max(_norm(values.double()), 1e-300)
         for number, values in one.items()
     }
-    number = max(amounts, key=lambda each: amounts[each])
+    number = max(amounts, key=lambda document: amounts[document])
     return number, amounts[number]
