@@ -78,7 +78,7 @@ links       a build target links another target
 compiles    a build target compiles a file"""
 EdgeLabel = Literal["resolved", "overridden", "dependent", "syntactic"]
 EDGE_LABELS: tuple[EdgeLabel, ...] = get_args(EdgeLabel)
-"""How an edge was found.
+"""Method that found an edge.
 
 resolved    by a compiler frontend
 overridden  by a compiler frontend, through a virtual function

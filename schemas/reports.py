@@ -104,7 +104,7 @@ class DocumentsReport(StageReport):
     crowded_names: dict[str, int] = {}
     """Number of names by path, for files with more names than the graph looks up."""
     lacks: str = ""
-    """Why there are no documents: the repository has no index, or is skipped; otherwise empty."""
+    """Reason for missing documents: no index, or a skipped repository; otherwise empty."""
     coverage: CoverageReport = CoverageReport()
 
 
@@ -253,7 +253,7 @@ class TokenizerReport(StageReport):
     """Control tokens around a document: bos_eos, eos …"""
     engine: str = ""
     engine_reason: str = ""
-    """Why text isn't encoded at full speed; empty if it is."""
+    """Reason why text isn't encoded at full speed; empty if it is."""
 
 
 class TokensReport(StageReport):
@@ -269,7 +269,7 @@ class TokensReport(StageReport):
     pad_id: int = 0
     engine: str = ""
     engine_reason: str = ""
-    """Why text isn't encoded at full speed; empty if it is."""
+    """Reason why text isn't encoded at full speed; empty if it is."""
 
 
 class LengthBucket(StageReport):

@@ -158,7 +158,7 @@ def is_later(corpus: CorpusSpec, timestamp: int) -> bool:
 
 
 ReadAs = Literal["history", "shallow", "folder"]
-"""How a repository is read: as a complete history, a shallow clone, or a plain folder."""
+"""Source of a repository: a complete history, a shallow clone, or a plain folder."""
 
 
 def no_source_files(

@@ -130,7 +130,7 @@ _FOLLOWING = {
     ("ISC", "permission to use"): ((), ("except as contained in this notice",)),
     ("HPND", "without fee is hereby granted"): ((), ("stichting mathematisch",)),
 }
-"""By (licence, hint): words of which one must follow the pattern, and words that must not follow it."""
+"""Words by (licence, hint): one of the first must follow the pattern, and none of the second may."""
 _OTHER = re.compile(
     r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e"
     r"|\bsubject to the .{0,40}?licen[cs]e\b"

@@ -55,7 +55,7 @@ class DocumentKind:
     """Never v6_enriched: structure doesn't change the length of its documents."""
     row_length: int
     score: Score = "new"
-    """Which tokens are targets; makes no difference for conversations."""
+    """Choice of target tokens; conversations ignore the choice."""
 
     @property
     def objective(self) -> str:

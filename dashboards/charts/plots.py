@@ -172,7 +172,7 @@ class Series:
     """Last value as text, shown beside the name."""
     is_line: bool = True
     dots: Literal["each", "last", "none"] = "last"
-    """Which points have a dot."""
+    """True for points with a dot."""
     around: Sequence[Point] = ()
     """Lower and upper end of the interval at each point."""
 

@@ -35,7 +35,7 @@ SECTIONS = (
     *("phases", "settings", "documents", "val_bpb", "validation", "loss", "costs", "timeline"),
     "attention",
 )
-"""What was trained, on which data, how well, at which cost, and what needs attention."""
+"""Training, data, results, cost, and points that need attention."""
 GATE = AdvanceWhen(
     min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
 )
@@ -314,7 +314,7 @@ def test_times_have_two_units_at_most_and_signs_are_never_lost(seconds: float, b
     assert difference(by)[0] == ("±" if abs(by) < 0.0005 else "\N{MINUS SIGN}" if by < 0 else "+")
 
 
-def test_sections_stand_in_the_order_in_which_a_stranger_asks(facts: Facts) -> None:
+def test_sections_follow_the_order_of_a_readers_questions(facts: Facts) -> None:
     text = page(facts)
     places = [text.index(f'<section class="card" id="{section}">') for section in SECTIONS]
     assert places == sorted(places)
