@@ -37,27 +37,30 @@ class CorpusConfig(Group):
 
     corpus: str | None = Field(
         default=None,
-        description="Another corpus: one in the workspace's corpora/ or of the package. The command line "
-        "also takes the path of a YAML file.",
+        description="Corpus to read instead of the diet's: a name from the workspace's corpora/ or the "
+        "package.",
     )
     repositories: tuple[str, ...] = Field(
         default=(),
-        description="Read these repositories instead of the corpus: paths on the machine that builds.",
+        description="Repositories to read instead of the corpus: paths on the machine that builds.",
     )
     max_commits: int | None = Field(
         default=None,
         ge=1,
-        title="Newest commits",
-        description="Read only this many of the newest commits of each repository.",
+        title="Maximum commits",
+        description="Maximum number of commits to read from each repository, newest first.",
     )
     versions_per_path: int | None = Field(
-        default=None, ge=1, description="Read at most this many versions of each file."
+        default=None,
+        ge=1,
+        title="Versions per file",
+        description="Maximum number of versions to read of each file.",
     )
     workers: int | None = Field(
         default=None,
         ge=1,
-        title="Processes that build",
-        description="Number of build processes; default: one per core. The bytes don't depend on it.",
+        title="Build processes",
+        description="Number of build processes; default: one per core. Doesn't change the data.",
     )
 
 
@@ -66,34 +69,35 @@ class BuildConfig(Group):
 
     phases_file: str | None = Field(
         default=None,
-        description="Phases file in place of the diet's: phases has the real row lengths, phases.demo short "
-        "ones for CPUs; the workspace's own are in phases/. The command line also takes the path of a YAML "
-        "file.",
+        description="Phases file to use instead of the diet's: phases (full row lengths), phases.demo (short "
+        "rows for CPUs) or a name from the workspace's phases/.",
     )
     branch: str | None = Field(
         default=None,
-        description="Keep this run's mixtures and runs apart from the specialist's others, under this name.",
+        description="Name under which this run's mixtures and checkpoints are kept, apart from other "
+        "branches.",
     )
     row_length: int | None = Field(
         default=None,
         ge=1,
-        description="Row length of all servings, a multiple of 128; default: that of diet and phases file.",
+        description="Row length of all servings in tokens, a multiple of 128; default: as in the diet and "
+        "phases file.",
     )
     tokenizer: str | None = Field(
         default=None,
-        description="Path of a tokenizer.json, or corpus to train a tokenizer on the corpus.",
+        description="Path of a tokenizer.json, or the word corpus to train a tokenizer on the corpus.",
     )
     configure: bool = Field(
         default=False,
-        title="Configure with cmake",
-        description="Let cmake create missing compilation databases, in a temporary copy. This runs the "
+        title="Run cmake",
+        description="Create missing compilation databases with cmake, in a temporary copy. This runs the "
         "repositories' own code.",
     )
     unsandboxed: bool = Field(
         default=False,
         title="Parse without a sandbox",
-        description="Let libclang parse the repositories' code, and try a tokenizer.json, where the kernel "
-        "has no Landlock to confine them. A flaw in their parsers could then run their authors' code.",
+        description="Parse code with libclang and load tokenizer.json without a sandbox, on kernels without "
+        "Landlock. A vulnerability in these parsers could then run the authors' code.",
     )
 
 
@@ -101,16 +105,20 @@ class MixConfig(Group):
     """The rows of a plan: how many, for which model, how often, in which order."""
 
     token_budget: str | None = Field(
-        default=None, description="Training tokens of all phases together: 500K, 20M, 10B."
+        default=None,
+        description="Training tokens of all phases together, such as 500K, 20M or 10B.",
     )
     model: str | None = Field(
-        default=None, description="Another model size; tiny can be trained on a CPU."
+        default=None, description="Model preset instead of the diet's; tiny trains on a CPU."
     )
     max_repetition: float | None = Field(
-        default=None, gt=0, description="How often a row may be repeated, in every phase."
+        default=None, gt=0, description="Maximum number of times a row is used in a phase."
     )
     seed: int | None = Field(
-        default=None, ge=0, description="Random seed of row order, shuffling and initial weights."
+        default=None,
+        ge=0,
+        title="Random seed",
+        description="Random seed of row order, shuffling and initial weights.",
     )
 
 
@@ -119,21 +127,23 @@ class ResumeConfig(Group):
 
     continue_run: str | None = Field(
         default=None,
-        title="Continue a run",
-        description="RUN or RUN@STEP: continue this run from its last checkpoint, or from that of a step, "
-        "with the diet as it is now. RUN is a name, a path or the first digits of a key. The rest of the "
-        "phase is mixed again, rows that were seen count as seen, and later phases follow.",
+        title="Run to continue",
+        description="RUN or RUN@STEP: continue a run from its last checkpoint or the checkpoint at a step, "
+        "with the current diet. RUN is a name, a path or the first digits of a key. The rest of the phase is "
+        "mixed again without forgetting which rows were used, then later phases run.",
     )
     from_step: int | None = Field(
         default=None,
         ge=0,
-        description="Go back, in the newest run or the one to continue, to the last checkpoint at or before "
-        "this step, and mix the phase again from there.",
+        title="Step to go back to",
+        description="Go back to the last checkpoint at or before this step, in the newest run or the run to "
+        "continue, and mix the phase again from there.",
     )
     without_rows: str | None = Field(
         default=None,
-        description="Leave out rows from there on: pack_ids, document ids or repositories, separated by "
-        "commas, or a file with one a line. A row that holds one of them is left out as a whole.",
+        title="Rows to exclude",
+        description="Exclude rows after that checkpoint: pack_ids, document ids or repositories, separated "
+        "by commas, or a file with one per line. A row is excluded if any of its documents matches.",
     )
 
 
@@ -143,33 +153,34 @@ class TrainConfig(Group):
     processes: int | None = Field(
         default=None,
         ge=1,
-        title="Processes that train",
-        description="Number of training processes, each with its part of the model; default: one per GPU, "
+        title="Training processes",
+        description="Number of training processes, among which the model is sharded; default: one per GPU, "
         "or one on a CPU.",
     )
     context_parallel: int | None = Field(
         default=None,
         ge=1,
-        title="Processes that share a row",
-        description="Number of the training processes that share each row, each with a part of "
-        "its positions: for rows whose activations one GPU doesn't hold; default: none share one.",
+        title="Context-parallel processes",
+        description="Number of training processes among which the positions of each row are split, for rows "
+        "whose activations don't fit on one GPU; default: rows are not split.",
     )
     recompute: bool = Field(
         default=False,
-        title="Recompute for backward",
-        description="Recompute activations in the backward pass: less memory, slower, the same losses.",
+        title="Recompute activations",
+        description="Recompute activations in the backward pass: less memory, slower, same losses.",
     )
     loader_workers: int | None = Field(
         default=None,
         ge=0,
-        title="Processes that load rows",
-        description="Number of processes that load rows for each that trains; default: 2 for a GPU, 0 for a "
-        "CPU. The order of rows doesn't depend on it.",
+        title="Loader processes",
+        description="Number of loader processes per training process; default: 2 on a GPU, 0 on a CPU. "
+        "Doesn't change the order of rows.",
     )
     log: str | None = Field(
         default=None,
-        title="Metrics also to",
-        description="Also write metrics to tensorboard, wandb (offline), or both, separated by a comma.",
+        title="Metrics destinations",
+        description="Additional destinations of metrics: tensorboard, wandb (offline), or both, separated by "
+        "a comma.",
     )
 
 
@@ -182,12 +193,16 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
 )
 """The groups of a RunConfig by field, in the order of the stages."""
 
+COMMON_FIELDS = ("corpus", "repositories", "max_commits", "branch", "token_budget", "model")
+"""Fields that forms and --help show at once; all other fields are advanced."""
 _OF_ONE_MACHINE = {
     *("workers", "processes", "context_parallel", "recompute", "loader_workers", "log"),
 }
 """Fields that change neither a mixture nor what a run is."""
-_FILES = ("phases_file", "corpus", "tokenizer")
-"""Fields that hold a name, or the path of a file."""
+YAML_FIELDS = ("phases_file", "corpus")
+"""Fields with a name or, except in forms, the path of a YAML file."""
+_FILES = (*YAML_FIELDS, "tokenizer")
+"""Fields with a name or the path of a file."""
 _RECORDED_NAMES = {"continue_run": "continue"}
 """Names in a job's record that differ from their fields'."""
 _TO_MIX = ("corpus", "build", "mix", "resume")

@@ -1,27 +1,27 @@
-"""The command line: `curriculum build | mix | train | run`, and the ways to look at what they made.
+"""The command line `curriculum`.
 
-Only `run`, `demo` and `serve` import Prefect; the others call the same functions as the flows do.
+Only `run`, `demo` and `serve` import Prefect; the other commands call the same functions as the flows.
 """
 
 import gc
 import os
 import sys
 
-# Imported objects stay: with Python's own threshold, collecting garbage is a tenth of a short command.
+# With Python's default threshold, garbage collection takes a tenth of a short command's time.
 gc.set_threshold(50_000, 20, 50)
 
 from flows import settings  # noqa: E402 - after the threshold
 from flows.cli.app import app  # noqa: E402
-from flows.cli.commands import keep, look, look_at_models, make  # noqa: E402
+from flows.cli.commands import data, look, look_at_models, serve, share, training  # noqa: E402
 from flows.settings.proxies import direct_to_loopback  # noqa: E402
 
-__all__ = ["app", "keep", "look", "look_at_models", "main", "make"]
+__all__ = ["app", "data", "look", "look_at_models", "main", "serve", "share", "training"]
 
 
 def main() -> None:
-    """Run the command line; no process that it starts imports what lies in the current directory.
+    """Run the command line; its child processes never import modules from the current directory.
 
-    Requests of all of them to servers on this machine go through no proxy.
+    Requests to servers on this machine bypass proxies, in child processes too.
     """
     for word in sys.argv[1:]:
         _require_text(word)

@@ -1,4 +1,4 @@
-"""`python -m flows.cli`: the command line of this very interpreter."""
+"""`python -m flows.cli`: the command line, run by this interpreter."""
 
 from flows.cli import main
 

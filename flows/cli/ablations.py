@@ -1,4 +1,4 @@
-"""`curriculum ablate`: arms trained one after another, and the table of verdicts."""
+"""`curriculum ablate`: train the arms one after another and print the verdicts."""
 
 import shlex
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from schemas.ablation import MIN_SEEDS
 
 
 def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
-    """Train all arms of an ablation and print its verdicts; return False where it has none."""
+    """Train all arms of an ablation and print its verdicts; return False if there are none."""
     require_machine()
     spec = load_ablation(file)
     with watching() as watch:
@@ -41,7 +41,7 @@ def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
 
 
 def bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> None:
-    """Write the bundle of an ablation, and print how it is trained and judged."""
+    """Write the bundle of an ablation and print how to train and judge it."""
     require_machine()
     spec = load_ablation(file)
     with watching() as watch:
@@ -51,13 +51,15 @@ def bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) ->
         )
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print_line(f"{folder}: {number(len(written.arms), 'arm')}, {count(size)}B")
-    print_line(f"on the other machine:  python -m curriculum.train.bundle {folder.name}", MUTED)
+    print_line(
+        f"Train on the other machine:  python -m curriculum.train.bundle {folder.name}", MUTED
+    )
     words = ["curriculum", "ablate", str(file), "--collect", str(folder)]
-    print_line(f"back here:  {shlex.join(words)}", MUTED)
+    print_line(f"Then judge the runs here:    {shlex.join(words)}", MUTED)
 
 
 def judge_bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> bool:
-    """Judge an ablation by the runs of its bundle and print its verdicts; return False where it has none."""
+    """Judge an ablation by the runs of its bundle and print the verdicts; return False if there are none."""
     spec = load_ablation(file)
     runs = bundled_runs(spec, folder)
     with watching() as watch:
@@ -71,7 +73,7 @@ def _print_arm(planned: PlannedArm) -> None:
 
 
 def _print(outcome: Outcome, made: Artefact, home: Path) -> bool:
-    """Print the tables of an outcome; return False where it has no verdicts."""
+    """Print the tables of an outcome; return False if it has no verdicts."""
     out.print(table(arm_lines(outcome)))
     out.print(table(claim_lines(outcome)))
     if lines := equal_token_lines(outcome):

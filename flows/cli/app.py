@@ -1,6 +1,6 @@
-"""The command line itself: its name, its panels, how every command ends, and the options of commands.
+"""The command line's name, panels, exit codes, and the options that several commands have.
 
-Options of a RunConfig are made from the fields and help texts of its groups.
+The options of a RunConfig are generated from the fields and help texts of its groups.
 """
 
 import contextlib
@@ -24,12 +24,14 @@ from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import typer
 from annotated_types import Ge
 from pydantic.fields import FieldInfo
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from curriculum.pipeline.run_config import (
+    COMMON_FIELDS,
     GROUPS,
     NAMES,
     USED_GROUPS,
+    YAML_FIELDS,
     BuildConfig,
     CorpusConfig,
     RunConfig,
@@ -41,47 +43,67 @@ from schemas.visible import visible
 
 R = TypeVar("R")
 MAX_CALLS = 5
-"""Calls that an error names which nothing foresaw."""
+"""Maximum number of calls that the message of an unexpected error lists."""
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
-WORK, LOOK, KEEP = "Make", "Look", "Keep"
+DATA, TRAIN, LOOK, SHARE, SERVE = "Data", "Train", "Look", "Share", "Serve"
+ADVANCED = "Advanced"
+"""Panel of the options that only --help-all shows."""
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 
 
-class _Suggesting(TyperGroup):
-    """Commands of which a misspelt `help` means --help."""
+class _HelpfulGroup(TyperGroup):
+    """Group of commands that suggests --help for a misspelt `help` and reflows its commands' help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for command in self.commands.values():
+            # Typer keeps the line breaks of docstrings in all paragraphs but the first.
+            command.help = _LINE_BREAK.sub(" ", command.help or "")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that is named."""
         if args[0] not in self.commands and difflib.get_close_matches(args[0], ["help"]):
             ctx.fail(f"No such command {args[0]!r}. Did you mean '--help'?")
         return super().resolve_command(ctx, args)
 
 
-class _Commands(_Suggesting):
-    """All commands end in the same ways: a mistake in a line and 2, a signal in 128 and its number."""
+class _Commands(_HelpfulGroup):
+    """Commands with common exit codes: 2 and one line for a mistake, 128 + number for a signal."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, panel by panel."""
-        panels = (WORK, LOOK, KEEP)
+        """Return the names of the commands in the order of their panels."""
+        panels = (DATA, TRAIN, LOOK, SHARE, SERVE)
         names = super().list_commands(ctx)
         commands: Any = self.commands
         return sorted(names, key=lambda name: panels.index(commands[name].rich_help_panel))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command and convert its errors to exit codes."""
 
         def run() -> Any:
             return super(_Commands, self).invoke(ctx)
 
-        return _ended(run, ctx)
+        return _run_command(run, ctx)
+
+
+class ConfiguredCommand(TyperCommand):
+    """Command whose --help hides the options of the Advanced panel, and whose --help-all shows them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help. Advanced options are hidden only here, so that shells still complete them."""
+        for parameter in self.params:
+            if getattr(parameter, "rich_help_panel", None) == ADVANCED:
+                parameter.hidden = not ctx.meta.get(ADVANCED, False)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
 
 
 def exit_code(work: Callable[[], None]) -> int:
-    """Look at what isn't trusted as a command does, and return its exit code: a mistake is a line and 2.
+    """Run work that reads an untrusted workspace, and return the exit code of the command.
 
-    So is any other error, which what was read may cause: its place follows, which a fault of ours needs.
+    Every error is printed and gives exit code 2. Unexpected errors, which the workspace's files may cause,
+    are printed with the last calls, so that they can be reported.
     """
     try:
-        _ended(work, None)
+        _run_command(work, None)
     except typer.Exit as ended:
         return int(ended.exit_code)
     except Exception as failed:
@@ -91,60 +113,59 @@ def exit_code(work: Callable[[], None]) -> int:
 
 
 def _unexpected(failed: Exception) -> CurriculumError:
-    """Return the error of a look that nothing foresaw, with the last calls that led to it."""
+    """Return an unexpected exception as an error that lists the last calls."""
     calls = traceback.extract_tb(failed.__traceback__)[-MAX_CALLS:]
     return CurriculumError(
         "the workspace",
         f"{type(failed).__name__}: {failed}",
-        cause="it holds what this version doesn't write, or the program has a fault",
-        cure="Run curriculum check on it, which names a damaged file; for a report of a fault, the last "
-        "calls are below",
+        cause="the workspace contains unexpected data, or the program has a bug",
+        cure="Run curriculum check on the workspace to find damaged files. To report a bug, "
+        "include the calls below",
         lines=[f"  {call.filename}:{call.lineno} in {call.name}" for call in calls],
     )
 
 
-def _ended(work: Callable[[], R], ctx: Any) -> R:
-    """Do the work of a command and return what it returns; of a mistake print a line and raise Exit."""
+def _run_command(work: Callable[[], R], ctx: Any) -> R:
+    """Run a command and return its result; print an expected error as one line and raise Exit."""
     try:
-        with _terminable():
+        with _raise_at_signals():
             return work()
     except CurriculumError as mistake:
-        _end(f"error: {mistake}", WRONG)
+        _exit(f"error: {mistake}", WRONG)
     except OSError as failed:
-        _end_at(failed)
+        _exit_at_os_error(failed)
         raise
     except _TerminatedError as ended:
-        _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), 128 + ended.number)
+        _exit(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), 128 + ended.number)
     except KeyboardInterrupt:
-        _end(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
+        _exit(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
     except Exception as failed:
         if _is_memory_short(failed):
-            _end(f"error: {_short_memory()}", WRONG)
+            _exit(f"error: {_short_memory()}", WRONG)
         if type(failed).__module__.partition(".")[0] not in _READERS:
             raise
-        _end(f"error: {_unreadable(failed)}", WRONG)
+        _exit(f"error: {_unreadable(failed)}", WRONG)
 
 
-def _end_at(failed: OSError) -> None:
-    """End the command at an error of a file or disk; return where only the traceback says what is wrong.
+def _exit_at_os_error(failed: OSError) -> None:
+    """End the command at a file or disk error; return if only the traceback explains the error.
 
     Raises:
-        RuntimeError: for a broken pipe to another process; typer ends in silence at a broken pipe, which
-            suits `| head` alone.
+        RuntimeError: for a broken pipe to a child process. Typer would exit silently, as for `| head`.
     """
     from curriculum.store import no_room, refusal
 
     if isinstance(failed, BrokenPipeError) and not _has_lost_its_reader():
         raise RuntimeError("a pipe to another process is broken") from failed
-    # An error that names no file may be a mistake of ours: its traceback is needed.
+    # An error without a file name may be a bug, so its traceback is shown.
     named = refusal(failed, Path()) if failed.filename else no_room(failed)
     is_of_a_reader = not failed.errno and type(failed) is OSError
     if named is not None or is_of_a_reader:
-        _end(f"error: {named or _unreadable(failed)}", WRONG)
+        _exit(f"error: {named or _unreadable(failed)}", WRONG)
 
 
 def _has_lost_its_reader() -> bool:
-    """Return True if standard output or standard error is closed, or a pipe that nobody reads any more."""
+    """Return True if standard output or standard error is closed or a pipe without a reader."""
     streams = select.poll()
     for number in (1, 2):
         streams.register(number, 0)
@@ -152,53 +173,54 @@ def _has_lost_its_reader() -> bool:
 
 
 _UNMAPPED = re.compile("failed to map segment|annot allocate memory")
-"""Words of an import whose library doesn't fit into what memory is left."""
+"""Messages of an import error that lack of memory causes."""
 
 
 def _is_memory_short(failed: Exception) -> bool:
-    """Return True for an error that a process without more memory raises."""
+    """Return True for an error that is caused by lack of memory."""
     is_unmapped = isinstance(failed, ImportError) and _UNMAPPED.search(str(failed)) is not None
     return is_unmapped or isinstance(failed, MemoryError) or "OutOfMemory" in type(failed).__name__
 
 
 def _short_memory() -> CurriculumError:
-    """Return the error of a process that gets no more memory, with the limit that it runs under."""
+    """Return the error for lack of memory, with the address space limit of this process if one is set."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return CurriculumError(
             "memory",
-            cause="this process got no more of it",
-            cure="Lower --workers, or end other programs",
+            cause="the system refused to give this process more memory",
+            cure="Lower --workers or close other programs",
         )
     return CurriculumError(
         "memory",
         f"ulimit -v {limit >> 10}",
-        cause=f"this process may use {limit / 1e9:.1f} GB of address space, which is too little",
+        cause=f"the limit of {limit / 1000000000.0:.1f} GB of address space for this process is "
+        "too low",
         cure="Raise the limit: ulimit -v unlimited",
     )
 
 
 _READERS = ("pyarrow", "pydantic_core", "_duckdb", "duckdb")
-"""Libraries that read what may come from elsewhere; pyarrow's errors of files are also plain OSErrors."""
+"""Libraries that parse files from elsewhere; pyarrow also raises plain OSErrors."""
 
 
 def _unreadable(failed: Exception) -> CurriculumError:
-    """The error of a file that its reader refuses, in the reader's words; its traceback is kept.
+    """Return the error of a file that a library can't read, in the library's words; store its traceback.
 
-    A mistake of ours may look the same: only the traceback distinguishes the two.
+    A bug in our code may raise the same exception; only the traceback tells them apart.
     """
     kept = _traceback_file(failed)
     return CurriculumError(
-        "a file that was read",
+        "an input file",
         " ".join(str(failed).split())[:500],
-        cause="it is damaged, or isn't of its format",
-        cure="Run curriculum check on its folder, which names it"
-        + (f"; for a report of a fault, {kept} holds the traceback" if kept else ""),
+        cause="the file is damaged or has another format",
+        cure="Run curriculum check on its folder to find the file"
+        + (f"; to report a bug, include the traceback in {kept}" if kept else ""),
     )
 
 
 def _traceback_file(failed: Exception) -> Path | None:
-    """Write the traceback of an error to the user's folder of state; None where that can't be written."""
+    """Write the traceback of an error to the user's state folder; return None if that fails."""
     from flows.settings import state_folder
 
     text = "".join(traceback.format_exception(failed))
@@ -210,11 +232,11 @@ def _traceback_file(failed: Exception) -> Path | None:
 
 
 _MAKES = frozenset(("build", "mix", "train", "run", "ablate", "demo"))
-"""Commands whose finished steps are kept when they are stopped."""
+"""Commands that can be resumed after they were stopped."""
 
 
 def _how_to_resume(ctx: Any) -> str:
-    """Say that a stopped command can be continued, of one that makes something; of others nothing."""
+    """Return the sentence on how to resume a stopped command; empty for commands that make nothing."""
     is_dry = not {"--dry-run", "--explain"}.isdisjoint(sys.argv)
     if is_dry or ctx is None or ctx.invoked_subcommand not in _MAKES:
         return ""
@@ -222,7 +244,7 @@ def _how_to_resume(ctx: Any) -> str:
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: workers and training end as at an interrupt, also where SIGINT is ignored."""
+    """SIGTERM or SIGHUP; handled like an interrupt, even if SIGINT is ignored."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -230,8 +252,8 @@ class _TerminatedError(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Raise at SIGTERM, and when the terminal is closed; a command may put its own handler in place."""
+def _raise_at_signals() -> Iterator[None]:
+    """Raise _TerminatedError at SIGTERM and SIGHUP; a command may install its own handlers."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise _TerminatedError(number)
@@ -247,8 +269,8 @@ def _terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(message: str, code: int) -> NoReturn:
-    with contextlib.suppress(OSError):  # A terminal that was closed takes no words.
+def _exit(message: str, code: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # A closed terminal can't be written to.
         sys.stdout.flush()
         sys.stderr.write(f"{visible(message)}\n")
         sys.stderr.flush()
@@ -260,7 +282,7 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Curriculum training for code models: build packed rows, mix them by a diet, train, inspect.",
+    help="Curriculum training for code models: build packed rows, mix rows by a diet, train, inspect.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -283,12 +305,14 @@ def _options(
     """Take the options that need no command."""
 
 
-tokenizer_app = typer.Typer(cls=_Suggesting, no_args_is_help=True, help="Train a tokenizer.")
-app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
+tokenizer_app = typer.Typer(cls=_HelpfulGroup, no_args_is_help=True, help="Train a tokenizer.")
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=DATA)
 diet_app = typer.Typer(
-    cls=_Suggesting, no_args_is_help=True, help="Check a diet before anything is built."
+    cls=_HelpfulGroup,
+    no_args_is_help=True,
+    help="Check that a diet has enough tokens, before anything is built.",
 )
-app.add_typer(diet_app, name="diet", rich_help_panel=LOOK)
+app.add_typer(diet_app, name="diet", rich_help_panel=DATA)
 
 
 Home = Annotated[
@@ -300,33 +324,34 @@ Home = Annotated[
 
 
 def existing_home(given: Path | None) -> Path:
-    """The workspace of a command that makes none: one that --home names is there.
+    """Return the workspace of a command that creates none.
 
     Raises:
-        StoreError: otherwise.
+        StoreError: if --home names a folder that doesn't exist.
     """
     home = settings.home(given)
     if given is not None and not home.is_dir():
-        # Help must be there at once, and the store is slow to import.
+        # --help must be fast, and the store is slow to import.
         from schemas.errors import StoreError
 
         raise StoreError(
             "--home",
             given,
-            cause="there is no workspace",
-            cure="Name another, or begin one: curriculum demo",
+            cause="the workspace doesn't exist",
+            cure="Name an existing workspace, or create one: curriculum demo",
         )
     return home
 
 
 def own_home(given: Path | None, *named: str | Path | None, there: bool = False) -> Path:
-    """The workspace of a command that writes or executes: a new one, or a trusted one.
+    """Return the workspace of a command that writes or executes, if it is trusted or new.
 
-    So are those that `named` words of the command line lead into. `there`: it makes none. Else a folder that
-    other users could make first, as in /tmp, is made here, before anything is judged.
+    The workspaces that contain the paths `named` must be trusted too. With `there`, the workspace must
+    exist; otherwise its folder is created first if other users could create it (as in /tmp), before trust is
+    checked.
 
     Raises:
-        StoreError: for one that isn't trusted, or that should be there.
+        StoreError: if a workspace isn't trusted, or if a required workspace doesn't exist.
     """
     from flows.settings import trust
 
@@ -345,13 +370,13 @@ def look(
     output: Path | None = None,
     folder: Callable[[Path], Path] | None = None,
 ) -> None:
-    """Do the work of a command that only looks, in a sandbox where a workspace isn't trusted.
+    """Run a command that only reads, in a sandbox if the workspace isn't trusted.
 
-    `work` gets the workspace, and the path to write to: `output`, or a draft of it; or a folder that isn't in
-    the workspace.
+    `work` is called with the workspace and the path to write to: `output`, a draft of `output`, or the folder
+    outside of the workspace that `folder` returns.
 
     Raises:
-        StoreError: for a workspace that isn't there, or can't be looked at.
+        StoreError: if the workspace doesn't exist or can't be read safely.
     """
     from flows.cli import received
 
@@ -372,7 +397,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class AnswerFormat(StrEnum):
-    """Format of an answer."""
+    """Output format of a query."""
 
     TABLE = "table"
     CSV = "csv"
@@ -382,7 +407,7 @@ class AnswerFormat(StrEnum):
 
 
 class NamedKind(StrEnum):
-    """A kind of what commands take by its name."""
+    """Kind of names that `curriculum ls` lists."""
 
     DIETS = "diets"
     CORPORA = "corpora"
@@ -394,20 +419,21 @@ class NamedKind(StrEnum):
 
 
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Print what would be made and why; make nothing.")
+    bool,
+    typer.Option("--explain", help="Print which artefacts would be made and why; make nothing."),
 ]
 DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Print what would run, on how many tokens, and how long it would take; make nothing.",
+        help="Print the steps that would run, with tokens and estimated time; make nothing.",
     ),
 ]
 FromPhase = Annotated[
     str | None,
     typer.Option(
         "--from-phase",
-        help="Retrain this phase and continue with the phases after it.",
+        help="Retrain this phase, then run all later phases.",
         show_default=False,
     ),
 ]
@@ -421,8 +447,8 @@ Sample = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Build only this many documents (at most 8 MB) of each family and repository, from the newest "
-        "commits, to look at.",
+        help="Build a sample to look at: this many documents (at most 8 MB) per family and repository, "
+        "from the newest commits.",
         show_default=False,
     ),
 ]
@@ -430,23 +456,27 @@ Shard = Annotated[
     str | None,
     typer.Option(
         metavar="I/N",
-        help="Build only part I of N of what is missing, such as 1/4. Other parts can be built at the same "
-        "time or later, in this workspace or in workspaces to merge.",
+        help="Build only part I of N of the missing artefacts, such as 1/4. The other parts can be built at "
+        "the same time or later, in this workspace or in workspaces to merge.",
         show_default=False,
     ),
 ]
-Share = Annotated[
+CommitFraction = Annotated[
     float,
     typer.Option(
         min=0.0001,
         max=1.0,
-        help="Fraction of each repository's commits to read; at least 192 are read, and at least 4 for v4 "
-        "and v5, which parse whole trees. A corpus of more than three repositories reads fewer of each.",
+        help="Fraction of each repository's commits to read, but at least 192 commits (4 for v4 and v5, "
+        "which parse whole trees; fewer in a corpus of more than three repositories).",
     ),
 ]
+_ALSO_PATHS = " Or the path of a YAML file."
 PhasesFile = Annotated[
     str | None,
-    typer.Option(help=BuildConfig.model_fields["phases_file"].description, show_default=False),
+    typer.Option(
+        help=f"{BuildConfig.model_fields['phases_file'].description}{_ALSO_PATHS}",
+        show_default=False,
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -463,7 +493,25 @@ Repositories = Annotated[
 Specialist = Annotated[
     str,
     typer.Argument(
-        help="Diet of the specialist: a name, or the path of a YAML file.", show_default=False
+        help="Diet of the specialist: a name or the path of a YAML file.", show_default=False
+    ),
+]
+
+
+def _print_full_help(context: typer.Context, asked: bool) -> None:
+    if asked:
+        context.meta[ADVANCED] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=_print_full_help,
+        is_eager=True,
+        help="Show this message with the advanced options and exit.",
     ),
 ]
 P = ParamSpec("P")
@@ -472,24 +520,25 @@ P = ParamSpec("P")
 def configured(
     name: str,
 ) -> "Callable[[Callable[Concatenate[RunConfig, P], None]], Callable[..., None]]":
-    """Give a command that takes a RunConfig an option for each field of the groups that it uses."""
+    """Decorate a command with one option per field of the RunConfig groups that it uses."""
     fields = [
-        each
+        field
         for group, kind in GROUPS
         if group in USED_GROUPS[name]
-        for each in kind.model_fields.items()
+        for field in kind.model_fields.items()
     ]
 
     def decorate(command: "Callable[Concatenate[RunConfig, P], None]") -> Callable[..., None]:
         @functools.wraps(command)
         def with_options(**given: Any) -> None:
-            # Help must be there at once, and what makes artefacts is slow to import.
+            # --help must be fast, and the modules of the pipeline are slow to import.
             from curriculum.pipeline.recorded_config import resolved
             from flows.cli.console import warn
             from flows.settings.trust import shadow_words, trusting_new_workspace
 
             changes = {field: given.pop(field) for field, _ in fields}
             changes["repositories"] = tuple(changes["repositories"] or ())
+            del given["help_all"]  # Its callback has ended the command if it was given.
             specialist = given.pop("specialist")
             home = own_home(given.pop("home"), specialist)
             take: Callable[..., None] = command
@@ -502,9 +551,10 @@ def configured(
         own = list(inspect.signature(command).parameters.values())[1:]
         first = _parameter("specialist", Specialist, default=inspect.Parameter.empty)
         home = _parameter("home", Home)
-        parameters = [first, home, *own, *(_option(*each) for each in fields)]
-        # Python wants what must be given before what may be.
-        parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+        help_all = _parameter("help_all", HelpAll, default=False)
+        parameters = [first, home, *own, *(_option(*field) for field in fields), help_all]
+        # A signature needs its required parameters first.
+        parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
         with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_options.__annotations__ = {
             parameter.name: parameter.annotation for parameter in parameters
@@ -515,12 +565,14 @@ def configured(
 
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
-    # A switch says its one name: a column of --no-… would cut the longer names short.
+    # A switch has no --no-… name: a column of them would truncate the longer names.
     is_switch = field.annotation is bool
     names = [f"--{name}"] if is_switch else NAMES.get(name, [])
-    least: Any = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
-    filled = typer.Option(*names, help=field.description, show_default=False, min=least)
-    kind = Repositories if name == "repositories" else Annotated[field.annotation, filled]
+    minimum: Any = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
+    panel = None if name in COMMON_FIELDS else ADVANCED
+    text = f"{field.description}{_ALSO_PATHS if name in YAML_FIELDS else ''}"
+    given = typer.Option(*names, help=text, show_default=False, min=minimum, rich_help_panel=panel)
+    kind = Repositories if name == "repositories" else Annotated[field.annotation, given]
     return _parameter(name, kind, default=False if is_switch else None)
 
 

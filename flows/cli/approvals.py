@@ -17,21 +17,21 @@ from schemas.errors import JobError
 
 
 def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
-    """Approve the current run of a phase, and resume the flow run that is suspended for it.
+    """Approve the current run of a phase, and resume the flow run that waits for the approval.
 
     Raises:
-        JobError: where the phase has no finished run.
+        JobError: if the phase has no finished run.
     """
     plan = resolve_plan(as_recorded(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
     run = plan.current("runs", plan.phase(phase))
     if run is None:
         raise JobError(
             f"phase {phase}",
-            cause="it has no finished run to approve",
+            cause="the phase has no finished run to approve",
             cure=f"Train it first: curriculum run {specialist}",
         )
     if APPROVAL not in plan.phase(phase).require:
-        warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
+        warn(f"The diet doesn't require an approval of {phase}; this approval has no effect.")
     said = gates.write_approval(plan.store, run, who=gates.user_name(), comment=comment)
     report = report_of(run)
     if report.stopped != "failed":
@@ -45,9 +45,9 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     if (api := settings.known_api(home)) is not None:
         join_api(home, api)
         # Prefect reads its settings when it is imported.
-        with prefect_variables.unset(home):
+        with prefect_variables.without_settings_files(home):
             from flows.approval import resume
 
         ticket = gates.approval_ticket(plan.store, run)
         resumed = resume(ticket, who=said.who, comment=comment, warn=warn)
-    out.print(resumed or f"curriculum run {specialist} continues from here.", soft_wrap=True)
+    out.print(resumed or f"To continue: curriculum run {specialist}", soft_wrap=True)

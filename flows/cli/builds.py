@@ -1,4 +1,4 @@
-"""`curriculum build` and `tokenizer`: rows of the phases, a sample of documents, the tokenizer of a diet."""
+"""`curriculum build` and `tokenizer`: build rows, a sample of documents, or a diet's tokenizer."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,22 +27,26 @@ from schemas.visible import one_line
 
 
 def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
-    """Build the rows of the phases; `dry` only prints what would be made, and why."""
+    """Build the rows of the phases; with `dry`, only print the artefacts that would be made and why."""
     plan = resolve_plan(config, dry=dry)
     plan, events = carry_out(plan, Scope(until="build", phase=phase))
     built = {event.phase: event.built for event in events if event.built is not None}
-    made = [artefact for each in built.values() for artefact in each.artefacts()]
-    lacking = [] if dry else [each for each in made if each.planned]
-    there = made if dry else [each for each in made if not each.planned]
+    made = [artefact for phase_rows in built.values() for artefact in phase_rows.artefacts()]
+    lacking = [] if dry else [artefact for artefact in made if artefact.planned]
+    there = made if dry else [artefact for artefact in made if not artefact.planned]
     if not lacking and is_done(plan, there):
         return
     print_counts(plan.store, there)
     for line in _shard_lines(config, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
     warn_unmeasured(plan, built)
-    whole = {} if dry else {name: each for name, each in built.items() if not each.missing}
-    for name, each in whole.items():
-        _print_built(name, each)
+    whole = (
+        {}
+        if dry
+        else {name: phase_rows for name, phase_rows in built.items() if not phase_rows.missing}
+    )
+    for name, phase_rows in whole.items():
+        _print_built(name, phase_rows)
     for words in alike((phase, held.warning()) for phase, held in _held_out(plan, whole)):
         warn(words)
     if not dry:
@@ -50,15 +54,17 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
 
 
 def _held_out(plan: RunPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOutDocuments]]:
-    for name, each in built.items():
+    for name, phase_rows in built.items():
         phase = plan.phase(name)
-        sets = [each.rows_of(first) for first, *_ in wanted_of(phase)]
-        if (held := held_out(phase.servings, sets, each, workspace=plan.store.root)) is not None:
+        sets = [phase_rows.rows_of(first) for first, *_ in wanted_of(phase)]
+        if (
+            held := held_out(phase.servings, sets, phase_rows, workspace=plan.store.root)
+        ) is not None:
             yield name, held
 
 
 def _print_built(phase: str, built: Built) -> None:
-    """Print how full the rows of a phase are, how long their context is, and their domains."""
+    """Print the fill, the context lengths and the domains of a phase's rows."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
     for shown in build_tables(built):
@@ -71,20 +77,23 @@ def _print_built(phase: str, built: Built) -> None:
 
 
 def sample(config: RunConfig, phase: str | None, number: int) -> None:
-    """Make some documents of each family that the phases serve, and say how to look at them."""
+    """Build a sample of documents of each family in the phases, and print the command that shows them."""
     if config.shard is not None:
         raise DietError(
             "--shard",
             config.shard,
-            cause="a sample isn't cut into shards",
-            cure="Leave out --sample or --shard",
+            cause="a sample can't be split into shards",
+            cure="Omit --sample or --shard",
         )
     plan = resolve_plan(config)
     _, events = carry_out(plan, Scope(until="sample", phase=phase, sample=number))
     made = {document.key: document for event in events for document in event.documents}
     require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
-    some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)
+    some = next(
+        (documents for documents in made.values() if documents.reported(DocumentsReport).documents),
+        None,
+    )
     if some is not None:
         place = (
             "" if config.workspace == settings.workspace_path() else f" --home {config.workspace}"
@@ -102,16 +111,16 @@ def tokenizer(config: RunConfig) -> None:
 
 
 def _shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
-    """Yield what a shard leaves to others, and the next command."""
+    """Yield lines on the artefacts that other shards must build, and the next command."""
     distinct = {artefact.path: artefact for artefact in missing}.values()
     others = Counter(artefact.manifest.stage for artefact in distinct if not artefact.waits)
     later = Counter(artefact.manifest.stage for artefact in distinct if artefact.waits)
     for stage in dict.fromkeys([*others, *later]):
-        counts = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
+        counts = [(others[stage], "for other shards"), (later[stage], "depends on other shards")]
         words = ", ".join(f"{number} {what}" for number, what in counts if number)
         yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
     yield Text(
-        f"Shard {config.shard} has made what it can. Once the others have too, run all of them again, "
-        "or finish with the same command without --shard.",
+        f"Shard {config.shard} is finished. After all other shards have finished, run all shards "
+        "again, or run the same command without --shard.",
         ACCENT,
     )

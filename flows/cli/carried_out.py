@@ -1,4 +1,4 @@
-"""A plan before and after it is carried out: checks, warnings, artefacts that were made, the report."""
+"""Steps before and after a plan runs: checks, warnings, counts of artefacts, the report."""
 
 import contextlib
 from collections import Counter
@@ -31,14 +31,14 @@ from schemas.families import CHAT_FAMILY
 
 
 def require_machine() -> None:
-    """Raise a SettingError for a wrong setting of the machine: training reads them, hours later."""
+    """Raise a SettingError for a wrong machine setting now, rather than hours later when training starts."""
     settings.gpu_slots()
     if (template := settings.sbatch_template()) is not None:
         read_template(template)
 
 
 def require_readable(plan: RunPlan) -> None:
-    """Check that everything that a plan reads is there, before anything of it is written.
+    """Check that all inputs of a plan exist, before anything is written.
 
     Raises:
         CorpusError: for the first repository or file of conversations that can't be read.
@@ -50,9 +50,9 @@ def require_readable(plan: RunPlan) -> None:
 
 @contextlib.contextmanager
 def prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
-    """Yield a plan to carry out, and its context; a dry one takes a second and shows no progress.
+    """Yield a plan and its context; warn of repositories that are plain folders.
 
-    Plain folders among its repositories are named first.
+    A dry plan shows no progress, since it takes only a second.
     """
     warn_of_folders(plan)
     if plan.store.dry:
@@ -64,7 +64,7 @@ def prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
 
 
 def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[FinishedStep]]:
-    """Carry a plan out in this process; return it, as it was looked at if it is dry, and its events."""
+    """Run a plan in this process and return the plan with its events; a dry plan includes its lookups."""
     events = []
     with prepared(plan) as (plan, context):
         if scope.until in ("mix", "train") and not plan.store.dry:
@@ -77,20 +77,20 @@ def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[FinishedStep]]
 
 
 def warn_of_folders(plan: RunPlan) -> None:
-    """Warn of each repository that is a plain folder."""
+    """Warn of each repository that is a plain folder, without git."""
     for line in plain_folders(plan.corpus.repositories):
         warn(line)
 
 
 def warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
-    """Warn of settings of some phases of which no effect was measured."""
+    """Warn of settings of some phases whose effect has not been measured."""
     for line in unmeasured([plan.phase(name) for name in names]):
         warn(line)
 
 
 def is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
-    """Return True where nothing was made, after a line that says so; reports are written all the same."""
-    if any(each.made for each in made):
+    """Return True and print a line if nothing was made; reports are written either way."""
+    if any(artefact.made for artefact in made):
         return False
     if not plan.store.dry:
         update_report(plan)
@@ -99,7 +99,7 @@ def is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
 
 
 def is_open(gate: Verdict | None) -> bool:
-    """Return True for an open gate or none; else print what to do."""
+    """Return True for an open gate or none; for a closed gate print how to open it."""
     if gate is None or gate.is_open:
         return True
     warn(gate.why)
@@ -107,13 +107,13 @@ def is_open(gate: Verdict | None) -> bool:
 
 
 def _report_trained(plan: RunPlan, run: Artefact) -> None:
-    """Write the report of a plan that isn't dry anew, if it doesn't show a run yet."""
+    """Rewrite the report unless the plan is dry or the report already shows the run."""
     if not (plan.store.dry or shows(plan, run)):
         rewritten(plan, resources(), warn)
 
 
 def update_report(plan: RunPlan) -> None:
-    """Write a specialist's report and the workspace's status anew."""
+    """Rewrite a specialist's report and the workspace's status."""
     rewritten(plan, resources(), warn)
     record_status(plan.store.root, resources(), warn)
 
@@ -132,23 +132,23 @@ def print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
                 f" and {gone.rows - len(gone.first):,} more" if gone.rows > len(gone.first) else ""
             )
             warn(
-                f"{mixture.manifest.labels['phase']}: {number(gone.rows, 'row')} of "
-                f"{gone.tokens:,} tokens left out: {', '.join(gone.first)}{more}"
+                f"{mixture.manifest.labels['phase']}: {number(gone.rows, 'row')} with "
+                f"{gone.tokens:,} tokens excluded: {', '.join(gone.first)}{more}"
             )
 
 
 def print_counts(store: Store, made: Sequence[Artefact]) -> None:
-    """Print how many artefacts were there and were made, stage by stage; of a dry plan also why."""
+    """Print the numbers of reused and new artefacts by stage; for a dry plan also the reasons."""
     distinct: dict[tuple[str, Path], Artefact] = {}
-    for each in made:
-        distinct.setdefault((each.manifest.stage, each.path), each)
-    fresh = Counter(stage for (stage, _), each in distinct.items() if each.made)
-    there = Counter(stage for (stage, _), each in distinct.items() if not each.made)
+    for artefact in made:
+        distinct.setdefault((artefact.manifest.stage, artefact.path), artefact)
+    fresh = Counter(stage for (stage, _), artefact in distinct.items() if artefact.made)
+    there = Counter(stage for (stage, _), artefact in distinct.items() if not artefact.made)
     for stage in dict.fromkeys(stage for stage, _ in distinct):
         out.print(
             Text(f"{stage:<12}", "bold"),
             Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
-            Text(f"{there[stage]:>4} there", MUTED),
+            Text(f"{there[stage]:>4} up to date", MUTED),
         )
     if store.dry:
         planned = [step for step in store.steps if step.outcome == "planned"]

@@ -1,4 +1,4 @@
-"""Servings of a checked diet, asked and available: values that tables and --json share."""
+"""Servings of a checked diet with requested and available tokens, for tables and --json."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from curriculum.mixing.diet_check import PhaseCheck, ServingCheck
 from curriculum.pipeline.checks import CheckedPlan, kind_of
 from curriculum.stages import Built
 from curriculum.supply import ALL, Estimate
-from flows.cli.supply_tables import doubtful
+from flows.cli.supply_tables import relative_error
 
 UNEVEN = 1.1
-"""Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
+"""Ratio of repetitions of a serving's domains above which the most repeated domain is named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedServing:
-    """Tokens that a serving is asked for and has, in one of its domains or, as `*`, in all."""
+    """Requested and available tokens of a serving, in one domain or (`*`) in all domains."""
 
     phase: str
     serving: str
@@ -35,10 +35,10 @@ class CheckedServing:
     asked_tokens: float
     available_tokens: float
     source: str
-    """Source of the number of available tokens: the rows, or an estimate with its doubt."""
+    """Source of the available tokens: built rows, or an estimate with its error."""
     repetition: float
     most_repeated: str
-    """The domain that is seen most often, where domains are seen unevenly."""
+    """Most repeated domain, if repetitions of the domains differ."""
     limit: float
     is_short: bool
 
@@ -46,7 +46,7 @@ class CheckedServing:
 def largest_files(
     check: PhaseCheck, found: CheckedPlan, built: Mapping[str, Built]
 ) -> list[tuple[str, float]]:
-    """The files with most of a phase's tokens: of what is built, else of the estimate's sample."""
+    """Return the files with most tokens of a phase: of built rows, or else of the estimate's sample."""
     shares = shares_of(built[check.phase.name])
     if not shares and found.estimate is not None:
         shares = found.estimate.shares
@@ -56,7 +56,7 @@ def largest_files(
 def held_out_of_phases(
     found: CheckedPlan, built: Mapping[str, Built], workspace: Path
 ) -> Iterator[tuple[str, HeldOutDocuments]]:
-    """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
+    """Yield the held-out documents of each phase: of built rows, or else of the estimate."""
     for phase in found.phases:
         servings, sets = phase.phase.servings, [first for first, *_ in found.sets[phase.phase.name]]
         held = held_out(servings, sets, built[phase.phase.name], workspace=workspace)
@@ -74,7 +74,7 @@ def held_out_of_phases(
 
 
 def checked_servings(found: CheckedPlan) -> Iterator[CheckedServing]:
-    """Yield each serving of each phase as a whole, of domain `*`, then in each of its domains."""
+    """Yield every serving of every phase: first in all domains (`*`), then by domain."""
     for check in found.phases:
         for serving in check.phase.servings:
             held = [one for one in check.held if one.stratum.serving == serving]
@@ -86,7 +86,9 @@ def checked_servings(found: CheckedPlan) -> Iterator[CheckedServing]:
 
 def _checked(domain: str, held: Sequence[ServingCheck], found: Estimate | None) -> CheckedServing:
     serving, only = held[0].stratum.serving, held[0].stratum.domain if len(held) == 1 else ALL
-    doubt = doubtful(*found.total(kind_of(serving), only, serving.repositories)) if found else ""
+    doubt = (
+        relative_error(*found.total(kind_of(serving), only, serving.repositories)) if found else ""
+    )
     return CheckedServing(
         phase=held[0].phase,
         serving=serving.title,

@@ -25,9 +25,9 @@ from schemas.study import study_words
 from schemas.visible import one_line
 
 MAX_LINES = 16
-"""Lines of each table, unless all are asked for."""
+"""Maximum number of lines per table without --full."""
 MAX_HEAD = 24
-"""Characters of the name of a run at the head of a column; longer ones are told apart by their keys."""
+"""Maximum characters of a run's name as a column heading; longer names are replaced by keys."""
 RUN_COLUMNS = (
     *("specialist", "phase", "key", "val_bpb", "anchor", "tokens", "tokens_per_second", "seconds"),
     *("gpu_seconds", "cost", "steps", "stopped", "state", "study"),
@@ -36,17 +36,17 @@ PLACE, COUNTS = ("set", "phase", "family", "domain"), ("documents", "lineages", 
 
 
 def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
-    """Print what sets runs apart.
+    """Print the differences between runs.
 
     Raises:
-        JobError: for fewer than two, and for what is no run.
+        JobError: for fewer than two runs, or a name that isn't a run.
     """
     if len(what) < 2:
         raise JobError(
             "compare",
             *what,
-            cause="there is nothing to compare it with",
-            cure="Name two runs or more, or two specialists",
+            cause="a comparison needs at least two runs",
+            cure="Name two or more runs, or two specialists",
         )
     found = groups(home, what)
     if as_json:
@@ -59,7 +59,7 @@ def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: boo
 
 
 def _compared(group: ComparedRuns) -> Mapping[str, object]:
-    """Return all that is known of runs beside each other."""
+    """Return the JSON of a group of runs."""
     return {
         "phase": group.phase or None,
         "runs": [_outcome(side) for side in group.runs],
@@ -70,7 +70,7 @@ def _compared(group: ComparedRuns) -> Mapping[str, object]:
 
 
 def _outcome(side: ComparedRun) -> Mapping[str, object]:
-    """Return the figures of a run, so far where it is open, with its whole report or heartbeat."""
+    """Return the metrics of a run (so far, if it is unfinished) with its report or heartbeat."""
     job, report, progress = side.job, side.report, side.progress
     beat = progress and progress.beat
     end = report or beat
@@ -98,7 +98,7 @@ def _outcome(side: ComparedRun) -> Mapping[str, object]:
 
 
 def _shown(group: ComparedRuns, *, full: bool) -> Iterator[RenderableType]:
-    """Yield what differs as tables; of the phases of a specialist only settings and weighted means."""
+    """Yield tables of differences; for the phases of a specialist only settings and weighted means."""
     titles, limit = _titles(group.runs), None if full else MAX_LINES
     is_brief = bool(group.phase) and not full
     if group.phase:
@@ -123,7 +123,7 @@ def _shown(group: ComparedRuns, *, full: bool) -> Iterator[RenderableType]:
 
 
 def _line(pair: MeasuredPair, gap: str) -> Mapping[str, object]:
-    """Return a line of figures and their difference; what is too few to tell has no interval."""
+    """Return a line with metrics and their difference, without an interval if there are too few values."""
     if (same := pair.paired) is not None:
         words = paired(same) if same.count.is_sure else difference(same.change)
     else:
@@ -142,12 +142,12 @@ def _figure_words(figure: Figure) -> str:
 
 
 def _is_worth(pair: MeasuredPair, is_brief: bool) -> bool:
-    """Return True for a weighted mean, and for a stratum that two runs have or more."""
+    """Return True for a weighted mean, and for a stratum that at least two runs have."""
     return pair.family == "*" or (not is_brief and sum(map(bool, pair.figures)) > 1)
 
 
 def _titles(compared: Sequence[ComparedRun]) -> list[str]:
-    """Return the heads of their columns: names, or keys where names are long or the same."""
+    """Return the column headings of runs: their names, or keys if names are long or equal."""
     asked = [one_line(side.title) for side in compared]
     if len({*asked}) == len(asked) and max(map(len, asked)) <= MAX_HEAD:
         return asked

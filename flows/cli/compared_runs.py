@@ -1,4 +1,4 @@
-"""The runs that `curriculum compare` holds against each other, as they are read."""
+"""Runs that `curriculum compare` compares, with their recorded data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,43 +17,47 @@ from schemas.specialist import format_reference
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedRuns:
-    """Runs that are held against each other: those named, or those of one phase."""
+    """Runs to compare with each other: the named runs, or the runs of one phase."""
 
     phase: str
-    """Empty where runs were named, whatever their phases."""
+    """Empty if the runs were named, rather than their specialist."""
     runs: tuple[ComparedRun, ...]
 
 
 def groups(home: Path, what: Sequence[str]) -> list[ComparedRuns]:
-    """The runs that are named as one group; where a specialist is named, a group a phase."""
-    found = [runs_by_phase(home, each) for each in what]
-    if all(len(each) == 1 for each in found):
+    """Return the named runs as one group; with names of specialists, one group per phase."""
+    found = [runs_by_phase(home, name) for name in what]
+    if all(len(by_phase) == 1 for by_phase in found):
         return [
-            ComparedRuns(phase="", runs=tuple(side for each in found for side in each.values()))
+            ComparedRuns(
+                phase="", runs=tuple(side for by_phase in found for side in by_phase.values())
+            )
         ]
-    phases = dict.fromkeys(phase for each in found for phase in each)
+    phases = dict.fromkeys(phase for by_phase in found for phase in by_phase)
     return [
-        ComparedRuns(phase=phase, runs=tuple(each[phase] for each in found if phase in each))
+        ComparedRuns(
+            phase=phase, runs=tuple(by_phase[phase] for by_phase in found if phase in by_phase)
+        )
         for phase in phases
     ]
 
 
 def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
-    """Read the run that is meant, by phase; of a specialist's name each of its phases, in their order.
+    """Read a named run as a mapping of its phase; for a specialist, the runs of its phases in order.
 
     Raises:
-        JobError: for what is no run.
-        StoreError: for a specialist of several branches.
+        JobError: for a name that isn't a run.
+        StoreError: for a specialist with several branches.
     """
     store = store_of(home, what)
     begun = attempts_in(store)
-    whose = named(store.root, what, {each.ref for each in begun})
+    whose = named(store.root, what, {attempt.ref for attempt in begun})
     if whose is None or whose.phase is not None:
         run = run_of(store, what, name="a run")
         return {run.job.phase: _side(store, _title(what, run), run)}
-    mine = [each for each in begun if each.ref == whose.ref]
+    mine = [attempt for attempt in begun if attempt.ref == whose.ref]
     mine.sort(key=RunHistory.read(store).position)
-    phases = dict.fromkeys(each.job.phase for each in mine)
+    phases = dict.fromkeys(attempt.job.phase for attempt in mine)
     runs = (run_of(store, format_reference(whose.ref, phase), name="a run") for phase in phases)
     return {run.job.phase: _side(store, what, run) for run in runs}
 
@@ -73,5 +77,5 @@ def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
 
 
 def _title(what: str, run: Attempt) -> str:
-    """Return the name as it was given, or of a path the first digits of its key."""
+    """Return the name as given; for a path, the first digits of the run's key."""
     return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what

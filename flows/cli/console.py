@@ -1,4 +1,4 @@
-"""Console output: messages, tables and JSON, both of the same values."""
+"""Console output: messages, tables and JSON of the same values."""
 
 import dataclasses
 import json
@@ -26,13 +26,13 @@ MUTED = "bright_black"
 GOOD, BAD = "green", "bold red"
 
 WIDTH = 160
-"""Columns where there is no terminal that has some."""
+"""Width in columns without a terminal."""
 
 
 class _Shown(Console):
-    """A console that sends no control character but its own; text is escaped wherever it is drawn.
+    """Console that escapes control characters in text.
 
-    Paths and names hold brackets and colons, which are no markup.
+    Markup is off, since paths and names contain brackets and colons.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -40,7 +40,7 @@ class _Shown(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The terminal's size; WIDTH columns where there is no terminal."""
+        """Size of the terminal; WIDTH columns without a terminal."""
         found = super().size
         return found if self.is_terminal else ConsoleDimensions(WIDTH, found.height)
 
@@ -51,7 +51,7 @@ class _Shown(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Draw something; a part of it is drawn by the same method, before its width is adjusted."""
+        """Render an object with escaped text; nested renderables are escaped before alignment."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)
 
@@ -61,9 +61,9 @@ err = _Shown(stderr=True)
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON, with colours on a terminal; hidden characters are escaped as JSON has it.
+    """Print a value as JSON, in colour on a terminal; invisible characters become JSON escapes.
 
-    Frozen values and models are objects of their fields, unrounded; figures that JSON hasn't got are null.
+    Dataclasses and models are objects of their fields. Numbers are not rounded; NaN and infinity are null.
     """
     plain = to_jsonable_python(value, inf_nan_mode="null")
     text = in_json(json.dumps(plain, ensure_ascii=False, indent=1))
@@ -71,17 +71,17 @@ def print_json(value: object) -> None:
 
 
 def print_line(line: str, style: str = "") -> None:
-    """Print a line, however long; line feeds in it are written out."""
+    """Print one line without wrapping; line feeds in it are escaped."""
     out.print(Text(one_line(line), style), soft_wrap=True)
 
 
 def warn(line: str) -> None:
-    """Print a line that a person should not miss, on stderr; of a long one the first MAX_SHOWN characters."""
+    """Print a warning on stderr, at most MAX_SHOWN characters of it."""
     err.print(Text(one_line(shortened(line)), "yellow"), soft_wrap=True)
 
 
 def colour(index: int) -> str:
-    """The colour of a row's index-th document; neighbours differ."""
+    """Return the colour of a row's index-th document; neighbours have different colours."""
     return DOCUMENT_COLOURS[index % len(DOCUMENT_COLOURS)]
 
 
@@ -100,24 +100,24 @@ IDENTITIES = frozenset(
         "pack_id",
     ]
 )
-"""Columns that stand whole on one line at every width: what they hold is copied into other commands."""
+"""Columns that are never folded, since their values are copied into other commands."""
 DETAILS = frozenset(("state", "why", "file", "path", "study"))
-"""Columns that stand in a line below their row where the width doesn't hold them, and are never left out."""
+"""Columns that move to a line below their row if the width is too small; they are never dropped."""
 MIN_TEXT, MIN_DETAIL = 12, 32
-"""Characters of a column of text below which folding it is no use."""
+"""Characters below which a text column isn't folded."""
 MAX_WORD = 60
-"""Characters of a word, such as a path, that is broken only in a column of its own."""
+"""Characters of a word, such as a path, that is broken only if no other column fits."""
 MIN_FLEXIBLE = 4
-"""Characters of a column that takes a share of what the others leave; its words are cut."""
+"""Minimum characters of a column that shares the remaining width; its words are cut."""
 GAP = 2
 MAX_NAMED_COLUMNS = 12
-"""Columns that a note names as not shown."""
+"""Maximum number of dropped columns that the note lists."""
 
 
 class FittedTable(Table):
-    """A table that leaves out columns where the width doesn't hold all of them, and names those below it.
+    """Table that drops columns if the terminal is too narrow, and lists their names below.
 
-    Details stand in a line below their row then.
+    Columns with details are moved to a line below their row instead.
     """
 
     def __init__(
@@ -127,13 +127,13 @@ class FittedTable(Table):
         self.dropped_first = dropped_first
         self.details = details
         self.more = ""
-        """Text below the lines that are shown, of those that aren't."""
+        """Text below the table on lines that are not shown."""
 
     def add_values(self, head: str, cells: Sequence[tuple[str, object]], limit: int | None) -> None:
-        """Add a column of cells with their values, unless all are empty; numbers go right."""
+        """Add a column of cells with their values unless all cells are empty; numbers are right-aligned."""
         if not any(cell for cell, _ in cells):
             return
-        is_text = head in IDENTITIES | DETAILS or not all(_is_numeric(*each) for each in cells)
+        is_text = head in IDENTITIES | DETAILS or not all(_is_numeric(*cell) for cell in cells)
         self.add_column(
             one_line(head),
             overflow="fold",
@@ -141,11 +141,11 @@ class FittedTable(Table):
             justify="left" if is_text else "right",
         )
         style = "" if len(self.columns) > 1 else "bold"
-        # As text: a path may look like markup.
+        # Text instead of str, since a path may look like markup.
         self.columns[-1]._cells = [Text(cell, style) for cell, _ in cells[:limit]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw what fits, with details below each row, then the names of what doesn't."""
+        """Render the columns that fit, with details below each row, then the names of the dropped columns."""
         removed = self._removed(console, options)
         kept = [column for column in self.columns if column not in removed]
         if not any(column.flexible for column in kept):
@@ -166,7 +166,7 @@ class FittedTable(Table):
             yield Text(self.more, MUTED)
 
     def _part(self, columns: Sequence[Column], rows: Sequence[int], *, head: bool) -> Table:
-        """Some rows of some columns, as a plain table."""
+        """Return a plain table of some rows and columns."""
         part = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
         part.show_header, part.expand = head, self.expand
         for index, column in enumerate(columns):
@@ -176,7 +176,7 @@ class FittedTable(Table):
         return part
 
     def _removed(self, console: Console, options: ConsoleOptions) -> list[Column]:
-        """The columns that the width doesn't hold; never the first."""
+        """Return the columns that don't fit; never the first column."""
         widths = {id(column): _least_width(console, options, column) for column in self.columns}
         surplus = sum(widths.values()) + GAP * (len(widths) - 1) - options.max_width
         removed: list[Column] = []
@@ -188,7 +188,7 @@ class FittedTable(Table):
         return sorted(removed, key=self.columns.index)
 
     def _priority(self, console: Console, column: Column) -> tuple[int, int]:
-        """Order of removal: long details, then others (the caller's first), short details, names."""
+        """Return the sort key of removal: long details, then others, short details, names."""
         name, place = str(column.header), self.columns.index(column)
         if name in self.details:
             is_long = _natural_width(console, console.options, column) > MIN_DETAIL
@@ -199,7 +199,7 @@ class FittedTable(Table):
 
 
 def _detail(columns: Sequence[Column], row: int) -> str:
-    """The cells of a row in one line; names and states with the names of their columns."""
+    """Return the details of a row in one line; names and states are prefixed with their headings."""
     cells = ((str(column.header), str(column._cells[row])) for column in columns)
     words = (
         f"{name} {cell}" if name in IDENTITIES or name == "state" else cell
@@ -212,7 +212,7 @@ def _detail(columns: Sequence[Column], row: int) -> str:
 def _with_widths(
     console: Console, options: ConsoleOptions, columns: Sequence[Column]
 ) -> list[Column]:
-    """Columns as wide as they need to be; those that need more than is left share it."""
+    """Return columns at their natural width, or with a share of the remaining width if that is too wide."""
     widths = [_least_width(console, options, column) for column in columns]
     needs = [_natural_width(console, options, column) for column in columns]
     left = max(0, options.max_width - sum(widths) - GAP * (len(widths) - 1))
@@ -225,14 +225,14 @@ def _with_widths(
 
 
 def _natural_width(console: Console, options: ConsoleOptions, column: Column) -> int:
-    """Characters that a column takes where nothing is folded."""
+    """Return the number of characters of a column without wrapping."""
     cells = (Measurement.get(console, options.update(width=1 << 16), cell) for cell in column.cells)
     most = max((cell.maximum for cell in cells), default=0)
     return max(len(str(column.header)), most)
 
 
 def _least_width(console: Console, options: ConsoleOptions, column: Column) -> int:
-    """Characters that a column needs at least: all of a number or a name, and the words of a text."""
+    """Return the minimum width of a column: whole numbers and names, and the longest word of texts."""
     if column.flexible:
         return MIN_FLEXIBLE
     most = _natural_width(console, options, column)
@@ -245,7 +245,7 @@ def _least_width(console: Console, options: ConsoleOptions, column: Column) -> i
 
 
 def plain_table(*names: str, details: Collection[str] = DETAILS) -> Table:
-    """A table without lines, as calm as text; numbers go right by `justify` of the caller."""
+    """Return a table without borders; the caller right-aligns numbers with `justify`."""
     table = FittedTable(details=details)
     for name in names:
         table.add_column(one_line(name), overflow="fold", no_wrap=name in IDENTITIES)
@@ -254,7 +254,7 @@ def plain_table(*names: str, details: Collection[str] = DETAILS) -> Table:
 
 _AS_NAMED: Mapping[str, str | Sequence[str]] = MappingProxyType({})
 ABSENT = "–"
-"""Cell of a line that has no value for one of several things beside each other."""
+"""Cell without a value."""
 
 
 def table(
@@ -266,15 +266,15 @@ def table(
     things: str = "",
     dropped_first: Sequence[str] = (),
 ) -> FittedTable:
-    """Draw a line for each value, and below them how many values more than `limit` there are.
+    """Return a table with one line per value, and the number of values beyond `limit` below it.
 
     Args:
-        lines: Frozen values or mappings, which print_json prints with the same names.
-        columns: Names of the fields to show; default: all. Columns without a value in any line are left out.
-        heads: Headings other than the names; a field that is a tuple with several has a column for each.
+        lines: Dataclasses or mappings; print_json prints them with the same names.
+        columns: Names of the fields to show; default: all. Columns without any value are dropped.
+        heads: Headings that differ from the names; a tuple of headings splits a tuple field into columns.
         limit: Number of lines to show unless --full is given; None for all.
         things: Name of the lines in "… 3 more things (--full)".
-        dropped_first: Headings in the order in which their columns are left out of a narrow terminal.
+        dropped_first: Headings in the order in which columns are dropped on a narrow terminal.
     """
     listed = [_fields(line) for line in lines]
     names = [*columns] or [*(listed[0] if listed else ())]

@@ -1,4 +1,4 @@
-"""`curriculum init` and `demo`: a first diet and corpus, and the whole way to a trained specialist, small."""
+"""`curriculum init` and `demo`: a first diet and corpus, and a small specialist from start to end."""
 
 import shlex
 import shutil
@@ -32,28 +32,31 @@ from schemas.job import Report
 
 
 def init(home: Path, name: str) -> None:
-    """Write the files into the workspace and print the commands that continue from there.
+    """Write the files into the workspace and print the next commands.
 
     Raises:
-        CurriculumError: for a name that is taken, in the workspace or by what comes with the package.
+        CurriculumError: if the name is taken, in the workspace or in the package.
     """
     if name in {*diet_names(), *corpus_names()}:
         raise CurriculumError(
             "init",
             repr(name),
-            cause="a diet or corpus of that name comes with the package",
+            cause="the package has a diet or corpus of that name",
             cure=f"Give another name, such as: curriculum init my-{name}",
         )
     starter_files(home, name)
     make_trusted(home)
     for file in write_starter(home, name):
         out.print(Text(str(file)), soft_wrap=True)
-    out.print(Text("They are yours to edit, and use the sample corpus until then."), soft_wrap=True)
+    out.print(Text("Edit these files; until then they use the sample corpus."), soft_wrap=True)
     place = "" if home == settings.workspace_path() else f" --home {shlex.quote(str(home))}"
     for command, meaning in (
-        (f"curriculum supply {name}{place} --phases-file phases.demo", "what there is to train on"),
-        (f"curriculum diet check {name}{place}", "what the diet asks of it"),
-        (f"curriculum build {name}{place} --explain", "what would be built"),
+        (
+            f"curriculum supply {name}{place} --phases-file phases.demo",
+            "estimate the available tokens",
+        ),
+        (f"curriculum diet check {name}{place}", "check that the diet has enough tokens"),
+        (f"curriculum build {name}{place} --explain", "list the steps of the build"),
         (f"curriculum run {name}{place}", "build, mix and train"),
     ):
         out.print(Text(command, ACCENT), Text(f" # {meaning}", MUTED), sep=" ", soft_wrap=True)
@@ -61,26 +64,27 @@ def init(home: Path, name: str) -> None:
 
 DIET = "templates.demo"
 TABLE_NOTE = (
-    "val_bpb: bits per byte on held-out documents, lower is better; each phase has its own, so it jumps "
-    "between phases. anchor: the same on files that all phases share. yield: share of positions that hold "
-    "a token; the rest is padding. time: of steps and evaluations"
+    "val_bpb: bits per byte on held-out documents; lower is better. Every phase has its own "
+    "documents, so val_bpb jumps between phases. anchor: val_bpb on files that all phases share. "
+    "yield: share of positions with a token; the rest is padding. time: training steps and "
+    "evaluations"
 )
 MAX_COMMITS, MAX_VERSIONS = 200, 2
-"""Limits on given repositories: a demo is five minutes, whatever they hold."""
+"""Limits for given repositories, so that the demo takes five minutes."""
 QUESTIONS = (
     (
-        "What is trained on, and how full is it?",
+        "Which rows is the model trained on, and how full are they?",
         "SELECT family, row_length, count(*) AS rows, sum(valid_token_count) AS tokens, "
         "round(100 * avg(valid_token_count / row_length), 1) AS packed FROM rows "
         "WHERE split = 'train' GROUP BY ALL ORDER BY ALL",
     ),
     (
-        "Which commits gave the most text?",
+        "Which commits have the most text?",
         "SELECT repository, provenance[1].commit[:10] AS commit, count(*) AS documents, "
         "sum(num_bytes) AS bytes FROM documents GROUP BY ALL ORDER BY bytes DESC LIMIT 5",
     ),
     (
-        "How did the loss fall?",
+        "How did the loss change?",
         "SELECT phase, step // 10 * 10 AS step, round(avg(loss), 3) AS loss "
         "FROM metrics GROUP BY ALL ORDER BY phase DESC, step",
     ),
@@ -88,10 +92,10 @@ QUESTIONS = (
 
 
 def demo(home: Path, repositories: tuple[str, ...]) -> None:
-    """Build, mix and train the demo's diet; a second one finds everything done.
+    """Build, mix and train the demo's diet; a second run reuses everything.
 
     Raises:
-        CurriculumError: for repositories that can't be read or hold too little.
+        CurriculumError: if a repository can't be read or is too small.
     """
     config = RunConfig.of(
         specialist=DIET,
@@ -112,7 +116,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     out.print(table(_summary(run.report) for run in finished))
     out.print(Text(TABLE_NOTE, MUTED))
     warn_of_rises(finished)
-    if all(each.made for each in runs):
+    if all(run.made for run in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])
 
@@ -138,7 +142,7 @@ def _summary(report: Report) -> Line:
 
 
 def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
-    """Time of building and mixing, of steps, of evaluations, and of what else a run does."""
+    """Return the time of building and mixing, training steps, evaluations, and the rest of a run."""
     building, training, steps, evaluating = 0.0, 0.0, 0.0, 0.0
     for run in runs:
         report, begun = report_of(run), _moment(read_job(run.path / JOB).begun)
@@ -148,9 +152,9 @@ def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
         steps += report.seconds
         evaluating += report.evaluation_seconds or 0.0
     return (
-        f"{duration(building + training)} in all: {duration(building)} building and mixing, "
-        f"{duration(steps)} in steps, {duration(evaluating)} in evaluations, "
-        f"{duration(training - steps - evaluating)} in leakcheck and starting"
+        f"{duration(building + training)} in total: {duration(building)} building and mixing, "
+        f"{duration(steps)} training steps, {duration(evaluating)} evaluations, "
+        f"{duration(training - steps - evaluating)} leakcheck and startup"
     )
 
 
@@ -163,24 +167,24 @@ def _next_steps(home: Path, rows: str) -> None:
     _print((f"  {home}", "bold"))
     exports = [*_exports(home)]
     if exports:
-        _print("For the commands below, in this shell:")
+        _print("Before the commands below, run in this shell:")
         for line in exports:
             _print((f"  {line}", ACCENT))
     _print("\nThree questions to paste:")
     for question, sql in QUESTIONS:
         _print((f"  # {question}", MUTED))
         _print((f'  curriculum query "{sql}"\n', ACCENT))
-    _print("The same in Python, where every answer is a DuckDB relation:")
+    _print("The same in Python; results are DuckDB relations:")
     _print(("  from curriculum.catalog import open_catalog", ACCENT))
     _print(('  open_catalog().sql("FROM runs").show()\n', ACCENT))
-    _print("Next: look at a packed row, or start runs from a form and watch them:")
+    _print("Next: inspect a packed row, or start and watch runs in the browser:")
     _print((f"  curriculum inspect {rows}", ACCENT))
     for line in _serving():
         _print((f"  {line}", ACCENT))
 
 
 def _serving() -> Iterator[str]:
-    """Yield the command that serves with dashboards: of the Makefile, which installs them where they lack."""
+    """Yield the command that serves with dashboards; `make serve` also installs them."""
     if not dashboard.is_installed():
         if Path.cwd() == CHECKOUT and is_checkout(CHECKOUT):
             yield "make serve"

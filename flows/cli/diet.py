@@ -1,4 +1,4 @@
-"""`curriculum diet check`: the tokens that a diet asks for against those that there are."""
+"""`curriculum diet check`: compare the tokens that a diet requests with the available tokens."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,12 +37,12 @@ from schemas.study import study_remark
 
 
 def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
-    """Hold every serving of a diet against the rows there are, or against an estimate of them.
+    """Compare every serving of a diet with the built rows, or else with an estimate.
 
-    The last line is the verdict; returns True if every phase can be served.
+    The last line is the verdict. Returns True if all phases have enough tokens.
 
     Raises:
-        CurriculumError: for a diet that contradicts itself, before anything is read.
+        CurriculumError: if the diet contradicts itself, before anything is read.
     """
     plan = resolve_plan(config, dry=True)
     context = context_of(warn=warn)
@@ -52,7 +52,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
         with watching() as watch:
             return counted(task, Store(plan.store.root), config.corpus.workers, watch)
 
-    built = dry_build(plan, [each.name for each in plan.phases], context)
+    built = dry_build(plan, [phase.name for phase in plan.phases], context)
     found = check_plan(plan, built, estimated)
     faults = [str(phase.fault) for phase in found.phases if phase.fault]
     servings = [*checked_servings(found)]
@@ -79,7 +79,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
 
 
 def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
-    """Yield what follows for a diet that can be served: smaller shares, and text that is read too often."""
+    """Yield remarks on a diet with enough tokens: reduced shares, and text with high repetition."""
     for phase in found.phases:
         if phase.fault is None:
             yield from shortages(phase)
@@ -87,7 +87,7 @@ def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
         within = (
             f"Lower token_budget to {budget_option(read.largest)}, drop"
             if read.largest
-            else "No budget keeps to it: drop"
+            else "No token budget fits this limit: drop"
         )
         about = "" if found.is_whole else "By the estimate, "
         yield (
@@ -98,12 +98,12 @@ def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
 
 
 def _fit(plan: RunPlan, found: CheckedPlan, read: TokenBudgets) -> Text:
-    """Return the verdict on a diet that can be served, with what it is served otherwise than asked."""
-    diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
+    """Return the verdict on a diet with enough tokens, and where its servings deviate from the request."""
+    diet, names = plan.diet, ", ".join(phase.name for phase in plan.phases)
     cut = [phase.phase.name for phase in found.phases if any(one.is_short for one in phase.held)]
     remarks = (
-        *([f"shares differ from the diet's in {', '.join(cut)}"] if cut else []),
-        *(["tokens are repeated too often"] if read.is_often else []),
+        *([f"shares in {', '.join(cut)} differ from the diet"] if cut else []),
+        *(["repetition exceeds the limit"] if read.is_often else []),
     )
     return Text(
         f"✓ {diet.specialist} trains {diet.model} on {count(diet.token_budget)} tokens of corpus "
@@ -113,24 +113,24 @@ def _fit(plan: RunPlan, found: CheckedPlan, read: TokenBudgets) -> Text:
 
 
 def _unfit(plan: RunPlan, found: CheckedPlan) -> Text:
-    """Return the verdict on a diet that can't be served, with the nearest budget that fits."""
+    """Return the verdict on a diet with too few tokens, with the largest budget that fits."""
     budgets, budget = found.supply.budgets(), plan.diet.token_budget
-    asked = f"✗ {plan.diet.specialist} can't be served with {count(budget)} tokens"
+    asked = f"✗ {plan.diet.specialist}: not enough tokens for a budget of {count(budget)}"
     below = ", ".join(phase.phase.name for phase in found.phases if phase.is_below_a_step)
     if budgets.smallest is None or budgets.largest is None:
-        cure = "no token budget fits: enlarge the corpus or change what is named above"
+        cure = "no token budget fits: enlarge the corpus or change the servings above"
     elif budget < budgets.smallest:
         cure = (
-            f"too few for one step of {below}; the smallest that fits: "
+            f"the budget is too small for one step of {below}; smallest budget that fits: "
             f"--token-budget {budget_option(budgets.smallest)}"
         )
     else:
-        cure = f"the largest that fits: --token-budget {budget_option(budgets.largest)}"
+        cure = f"largest budget that fits: --token-budget {budget_option(budgets.largest)}"
     return Text(f"{asked}; {cure}", BAD)
 
 
 def budget_option(tokens: int) -> str:
-    """Return a number of tokens as --token-budget takes it.
+    """Format a number of tokens for --token-budget.
 
     >>> budget_option(1_234_000), budget_option(917)
     ('1234K', '917')

@@ -1,4 +1,4 @@
-"""Tables of `curriculum diet check`, phase by phase, and the time that training takes."""
+"""Tables of `curriculum diet check` by phase, and the estimated training time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -39,16 +39,18 @@ BUDGET_COLUMNS = (
     *("token_budget", "valid_tokens", "scored_tokens", "distinct_tokens", "repetition"),
 )
 SERVINGS_NOTE = (
-    "repetition of a serving: how often its phase sees a row; its limit is max_repetition there."
+    "repetition: number of times a phase uses a row of the serving; its limit is max_repetition "
+    "of the phase."
 )
 BUDGETS_NOTE = (
-    "About what all phases read of a token budget. distinct: a token counts once for the same 15 tokens "
-    "before it in its document. repetition: scored ÷ distinct tokens; its limit is max_token_repetition of "
-    "the diet."
+    "Approximate tokens that all phases read for a token budget. distinct: tokens that follow the "
+    "same 15 tokens in a document count once. repetition: scored ÷ distinct tokens; its limit is "
+    "max_token_repetition of the diet."
 )
 ESTIMATE_NOTE = (
-    "Rows that aren't built are estimated: distinct tokens are those of lines that no earlier document "
-    "shows, and what families show of the same files is taken to be the same text."
+    "Rows that are not built are estimated: distinct tokens are the tokens of lines that no "
+    "earlier document contains, and families are assumed to contain the same text of the same "
+    "files."
 )
 
 
@@ -60,34 +62,37 @@ def print_tables(
     read: TokenBudgets,
     speed: Speed | None,
 ) -> None:
-    """Print what each phase asks for and is served, token budgets, and the time of training."""
-    for each in found.phases:
-        out.print(Text(each.phase.name, f"bold {ACCENT}"))
-        own = [line for line in servings if line.phase == each.phase.name]
+    """Print requested and available tokens by phase, token budgets, and the training time."""
+    for check in found.phases:
+        out.print(Text(check.phase.name, f"bold {ACCENT}"))
+        own = [line for line in servings if line.phase == check.phase.name]
         uneven = {line.serving for line in own if line.most_repeated}
         shown = [
             line for line in own if line.domain == ALL or (line.is_short and line.serving in uneven)
         ]
         if shown:
             out.print(table(shown, SERVING_COLUMNS))
-        if each.whole is not None and each.fault is None:
+        if check.whole is not None and check.fault is None:
             unused = whole_steps(
-                each.whole.steps, found.supply.tokens_per_step, each.whole.tokens, each.phase.tokens
+                check.whole.steps,
+                found.supply.tokens_per_step,
+                check.whole.tokens,
+                check.phase.tokens,
             )
             if unused:
-                out.print(Text(f"{'about ' * each.is_estimate}{unused}", MUTED))
-        largest = largest_files(each, found, built)
+                out.print(Text(f"{'about ' * check.is_estimate}{unused}", MUTED))
+        largest = largest_files(check, found, built)
         if words := phase_words(largest):
             print_line(words, MUTED)
         out.print()
         lines = (
-            *each.warnings,
+            *check.warnings,
             large_file_warning(largest),
-            *context_warnings(built[each.phase.name]),
+            *context_warnings(built[check.phase.name]),
         )
         for line in lines:
             if line is not None:
-                warn(f"{each.phase.name}: {line}")
+                warn(f"{check.phase.name}: {line}")
     for line in alike(
         (phase, held.warning()) for phase, held in held_out_of_phases(found, built, plan.store.root)
     ):
@@ -104,13 +109,18 @@ def print_tables(
 def _print_budgets(read: TokenBudgets, *, is_estimate: bool) -> None:
     most = count(read.largest) if read.largest else "none"
     out.print(table(read.points, BUDGET_COLUMNS))
-    out.print(Text(f"{BUDGETS_NOTE} The largest budget within {read.limit:g}: {most}.", MUTED))
+    out.print(
+        Text(
+            f"{BUDGETS_NOTE} Largest budget with a repetition of at most {read.limit:g}: {most}.",
+            MUTED,
+        )
+    )
     if is_estimate:
         out.print(Text(ESTIMATE_NOTE, MUTED))
 
 
 def training_work(plan: RunPlan) -> Workload:
-    """Return the work of training all phases from their beginning."""
+    """Return the work of training all phases from the start."""
     step = tokens_per_step(plan)
     phases = (workload_of(phase, phase.tokens, phase.tokens // step) for phase in plan.phases)
     return sum(phases, NO_WORK)

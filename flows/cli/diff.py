@@ -1,4 +1,4 @@
-"""`curriculum diff`: changes between two diets, two mixtures or sets of rows, or two runs."""
+"""`curriculum diff`: differences between two diets, mixtures, sets of rows, or runs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ from schemas.errors import StoreError
 from schemas.visible import one_line
 
 MAX_LINES = 12
-"""Lines of each table, unless all are asked for."""
+"""Maximum number of lines per table without --full."""
 MAX_DOCUMENTS = 6
 PLURALS = {
     "phase": "phases",
@@ -56,14 +56,14 @@ def diff(
     full: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Print the changes between two diets, two mixtures or sets of rows, or two runs.
+    """Print the differences between two diets, mixtures, sets of rows, or runs.
 
-    A name of a diet and a specialist means the diet where both sides are diets, else the current mixtures.
-    Runs are those named by path or key; SPECIALIST/PHASE means a mixture.
+    A name of both a diet and a specialist means the diet if the other side is a diet too, and the current
+    mixtures otherwise. Runs are named by path or key; SPECIALIST/PHASE means a mixture.
 
     Raises:
-        DietError: for a diet that can't be read.
-        StoreError: for a diet and an artefact, and for what is neither.
+        DietError: if a diet can't be read.
+        StoreError: if one side is a diet and the other an artefact, or a side is neither.
     """
     sides = (before, after)
     if all(not _is_file(side) and is_run_path_or_key(store_of(home, side), side) for side in sides):
@@ -75,10 +75,10 @@ def diff(
 
 
 def _are_diets(home: Path, sides: Sequence[str]) -> bool:
-    """Return True for two diets, and for a diet and what isn't in the workspace.
+    """Return True for two diets, or a diet and a name that the workspace doesn't have.
 
     Raises:
-        StoreError: for a diet that has no mixture, and rows or a mixture.
+        StoreError: for a diet without a mixture beside rows or a mixture.
     """
     diets = [side for side in sides if side in diet_names(home) or _is_file(side)]
     if len(diets) != 1:
@@ -91,14 +91,14 @@ def _are_diets(home: Path, sides: Sequence[str]) -> bool:
     if held and diets[0] not in held:
         raise StoreError(
             diets[0],
-            cause=f"it is a diet without a mixture here, and {held[0]} isn't a diet",
-            cure=f"Run curriculum mix {diets[0]} first, or give two diets",
+            cause=f"the diet has no mixture in this workspace, and {held[0]} isn't a diet",
+            cure=f"Run curriculum mix {diets[0]} first, or name two diets",
         )
     return not held
 
 
 def _is_file(side: str) -> bool:
-    """Return True for the path of a diet's file, which needs no workspace around it."""
+    """Return True for the path of a diet file, which can be compared without a workspace."""
     return Path(side).suffix in YAML
 
 
@@ -144,22 +144,23 @@ def _diff_diets(
     if fields:
         out.print(table(fields))
     if not differing and not fields:
-        out.print("No difference: both diets ask for the same tokens of the same servings.")
+        out.print("No difference: both diets request the same tokens of the same servings.")
 
 
 def tokens_of(home: Path, what: str) -> ValidTokens:
-    """Count the tokens of rows or mixtures by path, key or name; a run means its mixture.
+    """Count the tokens of rows or mixtures by path, key or name; a run stands for its mixture.
 
     Raises:
-        StoreError: for what is none of them, and where rows that a mixture draws on are gone.
+        StoreError: if the name is neither rows nor a mixture, or if rows of a mixture were removed.
     """
     store = store_of(home, what)
     found = artefacts_of(store, what, (ROWS, MIXTURES))
     if not found:
         raise StoreError(
             what,
-            cause="it is neither rows nor a mixture, nor the name of a specialist or run that has one",
-            cure="`curriculum status` lists the specialists; rows/… and mixtures/… are folders",
+            cause="no rows, mixture, specialist or run with a mixture has this name",
+            cure="`curriculum status` lists the specialists; rows and mixtures are folders in "
+            "rows/ and mixtures/",
         )
     return counted(store, what.rstrip("/"), found)
 
@@ -182,12 +183,12 @@ def _shown(found: TokenDifference, *, full: bool) -> Iterator[RenderableType]:
 
 
 def _kind(kind: str, listed: Sequence[TokenChange], *, full: bool) -> Iterator[RenderableType]:
-    """Yield the changes of one kind as a table, or a line that there are none."""
+    """Yield the changes of one kind as a table, or a line that nothing changed."""
     changed = [change for change in listed if full or change.tokens_change]
     if len(listed) == 1:
         yield Text(f"\nall of {kind} {one_line(listed[0].name) or 'none'}", MUTED)
     elif not changed:
-        yield Text(f"\n{PLURALS[kind]}: no change", MUTED)
+        yield Text(f"\n{PLURALS[kind]}: unchanged", MUTED)
     else:
         limit = None if full else MAX_LINES
         yield ""
@@ -195,7 +196,7 @@ def _kind(kind: str, listed: Sequence[TokenChange], *, full: bool) -> Iterator[R
 
 
 def _documents(listed: Sequence[DocumentChange], *, full: bool) -> Iterator[RenderableType]:
-    """Yield the documents of one side only as tables, and how many are in both."""
+    """Yield tables of added and removed documents, and the number of common documents."""
     limit = None if full else MAX_DOCUMENTS
     sides = {
         "added": [document for document in listed if not document.tokens_before],

@@ -1,4 +1,4 @@
-"""Downloads that a command makes before it reads a corpus."""
+"""Downloads that a command needs before it reads a corpus."""
 
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import first_names, number
@@ -7,7 +7,7 @@ from schemas.corpus import CorpusSpec
 
 
 def print_downloads(corpus: CorpusSpec, sources: Sources) -> None:
-    """Print the size of the clones that must be made before a corpus can be read."""
+    """Print the size of the repositories that must be cloned before a corpus can be read."""
     if not (coming := sources.uncloned(corpus.repositories)):
         return
     sizes = [spec.download_megabytes for spec in coming if spec.download_megabytes]

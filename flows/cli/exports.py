@@ -31,24 +31,25 @@ TOKEN_FORMATS: tuple[TokenFormat, ...] = get_args(TokenFormat)
 PARQUET_FORMAT = "huggingface"
 UNPACKED_OPTION = "--unpacked"
 FORMATS = (*TOKEN_FORMATS, PARQUET_FORMAT)
-"""Formats of data; those of models are curriculum.train.export's."""
+"""Formats of data; curriculum.train.export has the formats of models."""
 STAGES = ("rows", "mixtures", "tokens", "documents")
 LISTED = 3
 
 
 def export_data(home: Path, what: str, to: Path, form: str, *, unpacked: bool) -> None:
-    """Write rows, a mixture in training order, or tokens to a folder, and say what is there.
+    """Write rows, a mixture in training order, or tokens to a folder, and print the files.
 
     Raises:
-        StoreError: for none or several that could be meant, and where something is at `to`.
+        StoreError: if no artefact or several match the name, or if `to` exists.
     """
     store, artefact = data_of(home, what)
     if form == PARQUET_FORMAT and artefact.manifest.stage == "tokens":
         raise StoreError(
             what,
             artefact.manifest.stage,
-            cause="`datasets` loads rows; documents can be read from the workspace directly",
-            cure=f"Take rows or a mixture, or load_dataset({str(store.root)!r}, …)",
+            cause="this format exports rows only; the library `datasets` reads documents directly "
+            "from the workspace",
+            cure=f"Export rows or a mixture, or call load_dataset({str(store.root)!r}, …)",
         )
     tokenizer = load_tokenizer(_tokenizer_of(store, artefact))
     with whole_folder(to) as folder:
@@ -62,7 +63,7 @@ def _print_files(folder: Path) -> None:
 
 
 def require_packed(form: str) -> None:
-    """Raise unless a format has packed rows, which --unpacked divides.
+    """Raise unless a format has packed rows, which --unpacked splits into documents.
 
     Raises:
         StoreError: naming the option.
@@ -71,8 +72,8 @@ def require_packed(form: str) -> None:
         raise StoreError(
             UNPACKED_OPTION,
             form,
-            cause="only exports of packed rows for Hugging Face can be unpacked",
-            cure=f"Say --format {PARQUET_FORMAT}, or leave {UNPACKED_OPTION} out",
+            cause="only the Hugging Face format of packed rows can be unpacked",
+            cure=f"Give --format {PARQUET_FORMAT}, or omit {UNPACKED_OPTION}",
         )
 
 
@@ -108,12 +109,12 @@ def _token_format(form: str) -> TokenFormat:
 
 
 def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
-    """The rows, mixture or tokens that a path, a name or the first digits of a key mean.
+    """Return the rows, mixture or tokens that a path, a name or the first digits of a key refer to.
 
-    A name is that of a phase's current mixture: templates/syntax. Documents stand for their tokens.
+    SPECIALIST/PHASE is the current mixture of a phase. Documents are replaced by their tokens.
 
     Raises:
-        StoreError: for none, or several.
+        StoreError: if none or several match.
     """
     store = store_of(home, what)
     found = artefacts_of(store, what, STAGES)
@@ -122,14 +123,16 @@ def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
             what,
             ", ".join(str(artefact.path.relative_to(store.root)) for artefact in found[:LISTED])
             or None,
-            cause=f"{len(found):,} data sets match" if found else "it names no rows and no mixture",
+            cause=f"{len(found):,} data sets match"
+            if found
+            else "no rows, mixture or tokens have this name",
             cure="Give the folder or key of rows, tokens or a mixture, or SPECIALIST/PHASE",
         )
     return store, _tokens_for(store, found[0])
 
 
 def _tokens_for(store: Store, artefact: Artefact) -> Artefact:
-    """The tokens of documents; any other artefact itself."""
+    """Return the tokens of documents, or any other artefact unchanged."""
     if artefact.manifest.stage != "documents":
         return artefact
     found = [
@@ -140,7 +143,7 @@ def _tokens_for(store: Store, artefact: Artefact) -> Artefact:
         raise StoreError(
             str(artefact.path.relative_to(store.root)),
             f"{len(found)} tokens",
-            cause="an export of documents needs the tokens of exactly one tokenizer",
+            cause="an export of documents needs tokens of exactly one tokenizer",
             cure="Name the folder below tokens/",
         )
     return found[0]
@@ -153,30 +156,30 @@ def _tokenizer_of(store: Store, artefact: Artefact) -> Artefact:
             tokenizer for row in _inputs(store, artefact, "rows")
             for tokenizer in _inputs(store, row, "tokenizer")
         ]  # fmt: skip
-        # Imported rows may have come with the tokenizer that was trained here too.
+        # Imported rows may use the tokenizer that was trained here too.
         found = list({tokenizer.content: tokenizer for tokenizer in of_rows}.values())
     if len(found) != 1:
         raise StoreError(
             str(artefact.path.relative_to(store.root)),
             f"{len(found)} tokenizers",
-            cause="the tokenizer that it was made with isn't there",
-            cure="Build it again, or merge the workspace that holds it",
+            cause="its tokenizer isn't in the workspace",
+            cure="Build the data again, or merge the workspace that has the tokenizer",
         )
     return found[0]
 
 
 def _inputs(store: Store, artefact: Artefact, role: str) -> Sequence[Artefact]:
-    """The inputs of a role, by the first word of their names; their stage is called alike."""
+    """Return the inputs whose name starts with a role, which is also the name of their stage."""
     keys = {made_of.key for made_of in artefact.manifest.inputs if made_of.name.split()[0] == role}
     stage = "tokenizers" if role == "tokenizer" else role
     return [made for made in store.artefacts(stage) if made.key in keys] if keys else []
 
 
 def export_model(home: Path, what: str, to: Path, form: str) -> None:
-    """Write the model of a run or checkpoint to a folder; print which it is, and what is there.
+    """Write the model of a run or checkpoint to a folder; print the checkpoint and the files.
 
     Raises:
-        JobError: for no such checkpoint or format, and a model that the format can't hold.
+        JobError: if there is no such checkpoint or format, or if the format doesn't support the model.
     """
     checkpoint = checkpoint_of(home, what)
     err.print(Text(one_line(title_of(checkpoint)), MUTED), soft_wrap=True)
@@ -186,7 +189,7 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
     known = next((name for name in exporting.FORMATS if name == form), None)
     if known is None:
         cure = nearest(form, exporting.FORMATS)
-        raise JobError("--format", form, cause="there is no such format", cure=cure)
+        raise JobError("--format", form, cause="unknown format", cure=cure)
     exporting.require_exportable(checkpoint)
     store = Store.containing(checkpoint)
     tokenizer = load_tokenizer(store.load(store.root / job_of(checkpoint).tokenizer.path))
@@ -196,19 +199,19 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
 
 
 def _warn_of_later_phases(store: Store, run: Attempt) -> None:
-    """Warn of phases of a run's diet that come after it and aren't trained."""
+    """Warn of later phases in the run's diet that are not trained."""
     try:
         later = later_phases(newest_plan(store, run.ref, attempts_in(store)), run.job.phase)
     except CurriculumError as wrong:
-        warn(f"phases of its diet that follow {run.name} aren't known: {wrong}")
+        warn(f"the later phases of the diet of {run.name} are unknown: {wrong}")
         return
     trained = current_runs(store, run.ref)
     if untrained := ", ".join(name for name in later if name not in trained):
-        warn(f"phases of its diet that follow {run.name} aren't trained yet: {untrained}")
+        warn(f"later phases of the diet of {run.name} are not trained yet: {untrained}")
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":
-    """A tokenizer as an export holds it."""
+    """Return a tokenizer in the form that exports store."""
     from curriculum.train.export import Vocabulary
 
     return Vocabulary(

@@ -1,4 +1,4 @@
-"""`curriculum import`: rows that others made."""
+"""`curriculum import`: rows from other tools."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +32,13 @@ from schemas.visible import one_line, shortened
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportOptions:
-    """Options of an import; None where nothing is given."""
+    """Options of an import; None if not given."""
 
     path: Path
     format: str
     tokenizer: str | None
     document_tokens: str | None
-    """The tokenizer's own where None and the tokenizer is one of the workspace, else bos_eos."""
+    """None means the setting of the workspace's tokenizer, or bos_eos for a tokenizer.json."""
     row_length: int | None
     facts: RowFacts
     boundaries: str | None = None
@@ -46,25 +46,25 @@ class ImportOptions:
     name: str | None = None
     """Name of the rows in diets."""
     unsandboxed: bool = False
-    """Read files without a sandbox where the kernel has none."""
+    """Read the files without a sandbox on kernels without Landlock."""
 
     @property
     def stand_in(self) -> Boundaries | None:
-        """Stand-in for boundaries that aren't stored."""
+        """Fallback for document boundaries that the data doesn't store."""
         return next((known for known in get_args(Boundaries) if known == self.boundaries), None)
 
     @property
     def id_type(self) -> IdType | None:
-        """Type of ids that isn't stored."""
+        """Type of token ids, for data that doesn't store it."""
         return next((known for known in get_args(IdType) if known == self.dtype), None)
 
 
 def import_rows(home: Path, options: ImportOptions) -> None:
-    """Publish rows from elsewhere, make them live, and say what was filled in.
+    """Publish rows from other tools, mark them as current, and print which values were filled in.
 
     Raises:
-        SchemaError: for what can't be read as rows; nothing is published then.
-        DietError: for a name that can't be one, and for a name for rows that a diet can't serve.
+        SchemaError: if the data can't be read as rows; nothing is published then.
+        DietError: for an invalid name, or a name for rows that diets can't use.
     """
     _check_options(options)
     store = Store(home)
@@ -90,16 +90,16 @@ def import_rows(home: Path, options: ImportOptions) -> None:
     _print_import(store, rows)
     if tokenizer.engine == NO_ENGINE:
         reason = shortened(tokenizer.engine_reason)
-        out.print(Text(one_line(f"{tokenizer.name} encodes no text here: {reason}"), MUTED))
+        out.print(Text(one_line(f"{tokenizer.name} can't encode text here: {reason}"), MUTED))
     if options.name is None:
         return
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
     before = next((other for other in keys if other != key), None)
-    instead = f", in place of {before}" if before else ""
+    instead = f", instead of {before}" if before else ""
     if split == TRAIN:
-        out.print(f"a diet serves them as {{imported: {options.name}, share: …}}{instead}")
+        out.print(f"diets use these rows as {{imported: {options.name}, share: …}}{instead}")
     else:
-        out.print(f"they measure what is served as {options.name}{instead}")
+        out.print(f"validation rows of {options.name}{instead}")
 
 
 def _check_options(options: ImportOptions) -> None:
@@ -114,30 +114,31 @@ def _check_options(options: ImportOptions) -> None:
     }
     for name, (value, values) in known.items():
         if value is not None and value not in values:
-            raise SchemaError(
-                name, value, cause="there is no such value", cure=nearest(str(value), values)
-            )
+            raise SchemaError(name, value, cause="unknown value", cure=nearest(str(value), values))
     if options.dtype is not None and options.format == "parquet":
         raise SchemaError(
             TYPE_OPTION,
             options.dtype,
-            cause="Parquet says of which type its ids are",
-            cure="Leave it out, or say --format flat for a .bin file",
+            cause="Parquet files store the type of their ids",
+            cure="Omit --dtype, or give --format flat for a .bin file",
         )
     path = options.path
     if options.format == "parquet" and not (path.is_dir() or path.is_file()):
-        raise SchemaError(str(path), cause=f"{kind_at(path)} lies there", cure="Check the path")
+        raise SchemaError(
+            str(path), cause=f"{kind_at(path)} is at this path", cure="Check the path"
+        )
 
 
 def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
-    """Find the tokenizer by a key of the workspace, a path, or beside the data."""
+    """Return the tokenizer with the given key or path, or else the tokenizer beside the data."""
     beside = (options.path if options.path.is_dir() else options.path.parent) / TOKENIZER_NAME
     given = options.tokenizer
     if given is None and not beside.is_file():
         raise SchemaError(
             "--tokenizer",
-            cause=f"there is no {beside.name} beside {options.path.name}, so ids mean nothing",
-            cure="Give the path of a tokenizer.json, or the key of one of the workspace",
+            cause=f"{beside.name} beside {options.path.name} is missing, so the token ids can't "
+            "be decoded",
+            cure="Give the path of a tokenizer.json, or the key of a tokenizer in the workspace",
         )
     if given is not None and not Path(given).exists():
         found = [
@@ -149,7 +150,7 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
             raise SchemaError(
                 "--tokenizer",
                 given,
-                cause="it is neither a path nor the first digits of one tokenizer's key",
+                cause="no file or tokenizer's key, or several keys, match",
                 cure=f"{tokenizer_file(given)}; or give more digits of a key",
             )
         if options.document_tokens is None:
@@ -172,7 +173,7 @@ def _print_import(store: Store, rows: Artefact) -> None:
         "documents": sum(domain.documents for domain in domains) - report.further_pieces,
         "tokens": sum(domain.tokens for domain in domains),
     }
-    state = "" if rows.made else "  was there already"
+    state = "" if rows.made else "  already imported"
     where = rows.path.relative_to(store.root)
     out.print(Text(str(where)), Text(state, MUTED), soft_wrap=True)
     out.print(Text("  ".join(f"{value:,} {name}" for name, value in sums.items())))
@@ -182,14 +183,14 @@ def _print_import(store: Store, rows: Artefact) -> None:
         "added bos": report.added_bos,
         "empty": report.empty,
         "unscored": report.unscored,
-        "documents behind an EOS": report.boundaries_from_eos,
+        "documents after an EOS": report.boundaries_from_eos,
         "documents without an EOS": report.without_eos,
-        "targets across a boundary, cleared": report.cleared,
+        "cleared targets across a boundary": report.cleared,
     }
     for name, amount in cut.items():
         if amount:
             out.print(Text(f"{name}: {amount}"))
     left_behind = [one_line(name) for name in report.columns_left_behind]
-    said = f"{number(len(left_behind), 'column')} left behind: {first_names(left_behind)}"
+    said = f"{number(len(left_behind), 'column')} not imported: {first_names(left_behind)}"
     for line in (*report.fallbacks, *report.read_as, *([said] if left_behind else ())):
         print_line(line, MUTED)

@@ -1,4 +1,4 @@
-"""`curriculum leakcheck`: the proof that documents of a row don't see one another, for anyone to run."""
+"""`curriculum leakcheck`: check that documents packed into the same row never influence each other."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -39,12 +39,12 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeakcheckOptions:
-    """Options of `leakcheck`; empty where the choice is left to it."""
+    """Options of `leakcheck`; empty for the default."""
 
     what: str | None = None
-    """A job, a run, or package.module:builder."""
+    """Job, run, or package.module:builder."""
     home: Path = Path()
-    """Workspace in which a run is looked for."""
+    """Workspace of the run."""
     model: str | None = None
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
@@ -53,10 +53,10 @@ class LeakcheckOptions:
 
 
 def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
-    """Prove, show, and write the report; return whether nothing leaks.
+    """Run the check, print the report and write it to a file; return True if no leak was found.
 
     Raises:
-        JobError: for what can't be examined, and names that aren't there.
+        JobError: for an unknown name, or something that can't be checked.
     """
     with watching() as watch:
         report = _proven(options, watch)
@@ -65,7 +65,7 @@ def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         with drafted(json_file) as draft:
             draft.write_text(report.json_text(), encoding="utf-8")
-        err.print(Text(f"written to {json_file}", MUTED))
+        err.print(Text(f"report written to {json_file}", MUTED))
     return report.passed
 
 
@@ -89,7 +89,7 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
     chosen = {_known("backend", name, BACKENDS) for name in options.backends}
     scope = ProofScope(
         cases=cases_of(options.model),
-        backends=tuple(each for each in BACKENDS if not chosen or each in chosen),
+        backends=tuple(backend for backend in BACKENDS if not chosen or backend in chosen),
         dtypes=dtypes or THREE,
         row_lengths=options.row_lengths or (ROW_LENGTH,),
         uneven=not options.row_lengths,
@@ -101,10 +101,10 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
 
 
 def _job(options: LeakcheckOptions) -> Path | None:
-    """The job.json that is meant: a file, a run's folder, or a run by its name; None for a builder.
+    """Return the job.json of a file, a run's folder or a run's name; None for a builder.
 
     Raises:
-        JobError: for a run that isn't there.
+        JobError: if there is no such run.
     """
     if options.what is None:
         return None
@@ -123,17 +123,15 @@ def _require_no_sizes(options: LeakcheckOptions) -> None:
         raise JobError(
             "leakcheck",
             options.what,
-            cause="row lengths, dtype and device are those of the job",
-            cure="Leave --row-length, --dtype and --device out",
+            cause="the job determines row lengths, dtype and device",
+            cure="Omit --row-length, --dtype and --device",
         )
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> str:
     if name in names:
         return name
-    raise JobError(
-        f"--{what}", name, cause=f"there is no such {what}", cure=f"Choose {', '.join(names)}"
-    )
+    raise JobError(f"--{what}", name, cause=f"unknown {what}", cure=f"Choose {', '.join(names)}")
 
 
 def _require_no_decoder_options(options: LeakcheckOptions) -> None:
@@ -142,12 +140,12 @@ def _require_no_decoder_options(options: LeakcheckOptions) -> None:
             "leakcheck",
             options.what,
             cause="--model and --backend apply to the built-in models only",
-            cure="Leave them out; the builder or the job decides",
+            cure="Omit them; the builder or the job determines model and backend",
         )
 
 
 def show(report: LeakReport) -> None:
-    """The report for eyes: who was examined, what leaks, which claims, which leaks were planted."""
+    """Print the report: checked subjects, leaks, claims, and planted leaks."""
     out.print(_subjects(report.findings))
     for failure in report.failures:
         line = Text("LEAK  ", BAD)
@@ -168,13 +166,19 @@ def show(report: LeakReport) -> None:
     out.print(_verdict(report))
 
 
-def _who(each: Finding) -> str:
-    words = (each.subject, each.backend, each.dtype, f"T={each.row_length}", each.mode)
+def _who(finding: Finding) -> str:
+    words = (
+        finding.subject,
+        finding.backend,
+        finding.dtype,
+        f"T={finding.row_length}",
+        finding.mode,
+    )
     return " ".join(word for word in words if word)
 
 
 def _subjects(findings: Iterable[Finding]) -> Table:
-    """A line a subject and backend, a column a dtype; a cell is how many claims hold over all lengths."""
+    """Return a table of subjects and backends by dtype; cells count passed claims over all row lengths."""
     cells: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
         cells[finding.subject, finding.backend][finding.dtype].append(finding.passed)
@@ -206,31 +210,31 @@ def _claims(findings: Iterable[Finding]) -> Table:
 
 
 def _injected(planted: Iterable[InjectedLeakReport]) -> Table:
-    drawn = plain_table("injected leak", "in", "attention", "dtype", "claims that fail of it")
-    for each in planted:
+    drawn = plain_table("planted leak", "in", "attention", "dtype", "failed claims")
+    for leak in planted:
         drawn.add_row(
-            Text(each.leak, "bold"),
-            each.subject,
-            each.backend or Text("–", MUTED),
-            each.dtype,
-            _seen(each),
+            Text(leak.leak, "bold"),
+            leak.subject,
+            leak.backend or Text("–", MUTED),
+            leak.dtype,
+            _seen(leak),
         )
     return drawn
 
 
-def _seen(each: InjectedLeakReport) -> Text:
-    if each.passed:
-        return Text(f"{len(each.red)}, as they must", GOOD)
-    words = [f"the proof is blind to it: {'; '.join(each.blind)} still hold"] if each.blind else []
-    words += [f"beyond it fail: {'; '.join(each.beyond)}"] if each.beyond else []
+def _seen(leak: InjectedLeakReport) -> Text:
+    if leak.passed:
+        return Text(f"{len(leak.red)}, as expected", GOOD)
+    words = [f"undetected: {'; '.join(leak.blind)} still hold"] if leak.blind else []
+    words += [f"unexpected failures: {'; '.join(leak.beyond)}"] if leak.beyond else []
     return Text(". ".join(words), BAD)
 
 
 def _tell_skipped(skipped: Iterable[Skipped]) -> None:
-    """A line a backend and reason."""
+    """Print one line per skipped backend and reason."""
     whose: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for each in skipped:
-        whose[each.backend or each.subject, each.reason][each.subject] = None
+    for skip in skipped:
+        whose[skip.backend or skip.subject, skip.reason][skip.subject] = None
     if whose:
         out.print()
     for (backend, reason), subjects in whose.items():
@@ -239,12 +243,16 @@ def _tell_skipped(skipped: Iterable[Skipped]) -> None:
 
 def _verdict(report: LeakReport) -> Text:
     seen = f"{len(report.planted) - len(report.unproven)} of {len(report.planted)}"
-    planted = f"; {seen} injected leaks were found" if report.planted else ""
+    planted = f"; {seen} planted leaks were found" if report.planted else ""
     held = len(report.findings) - len(report.failures)
-    counted = f"{held:,} of {len(report.findings):,} findings hold{planted}."
+    counted = f"{held:,} of {len(report.findings):,} checks passed{planted}."
     if report.result == "covered":
-        return Text(f"Nothing leaks. {counted}", GOOD)
+        return Text(f"No leak found. {counted}", GOOD)
     if report.result == "not all covered":
-        return Text(f"Nothing leaks in what was covered, which is not all. {counted}", PARTLY)
-    words = "Documents influence one another. " if report.failures else "The proof isn't valid. "
+        return Text(
+            f"No leak found in the part that was checked; some parts were not checked. {counted}",
+            PARTLY,
+        )
+    leak = "Leak found: documents influence each other. "
+    words = leak if report.failures else "The check isn't valid. "
     return Text(words + counted, BAD)

@@ -1,4 +1,4 @@
-"""`curriculum lineage`: what a step of a run read, down to commits; and which steps read a commit."""
+"""`curriculum lineage`: the commits that a training step read, and the steps that read a commit."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -24,11 +24,11 @@ from schemas.run_folders import ATTEMPT, STEP, number_of
 from schemas.visible import one_line
 
 MAX_CHECKPOINTS = 12
-"""Number of checkpoints that are listed; --json gives all."""
+"""Maximum number of listed checkpoints; --json prints all."""
 
 
 def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
-    """Print what a step read; or which steps read something; or all that a model has read."""
+    """Print the rows of a step, or the steps that read something, or the training data of a model."""
     questions = LineageQuestions(home, what)
     for notice in questions.notices:
         warn(notice)
@@ -45,14 +45,14 @@ def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
 
 def _step(read: StepRead) -> None:
     _title(read.run, read.run_key, read.attempt, mark=read.study)
-    licences = sorted({each.licence or NO_LICENCE for each in read.commits})
+    licences = sorted({commit.licence or NO_LICENCE for commit in read.commits})
     documents = sum(len(row.documents) for row in read.rows)
     _print(
         f"step {read.step:,} of {read.steps:,}",
         f"{number(len(read.rows), 'row')}, {number(documents, 'document')}, "
         f"{number(sum(row.tokens for row in read.rows), 'token')}",
-        f"{number(len({each.commit for each in read.commits}), 'commit')} of "
-        f"{', '.join(sorted({each.repository for each in read.commits})) or 'nowhere'}",
+        f"{number(len({commit.commit for commit in read.commits}), 'commit')} of "
+        f"{', '.join(sorted({commit.repository for commit in read.commits})) or 'nowhere'}",
         f"licences: {', '.join(licences) or NO_LICENCE}",
     )
     rows = [
@@ -79,11 +79,11 @@ def _step(read: StepRead) -> None:
 def _readers(found: Readers) -> None:
     if found.missing:
         words = missing_words(found.missing)
-        warn(f"steps that read it from rows that were deleted aren't found: {words}")
+        warn(f"steps that read it from removed rows can't be found: {words}")
     is_id = found.kind in ("commit", "document")
     _title(f"{found.kind} {one_line(found.name[:KEY_DIGITS] if is_id else found.name)}")
     if not found.visits:
-        _print("no step of any run has read it")
+        _print("no training step has read it")
         return
     runs = [
         [*visits]
@@ -99,20 +99,20 @@ def _readers(found: Readers) -> None:
             "rows": sum(visit.rows for visit in visits),
             "tokens": sum(visit.tokens for visit in visits),
             "study": visits[0].study,
-            "steps": spans(visit.step for visit in visits),
+            "steps": number_ranges(visit.step for visit in visits),
         }
         for visits in runs
     ]
     drawn = table(lines)
-    drawn.columns[-1].justify = "left"  # Spans begin like numbers.
+    drawn.columns[-1].justify = "left"  # Ranges start with a digit, like numbers.
     out.print()
     out.print(drawn)
     if found.checkpoints:
         out.print()
-        _print(f"{number(len(found.checkpoints), 'checkpoint')} trained on it")
+        _print(f"{number(len(found.checkpoints), 'checkpoint')} trained on this data")
         out.print(table(map(_checkpoint_line, found.checkpoints[:MAX_CHECKPOINTS])))
     if len(found.checkpoints) > MAX_CHECKPOINTS:
-        _print(f"{len(found.checkpoints) - MAX_CHECKPOINTS:,} more: --json shows all")
+        _print(f"{len(found.checkpoints) - MAX_CHECKPOINTS:,} more (--json)")
 
 
 def _checkpoint_line(path: str) -> Line:
@@ -129,17 +129,17 @@ def _checkpoint_line(path: str) -> Line:
 def _until(read: ReadUntil) -> None:
     _title(read.run, read.run_key, mark=read.study)
     tokens = number(sum(phase.tokens for phase in read.phases), "token")
-    _print(f"all that was read until step {read.step:,}: {tokens} in all phases")
+    _print(f"training data up to step {read.step:,}: {tokens} in all phases")
     heads = ("phase",), ("repository", "licence")
     for names, shares in zip(heads, (read.phases, read.repositories), strict=True):
         out.print()
         out.print(table(shares, heads={"names": names}))
 
 
-def spans(steps: Iterable[int]) -> str:
-    """Numbers with their neighbours drawn together.
+def number_ranges(steps: Iterable[int]) -> str:
+    """Format numbers, with consecutive numbers as ranges.
 
-    >>> spans([1, 2, 3, 7, 9, 10])
+    >>> number_ranges([1, 2, 3, 7, 9, 10])
     '1–3, 7, 9–10'
     """
     drawn: list[list[int]] = []

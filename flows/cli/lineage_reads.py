@@ -1,4 +1,4 @@
-"""Questions of `curriculum lineage` to the catalog: what a run or step read, and the readers of a commit."""
+"""Catalog queries of `curriculum lineage`: rows that a step read, and steps that read a commit."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from schemas.spdx import LicenceKind, licence_kind
 from schemas.study import study_mark
 
 SHORTEST = 6
-"""Digits of a commit's or document's id that may stand for it."""
+"""Minimum number of leading digits that identify a commit or document."""
 NO_LICENCE = "none found"
 Kind = Literal["commit", "document", "row", "file"]
 _PACK = re.compile(r"[0-9a-f]{12}-\d{10}")
@@ -70,18 +70,18 @@ _SHARES = """
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadCommit:
-    """A commit that a document was made of."""
+    """Commit that is a source of a document."""
 
     repository: str
     path: str
-    """Path of the file that the document is about, at the commit."""
+    """Path of the document's main file at the commit."""
     commit: str
     licence: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadDocument:
-    """A document in a row, with the commits that it was made of."""
+    """Document in a row, with its source commits."""
 
     document_id: str
     tokens: int
@@ -90,7 +90,7 @@ class ReadDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadRow:
-    """A packed row that a step read, at its position in the plan, which had it `repetition` times before."""
+    """Packed row that a step read, with its position in the plan and the number of earlier uses."""
 
     position: int
     pack_id: str
@@ -105,7 +105,7 @@ class ReadRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRead:
-    """Rows of one step of a run that has taken `steps` steps, with the mark of its study."""
+    """Rows of one training step, with the total `steps` of the run and the mark of its study."""
 
     run: str
     run_key: str
@@ -117,14 +117,14 @@ class StepRead:
 
     @property
     def commits(self) -> list[ReadCommit]:
-        """Return each commit and file once, in the order of the rows."""
+        """Return distinct commits and files, in the order of the rows."""
         documents = (document for row in self.rows for document in row.documents)
         return list(dict.fromkeys(commit for document in documents for commit in document.commits))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Visit:
-    """A step of a run, in its directory relative to the workspace and with its study, that read something."""
+    """Training step that read something, with the run's directory relative to the workspace and its study."""
 
     run: str
     path: str
@@ -139,7 +139,7 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissingRows:
-    """Rows that steps have read, `rows` times, and whose artefact isn't in the workspace any more."""
+    """Rows that steps read `rows` times, and whose artefact was removed from the workspace."""
 
     key: str
     family: str
@@ -152,9 +152,9 @@ class MissingRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Readers:
-    """Steps that read a commit, document, row or file, and the checkpoints of finished runs after them.
+    """Steps that read a commit, document, row or file, and later checkpoints of finished runs.
 
-    Steps that read it from `missing` rows aren't among the visits.
+    Steps that read it from `missing` rows are not among the visits.
     """
 
     kind: Kind
@@ -166,7 +166,7 @@ class Readers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """Tokens that a model read of one phase, or of one repository under one licence."""
+    """Tokens that a model read from one phase, or from one repository under one licence."""
 
     names: tuple[str, ...]
     steps: int
@@ -180,7 +180,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadUntil:
-    """All that a model read until a step of a run, in that run and in those that it continues from."""
+    """Training data of a run up to a step, including the runs that it continues."""
 
     run: str
     run_key: str
@@ -189,18 +189,18 @@ class ReadUntil:
     repositories: tuple[Share, ...]
     """Shares by repository and licence."""
     study: str = ""
-    """The mark of a run that is of a study."""
+    """Mark of the run's study, if any."""
 
 
 class LineageError(CurriculumError):
-    """Something that no step can have read."""
+    """The lineage of something can't be determined."""
 
 
 Found = TypeVar("Found")
 
 
 class LineageQuestions:
-    """A snapshot of a workspace, or of the one that a path lies in, with the notices of its answers."""
+    """Catalog of the workspace, or of the workspace that contains a path, with the notices of its queries."""
 
     def __init__(self, home: Path, what: str) -> None:
         self.store = store_of(home, what)
@@ -209,11 +209,11 @@ class LineageQuestions:
         self._connection = catalog.connect(snapshot)
 
     def read_by(self, what: str, step: int) -> StepRead:
-        """Return the rows of a step of a run; the run by path, name or the first digits of its key.
+        """Return the rows of a training step; the run is given by path, name or the first digits of its key.
 
         Raises:
-            JobError: for a run that isn't there, and a step that it hasn't taken.
-            LineageError: where the plan of the run, or rows that the step read, aren't there any more.
+            JobError: if the run doesn't exist or has fewer steps.
+            LineageError: if the run's plan or rows of the step were removed.
         """
         run = run_of(self.store, what, name="the run")
         path, steps = self._path(run), self._steps(run)
@@ -221,8 +221,10 @@ class LineageQuestions:
             raise JobError(
                 f"--step of {run.name}",
                 step,
-                cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
-                cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
+                cause=f"the run has {steps:,} steps"
+                if steps
+                else "the run has not finished a step yet",
+                cure=f"Give a step from 1 to {steps}" if steps else "Wait for its first step",
             )
         of_step = "y.run = ? AND y.back = 0 AND s.step = ?"
         self._require_rows(run, f"step {step:,}", of_step, path, step)
@@ -230,7 +232,7 @@ class LineageQuestions:
         if not rows:
             raise LineageError(
                 run.name,
-                cause="nothing refers to it any more, so its plan isn't read",
+                cause="the run was replaced, so its plan isn't available",
                 cure="Name a current run: curriculum status",
             )
         return StepRead(
@@ -244,11 +246,11 @@ class LineageQuestions:
         )
 
     def readers_or_read(self, what: str) -> Readers | ReadUntil:
-        """Return the readers of a commit, document, row or file; of a run or checkpoint all that it read.
+        """Return the readers of a commit, document, row or file, or the training data of a run or checkpoint.
 
         Raises:
-            LineageError, StoreError, JobError: for what is none of these, and what several begin with.
-            LineageError: for a run some of whose rows aren't there any more.
+            LineageError, StoreError, JobError: if the name is unknown or ambiguous.
+            LineageError: if some rows of a run were removed.
         """
         path, is_digits = Path(what).absolute(), _HEX.fullmatch(what) is not None
         if path.is_dir() and (step := number_of(path.name, STEP)) is not None:
@@ -270,7 +272,7 @@ class LineageQuestions:
         if is_mixed or what in diet_names(self.store.root):
             raise LineageError(
                 what,
-                cause="nothing of this specialist is trained yet",
+                cause="no phase of this specialist is trained yet",
                 cure=f"Train it first: curriculum run {what.split('/')[0]}",
             )
         return self._readers("file", what)
@@ -282,7 +284,7 @@ class LineageQuestions:
         return run.path.relative_to(self.store.root).as_posix()
 
     def _texts(self, sql: str, *values: object) -> list[str]:
-        """Return the first column of an answer."""
+        """Return the first column of a query's result."""
         return [str(value) for value, *_ in self._connection.execute(sql, values).fetchall()]
 
     def _steps(self, run: Attempt) -> int:
@@ -303,7 +305,7 @@ class LineageQuestions:
         return found[0] if found else None
 
     def _readers(self, kind: Kind, name: str) -> Readers:
-        """Return the steps that read something; of what exists and no step has read, none."""
+        """Return the steps that read something; empty if it exists but no step read it."""
         self._require_known(kind, name)
         visits = self._ask(Visit, _VISITS, name)
         first = {visit.path: visit.step for visit in reversed(visits)}
@@ -344,26 +346,28 @@ class LineageQuestions:
         )
 
     def _missing(self, condition: str, *values: object) -> tuple[MissingRows, ...]:
-        """Return the deleted rows that steps `s` read, of a run `y.run` or of those before."""
+        """Return the removed rows that steps `s` read, in the run `y.run` or the runs before it."""
         return self._ask(MissingRows, _MISSING.format(condition=condition), *values)
 
     def _require_known(self, kind: Kind, name: str) -> None:
-        """Raise where nothing has that name."""
+        """Raise if nothing has that name."""
         if self._texts("SELECT id FROM internal.ids WHERE kind = ? AND id = ? LIMIT 1", kind, name):
             return
-        usual = "Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository"
+        usual = (
+            "Give a run with --step, a commit, a document id, a pack_id, or a path in a repository"
+        )
         names = """SELECT DISTINCT unnest([specialist, specialist || '/' || phase]), specialist, phase
             FROM attempts ORDER BY 2, 3, 1"""
         raise LineageError(
             name,
-            cause=f"there is no such {kind}"
+            cause=f"unknown {kind}"
             if kind != "file"
-            else "no run, checkpoint, commit, document, row or file is called so",
+            else "no run, checkpoint, commit, document, row or file has this name",
             cure=nearest_or(name, dict.fromkeys(self._texts(names)), usual),
         )
 
     def _require_rows(self, run: Attempt, what: str, condition: str, *values: object) -> None:
-        """Raise where a plan or rows are gone: what is left would look like all that was read."""
+        """Raise if a plan or rows were removed, since the remaining rows would look complete."""
         plan = self.store.root / run.job.plan
         is_there = plan.is_file()
         missing = self._missing(condition, *values) if is_there else ()
@@ -374,20 +378,20 @@ class LineageQuestions:
             raise LineageError(
                 run.name,
                 str(plan),
-                cause="the plan of its steps isn't there any more",
+                cause="the plan of the run was removed",
                 cure=f"Mix it again: {command('mix', config)}",
             )
-        count = number(sum(each.rows for each in missing), "row")
+        count = number(sum(deleted.rows for deleted in missing), "row")
         raise LineageError(
             run.name,
             what,
-            cause=f"{count} that it read can't be shown: {missing_words(missing)}",
-            cure=f"Build them again: {command('build', config)}",
+            cause=f"{count} that the run read can't be shown: {missing_words(missing)}",
+            cure=f"Build the rows again: {command('build', config)}",
         )
 
 
 def missing_words(missing: Sequence[MissingRows]) -> str:
-    """Name what isn't there any more.
+    """Describe the removed rows.
 
     >>> missing_words([MissingRows(key="20ad577cfb9b", family="v3_simple", objective="causal", rows=5)])
     "rows 20ad577cfb9b (v3_simple, causal) aren't in the workspace any more"

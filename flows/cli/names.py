@@ -1,4 +1,4 @@
-"""`curriculum ls`: diets, models, runs, rows and more by the names that other commands take, and by paths."""
+"""`curriculum ls`: names of diets, models, runs, rows and more for other commands, and paths of files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +19,13 @@ from schemas.errors import CurriculumError
 from schemas.study import study_words
 
 Named = Mapping[str, object]
-"""A name that commands take, and what tells it apart."""
+"""Name for commands, and its description."""
 
 
 def list_names(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
-    """Print the names of one kind, or of each, with what tells them apart.
+    """Print the names of one kind or of all kinds, with a short description.
 
-    A file that can't be read is listed with its error in place of a description.
+    A file that can't be read is listed with its error instead of a description.
     """
     kinds = [kind] if kind is not None else [*NamedKind]
     listed = {kind.value: [*_LISTED[kind](home)] for kind in kinds}
@@ -39,21 +39,21 @@ def list_names(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
 
 
 _FOLDERS = {NamedKind.ROWS: DATA, NamedKind.DOCUMENTS: DATA, NamedKind.RUNS: METRICS}
-"""Folder, in an artefact of each kind, of the Parquet files that other tools read."""
+"""Folder of an artefact, by kind, with the Parquet files that other tools read."""
 
 
 def list_paths(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
-    """Print the folder of Parquet files of each current data set of a kind; those without files have none.
+    """Print the folder of Parquet files of each current data set of a kind; skip data sets without files.
 
     Raises:
-        CurriculumError: for a kind that isn't Parquet.
+        CurriculumError: for a kind without Parquet files.
     """
     if kind is None or kind not in _FOLDERS:
         raise CurriculumError(
             "--paths",
             None if kind is None else kind.value,
-            cause="only data sets of rows, documents and runs are folders of Parquet files",
-            cure=f"Name one of these kinds: {', '.join(_FOLDERS)}",
+            cause="only rows, documents and runs are folders of Parquet files",
+            cure=f"Give one of these kinds: {', '.join(_FOLDERS)}",
         )
     current = current_artefacts(Store(home, dry=True), kind.value)
     folders = (artefact.path / _FOLDERS[kind] for artefact in current)

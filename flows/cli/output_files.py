@@ -1,4 +1,4 @@
-"""Files that a command writes where its user says."""
+"""Files that a command writes to a path of the user's choice."""
 
 import contextlib
 import shutil
@@ -15,14 +15,14 @@ _DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/dev/pts"))
 
 @contextlib.contextmanager
 def drafted(output: Path) -> Iterator[Path]:
-    """Give a path in a folder of its own to write to; the file there takes the place of `output` at the end.
+    """Yield a path in a temporary folder; at the end its file replaces `output`.
 
-    If nothing was written, nothing changes. A file is replaced, and so is a link, which another user may
-    have planted. Devices such as /dev/stdout are written into.
+    If the block writes no file, nothing changes. Existing files and links are replaced, since another user
+    may have planted the link. Devices such as /dev/stdout are written to directly.
 
     Raises:
-        CurriculumError: for a missing folder, a place that holds something other than a file, and a folder
-            in which another user could replace the output.
+        CurriculumError: if the folder doesn't exist, if `output` exists and isn't a file, or if another user
+            could replace the output.
     """
     is_device = _is_device(output)
     if not is_device:
@@ -49,13 +49,13 @@ def _is_device(output: Path) -> bool:
 def _require_place(output: Path) -> None:
     if not output.absolute().parent.is_dir():
         raise CurriculumError(
-            "output", output, cause="there is no such folder", cure="Create it first"
+            "output", output, cause="the folder doesn't exist", cure="Create the folder first"
         )
     if output.exists() and not output.is_file() and not output.is_symlink():
         raise CurriculumError(
             "output",
             output,
-            cause="something other than a file is there",
-            cure="Name a file, or a path where nothing is yet",
+            cause="the path exists and isn't a file",
+            cure="Give the path of a file or a new path",
         )
     require_own_place("output", output)

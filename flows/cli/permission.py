@@ -1,4 +1,4 @@
-"""`curriculum trust`: permission for a workspace from elsewhere, with the commands that its diets name."""
+"""`curriculum trust`: trust a workspace from elsewhere, and list the commands in its diets."""
 
 import shlex
 from pathlib import Path
@@ -19,55 +19,58 @@ _YAML = {".yaml", ".yml"}
 
 
 def trust_workspace(home: Path) -> None:
-    """Print the commands that a workspace names, diet by diet, and trust it.
+    """Print the trainer commands in a workspace's diets, and trust the workspace.
 
     Raises:
-        StoreError: where no folder is there, for one that another user can change, for what is no plain
-            file or folder in it, and for a diet that extends a file outside of the folder of diets.
+        StoreError: if the folder doesn't exist, another user can change it, it contains something other than
+            plain files and folders, or a diet extends a file outside of the folder of diets.
     """
     if not home.is_dir():
         raise StoreError(
-            str(home), cause="there is no such folder", cure="Name the folder of a workspace"
+            str(home), cause="the folder doesn't exist", cure="Give the folder of a workspace"
         )
     trust.require_unexposed(home)
     require_plain(home)
     if (cause := exposure_below(home)) is not None:
         raise StoreError(
             str(home),
-            cause=f"{cause}: they could change it after you have trusted it",
-            cure=f"Make all of it yours alone: chown -R, chmod -R go-w and setfacl -R -k "
+            cause=f"{cause}: they could change the workspace after you trusted it",
+            cure="Remove the access of other users: chown -R, chmod -R go-w and setfacl -R -k "
             f"{shlex.quote(str(home))}",
         )
     _print_commands(home)
     Store(home).open()
     trust.trust(home)
-    words = "is trusted: commands write to it, and what its diets name runs as you"
+    words = "is trusted now: commands may write to it, and the commands in its diets run as you"
     out.print(f"{one_line(str(home))} {words}", soft_wrap=True)
     out.print(
-        "Its records choose no file, --repo, --configure or --unsandboxed: your command line does",
+        "Use your command line to give files, --repo, --configure or --unsandboxed; those in its "
+        "records are ignored",
         soft_wrap=True,
     )
 
 
 def forget_workspace(home: Path) -> None:
-    """Trust a workspace no more.
+    """Stop trusting a workspace.
 
     Raises:
-        StoreError: where it wasn't trusted.
+        StoreError: if the workspace wasn't trusted.
     """
     if not trust.forget(home):
-        raise StoreError(str(home), cause="it isn't trusted", cure="See curriculum trust --list")
-    out.print(f"{one_line(str(home))} isn't trusted any more")
+        raise StoreError(
+            str(home), cause="the workspace isn't trusted", cure="See curriculum trust --list"
+        )
+    out.print(f"{one_line(str(home))} is no longer trusted")
 
 
 def list_trusted() -> None:
-    """Print the workspaces that are trusted, and which of them are others by now."""
+    """Print the trusted workspaces, and which of them have been replaced since."""
     listed = trust.trusted()
     for workspace in listed:
         words = (
             ""
             if trust.is_trusted(real_path(Path(workspace.path)))
-            else "  now missing, replaced, or open to other users"
+            else "  now missing, replaced, or writable for other users"
         )
         out.print(Text(one_line(workspace.path)), Text(words, MUTED), sep="", soft_wrap=True)
     if not listed:
@@ -75,10 +78,10 @@ def list_trusted() -> None:
 
 
 def _print_commands(home: Path) -> None:
-    """Print each trainer's command of a workspace's YAML files, and those files that can't be read.
+    """Print the trainer commands in a workspace's YAML files, and the files that can't be read.
 
     Raises:
-        StoreError: for a diet that extends a file outside of the folder of diets.
+        StoreError: if a diet extends a file outside of the folder of diets.
     """
     is_clean = True
     for file in _possible_diets(home):
@@ -87,9 +90,7 @@ def _print_commands(home: Path) -> None:
                 text_of(file, error=DietError), file=str(file), error=DietError
             ).content
         except DietError as broken:
-            words = (
-                f"can't be read, so its trainer's command isn't known: {shortened(broken.cause)}"
-            )
+            words = f"can't be read, so its trainer command is unknown: {shortened(broken.cause)}"
             line = Text(one_line(f"{file}  {words}"), MUTED)
         else:
             _require_inner_parent(file, diet.get(EXTENDS), home)
@@ -100,21 +101,21 @@ def _print_commands(home: Path) -> None:
         is_clean = False
         out.print(line, soft_wrap=True)
     if is_clean:
-        out.print("No diet in it names a command.")
+        out.print("None of its diets names a trainer command.")
 
 
 def _possible_diets(home: Path) -> list[Path]:
-    """List all files in the folder of diets, and YAML files elsewhere, which a diet can't extend."""
+    """Return all files in the folder of diets, and YAML files elsewhere, which diets can't extend."""
     diets, clones = home / FOLDERS["diet"], home / CLONES
     files = (file for file in home.rglob("*") if clones not in file.parents and file.is_file())
     return sorted(file for file in files if diets in file.parents or file.suffix in _YAML)
 
 
 def _require_inner_parent(file: Path, parent: object, home: Path) -> None:
-    """Raise where a diet extends a file that isn't among the workspace's diets: it may change later.
+    """Raise if a diet extends a file outside of the workspace's diets, since that file may change later.
 
     Raises:
-        StoreError: with the diet's file.
+        StoreError: naming the diet's file.
     """
     diets = home / FOLDERS["diet"]
     if diets not in file.parents or not isinstance(parent, str) or not is_path(parent):
@@ -124,6 +125,6 @@ def _require_inner_parent(file: Path, parent: object, home: Path) -> None:
         raise StoreError(
             str(file),
             f"extends: {parent}",
-            cause="it lies outside of the folder of diets, so what it names could change later",
-            cure=f"Copy what it extends to {diets}, and name it there; or move the diet away",
+            cause="the file is outside of the folder of diets, so its content could change later",
+            cure=f"Copy the extended file to {diets} and extend the copy, or move the diet away",
         )

@@ -1,4 +1,4 @@
-"""`curriculum mix`, `train` and `run`: a plan carried out, and the tables at the end."""
+"""`curriculum mix`, `train` and `run`: run a plan and print the tables at the end."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,6 +35,7 @@ from flows.cli.carried_out import (
     warn_unmeasured,
 )
 from flows.cli.console import out, table, warn
+from flows.cli.forecasts import print_forecast
 from flows.cli.progress_bars import watching
 from flows.cli.run_summary import print_runs, print_summary
 from flows.server.supervisor import api_for
@@ -43,7 +44,7 @@ from flows.settings.contexts import context_of
 
 
 def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
-    """Mix or train without Prefect, or explain what would be made; return whether all gates are open."""
+    """Mix or train without Prefect, or explain the steps; return True if all gates are open."""
     if scope.until == "train":
         require_machine()
     plan = resolve_plan(config, dry=dry)
@@ -55,7 +56,7 @@ def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
     gate = events[-1].gate
     made = [step_artefact for event in events for step_artefact in event.step_artefacts]
     runs = [run for run in runs_of(events) if not run.planned]
-    if scope.until == "mix" and (dry or any(each.made for each in made)):
+    if scope.until == "mix" and (dry or any(artefact.made for artefact in made)):
         _print_mixtures(plan, made)
     if not is_done(plan, made):
         warn_unmeasured(plan, phases)
@@ -70,8 +71,17 @@ def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
     return is_open(gate)
 
 
+def make_or_preview(config: RunConfig, scope: Scope, *, dry_run: bool, explain: bool) -> bool:
+    """Mix or train, or only print the forecast or explanation; return True if all gates are open."""
+    if dry_run:
+        print_forecast(config, scope)
+    if explain:
+        make(config, scope, dry=True)
+    return dry_run or explain or make(config, scope, dry=False)
+
+
 def _print_mixtures(plan: RunPlan, made: Sequence[Artefact]) -> None:
-    """Print the mixtures that are there, after the diet of a plan that is only explained."""
+    """Print the finished mixtures; of a dry plan, first its diet."""
     if plan.store.dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
@@ -84,10 +94,10 @@ def _print_mixtures(plan: RunPlan, made: Sequence[Artefact]) -> None:
 
 
 def run(config: RunConfig, scope: Scope) -> bool:
-    """Run the flow in this process, print its runs, and return whether all gates are open."""
+    """Run the flow in this process, print its runs, and return True if all gates are open."""
     plan, trained = resolve_plan(config, dry=True), flow(config, scope)
     gate, runs = trained[-1].gate, runs_of(trained)
-    if any(each.made for each in runs):
+    if any(run.made for run in runs):
         print_runs(plan, runs)
         warn_unmeasured(plan, selected(plan, scope))
         print_summary(plan, scope, runs, gate)
@@ -95,9 +105,9 @@ def run(config: RunConfig, scope: Scope) -> bool:
 
 
 def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
-    """Run the Prefect flow in this process with its progress in the terminal, and return its trained phases.
+    """Run the Prefect flow in this process with progress in the terminal, and return its trained phases.
 
-    Prefect, which takes longer to start than all else, is left out where every run is there already.
+    Prefect, which is slow to start, isn't started if all runs are finished already.
 
     Raises:
         CurriculumError: for a mistake in the config, before anything is written.
@@ -115,7 +125,7 @@ def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
     require_steps(plan, scope, context_of(warn=warn))
     with api_for(config.workspace, warn):
         # Prefect reads its settings when it is imported.
-        with prefect_variables.unset(config.workspace):
+        with prefect_variables.without_settings_files(config.workspace):
             from flows.run import run_in_process
 
         with watching() as watch:
@@ -123,7 +133,7 @@ def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
 
 
 def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
-    """Return True where a dry plan would make nothing, up to its first closed gate."""
+    """Return True if a dry plan would make nothing before its first closed gate."""
     context = context_of(warn=ignore)
     events = execute(plan, here(context), scope, context)
     return not any(
@@ -132,7 +142,7 @@ def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
 
 
 def _reused(looked: RunPlan, scope: Scope) -> list[FinishedStep]:
-    """Make the artefacts of a dry plan, which are all there, current; return its trained phases."""
+    """Mark the existing artefacts of a dry plan as current; return its trained phases."""
     plan = replace(resolve_plan(looked.config), sources=looked.sources)
     write_command_snapshot(plan)
     with prepared(plan) as (plan, context):

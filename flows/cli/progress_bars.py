@@ -1,4 +1,4 @@
-"""Progress of stages: bars on a terminal, plain lines elsewhere."""
+"""Progress of stages: bars on a terminal, plain lines otherwise."""
 
 import contextlib
 import datetime
@@ -19,25 +19,27 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 LINE_EVERY_S = 10.0
-"""Seconds between the lines of a stage where there is no terminal."""
+"""Seconds between the lines of a stage without a terminal."""
 MAX_BARS = 12
 BAR_WIDTH = 20
 FRAME = 30
-"""Columns of a bar's line for its spinner, its times and the gaps between."""
+"""Columns of a bar's line for its spinner, times and gaps."""
 TASKS = "tasks"
-"""Unit of a build's stages: their items share one line; a training or an index has its own."""
+"""Unit of build stages, whose items share one line; training and indexes have lines of their own."""
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[ProgressCallback]:
-    """A watch that draws bars on a terminal and writes plain lines elsewhere, to stderr both."""
+    """Yield a callback that shows progress on stderr: bars on a terminal, plain lines otherwise."""
     if not err.is_terminal:
         yield _Lines().watch
         return
-    from rich import progress  # It takes as long as all else of a short command's terminal.
+    from rich import (
+        progress,
+    )  # This import takes as long as the rest of a short command's terminal output.
 
     class Remaining(progress.TimeRemainingColumn):
-        """Remaining time, with what is known to follow the last step."""
+        """Remaining time, including known work after the last step."""
 
         def render(self, task: progress.Task) -> Text:
             left = task.time_remaining
@@ -61,14 +63,14 @@ def watching() -> Iterator[ProgressCallback]:
 
 
 def _line_of(progress: Progress) -> tuple[str, str]:
-    """The title of the line that a stage has, and its note: what of the stage has been done last."""
+    """Return the title of a stage's line, and a note on its latest item."""
     if progress.unit == TASKS:
         return progress.stage, " ".join(filter(None, (progress.item, progress.note)))
     return f"{progress.stage} {progress.item}".strip(), progress.note
 
 
 class _Drawn:
-    """A bar a stage, which begins again where the stage does; the oldest finished ones make room."""
+    """One bar per stage, reset when a stage starts again; the oldest finished bars are removed."""
 
     def __init__(self, bars: "Bars") -> None:
         self.bars = bars
@@ -94,7 +96,7 @@ class _Drawn:
         )
 
     def _cut(self, note: str) -> str:
-        """Cut a note to what the other columns leave of a line."""
+        """Truncate a note to the width that the other columns leave."""
         drawn = (
             len(task.description)
             + len(f"{task.completed:.0f}/{task.total}")
@@ -112,7 +114,7 @@ class _Drawn:
 
 
 class _Lines:
-    """A line when a stage begins, waits, ends, and every so many seconds between."""
+    """One line when a stage starts, waits or ends, and at intervals in between."""
 
     def __init__(self) -> None:
         self.printed: dict[str, float] = {}
@@ -127,11 +129,11 @@ class _Lines:
         if begins:
             self.clocks[title] = _Clock(now)
         times = self.clocks[title].times(progress, now)
-        # What doesn't move and has something else to say waits for something.
+        # Progress that is unchanged but has a new note is waiting for something.
         waits = before is not None and before.done == progress.done and before.note != progress.note
         self.last[title] = progress
         if begins:
-            # The end of a single task says enough, unless it is slow.
+            # For a single task the final line is enough, unless it is slow.
             self.printed[title] = now
             begins = progress.unit != TASKS or progress.total != 1
         if begins or ended or waits or now - self.printed[title] >= LINE_EVERY_S:
@@ -154,10 +156,11 @@ class _Clock:
     def __init__(self, began: float) -> None:
         self.began = began
         self.first: tuple[int, float] | None = None
-        """Items that were done at the first report of any, and the time: what came before is starting up."""
+        """Finished items and time at the first report of a finished item; the time before is
+        startup."""
 
     def times(self, progress: Progress, now: float) -> str:
-        """Elapsed and remaining time; empty until an item is done."""
+        """Return elapsed and remaining time; empty until an item is finished."""
         if not progress.done:
             return ""
         elapsed = duration(now - self.began)

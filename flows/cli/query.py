@@ -1,4 +1,4 @@
-"""`curriculum query` and `shell`: an answer as a table or a file, and DuckDB's own command line."""
+"""`curriculum query` and `shell`: SQL results as a table or file, and DuckDB's own shell."""
 
 import codecs
 import contextlib
@@ -32,9 +32,9 @@ from schemas.errors import CatalogError, CurriculumError
 from schemas.visible import in_json, one_line, visible
 
 MAX_ROWS = 40
-"""Rows of an answer that a terminal shows; every other form gives all."""
+"""Maximum number of rows that a terminal shows; other formats contain all rows."""
 MAX_LETTERS = 200
-"""Characters of a value in a table."""
+"""Maximum characters of a value in a table."""
 STDIN = "-"
 _STATUS = re.compile(r"\bstatus\b", re.IGNORECASE)
 
@@ -47,23 +47,26 @@ def query(
     file: Path | None = None,
     strict: bool = False,
 ) -> None:
-    """Write the answer to a question to the terminal or into a file.
+    """Write the result of a query to the terminal or a file.
 
-    For one that names the status of the phases it is computed anew. Notices go to stderr, and to the end
-    of JSON.
+    If the query names the status of the phases, the status is computed first. Notices go to stderr, and to
+    the end of JSON.
 
     Raises:
-        CurriculumError: with `strict` for an answer that has a notice.
+        CurriculumError: with `strict`, if the result has a notice.
     """
     if (missing := missing_workspace(home)) is not None:
         warn(missing)
     status = None
     if _STATUS.search(sql):
         status = _status_of(home)
-    with _noticing(home, sql), catalog.stream(home, sql, _CONTENT[form], status) as answer:
+    with (
+        _print_notices_on_failure(home, sql),
+        catalog.stream(home, sql, _CONTENT[form], status) as answer,
+    ):
         for notice in answer.notices:
             if strict:
-                cure = "Run curriculum check, or ask without --strict"
+                cure = "Run curriculum check, or omit --strict"
                 raise CurriculumError("--strict", cause=notice.rstrip("."), cure=cure)
             warn(notice)
         if form is AnswerFormat.TABLE and file is None:
@@ -79,21 +82,21 @@ def query(
 
 
 def _status_of(home: Path) -> pa.Table | None:
-    """Compute the status of the phases; None where the one that was written holds."""
-    # It plans every phase, and most questions are about something else.
+    """Compute the status of the phases; None if the stored status is current."""
+    # This plans every phase, and most queries don't need it.
     from curriculum.pipeline.status_table import current_status
     from flows.settings.contexts import resources
 
     try:
         return current_status(home, resources())
     except (CurriculumError, OSError) as failed:
-        warn(f"the status of {home} isn't computed: {failed}")
+        warn(f"could not compute the status of {home}: {failed}")
         return None
 
 
 @contextlib.contextmanager
-def _noticing(home: Path, sql: str) -> Iterator[None]:
-    """Print the notices of a question beside its refusal, which may follow from what they say."""
+def _print_notices_on_failure(home: Path, sql: str) -> Iterator[None]:
+    """Print the notices of a query if the query fails, since they may explain the failure."""
     try:
         yield
     except CatalogError:
@@ -103,7 +106,7 @@ def _noticing(home: Path, sql: str) -> Iterator[None]:
 
 
 class _Screen(io.RawIOBase):
-    """A terminal that is sent a visible sign for each control character."""
+    """Binary stream to a terminal that shows control characters as symbols."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -113,20 +116,20 @@ class _Screen(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        """Write text, given as its bytes."""
+        """Write text, given as UTF-8 bytes."""
         sys.stdout.write(visible(self._decoder.decode(bytes(content))))
         return len(content)
 
 
-def text_of(sql: str | None, file: Path | None) -> str:
-    """The question: a text, a file, or standard input where either is `-`.
+def sql_text(sql: str | None, file: Path | None) -> str:
+    """Return the SQL text: an argument or a file; `-` reads standard input.
 
     Raises:
-        CurriculumError: for neither or both, and a file that can't be read.
+        CurriculumError: if neither or both are given, or the file can't be read.
     """
     if (sql is None) == (file is None):
-        cause = "a question is a text or a file, one of both"
-        cure = 'Ask curriculum query "FROM runs", or curriculum query -f question.sql'
+        cause = "give either a SQL text or --file"
+        cure = 'For example: curriculum query "FROM runs", or curriculum query -f query.sql'
         raise CurriculumError("query", cause=cause, cure=cure)
     if STDIN in (sql, str(file)):
         return sys.stdin.read()
@@ -136,34 +139,38 @@ def text_of(sql: str | None, file: Path | None) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as refused:
         raise CurriculumError(
-            str(file), refused, cause="the question can't be read", cure="Name a file of SQL"
+            str(file), refused, cause="the file can't be read", cure="Give a SQL file"
         ) from None
 
 
-def form_of(form: AnswerFormat | None, file: Path | None, *, as_json: bool) -> AnswerFormat:
-    """Return the format: the given one, else by the file's suffix, else a table.
+def answer_format(form: AnswerFormat | None, file: Path | None, *, as_json: bool) -> AnswerFormat:
+    """Return the output format: the given format, or else by the file's suffix, or else a table.
 
     Raises:
-        CurriculumError: for a file whose name tells no form.
+        CurriculumError: if the file's suffix is no known format.
     """
     if form is not None:
         return form
     if file is None:
         return AnswerFormat.JSONL if as_json else AnswerFormat.TABLE
     ending = file.suffix.removeprefix(".").lower()
-    known = [each.value for each in AnswerFormat if each is not AnswerFormat.TABLE]
+    known = [
+        known_format.value
+        for known_format in AnswerFormat
+        if known_format is not AnswerFormat.TABLE
+    ]
     if ending not in known:
         raise CurriculumError(
             "--out",
             file,
-            cause="its name doesn't say in which form to write",
-            cure=f"Let it end in .{', .'.join(known)}, or give --format",
+            cause="its extension isn't a known format",
+            cure=f"Use the extension .{', .'.join(known)}, or give --format",
         )
     return AnswerFormat(ending)
 
 
 def _print(answer: catalog.Stream) -> None:
-    """The first lines as a table, and how many more there are."""
+    """Print the first rows as a table, and the number of further rows."""
     lines: list[tuple[Any, ...]] = []
     total = 0
     for batch in answer.batches:
@@ -172,12 +179,12 @@ def _print(answer: catalog.Stream) -> None:
         total += len(batch)
     out.print(_draw_table(answer.schema.names, lines))
     rest = total - len(lines)
-    more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
+    more = f"; {rest:,} more (--json)" if rest > 0 else ""
     err.print(Text(f"{number(total, 'row')}{more}", MUTED))
 
 
 def _draw_table(names: list[str], lines: Sequence[Sequence[Any]]) -> Table:
-    """A line a row; where the terminal isn't as wide, without the columns farthest right."""
+    """Return a table with one line per row; on a narrow terminal without the last columns."""
     drawn = plain_table(*names, details=())
     for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
         numeric = all(isinstance(value, int | float | Decimal) or value is None for value in values)
@@ -208,12 +215,12 @@ def _lines(answer: catalog.Stream) -> Iterator[tuple[Any, ...]]:
 
 def _require_no_terminal(form: AnswerFormat) -> None:
     if form is AnswerFormat.PARQUET and sys.stdout.isatty():
-        cause = "a terminal can't show it"
+        cause = "a terminal can't show this format"
         raise CurriculumError("--format", form, cause=cause, cure="Add --out answer.parquet")
 
 
 def _csv(answer: catalog.Stream, target: BinaryIO) -> None:
-    """A header and a line a row, as DuckDB writes them."""
+    """Write a header and one line per row, in DuckDB's format."""
     for line in itertools.chain([answer.schema.names], _lines(answer)):
         target.write(csv_line(line).encode())
 
@@ -233,9 +240,9 @@ def _json(answer: catalog.Stream, target: BinaryIO) -> None:
 
 
 def _objects(answer: catalog.Stream) -> Iterator[str]:
-    """The rows as JSON objects of DuckDB's, then one with the notices, if there are any.
+    """Yield the rows as JSON objects in DuckDB's format, then an object with the notices, if any.
 
-    Hidden characters are escaped as JSON has it.
+    Invisible characters become JSON escapes.
     """
     for (line,) in _lines(answer):
         yield in_json(standard_json(line))
@@ -250,7 +257,7 @@ def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
 
 
 def _table(answer: catalog.Stream, target: BinaryIO) -> None:
-    """The table that a terminal would show, of all lines."""
+    """Write the table that a terminal would show, with all rows."""
     names = [*map(one_line, answer.schema.names)]
     cells = [names, *([_shown(value).plain for value in line] for line in _lines(answer))]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -278,10 +285,10 @@ _CONTENT: dict[AnswerFormat, AnswerForm] = {
 
 
 def shell(home: Path, words: Sequence[str]) -> NoReturn:
-    """Become DuckDB's command line, in the workspace, with its views; `words` go to it as they are.
+    """Replace this process by DuckDB's shell with the workspace's views; pass `words` to it unchanged.
 
     Raises:
-        CurriculumError: where there is no workspace, no duckdb, or nothing can be written.
+        CurriculumError: if the workspace or DuckDB's shell is missing, or the views can't be written.
     """
     binary = _binary()
     script = catalog.publish(home)
@@ -289,8 +296,12 @@ def shell(home: Path, words: Sequence[str]) -> NoReturn:
         there = (home / "workspace.json").is_file()
         raise CurriculumError(
             str(home),
-            cause="its catalog.sql can't be written" if there else "there is no workspace",
-            cure='Ask by curriculum query "FROM runs"' if there else "Build one: curriculum demo",
+            cause="catalog.sql can't be written to the workspace"
+            if there
+            else "there is no workspace",
+            cure='Use curriculum query "FROM runs" instead'
+            if there
+            else "Create a workspace: curriculum demo",
         )
     for notice in catalog.notices(home):
         warn(notice)
@@ -300,13 +311,13 @@ def shell(home: Path, words: Sequence[str]) -> NoReturn:
 
 
 def _binary() -> Path:
-    """DuckDB's command line: the one installed with this Python, else the one on the path."""
+    """Return DuckDB's shell: the one installed with this Python, or else the one on the path."""
     beside = Path(sys.executable).with_name("duckdb")
     found = beside if beside.is_file() else shutil.which("duckdb")
     if found is None:
         raise CurriculumError(
             "duckdb",
-            cause="its command line isn't installed",
+            cause="DuckDB's command line isn't installed",
             cure=install_command("duckdb-cli"),
         )
     return Path(found)

@@ -1,10 +1,9 @@
-"""Looks at workspaces that aren't trusted: from within a sandbox.
+"""Read-only commands on untrusted workspaces, which run in a sandbox.
 
-A command that looks runs in a process of its own then, which reads the workspace, what else was named and the
-code of this installation; it writes what was named as its output and temporary files of its own, opens no
-socket, and starts no program but git and this Python, which are confined with it.
-Before that the names in the workspace are looked through once: a link, a device, a pipe or a socket is
-refused.
+The command runs in a child process. It may read the workspace, the other named paths and the code of this
+installation. It may write its output and its own temporary files, opens no socket, and starts no program but
+git and this Python, which run in the same sandbox. Before the command runs, the files of the workspace are
+listed once: links, devices, pipes and sockets are refused.
 """
 
 import contextlib
@@ -36,12 +35,12 @@ from schemas.errors import StoreError
 from schemas.regular_files import expanded
 
 MEMORY = min(16 << 30, machine_memory() // 2)
-"""Bytes of memory of a look."""
+"""Memory limit of a sandboxed command in bytes."""
 CPU_SECONDS = 6 * 3600
-"""Processor time of a look."""
+"""CPU time limit of a sandboxed command in seconds."""
 _FILE_BYTES = 1 << 40
 _MACHINE = ("/usr/share/zoneinfo", "/usr/include", "/usr/local/include")
-"""Time zones, and the standard library that indexes of calls depend on."""
+"""Time zones, and headers of the standard library, which call graphs depend on."""
 
 
 def look(
@@ -53,14 +52,14 @@ def look(
     output: Path | None = None,
     folder: Callable[[Path], Path] | None = None,
 ) -> int:
-    """Do work that reads a workspace, and return its exit code: in a sandbox where it isn't trusted.
+    """Run `work` that reads a workspace, in a sandbox if it isn't trusted, and return its exit code.
 
-    `work` is called with the path to write to: a draft of `output`, or where the workspace isn't trusted what
-    `folder` makes for that workspace. `ending` does work as a command, and returns the exit code.
+    `work` is called with the path to write to: a draft of `output`, or for an untrusted workspace the folder
+    that `folder` creates. `ending` runs work as a command and returns the exit code.
 
     Raises:
-        StoreError: for what is no plain file or folder in a workspace that isn't trusted, and where
-            the kernel can't confine a process.
+        StoreError: if an untrusted workspace contains something other than plain files and folders, or if the
+            kernel can't sandbox a process.
     """
     named = [*named]
     foreign = trust.untrusted(home, named)
@@ -69,18 +68,19 @@ def look(
             work(draft)
         return 0
     there = [*filter(Path.exists, foreign)]
-    for each in there:
-        require_plain(each)
+    for path in there:
+        require_plain(path)
     if not landlock():
         raise StoreError(
             str(foreign[0]),
-            cause="you haven't trusted this workspace, and this kernel has no Landlock to look at it safely",
-            cure="Look at it where Linux 5.13 or newer runs with Landlock; or, if what it says may run as "
-            f"you: curriculum trust {shlex.quote(str(foreign[0]))}",
+            cause="the workspace isn't trusted, and this kernel has no Landlock sandbox for "
+            "reading it safely",
+            cure="Read the workspace on Linux 5.13 or newer with Landlock; or, if its commands "
+            f"may run as you: curriculum trust {shlex.quote(str(foreign[0]))}",
         )
     paths = (expanded(word) for word in named)
-    given = (path.resolve() for path in paths if trust.is_there(path))
-    # What wasn't there isn't read: others could have made it meanwhile.
+    given = (path.resolve() for path in paths if trust.path_exists(path))
+    # Paths that didn't exist are not readable, since others could create them in the meantime.
     read = [*there, *given, *(() if home in foreign else (home,))]
     with _drafted(output) as draft, tempfile.TemporaryDirectory(prefix="look-") as scratch:
         place = folder(home) if folder is not None else draft
@@ -94,17 +94,19 @@ def look(
             memory=MEMORY,
             cpu_seconds=CPU_SECONDS,
         )
-        return _done_apart(lambda: ending(lambda: _within(sandbox, scratch, lambda: work(place))))
+        return _run_in_child(
+            lambda: ending(lambda: _enter_sandbox(sandbox, scratch, lambda: work(place)))
+        )
 
 
 def _drafted(output: Path | None) -> contextlib.AbstractContextManager[Path | None]:
     return contextlib.nullcontext() if output is None else drafted(output)
 
 
-def _done_apart(work: Callable[[], int]) -> int:
-    """Carry work out in a process of its own within a sandbox, and return its exit code.
+def _run_in_child(work: Callable[[], int]) -> int:
+    """Run work in a child process and return its exit code.
 
-    A forked process has one thread, and the sandbox holds for that and all that it starts.
+    A forked process has a single thread, so the sandbox covers the whole process and its children.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -114,7 +116,7 @@ def _done_apart(work: Callable[[], int]) -> int:
     try:
         ended = os.waitpid(child, 0)[1]
     except BaseException:
-        # A signal can come between the end of the child and the next line.
+        # A signal can arrive between the end of the child and the next line.
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -124,15 +126,15 @@ def _done_apart(work: Callable[[], int]) -> int:
         raise StoreError(
             "the workspace",
             f"signal {signal.Signals(-code).name}",
-            cause="the process that looked at it in a sandbox was ended",
-            cure=f"It may use {MEMORY >> 30} GiB of memory and {CPU_SECONDS // 3600} hours of processor "
-            "time; curriculum check names a file that is damaged",
+            cause="the sandboxed process that read the workspace was killed",
+            cure=f"The process may use {MEMORY >> 30} GiB of memory and {CPU_SECONDS // 3600} "
+            "hours of CPU time; curriculum check finds damaged files",
         )
     return code
 
 
 def _programs() -> tuple[str, ...]:
-    """Return the files of this Python, and of git with the shell that limits it, where git is installed."""
+    """Return the files of this Python, of git and of the shell that limits git, if git is installed."""
     try:
         libraries = subprocess.check_output(["git", "--exec-path"], text=True).strip()
     except (OSError, subprocess.CalledProcessError):
@@ -142,8 +144,8 @@ def _programs() -> tuple[str, ...]:
     return (*programs, *real, libraries, *SYSTEM_CODE)
 
 
-def _within(sandbox: Sandbox, scratch: str, work: Callable[[], None]) -> None:
-    """Do work after this process has entered its sandbox, with an environment that holds no secret."""
+def _enter_sandbox(sandbox: Sandbox, scratch: str, work: Callable[[], None]) -> None:
+    """Enter the sandbox, clear secrets from the environment, and run work."""
     settings.leave_no_secrets(scratch)
     tempfile.tempdir = scratch
     try:
@@ -153,14 +155,14 @@ def _within(sandbox: Sandbox, scratch: str, work: Callable[[], None]) -> None:
         raise StoreError(
             "Landlock",
             refused,
-            cause="this kernel can't confine a process",
-            cure="Look at the workspace on another machine",
+            cause="this kernel can't sandbox a process",
+            cure="Read the workspace on another machine",
         ) from None
     work()
 
 
 def _end_with(work: Callable[[], int]) -> NoReturn:
-    """Do work as all that this process does, and end with the exit code that it returns."""
+    """Run work and exit this process with its exit code."""
     code = 1
     try:
         code = work()

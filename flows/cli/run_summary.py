@@ -1,4 +1,4 @@
-"""The last lines of `curriculum run` and `train`: the runs, report and weights, and the next command."""
+"""Last lines of `curriculum run` and `train`: runs, report, weights, and the next command."""
 
 import shlex
 from collections.abc import Collection, Sequence
@@ -31,7 +31,7 @@ PROMPT = "int main() {"
 
 
 def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
-    """Print a line a run, then what whole steps left of the budgets of those that ended with them."""
+    """Print one line per run, then the tokens that remain because budgets end with whole steps."""
     finished = finished_runs(plan.store, runs)
     out.print(table(run_lines([run.report for run in finished])))
     for run in finished:
@@ -48,7 +48,7 @@ def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
 
 
 def warn_of_rises(finished: Sequence[FinishedRun]) -> None:
-    """Warn of each run whose val_bpb rose, and of an anchor that an earlier run left lower."""
+    """Warn of each run whose val_bpb rose, and of an anchor on which an earlier run was better."""
     for words in filter(None, (*rises(finished), anchor_words(finished))):
         warn(words)
 
@@ -56,7 +56,7 @@ def warn_of_rises(finished: Sequence[FinishedRun]) -> None:
 def print_summary(
     plan: RunPlan, scope: Scope, runs: Sequence[Artefact], gate: Verdict | None
 ) -> None:
-    """Print the paths of the report and of the last weights, and the one command to give next."""
+    """Print the paths of the report and the last weights, and the recommended next command."""
     root, last = plan.store.root, report_of(runs[-1])
     report = report_path(root, plan.diet.specialist, plan.diet.branch)
     paths = [("report", report)] if report.is_file() else []
@@ -81,25 +81,27 @@ def next_command(
     gate: Verdict | None,
     left: Collection[str] = (),
 ) -> tuple[str, str]:
-    """Return the command to give after some runs, with the effect that it has.
+    """Return the recommended command after some runs, with a description of its effect.
 
-    Of a phase alone `left` are the phases that a run would train: none where its weights are as before.
+    `left` are the later phases that a run of a single phase makes outdated; empty if its weights are
+    unchanged.
     """
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     last = report_of(runs[-1])
     phase = last.phase
     run, later = format_reference(ref, phase), later_phases(plan, phase)
     if gate is not None and gate.kind == "waits":
-        return approve_command(plan, phase), "approves the run; then give the same command again"
+        return approve_command(plan, phase), "approves the run; then run the same command again"
     if gate is not None and gate.kind == "holds":
-        return _line("inspect", run), "shows the run whose gate isn't met"
+        return _line("inspect", run), "shows the run that didn't pass the gate"
     if gate is not None and not gate.is_open:
         return command("run", plan.config), "continues from the last checkpoint"
     if scope.phase is not None and (after := [name for name in later if name in left]):
-        return command("run", plan.config), f"trains what depends on {phase}: {', '.join(after)}"
+        effect = f"trains the phases that depend on {phase}: {', '.join(after)}"
+        return command("run", plan.config), effect
     if plan.diet.trainer is not None or not last.checkpoint:
         return _line("inspect", run), "shows the run"
-    return _line("sample", run, "--prompt", PROMPT), "completes a prompt with these weights"
+    return _line("generate", run, "--prompt", PROMPT), "completes a prompt with these weights"
 
 
 def _line(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""`curriculum status` and `report`: how far each specialist is."""
+"""`curriculum status` and `report`: the state of each specialist."""
 
 import contextlib
 import os
@@ -33,19 +33,21 @@ from schemas.visible import one_line
 def status(
     home: Path, specialist: str | None = None, *, as_json: bool, everything: bool = False
 ) -> None:
-    """Print artefacts by stage, then each phase's state and reason; of `everything` also earlier runs.
+    """Print artefacts by stage, then the state and reason of each phase; with `everything` also old runs.
 
-    Of a `specialist`, or one phase of it, only the phases. current/status.parquet is written too, if
+    With a `specialist` (or one of its phases), print only phases. Also writes current/status.parquet, if
     possible.
 
     Raises:
-        StoreError: for a specialist of which nothing is mixed or trained.
+        StoreError: if the specialist has no mixtures and runs.
     """
     store = Store(home, dry=True)
     artefacts = list(store.artefacts())
     inputs = StatusInputs.read(store, resources())
     phases = [*inputs.phase_statuses()]
-    with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
+    with contextlib.suppress(
+        OSError
+    ):  # The workspace is read-only or full; the answer is the same.
         write_status(inputs, tuple(phases))
     if everything:
         phases = [*replaced_runs(store), *phases]
@@ -64,7 +66,8 @@ def status(
         missing = missing_workspace(home)
         empty = "The workspace is empty. Start with: curriculum demo"
         out.print(
-            empty if missing is None else f"{missing}. A new one: curriculum demo", soft_wrap=True
+            empty if missing is None else f"{missing}. Create a workspace: curriculum demo",
+            soft_wrap=True,
         )
     if stages:
         out.print(table(stages))
@@ -77,7 +80,7 @@ def status(
 
 
 def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[PhaseStatus]:
-    """The phases of a specialist, or the one that is named."""
+    """Return the phases of a specialist, or the single phase that is named."""
     refs = {phase.ref for phase in phases}
     meant = named(store.root, name, refs)
     found = [
@@ -93,7 +96,7 @@ def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[P
         begin = f"Start with: curriculum run {name}" if name in diet_names(store.root) else ""
         raise StoreError(
             name,
-            cause="no specialist with a mixture or a run is called so",
+            cause="no specialist with a mixture or run has this name",
             cure=begin or nearest(name, dict.fromkeys(sorted(known))),
         )
     return found
@@ -102,16 +105,16 @@ def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[P
 SHOWN = ("specialist", "phase", "state", "attempt", "val_bpb", "anchor")
 DROPPED_FIRST = ("anchor", "attempt", "cost")
 UNUSED_NOTE = (
-    "unused: nothing that is current is made of it, such as estimates and what was replaced; "
-    "`curriculum gc` lists it, and asks before it deletes"
+    "unused: no current artefact depends on it (estimates and replaced artefacts, for example); "
+    "`curriculum gc` lists unused artefacts and removes them after confirmation"
 )
 
 
 def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
-    for stage in dict.fromkeys(each.manifest.stage for each in artefacts):
+    for stage in dict.fromkeys(artefact.manifest.stage for artefact in artefacts):
         ours = [artefact for artefact in artefacts if artefact.manifest.stage == stage]
-        size = sum(record.num_bytes for each in ours for record in each.manifest.files)
-        newest = max(each.manifest.created for each in ours)
+        size = sum(record.num_bytes for artefact in ours for record in artefact.manifest.files)
+        newest = max(artefact.manifest.created for artefact in ours)
         yield {
             "stage": stage,
             "artefacts": len(ours),
@@ -122,33 +125,33 @@ def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
         yield {"stage": "unused", "artefacts": dead, "size": "", "newest": "curriculum gc"}
 
 
-def _phase_line(store: Store, each: PhaseStatus) -> dict[str, object]:
-    report = each.report
+def _phase_line(store: Store, phase: PhaseStatus) -> dict[str, object]:
+    report = phase.report
     return {
-        "specialist": format_reference(each.ref),
-        "phase": each.phase,
-        "attempt": each.attempt,
-        "state": each.state,
-        "why": each.why,
-        "steps": each.steps,
-        "valid_tokens": each.valid_tokens,
+        "specialist": format_reference(phase.ref),
+        "phase": phase.phase,
+        "attempt": phase.attempt,
+        "state": phase.state,
+        "why": phase.why,
+        "steps": phase.steps,
+        "valid_tokens": phase.valid_tokens,
         "val_bpb": change(report, "phase") if report else "",
         "anchor": change(report, "anchor") if report else "",
         "gpu_seconds": report.gpu_seconds if report else None,
         "cost": report.cost if report else None,
-        "key": each.key,
-        "path": each.run.relative_to(store.root).as_posix() if each.run else "",
-        "unfinished": _phase_line(store, each.unfinished) if each.unfinished else None,
+        "key": phase.key,
+        "path": phase.run.relative_to(store.root).as_posix() if phase.run else "",
+        "unfinished": _phase_line(store, phase.unfinished) if phase.unfinished else None,
     }
 
 
 def report(home: Path, specialist: str | None, *, show: bool, folder: Path | None = None) -> None:
-    """Write the report of one specialist, or of all that there are; `show` opens the first in a browser.
+    """Write the report of one specialist or of all; `show` opens the first report in a browser.
 
-    Into a `folder`, if one is given, and else into the workspace.
+    Reports are written to `folder` if given, and to the workspace otherwise.
 
     Raises:
-        CurriculumError: for a name that neither the workspace nor a diet has, and for an empty workspace.
+        CurriculumError: if neither the workspace nor a diet has the name, or if the workspace is empty.
     """
     files = [_write_report(plan, folder) for plan in _plans(home, specialist)]
     is_served = folder is None and settings.served(home)
@@ -158,16 +161,16 @@ def report(home: Path, specialist: str | None, *, show: bool, folder: Path | Non
             address = f"{settings.reports_at(home)}/{file.name}"
             print_line(address, MUTED)
     if show and files and not webbrowser.open(files[0].as_uri()):
-        warn("no browser was found; open the path above")
+        warn("no browser found; open the path above")
 
 
 def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
-    """Yield the plan of each specialist of that name, or that has a run of that name.
+    """Yield the plans of the specialists with a name, or with a run of that name.
 
-    Without a name those of all; one whose diet is gone is reported and skipped then.
+    Without a name, yield the plans of all specialists; warn of those whose diet is missing and skip them.
 
     Raises:
-        StoreError: for an empty workspace, and a name of neither, with the likely one.
+        StoreError: if the workspace is empty or the name unknown, with the closest name.
     """
     store = Store(home, dry=True)
     attempts = attempts_in(store)
@@ -177,7 +180,7 @@ def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
     if name is None and not found:
         raise StoreError(
             str(home),
-            cause="no specialist has been mixed or trained here",
+            cause="no specialist is mixed or trained in this workspace",
             cure="Start with: curriculum demo",
         )
     if name is not None and not found:
@@ -188,10 +191,10 @@ def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
             )
             raise StoreError(
                 name,
-                cause="no specialist and no run is called so, and no diet lies there",
+                cause="no specialist, run or diet has this name",
                 cure=nearest(name, known),
             )
-        # It has built at most; its diet says what.
+        # Only builds exist; the diet has the details.
         yield resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True)
     for ref in sorted(found, key=format_reference):
         try:
@@ -207,12 +210,12 @@ def _write_report(plan: RunPlan, folder: Path | None) -> Path:
         raise StoreError(
             str(plan.store.root), cause="there is no workspace", cure="Start with: curriculum demo"
         )
-    # It brings DuckDB, which a status never needs.
+    # This import loads DuckDB, which `status` never needs.
     from dashboards.report.report_file import write
 
     if folder is None and not os.access(plan.store.root, os.W_OK):
         folder = settings.reports_folder(plan.store.root)
-        warn(f"nothing can be written to {plan.store.root}: the report is written to {folder}")
+        warn(f"{plan.store.root} isn't writable; the report is written to {folder}")
     try:
         return write(plan, resources(), warn, folder)
     except OSError as failed:
@@ -220,5 +223,5 @@ def _write_report(plan: RunPlan, folder: Path | None) -> Path:
             str(failed.filename or plan.store.root),
             failed.strerror,
             cause="the report can't be written",
-            cure="See who may write there",
+            cure="Check the permissions of the folder",
         ) from None

@@ -1,4 +1,4 @@
-"""`curriculum supply`: what there is to train on, before anything is built."""
+"""`curriculum supply`: estimate the available tokens before anything is built."""
 
 import os
 from pathlib import Path
@@ -44,10 +44,10 @@ def supply(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Print what a corpus, a diet's corpus or a repository has, by family and row length.
+    """Print the estimated tokens of a corpus, a diet's corpus or a repository by family and row length.
 
     Raises:
-        CurriculumError: for a mistake in what was named.
+        CurriculumError: if the corpus, diet or repository is invalid.
     """
     for line in shadow_words(home):
         warn(line)
@@ -61,12 +61,12 @@ def supply(
         )
         plan = resolve_plan(config, dry=True)
         servings = [serving for phase in plan.phases for serving in phase.servings]
-        own = {kind_of(each) for each in servings if each.imported is None}
+        own = {kind_of(serving) for serving in servings if serving.imported is None}
         if not own:
             raise DietError(
                 f"diet {plan.diet.specialist}",
-                cause="all its servings are imported rows, so there is no supply to estimate",
-                cure=f"Compare it with the imported rows: curriculum diet check {what}",
+                cause="all servings are imported rows, so there is nothing to estimate",
+                cure=f"Compare the diet with its imported rows: curriculum diet check {what}",
             )
         corpus, kinds = plan.corpus, tuple(sorted(own))
         print_downloads(corpus, plan.sources)
@@ -106,13 +106,13 @@ def supply(
 def counted(
     task: EstimateTask, store: Store, workers: int | None, watch: ProgressCallback
 ) -> Estimate:
-    """The estimate; the workspace keeps it for the next time."""
+    """Return the estimate, and cache it in the workspace."""
     processes = workers or len(os.sched_getaffinity(0))
     return estimate(task, store=store, workers=processes, watch=watch)
 
 
 def _is_diet(home: Path, what: str) -> bool:
-    """Return True if a name or a file is a diet's, rather than a corpus' or a repository's."""
+    """Return True if a name or file is a diet's, rather than a corpus' or a repository's."""
     if what in diet_names(home):
         return True
     path = expanded(what)
@@ -123,7 +123,7 @@ def _is_diet(home: Path, what: str) -> bool:
             text_of(path, error=CorpusError), file=str(path), error=CorpusError
         ).content
     except CorpusError:
-        return False  # The corpus' reader names what is wrong with it.
+        return False  # The reader of corpora reports the mistake.
     return bool({"specialist", "phases", "extends"} & content.keys())
 
 
@@ -140,13 +140,13 @@ def _corpus(home: Path, what: str) -> CorpusSpec:
         raise CorpusError(
             "supply",
             repr(what),
-            cause="it is no corpus, no diet and no repository",
+            cause="no corpus, diet or repository has this name",
             cure=f"{unknown.cure}. Diets: {', '.join(diet_names(home))}. Or give a path",
         ) from None
 
 
 def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[DocumentKind, ...]:
-    """Return the kinds that the phases are meant for, of both scores; conversations in the shortest rows."""
+    """Return the kinds of rows in the phases, for both scores; conversations in the shortest rows."""
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
     chat = DocumentKind(family=CHAT_FAMILY, row_length=min(lengths), score="all")
     wanted = {

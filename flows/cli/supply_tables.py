@@ -1,4 +1,4 @@
-"""Tables of `curriculum supply`, of kinds, domains and repositories."""
+"""Tables of `curriculum supply`, by kind, domain and repository."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,28 +13,29 @@ from schemas.families import ENRICHED_FAMILY
 
 TableLine = Mapping[str, str | float | None]
 SHORTENED_NOTE = (
-    "shortened_share: share of documents that leave out parts so that the rest fits a row: functions that "
-    "the commit didn't touch (v3), or the farthest context (v4, v5); in longer rows fewer do. routed: "
-    "documents that are too long for such a row. v3 has no documents of files that a commit adds"
+    "shortened_share: share of documents shortened to fit a row, by omitting functions that the "
+    "commit didn't touch (v3) or the most distant context (v4, v5); longer rows need less. "
+    "routed: documents that are too long for a row of this length. v3 has no documents for files "
+    "that a commit adds"
 )
 TOKENS_NOTE = (
-    "distinct_tokens: tokens of lines that no earlier document shows, which `score: new` scores; fim, "
-    "doc_to_code and code_to_doc score fewer"
+    "distinct_tokens: tokens of lines that no earlier document contains, which `score: new` "
+    "scores; fim, doc_to_code and code_to_doc score fewer"
 )
 
 
-SHARES_NOTE = "share of a family's tokens, over all versions of the file"
+SHARES_NOTE = "share of a family's tokens in all versions of the file"
 
 
 DOUBT = 2.0
-"""Standard errors to either side: about 19 estimates of 20 are so near."""
+"""Half width of an interval in standard errors (about 95 %)."""
 
 
-def left_out_words(read: SampledShare) -> str | None:
-    """Say how many commits of a repository's log are read, and what limits them; None where all are.
+def unread_commits(read: SampledShare) -> str | None:
+    """Describe how many commits of a repository are read and what limits them; None if all are read.
 
     >>> why = "341 beyond versions_per_path 8, 48 merges"
-    >>> left_out_words(
+    >>> unread_commits(
     ...     SampledShare(repository="own", units=54, read=54, walked=0, num_bytes=9, in_log=443, unread=why)
     ... )
     'own: 54 of 443 commits are read: 341 beyond versions_per_path 8, 48 merges'
@@ -45,17 +46,17 @@ def left_out_words(read: SampledShare) -> str | None:
     return f"{read.repository}: {commits} are read: {read.unread}"
 
 
-def doubtful(tokens: float, error: float) -> str:
-    """Return the possible error of an estimate, as a share; empty where there is none.
+def relative_error(tokens: float, error: float) -> str:
+    """Return the relative error of an estimate (two standard errors); empty for an exact count.
 
-    >>> doubtful(1000.0, 50.0), doubtful(1000.0, 0.0)
+    >>> relative_error(1000.0, 50.0), relative_error(1000.0, 0.0)
     ('± 10%', '')
     """
     return f"± {DOUBT * error / tokens:.0%}" if tokens and error else ""
 
 
 def print_tables(found: Estimate, kinds: Sequence[DocumentKind]) -> None:
-    """Print what there is of each kind, in which domains, and what each repository gives."""
+    """Print tokens by kind and domain, and the contribution of each repository."""
     out.print(table(_kind_lines(found, kinds)))
     print_line(TOKENS_NOTE, MUTED)
     if any(line.shortened for line in found.lines):
@@ -68,14 +69,14 @@ def print_tables(found: Estimate, kinds: Sequence[DocumentKind]) -> None:
         out.print(table(share_lines(found.shares)))
         out.print(Text(SHARES_NOTE, MUTED))
         out.print()
-    sampled = any(each.read < each.units for each in found.samplings)
+    sampled = any(sampling.read < sampling.units for sampling in found.samplings)
     how = (
         "estimated from a sample of commits; ± is a 95% interval"
         if sampled
-        else "all commits with a change that the corpus reads were read"
+        else "all commits with changes that the corpus includes were read"
     )
     for sampling in found.samplings:
-        if (line := left_out_words(sampling)) is not None:
+        if (line := unread_commits(sampling)) is not None:
             print_line(line, MUTED)
     shares = [ExpectedServing(kind=kind, share=found.total(kind)[0]) for kind in kinds]
     held = expected_held_out(found, shares)
@@ -85,12 +86,12 @@ def print_tables(found: Estimate, kinds: Sequence[DocumentKind]) -> None:
     print_line(f"documents held out in val: {domains or 'none'}", MUTED)
     if (words := held.warning()) is not None:
         warn(words)
-    for line in (how, f"{ENRICHED_FAMILY} has what its base has", *found.notes):
+    for line in (how, f"{ENRICHED_FAMILY} has the same documents as its base", *found.notes):
         print_line(line, MUTED)
 
 
 def _kind_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
-    """Yield a line a family and row length."""
+    """Yield one line per family and row length."""
     for kind in kinds:
         own = [line for line in found.lines if line.kind == kind and line.is_total]
         documents = sum(line.documents for line in own)
@@ -108,7 +109,7 @@ def _kind_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[Tabl
 
 
 def _domain_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
-    """Yield a line a family, in its longest rows: tokens of each domain."""
+    """Yield one line per family with the tokens of each domain, for the family's longest rows."""
     longest = {kind.family: kind for kind in sorted(kinds)}
     for family, kind in longest.items():
         domains = {name: _with_doubt(found, kind, name) for name in found.domains}
@@ -119,11 +120,11 @@ def _with_doubt(
     found: Estimate, kind: DocumentKind, domain: str, repositories: Sequence[str] = ()
 ) -> str:
     tokens, error = found.total(kind, domain, repositories)
-    return f"{count(tokens)} {doubtful(tokens, error)}".strip() if tokens else ""
+    return f"{count(tokens)} {relative_error(tokens, error)}".strip() if tokens else ""
 
 
 def _repository_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
-    """Yield a line a repository: what was read of it, and its tokens in each family's longest rows."""
+    """Yield one line per repository: the commits read, and tokens in each family's longest rows."""
     longest = {kind.family: kind for kind in sorted(kinds)}
     for sampling in found.samplings:
         own = [sampling.repository]

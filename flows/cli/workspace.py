@@ -1,4 +1,4 @@
-"""`curriculum check`, `gc` and `merge`: sound and unused artefacts, and those of other workspaces."""
+"""`curriculum check`, `gc` and `merge`: verify, remove and copy artefacts."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,15 +30,15 @@ from schemas.run_folders import STEP
 from schemas.visible import one_line
 
 MAX_LINES = 40
-"""Number of shown lines of what would be removed."""
+"""Maximum number of listed artefacts to remove."""
 
 
 def check(home: Path, what: Sequence[str]) -> None:
     """Verify files against their manifests, and every document and packed row against its contract.
 
     Raises:
-        SchemaError, PackError, StoreError: after all faults of a folder have been printed; and for what is
-            neither a path nor a name or key of the workspace.
+        SchemaError, PackError, StoreError: after all faults of a folder were printed, or if a name is
+            neither a path nor a name or key in the workspace.
     """
     for folder in map(Path, what):
         if folder.is_dir() and Store.root_of(folder) is None:
@@ -53,7 +53,7 @@ def check(home: Path, what: Sequence[str]) -> None:
             if artefact.manifest.stage == "documents":
                 _check_documents(artefact)
         rows = [artefact for artefact in artefacts if artefact.manifest.stage == "rows"]
-        # Held-out rows of one objective may be none; that their manifest says so is verified.
+        # An objective may have no held-out rows; the manifest must then say so.
         full = [artefact.path for artefact in rows if artefact.shards()]
         for folder in full or ([] if artefacts else [path]):
             _check_rows(folder)
@@ -73,7 +73,7 @@ def _artefacts(path: Path) -> Iterator[Artefact]:
 
 
 def _checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints at, below or around a path, of closed runs and of open ones."""
+    """Return the checkpoints at, below or above a path, of finished and unfinished runs."""
     above = [folder for folder in (path, *path.parents) if folder.parent.name == CHECKPOINTS]
     below = path.rglob(f"{CHECKPOINTS}/{STEP}*") if path.is_dir() else ()
     return sorted({*above[:1], *below})
@@ -84,11 +84,13 @@ def _check_documents(artefact: Artefact) -> None:
     for document in documents_in(artefact.path):
         check_document(document, settings)
         documents += 1
-    out.print(f"{artefact.path}: {number(documents, 'document')} keep the contract", soft_wrap=True)
+    out.print(
+        f"{artefact.path}: contract verified for {number(documents, 'document')}", soft_wrap=True
+    )
 
 
 def _check_sides(rows: Artefact) -> None:
-    """Check that rows with a split hold nothing of the other side."""
+    """Check that rows of one split contain no documents of the other split."""
     store = Store.containing(rows.path)
     own = {record.key for record in rows.manifest.inputs}
     selections = [artefact for artefact in inputs(store, rows, "selections") if artefact.key in own]
@@ -98,15 +100,15 @@ def _check_sides(rows: Artefact) -> None:
     listed = [made_of for made_of in rows.manifest.inputs if made_of.name.startswith("documents ")]
     if gone := [made_of for made_of in listed if made_of.key not in there]:
         warn(
-            f"{rows.path}: the sides of its text aren't checked, since {gone[0].name} "
-            f"({gone[0].key[:KEY_DIGITS]}), which it was made of, isn't there; a build makes it again"
+            f"{rows.path}: the split of its text isn't checked, since its input {gone[0].name} "
+            f"({gone[0].key[:KEY_DIGITS]}) is missing; a build creates it again"
         )
         return
     if not (rows.shards() and documents and selections and tokenizers):
         return
     token_bytes = load_tokenizer(tokenizers[0]).token_bytes
     pieces = check_sides(rows, documents, held_out_files(selections[0]), token_bytes)
-    out.print(f"{rows.path}: {number(pieces, 'piece')} of text are on their side", soft_wrap=True)
+    out.print(f"{rows.path}: split verified for {number(pieces, 'piece')} of text", soft_wrap=True)
 
 
 def _check_rows(folder: Path) -> None:
@@ -117,23 +119,25 @@ def _check_rows(folder: Path) -> None:
     if report.fallbacks:
         err.print(Text(one_line(f"inferred: {', '.join(report.fallbacks)}"), MUTED))
     out.print(
-        f"{folder}: {number(report.rows, 'row')} of {number(report.files, 'file')} keep the contract "
-        f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored, "
-        f"{report.repeated_tokens / max(1, report.scored_tokens):.1%} of those in repeats)",
+        f"{folder}: contract verified for {number(report.rows, 'row')} in "
+        f"{number(report.files, 'file')} ({count(report.valid_tokens)} valid tokens, "
+        f"{count(report.scored_tokens)} scored, "
+        f"{report.repeated_tokens / max(1, report.scored_tokens):.1%} of the scored tokens in "
+        "repeats)",
         soft_wrap=True,
     )
 
 
 def gc(home: Path, *, sure: bool) -> None:
-    """Remove what nothing refers to, after a yes; what killed processes left is removed without one."""
+    """Remove unreferenced artefacts after confirmation, and leftovers of killed processes without."""
     store = Store(home)
     for path in strange(store):
         warn(f"{path} is kept: gc removes only what builds and runs wrote")
     dead = garbage(store)
     if not dead:
         freed = collect_garbage(store, ())
-        more = f"; {count(freed)}B freed that killed processes had left" if freed else ""
-        out.print(f"Nothing to remove: everything is in use{more}.", soft_wrap=True)
+        more = f"; {count(freed)}B of killed processes freed" if freed else ""
+        out.print(f"Nothing to remove: all artefacts are in use{more}.", soft_wrap=True)
         return
     size = sum(record.num_bytes for artefact in dead for record in artefact.manifest.files)
     for artefact in dead[:MAX_LINES]:
@@ -143,15 +147,19 @@ def gc(home: Path, *, sure: bool) -> None:
 
 
 def merge_into(home: Path, sources: Sequence[Path]) -> None:
-    """Publish in a workspace what others made, and say how much of it was new.
+    """Publish the artefacts of other workspaces in a workspace, and print how many are new.
 
     Raises:
-        StoreError: for the first artefact that isn't what its manifest says; what came before it stays.
+        StoreError: for the first artefact that contradicts its manifest; earlier artefacts stay.
     """
     store = Store(home)
     for source in sources:
         if source == store.root:
-            raise StoreError(str(source), cause="it is this workspace", cure="Name other ones")
+            raise StoreError(
+                str(source),
+                cause="the source is this workspace itself",
+                cure="Give other workspaces",
+            )
     with store.leased():
         taken = [
             artefact
@@ -165,7 +173,7 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
         out.print(
             Text(f"{stage:<12}", "bold"),
             Text(f"{len(fresh):>4} merged", ACCENT),
-            Text(f"{len(there):>4} there", MUTED),
+            Text(f"{len(there):>4} already there", MUTED),
         )
     if not taken:
-        out.print("Nothing to merge: nothing is published there.")
+        out.print("Nothing to merge: the other workspaces have no published artefacts.")

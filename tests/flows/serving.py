@@ -191,7 +191,11 @@ def serving(
     address = variables.get("PREFECT_API_URL", f"http://{settings.HOST}:{port}/api")
     served = Served(home, address.removesuffix("/api"), process, log, host=host)
     try:
-        wait_until(lambda: process.poll() is not None or "Ctrl-C ends all of it" in log.read_text())
+        wait_until(
+            lambda: (
+                process.poll() is not None or "Press Ctrl-C to stop everything" in log.read_text()
+            )
+        )
         assert process.poll() is None, log.read_text()
         served.family.update(psutil.Process(process.pid).children(recursive=True))
         yield served

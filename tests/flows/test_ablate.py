@@ -168,7 +168,7 @@ def test_its_artifact_is_a_table_with_notes_and_a_link() -> None:
         lines: list[Line] = [
             {"claim": "masks | <b>help", "verdict": "none", "difference": "+0.0388"}
         ]
-        link = ("Page of ablations", "http://127.0.0.1:4201/ablations/")
+        link = ("Ablations page", "http://127.0.0.1:4201/ablations/")
         notes = ["there are | no verdicts"]
         artifacts.show_table_and_link("ablation-masks", lines, notes=notes, link=link)
         return str(runtime.flow_run.id)
@@ -184,7 +184,7 @@ def test_its_artifact_is_a_table_with_notes_and_a_link() -> None:
         "| --- | --- | --- |",
         r"| masks \| \<b\>help | none | \+0.0388 |",
     ]
-    assert link == "[Page of ablations](http://127.0.0.1:4201/ablations/)"
+    assert link == "[Ablations page](http://127.0.0.1:4201/ablations/)"
 
 
 def test_a_retry_trains_the_arms_that_are_missing_by_the_diets_it_began_with(

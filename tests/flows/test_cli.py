@@ -34,7 +34,7 @@ COMMANDS = (
     "compare",
     "diff",
     "query",
-    "sample",
+    "generate",
     "leakcheck",
     "check",
     "export",
@@ -59,7 +59,7 @@ def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
 def test_a_command_offers_the_settings_of_the_groups_that_it_uses(
     tmp_path: Path, command: str
 ) -> None:
-    answer = curriculum(*command.split(), "--help", home=tmp_path)
+    answer = curriculum(*command.split(), "--help-all", home=tmp_path)
     for group, kind in GROUPS:
         for field in kind.model_fields:
             listed = re.search(rf"{option(field)}\b(?!-)", answer.stdout) is not None

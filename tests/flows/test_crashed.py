@@ -20,7 +20,15 @@ from curriculum.pipeline.notifiers import EventSource
 from curriculum.store import Store
 from flows import settings
 from flows.server import crash_detection
-from flows.server.crash_detection import LOOKS, PAGE, Crash, CrashWatch, asked, sender, since
+from flows.server.crash_detection import (
+    LOOKS,
+    PAGE,
+    Crash,
+    CrashWatch,
+    crash_sender,
+    crashes_since,
+    sent_until,
+)
 from flows.settings.contexts import context_of
 from schemas.progress import Event
 
@@ -119,8 +127,8 @@ def crash_watcher(server: Server, home: Path, said: list[str] | None = None) -> 
     """One that begins: what it counted before is gone, as after a restart of serve."""
     return CrashWatch(
         workspace=home,
-        ask=lambda when: asked(server.api, POOLS, when),
-        send=sender(home, (said if said is not None else []).append),
+        ask=lambda when: crashes_since(server.api, POOLS, when),
+        send=crash_sender(home, (said if said is not None else []).append),
     )
 
 
@@ -195,9 +203,9 @@ def test_a_first_look_that_finds_nothing_is_remembered_too(
 
 def test_what_is_no_news_any_more_isnt_told(home: Path) -> None:
     (settings.prefect_folder(home) / "crashes-told.txt").write_text(at(-60 * 24 * 60).isoformat())
-    assert since(home) > at(-8 * 24 * 60)
+    assert sent_until(home) > at(-8 * 24 * 60)
     (settings.prefect_folder(home) / "crashes-told.txt").write_text("")
-    assert since(home) > at(-11)
+    assert sent_until(home) > at(-11)
 
 
 def test_a_run_that_is_retried_and_crashes_again_is_told_again(
@@ -236,7 +244,7 @@ def test_what_doesnt_arrive_is_sent_later_and_the_rest_waits_behind_it(
         away.setenv("CURRICULUM_NOTIFY", "false")
         look(watching)
     assert len(said) == 1, "each would hold the others up as long as a target may hang"
-    assert since(home) == at(-3)
+    assert sent_until(home) == at(-3)
     look(crash_watcher(server, home))
     assert [each.text[:5] for each in sent_events()] == ["run a", "run b"]
 
@@ -262,7 +270,7 @@ def test_a_disk_without_room_for_a_mark_doesnt_make_it_tell_again_and_again(
 def test_all_of_many_are_found(server: Server) -> None:
     for number in range(2 * PAGE + 1):
         server.crash(str(number), at(-number / 1000))
-    found = asked(server.api, POOLS, at(-10))
+    found = crashes_since(server.api, POOLS, at(-10))
     assert len({each.mark for each in found}) == 2 * PAGE + 1
 
 
@@ -295,11 +303,11 @@ def test_it_keeps_looking_where_the_server_is_away_and_says_so_once(
 def test_it_says_who_asks_where_a_server_wants_to_know(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked(server.api, POOLS, NOW)
+    crashes_since(server.api, POOLS, NOW)
     monkeypatch.setenv("PREFECT_API_KEY", "key")
-    asked(server.api, POOLS, NOW)
+    crashes_since(server.api, POOLS, NOW)
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "me:word")
-    asked(server.api, POOLS, NOW)
+    crashes_since(server.api, POOLS, NOW)
     basic = base64.b64encode(b"me:word").decode()
     assert [each.get("Authorization") for each in server.headers] == [
         *(None, "Bearer key", f"Basic {basic}")
@@ -309,6 +317,6 @@ def test_it_says_who_asks_where_a_server_wants_to_know(
 def test_a_run_without_a_word_or_a_specialist_is_told_all_the_same(
     home: Path, sent_events: Callable[[], list[Event]]
 ) -> None:
-    crash = Crash(mark="x", title="nap", specialist="", why="it doesn't say why", when=NOW)
-    assert sender(home, lambda words: None)(crash)
-    assert sent_events()[0].text == "nap broke down: it doesn't say why"
+    crash = Crash(mark="x", title="nap", specialist="", why="no reason given", when=NOW)
+    assert crash_sender(home, lambda words: None)(crash)
+    assert sent_events()[0].text == "nap broke down: no reason given"

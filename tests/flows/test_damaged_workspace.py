@@ -78,7 +78,7 @@ def test_check_says_that_documents_are_gone_and_verifies_the_rest(home: Path) ->
     done = curriculum("check", str(home / "rows"), home=home)
     assert done.returncode == 0, done.stderr
     assert gone.name in done.stderr
-    assert "keep the contract" in done.stdout
+    assert "contract verified" in done.stdout
 
 
 @pytest.mark.parametrize("stage", ["rows", "documents", "mixtures", "runs"])
@@ -197,7 +197,7 @@ SHOWN = {
     ("inspect", "tokenizers"): ("tokenizers/**/tokenizer.json",),
     ("inspect", "selections"): ("selections/**/selection.parquet",),
     ("inspect", "rows", "--full"): ("rows/**/part-*.parquet", "tokenizers/**/tokenizer.json"),
-    ("sample", "tiny/syntax", "--prompt", "int", "--tokens", "1"): (
+    ("generate", "tiny/syntax", "--prompt", "int", "--tokens", "1"): (
         "runs/**/model.safetensors",
         "tokenizers/**/tokenizer.json",
     ),

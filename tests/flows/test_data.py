@@ -139,18 +139,21 @@ def test_tokens_of_documents_leave_and_are_packed_when_they_come(
     done = curriculum("import", str(to), "--family", "mine", *words)
     assert done.exit_code == 0, done.output
     assert "rows/family-mine/imported-megatron" in done.stdout
-    assert "was there already" in curriculum("import", str(to), "--family", "mine", *words).stdout
+    assert "already imported" in curriculum("import", str(to), "--family", "mine", *words).stdout
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["export", "nobody", "--format", "flat", "--to", "x"], "names no rows and no mixture"),
+        (
+            ["export", "nobody", "--format", "flat", "--to", "x"],
+            "no rows, mixture or tokens have this name",
+        ),
         (["export", "rows", "--format", "flat", "--to", "x"], "data sets match"),
         (["import", "nowhere.parquet"], "nowhere.parquet"),
         (["import", "rows", "--format", "parkett"], "Did you mean 'parquet'?"),
         (["import", "rows", "--split", "test"], "--split: test"),
-        (["import", "rows", "--tokenizer", "ffff"], "nor the first digits of one tokenizer's key"),
+        (["import", "rows", "--tokenizer", "ffff"], "no file or tokenizer's key"),
         (["import", "rows"], "--tokenizer"),
     ],
 )

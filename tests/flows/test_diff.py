@@ -143,7 +143,7 @@ def test_a_diet_and_rows_are_refused_and_a_diet_with_a_mixture_means_that(tmp_pa
     for sides in (("templates", key), (key, "templates")):
         refused = curriculum("diff", *sides, home=tmp_path)
         assert refused.returncode == 2
-        assert "it is a diet without a mixture here" in refused.stderr
+        assert "the diet has no mixture in this workspace" in refused.stderr
         assert "curriculum mix templates" in refused.stderr
     mixture(tmp_path, "syntax", [(tiny_workspace.one, 0, 0, 7)], specialist="templates")
     done = curriculum("diff", "templates", key, "--json", home=tmp_path)
@@ -164,7 +164,8 @@ def test_changes_add_up_and_turn_around(before: dict[str, int], after: dict[str,
 @pytest.mark.parametrize("what", ["nowhere", "fmt/anneal", "documents", ""])
 def test_what_holds_no_rows_says_what_would(tiny_workspace: TinyWorkspace, what: str) -> None:
     with pytest.raises(
-        StoreError, match=r"neither rows nor a mixture|several keys start with these digits"
+        StoreError,
+        match=r"no rows, mixture, specialist or run|several keys start with these digits",
     ):
         tokens_of(tiny_workspace.home, what)
 

@@ -41,7 +41,7 @@ def test_a_specialist_is_written_to_a_folder_with_all_that_it_needs(
 def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_path: Path) -> None:
     words = ["export", "templates", "--home"]
     whole = curriculum(*words, str(demo_home), "--to", str(tmp_path / "whole"))
-    assert (whole.exit_code, "aren't trained yet" in whole.stderr) == (0, False)
+    assert (whole.exit_code, "are not trained yet" in whole.stderr) == (0, False)
     home = tmp_path / "workspace"
     ignored = shutil.ignore_patterns("prefect", ".locks")
     shutil.copytree(demo_home, home, ignore=ignored, copy_function=os.link)
@@ -50,7 +50,7 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
     done = curriculum(*words, str(home), "--to", str(tmp_path / "part"))
     assert done.exit_code == 0, done.output
     assert (
-        "phases of its diet that follow templates/demo/repository_graph aren't trained yet: "
+        "later phases of the diet of templates/demo/repository_graph are not trained yet: "
         "structure, anneal" in " ".join(done.stderr.split())
     )
 
@@ -58,7 +58,7 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ("hg", "there is no such format. There are: curriculum, hf"),
+        ("hg", "unknown format. There are: curriculum, hf"),
         ("hf", "transformers has no architecture with this part"),
     ],
 )
@@ -80,5 +80,5 @@ def test_only_packed_rows_for_hugging_face_can_be_unpacked(tmp_path: Path, form:
     words = ["tester/syntax", "--to", str(to), "--format", form, "--unpacked"]
     done = curriculum("export", *words, "--home", str(tmp_path / "home"))
     assert done.exit_code == 2
-    assert f"--unpacked: {form}; only exports of packed rows" in " ".join(done.stderr.split())
+    assert f"--unpacked: {form}; only the Hugging Face format" in " ".join(done.stderr.split())
     assert not to.exists()

@@ -323,8 +323,8 @@ def test_the_server_of_a_workspace_behind_a_link_names_the_real_one(
 ) -> None:
     home = settings.home(planted_link)
     named = {
-        *settings.deployed(home, "").values(),
-        prefect_variables.quiet(home)["CURRICULUM_HOME"],
+        *settings.flow_run_variables(home, "").values(),
+        prefect_variables.isolated(home)["CURRICULUM_HOME"],
     }
     assert named == {str(tmp_path / "mine")}
 

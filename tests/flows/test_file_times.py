@@ -48,7 +48,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 
 
-SHADOWED = re.compile(r".* of the workspace is read in place of the package's\n")
+SHADOWED = re.compile(r".* of the workspace is used instead of the package's\n")
 """Lines that a process prints once."""
 
 

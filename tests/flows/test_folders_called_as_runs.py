@@ -38,7 +38,7 @@ def test_commands_take_the_specialist_beside_a_folder_of_its_name(home: Path) ->
     shown = curriculum("inspect", "fmt", "--home", str(home))
     assert (shown.returncode, "fmt/syntax" in shown.stdout) == (0, True)
     # The model is a stand-in; it is found all the same.
-    for words in (("export", "fmt", "--to", "out"), ("sample", "fmt", "--prompt", "int")):
+    for words in (("export", "fmt", "--to", "out"), ("generate", "fmt", "--prompt", "int")):
         assert "is a workspace" not in curriculum(*words, "--home", str(home)).stderr
 
 

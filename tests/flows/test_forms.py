@@ -1,6 +1,8 @@
 """Forms: dropdowns, help texts, and fields that the flow uses. Names of runs."""
 
 import inspect
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,11 @@ from prefect.utilities.schema_tools.validation import preprocess_schema, validat
 from pydantic import ValidationError
 
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.run_config import GROUPS, RunConfig
+from curriculum.pipeline.run_config import COMMON_FIELDS, GROUPS, RunConfig
 from flows import forms
 from flows.ablate import ablate
 from flows.build import build
-from flows.forms import ADVANCED, ALL_PHASES, USUAL, Changes
+from flows.forms import ADVANCED, ALL_PHASES, Changes
 from flows.hooks import is_made_up, run_name
 from flows.mix import mix
 from flows.run import run
@@ -120,7 +122,7 @@ def test_a_form_offers_only_what_its_flow_heeds() -> None:
 def test_what_is_rarely_set_lies_folded_in_one_group_at_the_end(flow: Flow[..., Any]) -> None:
     form = _form(flow)
     *shown, last = _box(form)
-    assert (shown, last) == ([name for name in USUAL if name in shown], ADVANCED)
+    assert (shown, last) == ([name for name in COMMON_FIELDS if name in shown], ADVANCED)
     closed, opened = _advanced(form)["anyOf"]
     assert not closed.get("properties"), "the tab that is open at first shows no field"
     assert opened["properties"] == _advanced(form)["properties"]
@@ -135,6 +137,11 @@ def test_a_form_and_the_command_line_fill_the_same_fields(home: Path) -> None:
     assert Changes.model_validate({"advanced": None}) == Changes()
     with pytest.raises(ValidationError, match="seeds"):
         Changes.model_validate({"advanced": {"seeds": 5}})
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_a_form_never_mentions_the_command_line(flow: Flow[..., Any], home: Path) -> None:
+    assert not re.findall(r"command line|--[a-z]", json.dumps(_form(flow)))
 
 
 def test_every_form_has_a_dry_run_that_is_off_at_first() -> None:
@@ -256,10 +263,10 @@ def test_a_wrong_budget_or_number_is_refused_by_its_field(
     field: str, wrong: object, right: object, home: Path
 ) -> None:
     form = preprocess_schema(_form(run))
-    path = ["changes", field] if field in USUAL else ["changes", ADVANCED, field]
+    path = ["changes", field] if field in COMMON_FIELDS else ["changes", ADVANCED, field]
 
     def faults(value: object) -> list[ValidationFault]:
-        box = {field: value} if field in USUAL else {ADVANCED: {field: value}}
+        box = {field: value} if field in COMMON_FIELDS else {ADVANCED: {field: value}}
         return validate({"specialist": "ours", "changes": box}, form, preprocess=False)
 
     assert {(*each.path,) for each in faults(wrong)} == {(*path,)}
@@ -294,7 +301,7 @@ def test_a_branch_that_is_given_stands_in_place_of_the_diets(home: Path) -> None
     ("flow", "filled", "name"),
     [
         ("run", {"phase": "all"}, "run ours all"),
-        ("run", {"phase": "syntax", "later_phases": True}, "run ours syntax and those after it"),
+        ("run", {"phase": "syntax", "later_phases": True}, "run ours syntax and later phases"),
         ("train", {"phase": "syntax", "again": True}, "train ours syntax anew"),
         (
             "mix",

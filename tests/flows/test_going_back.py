@@ -73,7 +73,7 @@ def test_a_run_goes_back_leaves_rows_out_and_goes_on_and_the_command_can_be_give
         in done.stdout
     )
     assert f"step={steps[0]}" in done.stdout
-    assert f"left out: {', '.join(gone)}" in done.stderr
+    assert f"excluded: {', '.join(gone)}" in done.stderr
     begun = [Attempt.at(each) for each in (home / "runs").rglob("phase-syntax/*/attempt=1")]
     after = max(begun, key=lambda each: each.order).path
     job = Job.model_validate_json((after / "job.json").read_text())

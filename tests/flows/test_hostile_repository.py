@@ -92,7 +92,7 @@ TRIED = (
     "inspect", "lineage", "ls", "merge", "mix", "query", "report", "status", "supply", "tokenizer train",
     "train", "trust",
 )  # fmt: skip
-ON_TERMINAL = ("demo", "query", "run", "sample")
+ON_TERMINAL = ("demo", "generate", "query", "run")
 """Commands that show foreign text on a terminal; model output and CSV go to pipes unchanged."""
 SERVED = ("serve",)
 
@@ -230,7 +230,7 @@ def _on_terminal(made: Made, aside: Path) -> dict[str, list[tuple[int, list[str]
         "demo": [(2, ["demo", "--repo", str(made.diet.parent / "source"), "--home", str(aside / "demo")])],
         "query": [(0, ["query", sql, "--format", form]) for form in ("csv", "json", "jsonl", "table")],
         "run": [(0, ["run", diet]), (0, ["run", diet, "--explain"])],
-        "sample": [(0, ["sample", "tiny/syntax", "--tokens", "60", "--file", str(prompt)])],
+        "generate": [(0, ["generate", "tiny/syntax", "--tokens", "60", "--file", str(prompt)])],
     }  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def test_what_a_terminal_is_sent_has_nothing_raw(evil: Made, aside: Path, comman
         done = on_terminal(words, {"CURRICULUM_HOME": str(evil.home)})
         assert done.code == code, f"{words}: {done.sent}"
         assert raw_controls(LIVE.sub("", done.sent)) == [], f"{words}: {done.sent!r}"
-        if command in ("query", "sample"):
+        if command in ("query", "generate"):
             assert "\\u202e" in done.sent, "the payload was shown"
 
 

@@ -221,7 +221,7 @@ def test_the_key_of_a_mixture_changes_with_the_rows_of_a_name(
     (rows,) = build_phase(little(other, tmp_path / "other"), "syntax", Context()).rows
     before = imported(again).key[:12]
     sent_events = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
-    assert f"in place of {before}" in sent_events
+    assert f"instead of {before}" in sent_events
     plan = little(file, again, dry=True)
     assert plan.phases[0].servings[0].family == "v2_simple"
     built = build_phase(plan, "syntax", Context())

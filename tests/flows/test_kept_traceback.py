@@ -31,7 +31,7 @@ def test_the_traceback_of_what_a_reader_refuses_is_kept(
     kept = tmp_path / "state" / "traceback.txt"
     assert ended.exit_code == 2
     assert ended.stderr.count("\n") == 1
-    assert f"{kept} holds the traceback" in ended.stderr
+    assert f"include the traceback in {kept}" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert f"in {fail.__name__}" in kept.read_text()
     assert raw_controls(kept.read_text()) == []
@@ -46,8 +46,8 @@ def test_an_error_is_named_where_its_traceback_cannot_be_kept(
     monkeypatch.setattr(status, "garbage", lambda *_, **__: _arrow())
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
     assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
-    assert "a file that was read" in ended.stderr
-    assert "holds the traceback" not in ended.stderr
+    assert "an input file" in ended.stderr
+    assert "include the traceback" not in ended.stderr
 
 
 def test_a_mistake_of_ours_keeps_its_traceback_and_exit_code(

@@ -29,7 +29,7 @@ def test_a_pattern_is_proven_and_its_report_written(tmp_path: Path) -> None:
     file = tmp_path / "reports" / "leaks.json"
     done = leakcheck(*SMALL, "--model", "CE", "--json", str(file))
     assert done.exit_code == 0, done.output
-    assert "Nothing leaks" in done.output
+    assert "No leak found" in done.output
     report = json.loads(file.read_text())
     assert report["passed"]
     assert report["environment"]["torch"] == torch.__version__
@@ -57,15 +57,15 @@ def test_a_leaking_model_ends_with_1_and_says_which_claims(
     monkeypatch.setattr(sys, "path", list(sys.path))
     done = leakcheck("row_mean:Model", "--row-length", "128")
     assert done.exit_code == 1
-    assert "Documents influence one another." in done.output
+    assert "Leak found: documents influence each other." in done.output
     assert "the same documents, packed otherwise, train the same weights" in done.output
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--dtype float8", "there is no such dtype. Choose float64, float32"),
-        ("--backend fast", "there is no such backend. Choose math, sdpa"),
+        ("--dtype float8", "unknown dtype. Choose float64, float32"),
+        ("--backend fast", "unknown backend. Choose math, sdpa"),
         ("--model tinny", "no preset has this name. Did you mean 'tiny'?"),
         ("no_such:thing", "no_such can't be imported"),
         ("a:b --backend math", "--model and --backend apply to the built-in models only"),
@@ -93,9 +93,9 @@ def test_the_tables_tell_leaks_blindness_and_what_was_skipped(
     for words in (
         "1 of 1 LEAK",
         "mamba float32 T=64: it holds  by 0.5",
-        "the proof is blind to it: x still hold",
+        "undetected: x still hold",
         "skipped  varlen (attention): GPUs only",
-        "0 of 1 findings hold; 0 of 1 injected leaks were found",
+        "0 of 1 checks passed; 0 of 1 planted leaks were found",
     ):
         assert words in shown
 
@@ -103,9 +103,9 @@ def test_the_tables_tell_leaks_blindness_and_what_was_skipped(
 @pytest.mark.parametrize(
     ("finding", "uncovered", "result", "said"),
     [
-        (True, (), "covered", "Nothing leaks. 1 of 1"),
-        (True, ("2 processes",), "not all covered", "Nothing leaks in what was covered, which is"),
-        (False, (), "leaks", "Documents influence one another."),
+        (True, (), "covered", "No leak found. 1 of 1"),
+        (True, ("2 processes",), "not all covered", "No leak found in the part that was checked"),
+        (False, (), "leaks", "Leak found: documents influence each other."),
     ],
 )
 def test_there_are_three_results(
@@ -137,7 +137,7 @@ def test_a_job_takes_no_sizes_and_a_run_that_is_not_there_is_named(tmp_path: Pat
     job.write_text("{}")
     done = leakcheck(str(job), "--row-length", "256")
     assert done.exit_code == 2
-    assert "those of the job" in done.output
+    assert "the job determines" in done.output
     done = leakcheck(str(job))
     assert done.exit_code == 2
     assert "a job of this version" in done.output

@@ -23,7 +23,7 @@ from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
 from curriculum.train.launch.gpu_slots import Machine
 from flows.cli import app
-from flows.cli.lineage import spans
+from flows.cli.lineage import number_ranges
 from flows.cli.lineage_reads import LineageError, LineageQuestions, Readers
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
@@ -151,19 +151,19 @@ def test_a_checkpoint_tells_all_that_its_model_has_read(demo_home: Path) -> None
     assert tokens[0] == tokens[1] > 0
     assert {each["names"][1] for each in found["repositories"]} == {"Apache-2.0"}
     drawn = curriculum(demo_home, "templates/demo/file_graph")
-    assert "all that was read until step" in drawn.stdout
+    assert "training data up to step" in drawn.stdout
     assert "Apache-2.0" in drawn.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((SYNTAX, "--step", "9999"), "it has taken"),
-        ((SYNTAX, "--step", "0"), "Give one from 1 to"),
+        ((SYNTAX, "--step", "9999"), "the run has"),
+        ((SYNTAX, "--step", "0"), "Give a step from 1 to"),
         (("nonesuch", "--step", "1"), "there is no such run"),
-        (("src/nonesuch.cpp",), "no run, checkpoint, commit, document, row or file is called so"),
-        (("0123456789ab-0000000001",), "there is no such row"),
-        (("f" * 32,), "there is no such document"),
+        (("src/nonesuch.cpp",), "no run, checkpoint, commit, document, row or file has this name"),
+        (("0123456789ab-0000000001",), "unknown row"),
+        (("f" * 32,), "unknown document"),
     ],
 )
 def test_what_cannot_have_been_read_is_named_with_a_cure(
@@ -180,7 +180,7 @@ def test_a_document_that_no_step_read_is_said_to_be_so(demo_home: Path) -> None:
         SELECT document_id FROM documents
         WHERE document_id NOT IN (SELECT document_id FROM lineage) ORDER BY 1 LIMIT 1
     """).fetchall()
-    assert "no step of any run has read it" in curriculum(demo_home, document).stdout
+    assert "no training step has read it" in curriculum(demo_home, document).stdout
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
     assert rows
     shutil.rmtree(home / "rows/family-v3_simple")
     key = rows[0]["pack_id"].partition("-")[0]
-    counted = f"{len(rows)} row{'s' if len(rows) > 1 else ''} that it read can't be shown"
+    counted = f"{len(rows)} row{'s' if len(rows) > 1 else ''} that the run read can't be shown"
     for words, said in (((SYNTAX, "--step", step), counted), ((SYNTAX,), "can't be shown")):
         done = curriculum(home, *words)
         assert done.exit_code == 2
@@ -262,7 +262,7 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
         found = LineageQuestions(home, job.run_key).read_by(job.run_key, place)
         assert {row.position: row.pack_id for row in found.rows} == wanted
         assert not set(gone) & set(wanted.values())
-    with pytest.raises(Exception, match="it has taken 3 steps"):
+    with pytest.raises(Exception, match="the run has 3 steps"):
         LineageQuestions(home, job.run_key).read_by(job.run_key, 4)
     catalog = open_catalog(home)
     seen = catalog.execute("SELECT run_key, step FROM seen_before(?, 2)", [job.run_key]).fetchall()
@@ -293,10 +293,10 @@ def test_six_digits_mean_a_commit_and_five_do_not(demo_home: Path) -> None:
     found = LineageQuestions(demo_home, commit[:6]).readers_or_read(commit[:6])
     assert isinstance(found, Readers)
     assert found.name == commit
-    with pytest.raises(LineageError, match="is called so"):
+    with pytest.raises(LineageError, match="has this name"):
         LineageQuestions(demo_home, commit[:5]).readers_or_read(commit[:5])
 
 
 def test_neighbouring_steps_are_drawn_together() -> None:
-    assert spans([10, 9, 1, 2, 3, 7, 7]) == "1–3, 7, 9–10"
-    assert spans([]) == ""
+    assert number_ranges([10, 9, 1, 2, 3, 7, 7]) == "1–3, 7, 9–10"
+    assert number_ranges([]) == ""

@@ -175,7 +175,7 @@ def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> N
     workspace.check(home, [str(home)])
     said = printed.export_text()
     rows = [*Store(home, dry=True).artefacts("rows")]
-    kept = re.findall(r"/rows/\S+: \d+ rows? of \d+ files? keep the contract", said)
+    kept = re.findall(r"/rows/\S+: contract verified for \d+ rows? in \d+ files?", said)
     assert len(kept) == len(rows) == 7
     assert (
         f"{len([*Store(home, dry=True).artefacts()])} artefacts verified against manifests" in said

@@ -67,9 +67,9 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
     )
     assert answer.returncode == 0, answer.stderr
     assert re.search(r"v3_simple +512 +new +([\d.]+k +){3}\d+ +\d+\.\d%", answer.stdout)
-    assert "shortened_share: share of documents that leave out parts" in answer.stdout
+    assert "shortened_share: share of documents shortened to fit a row" in answer.stdout
     assert f"{sample_clone.name} " in answer.stdout
-    assert "all commits with a change that the corpus reads were read" in answer.stdout
+    assert "all commits with changes that the corpus includes were read" in answer.stdout
 
 
 def test_the_help_of_a_share_gives_the_commits_that_are_read_at_least() -> None:
@@ -81,8 +81,8 @@ def test_the_help_of_a_share_gives_the_commits_that_are_read_at_least() -> None:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("templtes", "it is no corpus, no diet and no repository"),
-        ("nowhere.yaml", "it is no corpus, no diet and no repository"),
+        ("templtes", "no corpus, diet or repository has this name"),
+        ("nowhere.yaml", "no corpus, diet or repository has this name"),
         ("broken.yaml", "repositories is missing"),
     ],
 )
@@ -160,7 +160,9 @@ def test_a_check_ends_with_a_verdict_whose_budget_fits(sampled: Path) -> None:
     refused = curriculum(*words, "--token-budget", "900M")
     assert refused.returncode == 2, refused.stderr
     verdict = refused.stdout.splitlines()[-1]
-    assert verdict.startswith("✗ tiny can't be served with 900M tokens; the largest that fits: ")
+    assert verdict.startswith(
+        "✗ tiny: not enough tokens for a budget of 900M; largest budget that fits: "
+    )
     option, budget = verdict.split()[-2:]
     assert curriculum(*words, option, budget).returncode == 0
     above = f"{int(budget.removesuffix('K')) * 1.01:.0f}K"
@@ -181,7 +183,9 @@ def test_a_budget_below_a_step_is_refused_alike_by_check_dry_run_and_run(tmp_pat
     below = (NAME, "--token-budget", "900", *at)
     checked = curriculum("diet", "check", *below)
     verdict = checked.stdout.splitlines()[-1]
-    assert verdict.startswith("✗ tiny can't be served with 900 tokens; too few for one step of ")
+    assert verdict.startswith(
+        "✗ tiny: not enough tokens for a budget of 900; the budget is too small for one step of "
+    )
     smallest = verdict.split()[-1]
     found = re.search(
         r"^\S+/diets/tiny.yaml:10: phase syntax: 450 tokens; one step takes .*$",
@@ -299,8 +303,8 @@ def test_shares_that_shrink_are_said_alike_by_check_and_dry_run(
     assert said is not None, checked.stderr
     assert said[0] in curriculum("run", *asked, "--dry-run").stderr
     verdict = checked.stdout.splitlines()[-1]
-    assert "shares differ from the diet's in syntax" in verdict
-    assert "repeated too often" in verdict
+    assert "shares in syntax differ from the diet" in verdict
+    assert "repetition exceeds the limit" in verdict
     found = json.loads(curriculum("diet", "check", *asked, "--json").stdout)
     assert said[0] in found["warnings"]
     assert found["is_estimate"]
@@ -467,8 +471,8 @@ def test_what_init_wrote_is_listed_by_name_at_once(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("../up", "a name has letters"),
-        ("templates", "comes with the package"),
-        ("sample", "comes with the package"),
+        ("templates", "the package has"),
+        ("sample", "the package has"),
     ],
 )
 def test_a_name_that_init_cannot_take_is_refused_and_nothing_is_made(

@@ -118,7 +118,7 @@ def test_a_tokenizer_of_a_hub_says_how_to_get_its_file(home: Path) -> None:
     [
         ("status",), ("ls",), ("query", "FROM runs"), ("report",), ("gc",), ("inspect", "rows"),
         ("lineage", "fmt"), ("check", "rows"), ("compare", "fmt", "fmt"),
-        ("export", "fmt", "--to", "out"), ("sample", "fmt", "--prompt", "int"),
+        ("export", "fmt", "--to", "out"), ("generate", "fmt", "--prompt", "int"),
     ],
     ids=lambda words: words[0],
 )  # fmt: skip

@@ -76,7 +76,7 @@ def test_nothing_that_a_received_workspace_holds_is_executed_read_or_written_thr
     assert not (served.home / "elsewhere.db").exists()
     assert not settings.prefect_folder(served.home).is_relative_to(served.home)
     # The same folder as Prefect's home, and the same current directory, would have run it.
-    quiet = settings.environment(prefect_variables.quiet(served.home))
+    quiet = settings.environment(prefect_variables.isolated(served.home))
     loose = {**quiet, "PREFECT_HOME": str(served.home / "prefect")}
     for name in ("PREFECT_LOGGING_SETTINGS_PATH", "PREFECT_PROFILES_PATH"):
         del loose[name]
@@ -101,8 +101,9 @@ def test_a_command_takes_no_settings_from_the_folder_that_it_was_called_in(
         "from flows import settings\n"
         "from flows.settings import prefect_variables\n"
         "home = pathlib.Path(sys.argv[1])\n"
-        "settings.apply(prefect_variables.quiet(home))\n"
-        "with prefect_variables.unset(home) if sys.argv[2] == 'with' else contextlib.nullcontext():\n"
+        "settings.apply(prefect_variables.isolated(home))\n"
+        "guard = prefect_variables.without_settings_files\n"
+        "with guard(home) if sys.argv[2] == 'with' else contextlib.nullcontext():\n"
         "    from prefect.settings import get_current_settings\n"
         "print(get_current_settings().server.database.connection_url.get_secret_value())\n"
     )

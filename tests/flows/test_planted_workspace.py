@@ -57,11 +57,11 @@ CALLS: dict[str, Calls] = {
     "query": ((OK, "'FROM internal.data'"), (OK, "'SELECT text FROM documents' --json")),
     "report": ((WRONG, ""),),
     "run": ((WRONG, "theirs"),),
-    "sample": ((WRONG, "plain/first --tokens 8"),),
+    "generate": ((WRONG, "plain/first --tokens 8"),),
     "serve": ((WRONG, ""),),
     "shell": ((WRONG, "-- -c 'FROM runs'"),),
     "status": ((OK, "--all"), (OK, "--json")),
-    "supply": ((WRONG, "small --phases-file short --share 1"),),
+    "supply": ((WRONG, "small --phases-file short --commit-fraction 1"),),
     "tokenizer train": ((WRONG, "theirs"),),
     "train": ((WRONG, "theirs"),),
     "trust": ((OK, "--list"), (OK, "{copy}")),
@@ -110,7 +110,7 @@ class Received:
             try:
                 for line in process.stdout:
                     said += line
-                    if "Ctrl-C ends it" in line:
+                    if "Press Ctrl-C to stop" in line:
                         process.send_signal(signal.SIGINT)
             except BaseException:
                 process.kill()  # Leaving the block waits for its end, also after this test's timeout.
@@ -210,7 +210,7 @@ def test_each_payload_fires_where_something_reads_it(received: Received, tmp_pat
     home, canary = received.home, received.canary
     python = sys.executable
     assert fires(canary, [python, "-m", "torch"], home), "modules in the current directory"
-    quiet = prefect_variables.quiet(home) | {"PREFECT_HOME": str(home / "prefect")}
+    quiet = prefect_variables.isolated(home) | {"PREFECT_HOME": str(home / "prefect")}
     for name in ("PREFECT_LOGGING_SETTINGS_PATH", "PREFECT_PROFILES_PATH"):
         del quiet[name]
     code = "from prefect.logging.configuration import setup_logging; setup_logging()"

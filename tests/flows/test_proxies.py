@@ -92,7 +92,7 @@ def test_proxies_for_other_machines_stay(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("NO_PROXY", "intranet.example, 10.0.0.1")
     for name, value in direct_to_loopback().items():
         bare.setenv(name, value)
-    outside = settings.outside()
+    outside = settings.external_environment()
     assert outside["HTTPS_PROXY"] == "http://proxy.example:3128"
     assert outside["ALL_PROXY"] == "socks://proxy.example:1080"
     assert "all_proxy" not in outside, "an empty one would hide it from git and curl"

@@ -64,7 +64,7 @@ def test_a_long_answer_is_cut_and_says_so(home: Path, printed: Console) -> None:
     query(home, "SELECT * FROM range(10000)")
     said = printed.export_text()
     assert len(said.splitlines()) < 60
-    assert "10,000 rows; 9,960 more: --json shows all" in said
+    assert "10,000 rows; 9,960 more (--json)" in said
 
 
 def test_an_answer_of_no_lines_has_its_columns(home: Path, printed: Console) -> None:
@@ -265,10 +265,10 @@ def test_a_question_comes_from_anywhere(
 @pytest.mark.parametrize(
     ("words", "cure"),
     [
-        ([], "curriculum query -f question.sql"),
-        (["SELECT 1", "-f", "q.sql"], "one of both"),
-        (["-f", "none.sql"], "Name a file of SQL"),
-        (["SELECT 1", "--out", "answer.txt"], "Let it end in .csv"),
+        ([], "curriculum query -f query.sql"),
+        (["SELECT 1", "-f", "q.sql"], "either a SQL text or --file"),
+        (["-f", "none.sql"], "Give a SQL file"),
+        (["SELECT 1", "--out", "answer.txt"], "Use the extension .csv"),
         (["SELECT 1; SELECT 2"], "exactly one SELECT"),
         (["FROM rowz"], 'Did you mean "rows"'),
         (["selec 1"], "such as SELECT * FROM runs"),

@@ -135,18 +135,18 @@ def test_trust_prints_the_command_of_whatever_could_become_a_diet(
     done = curriculum("trust", str(home))
     assert done.returncode == 0, done.stderr
     assert f"{file}  {COMMAND}" in done.stdout
-    assert "No diet in it names" not in done.stdout
+    assert "None of its diets names" not in done.stdout
 
 
 def test_trust_says_that_the_command_of_a_diet_that_cant_be_read_isnt_known(tmp_path: Path) -> None:
     home = received(tmp_path / "received", {})
-    assert "No diet in it names a command" in curriculum("trust", str(home)).stdout
+    assert "None of its diets names a command" in curriculum("trust", str(home)).stdout
     broken = diet(home / "diets" / "broken.yaml")
     broken.write_text(f"{broken.read_text()}\nseed: [")
     done = curriculum("trust", str(home))
     assert done.returncode == 0, done.stderr
-    assert f"{broken}  can't be read, so its trainer's command isn't known" in done.stdout
-    assert "No diet in it names" not in done.stdout
+    assert f"{broken}  can't be read, so its trainer command is unknown" in done.stdout
+    assert "None of its diets names" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
     ours = Path(supervisor.__file__).parents[2] / "curriculum/diets/templates.yaml"
     (served.home / "diets/nightly.yaml").write_text(ours.read_text())
 
-    wait_until(lambda: "the forms know" in served.log.read_text())
+    wait_until(lambda: "updated the forms" in served.log.read_text())
     with served.client() as client:
         renewed = client.read_deployment_by_name("run/run")
         assert "nightly" in str(renewed.parameter_openapi_schema)
@@ -103,7 +103,7 @@ def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_p
     served.await_state(run, "Crashed")
     assert "worker" in str(served.run(run).state)
     assert not psutil.pid_exists(pid)
-    wait_until(lambda: "worker-cpu had ended with exit code -9" in served.log.read_text())
+    wait_until(lambda: "worker-cpu ended with exit code -9" in served.log.read_text())
     again = served.nap("cpu")
     served.await_state(again, "Completed")
 
@@ -112,7 +112,7 @@ def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) 
     run = served.nap("cpu", until=str(tmp_path / "there again"))
     served.await_state(run, "Running")
     served.child("flows.server.api").kill()
-    wait_until(lambda: "server had ended with exit code -9" in served.log.read_text())
+    wait_until(lambda: "server ended with exit code -9" in served.log.read_text())
     (tmp_path / "there again").touch()
     served.await_state(run, "Completed")
 
@@ -135,7 +135,7 @@ def test_one_address_logs_in_to_all_pages_which_outlive_their_death(served: Serv
     assert {url: _status(url) for url in wanted} == wanted
     served.child("flows.server.dashboard").kill()
     assert _status(f"{inside}/reports/") in {0, 200}, "nobody else can take the port meanwhile"
-    again = "dashboards had ended with exit code -9"
+    again = "dashboards ended with exit code -9"
     wait_until(functools.partial(_is_said, served, again))
     assert {url: _status(url) for url in wanted} == wanted
     assert served.places == places, "the links that people have are dead"
@@ -174,7 +174,7 @@ def test_silent_runs_are_crashed_and_suspended_ones_are_not(served: Served, tmp_
     waiting = served.nap("cpu", asks=True)
     served.await_state(waiting, "Suspended")
     code = "from tests.flows.slow_flow import nap; nap(seconds=900)"
-    variables = prefect_variables.attached(served.home, f"{served.address}/api")
+    variables = prefect_variables.running_server(served.home, f"{served.address}/api")
     alone = subprocess.Popen(
         [sys.executable, "-c", code],
         env=settings.environment(variables),
@@ -200,7 +200,7 @@ def test_a_second_serve_of_one_workspace_names_the_first(served: Served) -> None
     home, address = served.home, served.address
     answer = subprocess.run(command(home, free_port()), capture_output=True, text=True, timeout=300)
     assert answer.returncode == 2
-    assert "another curriculum serve runs" in answer.stderr
+    assert "another curriculum serve is running" in answer.stderr
     assert address in answer.stderr
     assert "Traceback" not in answer.stderr
     assert settings.served_at(home) == address
@@ -285,7 +285,7 @@ def test_a_teams_server_goes_before_ones_own(
     Store(tmp_path).open()
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert settings.known_api(tmp_path) == "http://127.0.0.1:9/api"
-    assert prefect_variables.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
+    assert prefect_variables.running_server(tmp_path, "there")["PREFECT_API_URL"] == "there"
 
 
 def test_a_teams_server_that_isnt_there_is_named(

@@ -39,7 +39,7 @@ def test_a_command_to_notify_is_the_same_from_everywhere(
     here: Path, given: str, meant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CURRICULUM_NOTIFY", given)
-    assert settings.rooted() == {"CURRICULUM_NOTIFY": meant.format(here=here)}
+    assert settings.absolute_paths() == {"CURRICULUM_NOTIFY": meant.format(here=here)}
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_a_command_to_notify_is_the_same_from_everywhere(
 def test_a_path_is_the_same_from_everywhere(
     here: Path, name: str, read: Callable[[], Path | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert settings.rooted() == {}
+    assert settings.absolute_paths() == {}
     monkeypatch.setenv(name, "../given")
     named = read()
-    settings_of_children = settings.rooted()
+    settings_of_children = settings.absolute_paths()
     monkeypatch.chdir("/")
     assert read() != named, "it would be another path"
     monkeypatch.setenv(name, settings_of_children[name])

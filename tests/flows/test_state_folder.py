@@ -24,10 +24,10 @@ def test_a_state_folder_that_is_a_link_is_refused(
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "state").symlink_to("elsewhere")
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
-    with pytest.raises(settings.SettingError, match="it is a link"):
+    with pytest.raises(settings.SettingError, match="the path is a link"):
         settings.state_folder()
 
 
 def test_pages_of_a_workspace_find_the_state_of_whoever_started_them(tmp_path: Path) -> None:
-    shown = settings.shown(tmp_path, tmp_path / "pages")
+    shown = settings.pages_variables(tmp_path, tmp_path / "pages")
     assert shown["CURRICULUM_STATE"] == str(settings.state_folder())

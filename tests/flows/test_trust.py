@@ -249,7 +249,7 @@ def test_anothers_record_is_refused(received: Path, monkeypatch: pytest.MonkeyPa
     folder, own = settings.state_folder(), os.getuid()
     monkeypatch.setattr(settings, "state_folder", lambda: folder)
     monkeypatch.setattr(os, "getuid", lambda: own + 1)
-    with pytest.raises(CurriculumError, match="another user's"):
+    with pytest.raises(CurriculumError, match="another user"):
         trust.trusted()
 
 
@@ -280,7 +280,7 @@ def test_a_dry_run_looks_into_bundles_and_leaves_no_clone(tmp_path: Path) -> Non
 
 def test_what_a_workspace_hides_is_said(received: Path) -> None:
     trust.trust(received)
-    words = "diets/templates.demo.yaml of the workspace is read in place of the package's"
+    words = "diets/templates.demo.yaml of the workspace is used instead of the package's"
     assert words in curriculum("status", "--home", str(received)).stderr
     told = curriculum("status", "--json", "--home", str(received))
     assert json.loads(told.stdout)["shadows"] == ["diets/templates.demo.yaml"]
@@ -306,12 +306,12 @@ def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(
     told = curriculum(*words, "--home", str(received), "--json")
     assert told.exit_code == 0, told.stderr
     assert json.loads(told.stdout)["shadows"] == ["diets/templates.demo.yaml"]
-    assert "diets/templates.demo.yaml of the workspace is read" in told.stderr
+    assert "diets/templates.demo.yaml of the workspace is used" in told.stderr
     if words[0] == "diff":
         (received / "diets" / "templates.demo.yaml").rename(received / "mine.yaml")
         told = curriculum(*words, "--home", str(received), "--json")
         assert json.loads(told.stdout)["shadows"] == []
-        assert "in place of" not in told.stderr
+        assert "instead of" not in told.stderr
 
 
 def test_contents_that_take_the_place_of_trusted_ones_are_not_trusted(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_flow_run_is_refused_in_a_workspace_that_is_not_trusted(
     with pytest.raises(StoreError, match="curriculum trust"):
         flow_runs._config("templates.demo", BuildChanges())
     # A coordinator hands its trust to workers that have another state folder.
-    for name, value in settings.deployed(received, "").items():
+    for name, value in settings.flow_run_variables(received, "").items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(trust, "shadow_words", lambda _: ())
     assert flow_runs._config("templates.demo", BuildChanges()).workspace == received

@@ -186,7 +186,10 @@ def test_ids_stand_whole_on_one_line_of_a_terminal(
         "lineage file": (("lineage", "d" * 40), {SYNTAX, syntax, "d" * 12}),
         "query": (("query", "FROM runs"), {SPECIALIST, "repository_graph", syntax, graph}),
         "diff": (("diff", SYNTAX, GRAPH), {SYNTAX, GRAPH, workspace.document, PATH}),
-        "diet check": (("diet", "check", PLANNED, "--share", "1"), {"first", "v3_simple"}),
+        "diet check": (
+            ("diet", "check", PLANNED, "--commit-fraction", "1"),
+            {"first", "v3_simple"},
+        ),
         "demo": (("demo", "--home", str(workspace.home)), {str(workspace.home), "syntax"}),
     }
     monkeypatch.setattr(phases, "flow", lambda *_: _trained(workspace))

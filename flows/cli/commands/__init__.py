@@ -1,4 +1,4 @@
-"""The commands, a file a panel of `curriculum --help`.
+"""Commands of `curriculum`, grouped by the panels of its help.
 
-Each imports what it needs when it is called, so that help is there at once.
+Commands import their modules when they are called, so that --help is fast.
 """

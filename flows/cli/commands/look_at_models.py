@@ -1,4 +1,4 @@
-"""Commands of the panel Look for trained models: texts that they write, and the proof of their packing."""
+"""Commands of the panel Look that run models: generate text and check packed rows for leaks."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from flows.cli.app import LEAKS, LOOK, Home, app, own_home
 
 
 @app.command(rich_help_panel=LOOK)
-def sample(  # noqa: PLR0913 - each is an option
+def generate(  # noqa: PLR0913 - every parameter is an option
     what: Annotated[
         str,
         typer.Argument(
@@ -30,7 +30,7 @@ def sample(  # noqa: PLR0913 - each is an option
     fim_suffix: Annotated[
         Path | None,
         typer.Option(
-            help="File with the text after the gap (fill-in-the-middle); the prompt is the text before it.",
+            help="File with the text after the gap (fill-in-the-middle); the prompt is the text before.",
             show_default=False,
         ),
     ] = None,
@@ -38,14 +38,18 @@ def sample(  # noqa: PLR0913 - each is an option
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")] = 0.8,
     top_k: Annotated[
         int | None,
-        typer.Option(min=1, help="Sample from this many most likely tokens.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Number of most likely tokens to sample from; default: all.",
+            show_default=False,
+        ),
     ] = None,
     top_p: Annotated[
         float,
         typer.Option(
             min=0.0001,
             max=1.0,
-            help="Sample from the most likely tokens with this total probability (nucleus sampling).",
+            help="Total probability of the most likely tokens to sample from (nucleus sampling).",
         ),
     ] = 1.0,
     greedy: Annotated[
@@ -56,13 +60,13 @@ def sample(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Generate text with a trained model: continue a prompt, or fill the gap before a suffix."""
     from curriculum.model.sampling import Sampling
-    from flows.cli import sample as writing
+    from flows.cli import generate as generation
 
-    chance = Sampling(
+    sampling = Sampling(
         temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p, seed=seed
     )
-    begun = writing.read_prompt(prompt, file, fim_suffix)
-    writing.sample(own_home(home, what, there=True), what, begun, chance, tokens=tokens)
+    read = generation.read_prompt(prompt, file, fim_suffix)
+    generation.generate(own_home(home, what, there=True), what, read, sampling, tokens=tokens)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -70,10 +74,10 @@ def leakcheck(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A job.json, a run's folder or SPECIALIST/PHASE: its training steps are examined. Or "
-            "package.module:builder of your own model: a torch module that takes ids and one of boundaries, "
-            "doc_ids, position_ids or cu_seqlens, or a Hugging Face model. Default: our models, and 16 steps "
-            "of training on rows of 128 to 2,048 tokens.",
+            help="job.json, folder of a run or SPECIALIST/PHASE: check the training steps of this run. Or "
+            "package.module:builder: check your own model, a Hugging Face model or a torch module that takes "
+            "ids and one of boundaries, doc_ids, position_ids or cu_seqlens. Default: check the built-in "
+            "models and 16 training steps on rows of 128 to 2,048 tokens.",
             metavar="[JOB|RUN|BUILDER]",
             show_default=False,
         ),
@@ -81,7 +85,7 @@ def leakcheck(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model preset, or a pattern of layers such as AMF; default: all layer types.",
+            help="Model preset, or pattern of layers such as AMF; default: all layer types.",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +96,8 @@ def leakcheck(
     dtype: Annotated[
         list[str] | None,
         typer.Option(
-            help="float64, float32 or bfloat16. Repeatable; default: all, for your own model float32.",
+            help="Data type: float64, float32 or bfloat16. Repeatable; default: all, or float32 for your own "
+            "model.",
             show_default=False,
         ),
     ] = None,
@@ -100,7 +105,7 @@ def leakcheck(
         list[int] | None,
         typer.Option(
             min=8,
-            help="Row length in tokens, also in training: rows of it and twice as long. Repeatable.",
+            help="Row length in tokens; training steps use this length and twice this length. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -110,15 +115,15 @@ def leakcheck(
     ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", help="Write the report to this file.", show_default=False),
+        typer.Option("--json", help="File for the report as JSON.", show_default=False),
     ] = None,
     home: Home = None,
 ) -> None:
-    """Prove that documents packed into one row never influence each other, in a model and in its training.
+    """Check that documents packed into the same row never influence each other in a model or its training.
 
-    The same documents are packed in several ways and trained on; losses, gradients and weights must agree.
-    Exit code 1: something leaks. Exit code 0: nothing leaks (green), or nothing leaks in the part that was
-    covered (yellow).
+    Packs the same documents in several ways and trains on them; losses, gradients and weights must agree.
+    Exit code 1: a leak was found. Exit code 0: no leak was found (green), or none in the part that was
+    checked (yellow).
     """
     from flows.cli import leakcheck as proof
 

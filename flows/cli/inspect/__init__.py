@@ -1,1 +1,1 @@
-"""`curriculum inspect` in the terminal, as JSON or as a page, over the views of curriculum.inspection."""
+"""`curriculum inspect`: views of curriculum.inspection in the terminal, as JSON or as a page."""

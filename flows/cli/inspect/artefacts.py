@@ -1,4 +1,4 @@
-"""Artefacts as `inspect` shows them: their manifest, and those of their lines that are asked for."""
+"""Artefacts in `curriculum inspect`: their manifests and the requested lines."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,25 +20,25 @@ from schemas.specialist import format_reference
 from schemas.visible import one_line
 
 LINES = 12
-"""Lines of a table that are shown unless more are asked for."""
+"""Default number of lines of a table."""
 MAX_VALUE = 200
 L = TypeVar("L")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectedArtefact(Generic[L]):
-    """An artefact and the lines of it that are shown."""
+    """Artefact and the lines to show."""
 
     path: Path
     manifest: Manifest
     lines: tuple[L, ...] = ()
     matching: int | None = None
-    """Number of all lines that the filters choose."""
+    """Number of matching lines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """Artefacts that are shown, and the number of those that aren't."""
+    """Artefacts to show, and the number of further artefacts."""
 
     artefacts: tuple[InspectedArtefact[object], ...]
     more: int = 0
@@ -52,7 +52,7 @@ def without_lines(artefact: Artefact) -> InspectedArtefact[object]:
 def with_lines(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> InspectedArtefact[Line]:
-    """Return an artefact and the first of its chosen lines, by the columns of its files."""
+    """Return an artefact with the first matching lines of its files."""
     given = options.only.given
     most = None if options.full and given else max(options.rows, LINES)
     lines, matching = first_lines(store, artefact, options, most)
@@ -86,7 +86,7 @@ def index(store: Store, found: Sequence[Artefact]) -> Iterator[RenderableType]:
         }
         for artefact in found
     )
-    yield Text(f"{number(len(found), 'artefact')} of {store.root}", MUTED)
+    yield Text(f"{number(len(found), 'artefact')} in {store.root}", MUTED)
 
 
 def header(store: Store, artefact: Artefact) -> Iterator[Text]:

@@ -1,4 +1,4 @@
-"""A checkpoint: its state, its weights, and what its last step read."""
+"""Checkpoints in `curriculum inspect`: state, weights, and the rows of the last step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from schemas.visible import one_line
 
 
 class Saved(BaseModel):
-    """Progress of a run at a checkpoint; the part of state.json that is shown."""
+    """Progress of a run at a checkpoint: the fields of state.json that are shown."""
 
     step: int = 0
     slot: int = 0
@@ -36,7 +36,7 @@ class Saved(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumedServing:
-    """Rows of the plan that a phase has read until a checkpoint, of one serving and domain."""
+    """Rows of a serving and domain that a phase read before a checkpoint."""
 
     serving: str
     domain: str
@@ -47,21 +47,21 @@ class ConsumedServing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointView:
-    """A checkpoint."""
+    """Checkpoint with the values to show."""
 
     path: Path
     files: tuple[FileRecord, ...]
     state: Saved
     model: ModelSpec | None
-    """None where another trainer wrote it."""
+    """None if another trainer wrote the checkpoint."""
     job: Job
     weights: tuple[Weights, ...]
     consumed: tuple[ConsumedServing, ...]
-    """Empty where the plan is gone."""
+    """Empty if the plan was removed."""
 
 
 def checkpoint_view(store: Store, path: Path) -> CheckpointView:
-    """Read a checkpoint, of its weights their names and shapes."""
+    """Read a checkpoint; of its weights, only names and shapes."""
     require_listed(path)
     job, state = Attempt.at(path.parents[1]).job, read_part(Saved, path, STATE)
     return CheckpointView(
@@ -76,7 +76,7 @@ def checkpoint_view(store: Store, path: Path) -> CheckpointView:
 
 
 def _consumed(store: Store, job: Job, slot: int) -> Iterator[ConsumedServing]:
-    """Yield the rows of the plan before a slot, by stratum."""
+    """Yield the planned rows before a slot, by stratum."""
     folder = (store.root / job.plan).parent
     if not (folder / PLAN_NAME).is_file():
         return
@@ -100,9 +100,9 @@ def _consumed(store: Store, job: Job, slot: int) -> Iterator[ConsumedServing]:
 def checkpoint_panels(
     store: Store, view: CheckpointView, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield the progress of a checkpoint, its weights, the rows consumed until then, and its figures.
+    """Yield the progress of a checkpoint, its weights, its consumed rows, and its metrics.
 
-    With a filter only the chosen figures.
+    With a filter, yield only the matching metrics.
     """
     job, state = view.job, view.state
     way = format_reference((job.specialist, job.branch), job.phase)
@@ -130,9 +130,13 @@ def checkpoint_panels(
 
 
 def _weights(view: CheckpointView, *, full: bool) -> RenderableType:
-    """Draw the tensors of a checkpoint by block, or one by one."""
+    """Return the tensors of a checkpoint by block, or with `full` one by one."""
     if not view.weights:
-        return Text("Its weights are in parts, one a rank, or another trainer's.", MUTED)
+        return Text(
+            "Weights are not shown: the checkpoint is sharded by rank, or another trainer "
+            "wrote it.",
+            MUTED,
+        )
     whole = sum(tensor.parameters for tensor in view.weights)
     lines: list[Line] = [
         {
@@ -150,7 +154,7 @@ def _weights(view: CheckpointView, *, full: bool) -> RenderableType:
 
 
 def _figures(state: Saved, options: InspectOptions) -> Iterator[Line]:
-    """Yield the last figures before the checkpoint."""
+    """Yield the last metrics before the checkpoint."""
     last = {figure.place: figure for figure in state.figures}
     for figure in last.values():
         if options.only.has_figure(figure.family, figure.domain):

@@ -1,4 +1,4 @@
-"""`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
+"""`curriculum inspect`: find something and print it in the terminal, as JSON or as a page."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,12 +47,11 @@ def show(
 ) -> None:
     """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
 
-    A `draft` is written in place of the page, for whoever moves it there.
-
-    Of a whole stage only what belongs to `owner`, else first what was built last.
+    Of a stage, only artefacts of `owner` are shown, or else the newest first. A page is written to `draft` if
+    that is given; the caller then moves the file to `html`.
 
     Raises:
-        StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
+        StoreError: if nothing is found, nothing matches the filter, or the filter doesn't apply.
     """
     store = store_of(home, what)
     reference = find(store, what, document=options.document)
@@ -80,10 +79,10 @@ def show(
 
 
 def narrowed(store: Store, found: Reference, options: InspectOptions) -> Reference:
-    """Return a reference without artefacts that have no chosen line.
+    """Return a reference without the artefacts that have no matching line.
 
     Raises:
-        StoreError: where none is left, and for what can't be chosen by.
+        StoreError: if no artefact is left, or if the filter doesn't apply.
     """
     only, asked = options.only, []
     if found.open_run is not None or found.checkpoint is not None:
@@ -100,8 +99,8 @@ def narrowed(store: Store, found: Reference, options: InspectOptions) -> Referen
     if not left:
         raise StoreError(
             " ".join(asked),
-            cause=f"nothing in {number(len(found.artefacts), 'artefact')} matches",
-            cure="Use fewer filters; --list shows the artefacts that were searched",
+            cause=f"no match in {number(len(found.artefacts), 'artefact')}",
+            cure="Remove filters; --list shows the searched artefacts",
         )
     return replace(found, artefacts=tuple(left))
 
@@ -109,7 +108,7 @@ def narrowed(store: Store, found: Reference, options: InspectOptions) -> Referen
 def view_of(
     store: Store, found: Reference, options: InspectOptions, *, listed: bool = False
 ) -> object:
-    """Return what was found as the value that JSON has."""
+    """Return the value that --json prints for a reference."""
     if found.checkpoint is not None:
         return checkpoint_view(store, found.checkpoint)
     if found.open_run is not None:
@@ -121,7 +120,7 @@ def view_of(
 
 
 def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
-    """Yield the panels of what was found."""
+    """Yield the panels of a reference."""
     if found.checkpoint is not None:
         yield from checkpoint_panels(store, checkpoint_view(store, found.checkpoint), options)
         return
@@ -137,13 +136,13 @@ def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[Re
         else:
             yield counts(artefact.manifest.report)
     if rest := _rest(found, shown):
-        yield Text(f"… and {number(rest, 'more artefact')}: --list names them", MUTED)
+        yield Text(f"… and {number(rest, 'more artefact')} (--list)", MUTED)
 
 
 def _views(
     store: Store, found: Reference, options: InspectOptions
 ) -> Iterator[tuple[Artefact, InspectedArtefact[Any]]]:
-    """Yield the first artefact; of rows, documents and tokens as many as hold the wanted number of lines."""
+    """Yield the first artefact; of rows, documents and tokens enough artefacts for the requested lines."""
     left = options.rows
     for artefact in found.artefacts:
         stage = artefact.manifest.stage
@@ -161,7 +160,7 @@ def _views(
 
 
 def _rest(found: Reference, shown: list[InspectedArtefact[Any]]) -> int:
-    """Return the number of artefacts after the last one shown."""
+    """Return the number of artefacts after the last shown artefact."""
     paths = [artefact.path for artefact in found.artefacts]
     return len(paths) - paths.index(shown[-1].path) - 1 if shown else 0
 
@@ -172,10 +171,10 @@ def _is_empty(artefact: Artefact) -> bool:
 
 
 def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
-    """Documents or rows as one self-contained page.
+    """Return documents or rows as a self-contained HTML page.
 
     Raises:
-        StoreError: for a stage that has neither.
+        StoreError: for a stage without documents and rows.
     """
     match artefact.manifest.stage:
         case "documents":
@@ -186,8 +185,8 @@ def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
             raise StoreError(
                 str(artefact.path),
                 f"stage {stage}",
-                cause="pages show documents and rows",
-                cure="Leave --html out",
+                cause="pages can show only documents and rows",
+                cure="Omit --html",
             )
     labels = artefact.manifest.labels
     title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
@@ -196,7 +195,9 @@ def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
 
 def _sole(found: Reference) -> Artefact:
     if not found.artefacts:
-        raise StoreError("--html", cause="pages show documents and rows", cure="Leave --html out")
+        raise StoreError(
+            "--html", cause="pages can show only documents and rows", cure="Omit --html"
+        )
     return found.artefacts[0]
 
 
@@ -205,5 +206,5 @@ def _write(page: str, file: Path) -> None:
         file.write_text(page, encoding="utf-8")
     except OSError as failed:
         raise StoreError(
-            str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
+            str(file), failed.strerror, cause="the page can't be written", cure="Give another path"
         ) from None

@@ -1,4 +1,4 @@
-"""Documents in the terminal: what they are made of, down to the commit, and their text."""
+"""Documents in the terminal: their sources, down to the commit, and their text."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from curriculum.inspection.structure_text import pieces
 from curriculum.store import Artefact, Store
 from flows.cli.console import ACCENT, MUTED, colour, plain_table
 from flows.cli.inspect.artefacts import InspectedArtefact
-from flows.cli.inspect.text import cut_off, legend, painted, panel
+from flows.cli.inspect.text import coloured_lines, cut_off, legend, panel
 from schemas.errors import StoreError
 from schemas.families import CHAT_FAMILY
 from schemas.reports import DocumentsReport
@@ -32,45 +32,47 @@ TEXT_LINES = 24
 TREE_LINES = 24
 LABEL_STYLES = {"resolved": ACCENT, "overridden": ACCENT, "dependent": "yellow", "syntactic": MUTED}
 NUMBERS = {"hop", "bytes", "tokens", "rank", "start"}
-"""Columns that go right."""
+"""Right-aligned columns."""
 FLEXIBLE = {"chunk": 5, "what": 2, "path": 3, "first line": 1}
-"""Columns that share what the others leave, and how."""
+"""Columns that share the remaining width, with their ratios."""
 FIRST_LINE = 80
 Cells = dict[str, Text | str]
-"""A line of a table by column; columns that nothing is known for aren't there."""
+"""Line of a table by column, without columns whose value is unknown."""
 
 
 def require_some(artefact: Artefact, chosen: Sequence[DocumentView]) -> Sequence[DocumentView]:
-    """Return documents.
+    """Return the documents, unless there are none.
 
     Raises:
-        StoreError: where the artefact has none.
+        StoreError: if the artefact has no documents.
     """
     if chosen:
         return chosen
     raise StoreError(
         str(artefact.path),
-        cause="it holds no documents",
-        cure="Its manifest's report says what was left out: --json prints it",
+        cause="the artefact has no documents",
+        cure="--json prints its manifest, whose report lists the excluded documents",
     )
 
 
 def document_panels(
     _: Store, artefact: Artefact, view: InspectedArtefact[DocumentView], options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield a panel for each document, then the longest changed lines in no symbol of a syntax tree."""
+    """Yield a panel per document, then the longest changed lines outside of any symbol of a syntax tree."""
     for document in require_some(artefact, view.lines):
         yield panel(document.document_id, Group(*_body(document, full=options.full)))
     yield from examples_of(artefact)
 
 
 def examples_of(artefact: Artefact) -> Iterator[RenderableType]:
-    """Yield the longest runs of changed lines that stand in no symbol of a syntax tree."""
+    """Yield the longest runs of changed lines outside of any symbol of a syntax tree."""
     changed = artefact.reported(DocumentsReport).changed_lines
     if changed.examples:
         listed = "\n".join(f"  {one_line(example)}" for example in changed.examples)
         share = percent(changed.outside_symbols / changed.lines)
-        yield Text(f"Changed lines in no known symbol: {share}. The longest runs:\n{listed}", MUTED)
+        yield Text(
+            f"Changed lines outside of any known symbol: {share}. Longest runs:\n{listed}", MUTED
+        )
 
 
 def _body(document: DocumentView, *, full: bool) -> Iterator[RenderableType]:
@@ -90,7 +92,7 @@ def _body(document: DocumentView, *, full: bool) -> Iterator[RenderableType]:
 def _tree(document: DocumentView, most: int | None) -> Iterator[RenderableType]:
     tree = branches(document)
     kept = nearest(tree, most)
-    yield _table(_chunk_cells(document, *each) for each in zip(guides(kept), kept, strict=True))
+    yield _table(_chunk_cells(document, *branch) for branch in zip(guides(kept), kept, strict=True))
     if len(kept) < len(tree):
         shown = {branch.chunk for branch in kept}
         hops = [chunk.hop for index, chunk in enumerate(document.chunks) if index not in shown]
@@ -136,7 +138,7 @@ def _token_cell(document: DocumentView, first: int, last: int) -> Cells:
 
 
 def _table(lines: Iterable[Cells]) -> Table:
-    """Lines as a table; each on one line, numbers right; where there is little room, words are cut first."""
+    """Return lines as a table without wrapping: numbers right-aligned, words cut first if space is short."""
     listed = [*lines]
     table = plain_table(*(listed[0] if listed else ()))
     table.expand = True
@@ -150,7 +152,7 @@ def _table(lines: Iterable[Cells]) -> Table:
 
 
 def _text(document: DocumentView, *, full: bool) -> Iterator[Text]:
-    """The target's text, or the document's where it has none; with `full` all of it."""
+    """Yield the text of the document's target, or of the whole document; with `full` without a limit."""
     parts, structure = document.parts, document.structure
     first, last = (0, len(parts)) if full else target_parts(document)
     lines: Iterable[Text]
@@ -161,7 +163,7 @@ def _text(document: DocumentView, *, full: bool) -> Iterator[Text]:
     else:
         cut = pieces(document.content, parts[first].start, parts[last - 1].end, structure)
         if structure:
-            lines = painted(cut, structure.chunks)
+            lines = coloured_lines(cut, structure.chunks)
         else:
             lines = (Text(line) for piece in cut for line in visible(piece.text).splitlines())
         lines = itertools.dropwhile(lambda line: not line.plain.strip(), lines)
@@ -169,7 +171,7 @@ def _text(document: DocumentView, *, full: bool) -> Iterator[Text]:
 
 
 def _turns(document: DocumentView) -> Iterator[Text]:
-    """The text of a conversation, a bar in the colour of its turn beside each line."""
+    """Yield the text of a conversation, each line with a bar in the colour of its turn."""
     for index, part in enumerate(document.parts):
         for line in visible(document.content[part.start : part.end].decode()).splitlines():
             yield Text.assemble(("▎", colour(index)), line)

@@ -1,4 +1,4 @@
-"""A mixture in the terminal: shares of its strata, and planned rows."""
+"""Mixtures in the terminal: shares of strata, and planned rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,15 +22,15 @@ from schemas.visible import one_line
 
 STRIP_CELLS = 96
 _PLANNED = ("slot", "position", "pack_id", "repetition", "valid_tokens")
-"""Columns of a plan's line that are shown."""
+"""Columns of a planned row that are shown."""
 MAX_PLACES = 4
-"""Documents of a row that are named, unless all are asked for."""
+"""Maximum number of documents per row without --full."""
 
 
 def plan_panels(
     store: Store, mixture: Artefact, view: InspectedArtefact[Line], options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield strata and rows of the plan; with a filter only the chosen rows, with their documents."""
+    """Yield strata and planned rows; with a filter only the matching rows, with their documents."""
     report = report_of(mixture)
     _require_planned(mixture, report, view.lines)
     if view.matching is not None:
@@ -54,7 +54,7 @@ def plan_panels(
 
 
 def _style(family: str, at: int) -> str:
-    """The colour of a family, every other stratum dim: neighbours can be told apart."""
+    """Return the style of a stratum: its family's colour, dim at odd positions to separate neighbours."""
     return f"{'dim ' if at % 2 else ''}{family_style(family)}"
 
 
@@ -68,9 +68,9 @@ def _facts(report: MixtureReport) -> str:
         run = report.continued.run[:KEY_DIGITS]
         said.append(f"continues from step {report.continued.step:,} of {run}")
     if report.left_out:
-        said.append(f"{number(report.left_out.rows, 'row')} left out")
+        said.append(f"{number(report.left_out.rows, 'row')} excluded")
     said.append(f"{count(report.repetition.new)} new distinct tokens")
-    said.append(f"each distinct token is scored {report.repetition.repetition:.2f} times so far")
+    said.append(f"distinct tokens scored {report.repetition.repetition:.2f} times so far")
     return " · ".join(said)
 
 
@@ -94,15 +94,15 @@ def _strata(report: MixtureReport) -> Table:
 
 
 def _require_planned(mixture: Artefact, report: MixtureReport, lines: Sequence[Line]) -> None:
-    """Raise a StoreError for a line of a plan that its report doesn't describe, or that lacks a value."""
+    """Raise a StoreError if a planned row lacks a value or has no stratum in the report."""
     known = {stratum.stratum for stratum in report.strata}
     for line in lines:
         if line["stratum"] not in known or None in [line[name] for name in _PLANNED]:
             raise StoreError(
                 str(mixture.path / PLAN_NAME),
-                f"a line of stratum {line['stratum']}, slot {line['slot']}",
-                cause="its report knows no such stratum, or the line lacks a value",
-                cure="Run curriculum check on its folder, and make the mixture again",
+                f"the planned row of stratum {line['stratum']}, slot {line['slot']}",
+                cause="the report has no such stratum, or the row lacks a value",
+                cure="Run curriculum check on its folder, then build the mixture again",
             )
 
 
@@ -138,7 +138,7 @@ def _plan_lines(
 
 
 def _named(documents: list[DocumentOrigin], *, full: bool) -> Text:
-    """The documents of a row, a line each."""
+    """Return the documents of a row, one per line."""
     kept = documents if full else documents[:MAX_PLACES]
     said = [
         f"{one_line(document.repository)} {document.commit[:10]} {one_line(document.path)}"

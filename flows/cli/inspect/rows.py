@@ -15,12 +15,12 @@ from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.cli.console import MUTED, colour, out
 from flows.cli.inspect.artefacts import InspectedArtefact
-from flows.cli.inspect.text import columns, painted, panel, plain
+from flows.cli.inspect.text import coloured_lines, columns, panel, plain
 from schemas.visible import one_line
 
 STRIP_WIDTH = 96
 PANEL_FRAME = 4
-"""Columns of the lines around a panel."""
+"""Width of a panel's border in columns."""
 TEXT_LINES = 24
 
 
@@ -37,7 +37,7 @@ def row_panels(
 
 
 def row_facts(row: RowView) -> str:
-    """Describe a row in a line."""
+    """Describe a row in one line."""
     valid = row.valid_token_count
     return (
         f"{valid:,}/{row.length:,} tokens · {number(len(row.document_ids), 'document')} · "
@@ -47,7 +47,7 @@ def row_facts(row: RowView) -> str:
 
 
 def strip(row: RowView, width: int = STRIP_WIDTH) -> Text:
-    """The row as a bar, a colour a document, padding dim; every document has at least one cell."""
+    """Return a row as a bar with one colour per document, at least one cell each, and dim padding."""
     drawn = Text()
     for index, (start, end) in enumerate(row.spans):
         cells = round(end * width / row.length) - round(start * width / row.length)
@@ -72,11 +72,11 @@ def _documents(row: RowView) -> Table:
 
 
 def _text(row: RowView, tokenizer: Tokenizer, *, full: bool) -> Iterator[Text]:
-    """The documents' text, a coloured bar beside each; tokens that no prediction is scored on are dim."""
+    """Yield the text of the documents, with a coloured bar beside each; tokens without a loss are dim."""
     most = None if full else max(TEXT_LINES // max(len(row.spans), 1), 3)
     for index, (start, end) in enumerate(row.spans):
         cut = row_pieces(row, tokenizer, start, end)
-        drawn = [*(painted(cut, row.chunk_boundaries) if row.is_structured else plain(cut))]
+        drawn = [*(coloured_lines(cut, row.chunk_boundaries) if row.is_structured else plain(cut))]
         for line in drawn[:most]:
             yield Text.assemble(("▎", colour(index)), line, no_wrap=True, overflow="ellipsis")
         if most and len(drawn) > most:

@@ -1,4 +1,4 @@
-"""Runs in the terminal: how training went, what a run has learnt from, and what was kept."""
+"""Runs in the terminal: loss curve, consumed tokens, and checkpoints."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ from schemas.study import study_mark
 from schemas.visible import one_line
 
 COLUMNS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
-"""Metrics of a step that are shown."""
+"""Metrics that are shown per step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptCheckpoint:
-    """A checkpoint that a run keeps."""
+    """Checkpoint in the folder of a run."""
 
     step: int
     path: Path
@@ -42,7 +42,7 @@ class KeptCheckpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunView(InspectedArtefact[Line]):
-    """A finished run; its lines are its steps, where some are asked for."""
+    """Finished run; its lines are the requested training steps."""
 
     job: Job
     figures: tuple[TableLine, ...]
@@ -51,7 +51,7 @@ class RunView(InspectedArtefact[Line]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenRunView:
-    """A run that isn't finished: its state, its progress, and what it has kept."""
+    """Unfinished run: its state, its progress and its checkpoints."""
 
     path: Path
     name: str
@@ -63,7 +63,7 @@ class OpenRunView:
 
 
 def run_view(store: Store, artefact: Artefact, options: InspectOptions) -> RunView:
-    """Return a finished run; means of figures belong to all families and domains."""
+    """Return a finished run; mean metrics cover all families and domains."""
     report, only = report_of(artefact), options.only
     has_steps = only.step is not None or only.where is not None
     shown = with_lines(store, artefact, options) if has_steps else None
@@ -84,7 +84,7 @@ def run_view(store: Store, artefact: Artefact, options: InspectOptions) -> RunVi
 
 
 def open_run_view(store: Store, begun: Attempt) -> OpenRunView:
-    """Return a run that isn't finished."""
+    """Return an unfinished run."""
     found = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
     beat = begun.path / HEARTBEAT
     progress = None
@@ -93,8 +93,9 @@ def open_run_view(store: Store, begun: Attempt) -> OpenRunView:
             Heartbeat,
             beat,
             error=StoreError,
-            cause="it was changed since it was written",
-            cure=f"Move {one_line(str(beat))} out of the workspace: the next heartbeat writes another",
+            cause="the file was changed after it was written",
+            cure=f"Move {one_line(str(beat))} out of the workspace; the next heartbeat writes a "
+            "new file",
         )
     return OpenRunView(
         path=begun.path,
@@ -114,9 +115,9 @@ def _checkpoints(run: Path) -> tuple[KeptCheckpoint, ...]:
 def run_panels(
     store: Store, artefact: Artefact, view: RunView, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield what a finished run consumed, its loss, its checkpoints, and each figure before and after.
+    """Yield a finished run's consumed tokens, loss, checkpoints, and metrics before and after.
 
-    With a filter only the chosen steps, figures or both.
+    With a filter, yield only the matching steps and metrics.
     """
     only = options.only
     if only.given:
@@ -141,7 +142,7 @@ def run_panels(
 
 
 def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]:
-    """Yield state, progress and checkpoints of a run that isn't finished."""
+    """Yield state, progress and checkpoints of an unfinished run."""
     yield Text.assemble((f"{view.state} ", "bold yellow"), (one_line(view.name), "bold"))
     where = view.path.relative_to(store.root).as_posix()
     yield Text(one_line(f"{where} · {view.why}"), MUTED)
@@ -152,7 +153,7 @@ def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]
             bar(now.step / max(now.steps, 1)), f"  step {now.step:,} of {now.steps:,}"
         )
         yield Text(
-            f"{count(now.valid_tokens)} tokens, {now.tokens_per_second:,.0f} a second"
+            f"{count(now.valid_tokens)} tokens, {now.tokens_per_second:,.0f} tokens/s"
             + (f", val_bpb {now.val_bpb:.3f}" if now.val_bpb is not None else "")
         )
     yield from _curve(view.path)
@@ -160,13 +161,13 @@ def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]
 
 
 def ordered(job: Job) -> Text:
-    """Return what a job asks for, in a line."""
+    """Return the settings of a job in one line."""
     model = job.model
     lengths = sorted({rows.row_length for rows in job.rows})
     words = (
         f"{model.name}: {model.blocks} of width {model.width:,}, {model.heads} heads, "
         f"{model.vocab_size:,} ids{', with structure' if model.structure else ''} · rows of "
-        f"{', '.join(f'{each:,}' for each in lengths)} · {job.tokens_per_step:,} positions a step · "
+        f"{', '.join(f'{length:,}' for length in lengths)} · {job.tokens_per_step:,} positions a step · "
         f"rate {job.optimizer.learning_rate:g}, {job.optimizer.schedule} · {origin_of(job)}"
         f"{' · ' if job.study else ''}{study_mark(job.study)}"
     )
@@ -174,13 +175,13 @@ def ordered(job: Job) -> Text:
 
 
 def origin_of(job: Job) -> str:
-    """Return where a job's weights come from."""
+    """Return the origin of a job's initial weights."""
     start = job.start_from
     return f"continues {start.run_key[:KEY_DIGITS]}" if start else "new weights"
 
 
 def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
-    """Yield the loss of all written steps as a line of levels."""
+    """Yield the loss of all recorded steps as a sparkline."""
     _, losses = step_losses(run / METRICS)
     if losses:
         yield from before
@@ -189,7 +190,7 @@ def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
 
 
 def _steps(view: RunView) -> Iterator[RenderableType]:
-    """Yield a line for each chosen step."""
+    """Yield one line per requested step."""
     yield ""
     yield table(view.lines, ("step", "valid_tokens", *COLUMNS), heads={"valid_tokens": "tokens"})
     if rest := (view.matching or 0) - len(view.lines):
@@ -198,11 +199,11 @@ def _steps(view: RunView) -> Iterator[RenderableType]:
 
 def _figures(view: RunView) -> Iterator[RenderableType]:
     yield ""
-    yield table(view.figures) if view.figures else Text("no figure matches", MUTED)
+    yield table(view.figures) if view.figures else Text("no metric matches", MUTED)
 
 
 def _checkpoint_lines(store: Store, kept: tuple[KeptCheckpoint, ...]) -> Iterator[RenderableType]:
-    """Yield a line for each checkpoint."""
+    """Yield one line per checkpoint."""
     if kept:
         yield ""
     for checkpoint in kept:

@@ -1,4 +1,4 @@
-"""A selection: what is kept in which domains, and why the rest isn't."""
+"""Selections in the terminal: kept documents by domain, and the reasons for excluded documents."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from schemas.visible import one_line
 def selection_panels(
     _: Store, artefact: Artefact, view: InspectedArtefact[Line], options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield domains, losses by reason and some documents; with a filter only the chosen documents."""
+    """Yield domains, losses by reason and some documents; with a filter only the matching documents."""
     if not options.only.given:
         yield from _overview(artefact.reported(SelectionReport))
     yield table(_document(line) for line in view.lines)
@@ -29,10 +29,10 @@ def selection_panels(
 
 def _overview(report: SelectionReport) -> Iterator[RenderableType]:
     yield Text(
-        f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "
-        "validate"
-        + (f", {report.unseen:,} of unseen repositories" if report.unseen else "")
-        + (f", {report.later:,} of later commits" if report.later else "")
+        f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them "
+        "for validation"
+        + (f", {report.unseen:,} from held-out repositories" if report.unseen else "")
+        + (f", {report.later:,} from later commits" if report.later else "")
         + (f" · {report.repeated:,} repeated" if report.repeated else "")
     )
     if report.domains:
@@ -55,7 +55,7 @@ def _overview(report: SelectionReport) -> Iterator[RenderableType]:
     if report.rejected:
         yield ""
         yield table(
-            {"not kept": reason.replace("_", " "), "documents": some}
+            {"excluded": reason.replace("_", " "), "documents": some}
             for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1])
         )
     for warning in (*report.warnings, *copy_warnings(report)):
@@ -72,5 +72,5 @@ def _document(line: Line) -> dict[str, str]:
         "split": line["split"],
         "domain": line.get("domain") or "",
         "by the rule": line.get("domain_rule") or "",
-        "not kept": fate,
+        "excluded": fate,
     }

@@ -1,4 +1,4 @@
-"""The stages whose artefacts `curriculum inspect` looks into, and what shows them."""
+"""Functions that `curriculum inspect` uses for the artefacts of each stage."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,14 +22,14 @@ Lines = Callable[[Store, Artefact, InspectOptions], Sequence[object]]
 View = Callable[[Store, Artefact, InspectOptions], InspectedArtefact[Any]]
 Panels = Callable[[Store, Artefact, Any, InspectOptions], Iterator[RenderableType]]
 BY_LINE: dict[str, Lines] = {"rows": rows, "documents": documents, "tokens": token_documents}
-"""Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
+"""Stages whose lines are shown individually; of several artefacts, the first lines."""
 WHOLE: dict[str, View] = {
     "tokenizers": tokenizer_view,
     "mixtures": with_lines,
     "selections": with_lines,
     "runs": run_view,
 }
-"""Stages whose artefacts are looked at one by one; of other stages the counts are shown."""
+"""Stages whose artefacts are shown individually; of other stages, the counts."""
 PANELS: dict[str, Panels] = {
     "rows": row_panels,
     "documents": document_panels,

@@ -1,4 +1,4 @@
-"""Drawings of characters: code with its structure in colour, shares as bars, numbers as lines."""
+"""Drawings in text: code coloured by structure, shares as bars, numbers as sparklines."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from schemas.visible import one_line, visible
 LEVEL_CELLS = 3
 TAB_CELLS = 4
 TONES = ("", "on grey23")
-"""Neighbouring tokens differ in their ground."""
+"""Background styles of neighbouring tokens."""
 Chunks = Sequence[StructureChunk] | Sequence[RowChunk]
 
 
@@ -38,7 +38,7 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 
 
 def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
-    """Yield at most so many lines, and the number of further ones."""
+    """Yield the first lines, up to a maximum, then the number of further lines."""
     left = iter(lines)
     yield from itertools.islice(left, most)
     more = sum(1 for _ in left)
@@ -47,7 +47,7 @@ def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
 
 
 def legend(structure: Structure) -> Text:
-    """Each category that occurs, in its colour, with its share of the bytes."""
+    """Return the categories of a structure in their colours, with their shares of the bytes."""
     drawn = Text()
     counted = shares(structure)
     for code, size in enumerate(counted):
@@ -58,8 +58,8 @@ def legend(structure: Structure) -> Text:
     return drawn
 
 
-def painted(pieces: Iterable[StructuredText], chunks: Chunks) -> Iterator[Text]:
-    """Lines in the colours of their structure; a bar marks each chunk, its dep_level its first line."""
+def coloured_lines(pieces: Iterable[StructuredText], chunks: Chunks) -> Iterator[Text]:
+    """Yield lines coloured by structure; a bar marks a chunk, and its first line has its dep_level."""
     known = -1
     for line in lines_of(pieces):
         chunk = next((piece.chunk for piece in line if piece.text.strip()), line[0].chunk)
@@ -68,7 +68,7 @@ def painted(pieces: Iterable[StructuredText], chunks: Chunks) -> Iterator[Text]:
 
 
 def lines_of(pieces: Iterable[StructuredText]) -> Iterator[list[StructuredText]]:
-    """The pieces of each line, without its end; an empty line has one that is empty."""
+    """Yield the pieces of each line without its line end; an empty line yields one empty piece."""
     line: list[StructuredText] = []
     for piece in pieces:
         first, *rest = piece.text.split("\n")
@@ -81,7 +81,7 @@ def lines_of(pieces: Iterable[StructuredText]) -> Iterator[list[StructuredText]]
 
 
 def plain(pieces: Iterable[StructuredText]) -> Iterator[Text]:
-    """Lines without structure; what no prediction is scored on is dim."""
+    """Yield lines without structure; text without a loss is dim."""
     text = Text()
     for piece in pieces:
         text.append(visible(piece.text), None if piece.scored else "dim")
@@ -113,7 +113,7 @@ LINE_CELLS = 60
 
 
 def bar(share: float, cells: int = BAR_CELLS) -> Text:
-    """A share in [0, 1] as a bar, to an eighth of a cell.
+    """Return a share in [0, 1] as a bar, to an eighth of a cell.
 
     >>> bar(0.5, cells=4).plain, bar(0.03, cells=4).plain
     ('██  ', '▏   ')
@@ -127,7 +127,7 @@ def bar(share: float, cells: int = BAR_CELLS) -> Text:
 
 
 def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
-    """Numbers as a line of levels, lowest to highest; of more than there are cells the means of runs.
+    """Return numbers as a sparkline from lowest to highest; longer sequences are averaged per cell.
 
     >>> line([3.0, 2.0, 1.0]), line([1.0, 1.0])
     ('█▅▁', '▁▁')
@@ -143,7 +143,7 @@ def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
 
 
 def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
-    """Shares of a whole side by side, each in its style; what is left is dim.
+    """Return shares of a whole side by side in their styles; the remainder is dim.
 
     >>> strip([(0.5, "red"), (0.25, "blue")], 4).plain
     '███░'
@@ -158,5 +158,5 @@ def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
 
 
 def family_style(family: str) -> str:
-    """The colour of a family, as pages have it on a light ground: it stands on a dark one too."""
+    """Return the colour of a family, as on light pages; the colours are readable on dark backgrounds too."""
     return family_colours()[family].light if family in family_colours() else MUTED

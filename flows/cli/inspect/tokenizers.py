@@ -1,4 +1,4 @@
-"""Tokenizers in the terminal: their control tokens, and how long their tokens are."""
+"""Tokenizers in the terminal: control tokens and lengths of tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from flows.cli.inspect.text import TONES, bar
 from schemas.visible import visible
 
 SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 1 << 30))
-"""Bytes of a token, first and last."""
+"""Ranges of token lengths in bytes."""
 LONGEST = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlToken:
-    """A control token, and what it is for."""
+    """Control token and its role."""
 
     id: int
     text: str
@@ -33,7 +33,7 @@ class ControlToken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerView(InspectedArtefact[object]):
-    """A tokenizer."""
+    """Tokenizer with its control tokens."""
 
     controls: tuple[ControlToken, ...]
 
@@ -86,7 +86,7 @@ def _longest(read: Tokenizer, most: int | None) -> Text:
 
 
 def _visible(text: str) -> str:
-    """White space as signs, so that a token that ends in it can be told from one that doesn't."""
+    """Show white space as symbols, so that trailing white space in a token is visible."""
     if len(text) > 1 and set(text) == {" "}:
         return f"{len(text)} spaces"
     return visible(text).replace(" ", "·").replace("\t", "→").replace("\n", "↵")

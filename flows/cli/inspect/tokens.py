@@ -1,4 +1,4 @@
-"""Documents as tokens in the terminal."""
+"""Tokenized documents in the terminal."""
 
 import itertools
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ from schemas.visible import one_line, visible
 MAX_IDS = 400
 TEXT_LINES = 24
 BORDERS = (0, *(4**power for power in range(3, 10)), 1 << 40)
-"""Tokens of a document, by which documents are counted."""
+"""Boundaries of document lengths in tokens, for the table of counts."""
 
 
 def token_documents(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> list[DocumentView]:
-    """Return the chosen documents of an artefact of tokens; none where they were deleted."""
+    """Return the matching documents of a tokens artefact; none if the documents were removed."""
     documents, tokens = documents_of(store, artefact), TokenStore.open(artefact.path)
     if documents is None:
         return []
@@ -44,13 +44,13 @@ def token_panels(
     view: InspectedArtefact[DocumentView],
     options: InspectOptions,
 ) -> Iterator[RenderableType]:
-    """Yield the lengths of documents in tokens, and the chosen ones cut into theirs."""
+    """Yield the lengths of documents in tokens, and the matching documents split into tokens."""
     opened = TokenStore.open(artefact.path)
     read = tokenizer_of(store, artefact)
     if len(opened):
         yield table(_lengths(np.diff(opened.offsets), artefact.reported(TokensReport).num_bytes))
     if documents_of(store, artefact) is None:
-        yield Text("The documents that they were made of are gone.", MUTED)
+        yield Text("The documents of these tokens were removed.", MUTED)
     for document in view.lines:
         at, origin = document.number, document.origin
         ids = opened.ids[opened.offsets[at] : opened.offsets[at + 1]].tolist()
@@ -61,7 +61,7 @@ def token_panels(
 
 
 def _lengths(lengths: npt.NDArray[np.int64], num_bytes: int | None) -> Iterator[Line]:
-    """Documents by their tokens, by powers of four."""
+    """Yield the number of documents by token count, in powers of four."""
     whole = int(lengths.sum())
     for first, last in itertools.pairwise(BORDERS):
         inside = lengths[(lengths > first) & (lengths <= last)]
@@ -72,20 +72,20 @@ def _lengths(lengths: npt.NDArray[np.int64], num_bytes: int | None) -> Iterator[
                 "": bar(len(inside) / len(lengths)).plain,
                 "of all tokens": percent(int(inside.sum()) / max(whole, 1)),
             }
-    each = f"{num_bytes / whole:.2f} bytes each" if num_bytes is not None and whole else ""
+    ratio = f"{num_bytes / whole:.2f} bytes each" if num_bytes is not None and whole else ""
     every: Line = {"tokens": "all", "documents": len(lengths), "": f"{count(whole)} tokens"}
-    yield {**every, "of all tokens": each}
+    yield {**every, "of all tokens": ratio}
 
 
 def _cut(read: Tokenizer, ids: list[int], *, full: bool) -> Iterator[Text]:
-    """The text, each token on a ground of its own; control tokens in the accent."""
+    """Yield the text with each token on its own background; control tokens in the accent colour."""
     special, drawn = read.special, Text()
     for at, token in enumerate(ids if full else ids[:MAX_IDS]):
         text = visible(read.decode([token]))
         if special[token]:
             drawn.append(text, ACCENT)
             continue
-        # The ground of a line's end would reach to the border.
+        # The background of a line end would extend to the border.
         body = text.rstrip("\n")
         drawn.append(body, TONES[at % 2])
         drawn.append("\n" * (len(text) - len(body)))

@@ -222,9 +222,9 @@ def test_the_command_takes_the_option_and_prints_what_it_came_to(
     done = curriculum(*words, "--boundaries", "eos", home=home)
     assert done.returncode == 0, done.stderr
     for line in (
-        "documents behind an EOS: 3",
+        "documents after an EOS: 3",
         "documents without an EOS: 1",
-        "targets across a boundary, cleared: 3",
+        "cleared targets across a boundary: 3",
         "doc_starts is not stored: 0, and behind each EOS (--boundaries eos)",
     ):
         assert line in done.stdout

@@ -194,7 +194,7 @@ def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> No
 
 def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
     tokens = next(Store(looked, dry=True).artefacts("tokens"))
-    with pytest.raises(StoreError, match="pages show documents and rows"):
+    with pytest.raises(StoreError, match="pages can show only documents and rows"):
         command.as_page(Store(looked, dry=True), tokens, InspectOptions())
 
 

@@ -38,11 +38,13 @@ class Served:
         diets = self.course.home / "diets"
         diets.mkdir(parents=True, exist_ok=True)
         (diets / f"{SPECIALIST}.yaml").write_text(self.course.diet.read_text())
-        said = self.course.said.read_text().count("Ctrl-C ends") if self.course.said.exists() else 0
+        said = (
+            self.course.said.read_text().count("Press Ctrl-C") if self.course.said.exists() else 0
+        )
         words = [*self.course.python, "serve", "--home", str(self.course.home)]
         self.process = self.course.start([*words, "--port", str(self.port)])
         deadline = time.monotonic() + STARTS_WITHIN_S
-        while self.course.said.read_text().count("Ctrl-C ends") == said:
+        while self.course.said.read_text().count("Press Ctrl-C") == said:
             assert self.process.poll() is None, self.course.said.read_text()
             assert time.monotonic() < deadline, self.course.said.read_text()
             time.sleep(0.2)

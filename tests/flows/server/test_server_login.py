@@ -356,14 +356,14 @@ def test_secrets_are_in_files_of_the_owners_and_in_no_command_line_or_log(served
 
 def test_commands_of_others_get_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Store(tmp_path / "home").open()
-    variables = prefect_variables.served(tmp_path / "home", 4200, "curriculum:word")
-    for name, value in (variables | settings.at_path("guess")).items():
+    variables = prefect_variables.own_server(tmp_path / "home", 4200, "curriculum:word")
+    for name, value in (variables | settings.pages_path_variable("guess")).items():
         monkeypatch.setenv(name, value)
     names = {"PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "CURRICULUM_PAGES_PATH"}
     assert names <= {*os.environ}
     assert {os.environ[name] for name in names} == {"curriculum:word", "guess"}
     told = tmp_path / "told"
-    notifier = Notifier(target=f"sh -c 'env > {told}'", environment=settings.outside())
+    notifier = Notifier(target=f"sh -c 'env > {told}'", environment=settings.external_environment())
     assert notifier.notify(
         EventSource(home=tmp_path, specialist="a"), "done", "a is done", warn=print
     )

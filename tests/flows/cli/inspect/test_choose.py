@@ -199,7 +199,7 @@ def test_a_wrong_condition_names_the_columns(tiny_workspace: TinyWorkspace) -> N
 
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(tiny_workspace: TinyWorkspace) -> None:
-    with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts matches"):
+    with pytest.raises(StoreError, match="--path nowhere: no match in 2 artefacts"):
         command.show(tiny_workspace.home, "rows", InspectOptions(only=LineFilter(path="nowhere")))
 
 

@@ -140,7 +140,7 @@ def test_every_category_has_a_colour_of_its_own() -> None:
 
 
 def test_an_artefact_without_documents_says_so(looked: Path) -> None:
-    with pytest.raises(StoreError, match="it holds no documents"):
+    with pytest.raises(StoreError, match="the artefact has no documents"):
         _said(looked, "v3_simple", InspectOptions())
 
 

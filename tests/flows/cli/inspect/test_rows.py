@@ -5,7 +5,7 @@ from rich.text import Text
 
 from curriculum.inspection.row_view import RowView, row_pieces
 from curriculum.tokens.codec import Tokenizer
-from flows.cli.inspect.text import painted, plain
+from flows.cli.inspect.text import coloured_lines, plain
 from schemas.structure import StructureChunk
 
 TEXT = "// f\nint f();\nint g() { f(); }\n"
@@ -66,7 +66,7 @@ def test_levels_stand_where_chunks_begin_and_unscored_text_is_dim(
     bytes_tokenizer: Tokenizer,
 ) -> None:
     row = _row(bytes_tokenizer)
-    lines = [*painted(row_pieces(row, bytes_tokenizer, 0, 31), row.chunk_boundaries)]
+    lines = [*coloured_lines(row_pieces(row, bytes_tokenizer, 0, 31), row.chunk_boundaries)]
     assert _printed(lines) == ["      // f", "  0 ╭ int f();", "  1 ╭ int g() { f(); }"]
     styles = [{str(span.style) for span in line.spans} for line in lines]
     assert [any(style.startswith("dim") for style in each) for each in styles] == [
@@ -80,7 +80,7 @@ def test_a_chunk_of_several_lines_has_its_level_once(bytes_tokenizer: Tokenizer)
     row = _row(bytes_tokenizer)
     whole = (StructureChunk(start=0, end=31, kind=4, name="", dep_level=3),)
     pieces = (piece._replace(chunk=0) for piece in row_pieces(row, bytes_tokenizer, 0, 31))
-    assert _printed([*painted(pieces, whole)]) == [
+    assert _printed([*coloured_lines(pieces, whole)]) == [
         "  2 ╭ // f",
         "    │ int f();",
         "    │ int g() { f(); }",

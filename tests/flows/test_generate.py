@@ -14,7 +14,7 @@ from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from flows.cli import app
-from flows.cli.sample import Prompt, prompt_ids, read_prompt, streamed
+from flows.cli.generate import Prompt, decoded_pieces, prompt_ids, read_prompt
 from schemas.errors import CorpusError, JobError, StoreError, TokenizerError
 
 TEXT = "int main() { return 0; } // grüße € 🎉 名前\n"
@@ -37,7 +37,7 @@ def syntax(demo_home: Path) -> Path:
 @given(text=st.text(max_size=40))
 def test_text_comes_in_whole_characters_and_is_all_there(text: str) -> None:
     tokenizer = BYTES
-    pieces = list(streamed(tokenizer, tokenizer.encode(text).tolist()))
+    pieces = list(decoded_pieces(tokenizer, tokenizer.encode(text).tolist()))
     assert "".join(pieces) == text
     for piece in pieces:
         piece.encode()
@@ -50,8 +50,8 @@ BYTES = Tokenizer.parse(train_tokenizer(["ab"], vocab_size=280).decode())
 def test_a_character_that_never_ends_is_shown_as_lost(tokenizer: Tokenizer) -> None:
     euro = BYTES.encode("€").tolist()
     assert len(euro) == 3
-    assert "".join(streamed(BYTES, euro[:2])) == "\ufffd"
-    assert "".join(streamed(BYTES, [*euro[:2], *BYTES.encode("a").tolist()])) == "\ufffda"
+    assert "".join(decoded_pieces(BYTES, euro[:2])) == "\ufffd"
+    assert "".join(decoded_pieces(BYTES, [*euro[:2], *BYTES.encode("a").tolist()])) == "\ufffda"
 
 
 def test_a_prompt_is_the_beginning_of_a_document(tokenizer: Tokenizer) -> None:
@@ -74,9 +74,7 @@ def test_a_gap_needs_a_tokenizer_with_marks(tokenizer: Tokenizer) -> None:
         text.replace("<|fim", "<|was"): token for text, token in content["model"]["vocab"].items()
     }
     bare = Tokenizer.parse(json.dumps(content))
-    with pytest.raises(
-        TokenizerError, match=r"no <\|fim_prefix\|> and no .*Leave --fim-suffix out"
-    ):
+    with pytest.raises(TokenizerError, match=r"no <\|fim_prefix\|> and no .*Omit --fim-suffix"):
         prompt_ids(bare, Prompt(before="a", after="b"))
 
 
@@ -86,7 +84,7 @@ def test_a_prompt_is_given_once_and_in_utf8(tmp_path: Path) -> None:
     assert read_prompt(None, file, None) == Prompt(before=TEXT)
     assert read_prompt("x", None, file) == Prompt(before="x", after=TEXT)
     assert read_prompt(None, None, None) == Prompt(before="")
-    with pytest.raises(CorpusError, match="Give one of the two"):
+    with pytest.raises(CorpusError, match="Give only one of them"):
         read_prompt("x", file, None)
     file.write_bytes(b"\xff")
     with pytest.raises(CorpusError, match="can't be read"):
@@ -94,7 +92,7 @@ def test_a_prompt_is_given_once_and_in_utf8(tmp_path: Path) -> None:
 
 
 def test_a_model_goes_on_and_the_same_seed_writes_the_same(demo_home: Path, syntax: Path) -> None:
-    words = ["sample", str(syntax), "--prompt", "template <typename T>\n", "--tokens", "12"]
+    words = ["generate", str(syntax), "--prompt", "template <typename T>\n", "--tokens", "12"]
     one, again, other = (curriculum(*words, "--seed", seed) for seed in ("3", "3", "4"))
     assert one.exit_code == 0, one.output
     assert one.stdout == again.stdout != other.stdout
@@ -113,7 +111,7 @@ def test_a_gap_is_filled_from_the_command_line(demo_home: Path, tmp_path: Path) 
     after = tmp_path / "after.cpp"
     after.write_text("}\n")
     words = ["templates/demo", "--prompt", "int f() {", "--fim-suffix", str(after), "--tokens", "3"]
-    done = curriculum("sample", *words, "--home", str(demo_home))
+    done = curriculum("generate", *words, "--home", str(demo_home))
     assert done.exit_code == 0, done.output
 
 
@@ -153,7 +151,7 @@ def test_a_folder_outside_any_workspace_is_told(demo_home: Path, tmp_path: Path)
 
 
 def test_a_prompt_beyond_the_longest_row_is_told(demo_home: Path, syntax: Path) -> None:
-    done = curriculum("sample", str(syntax), "--prompt", "int x;\n" * 400)
+    done = curriculum("generate", str(syntax), "--prompt", "int x;\n" * 400)
     assert done.exit_code == 2
     assert (
         "this model was trained on rows of at most 512 tokens. Shorten the prompt to 511"
@@ -173,6 +171,6 @@ def test_a_damaged_checkpoint_is_told(demo_home: Path, syntax: Path, tmp_path: P
     broken = attempt / "checkpoints" / whole.name
     for each in broken.glob("*.safetensors"):
         each.write_bytes(each.read_bytes()[:-1])
-    done = curriculum("sample", str(broken), "--prompt", "int")
+    done = curriculum("generate", str(broken), "--prompt", "int")
     assert done.exit_code == 2
     assert "the checkpoint is damaged" in done.stderr

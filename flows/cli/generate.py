@@ -1,4 +1,4 @@
-"""`curriculum sample`: the completion of a prompt by a trained model, token by token."""
+"""`curriculum generate`: completion of a prompt by a trained model, token by token."""
 
 import codecs
 import sys
@@ -25,23 +25,23 @@ HOLE: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """Prompt: the beginning of a document, and what follows the gap if it has one."""
+    """Prompt: the text before the completion, and the text after the gap, if any."""
 
     before: str
     after: str | None = None
 
 
-def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens: int) -> None:
-    """Write a completion to stdout as it is sampled, and a note on it to stderr.
+def generate(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens: int) -> None:
+    """Write a completion to stdout while it is sampled, then a summary to stderr.
 
-    A terminal sees the prompt before it and pictures of control characters; a pipe gets the bare text. Either
-    gets a line end after it, where it has none.
+    On a terminal, the prompt is printed first and control characters are shown as symbols; a pipe gets the
+    bare text. A missing line end is added.
 
     Raises:
-        JobError: for no such checkpoint, a damaged one, and a prompt longer than its rows.
-        TokenizerError: for a gap to fill with a tokenizer that has no marks for it.
+        JobError: if the checkpoint is missing or damaged, or the prompt longer than the model's rows.
+        TokenizerError: if the prompt has a gap and the tokenizer no fill-in-the-middle tokens.
     """
-    # torch takes seconds to import; a wrong name is told before.
+    # Report a wrong name before torch is imported, which takes seconds.
     checkpoint = checkpoint_of(home, what)
     settings.wait_passively()
     from curriculum.train.restore import job_of
@@ -57,13 +57,13 @@ def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens:
     began = time.monotonic()
     made: list[int] = []
     last = ""
-    for text in streamed(tokenizer, _noted(drawn, made)):
+    for text in decoded_pieces(tokenizer, _collecting(drawn, made)):
         last = text or last
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     sys.stdout.write("" if last.endswith("\n") else "\n")
     sys.stdout.flush()
-    ended = "end of the document" if made[-1:] == [tokenizer.eos_id] else "cut there"
+    ended = "end of the document" if made[-1:] == [tokenizer.eos_id] else "stopped at the limit"
     speed = len(made) / max(time.monotonic() - began, 1e-9)
     err.print(
         Text(
@@ -76,24 +76,24 @@ def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens:
 
 
 def read_prompt(text: str | None, file: Path | None, suffix: Path | None) -> Prompt:
-    """The prompt that options describe; the file `-` is stdin.
+    """Return the prompt that the options describe; the file `-` is stdin.
 
     Raises:
-        CorpusError: for both text and file, and for a file that can't be read as UTF-8.
+        CorpusError: if both text and file are given, or if a file isn't readable UTF-8.
     """
     if text is not None and file is not None:
         raise CorpusError(
-            "--file", file, cause="--prompt gives a prompt too", cure="Give one of the two"
+            "--file", file, cause="--prompt is given too", cure="Give only one of them"
         )
     before = text or "" if file is None else _read(file)
     return Prompt(before=before, after=None if suffix is None else _read(suffix))
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """BOS and the beginning; with a gap: BOS <prefix> before <suffix> after <middle>.
+    """Return the token ids of a prompt: BOS before, or BOS <prefix> before <suffix> after <middle>.
 
     Raises:
-        TokenizerError: for a gap where the tokenizer has no such marks.
+        TokenizerError: if the prompt has a gap and the tokenizer no fill-in-the-middle tokens.
     """
     bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
     before = tokenizer.encode(prompt.before).tolist()
@@ -104,18 +104,18 @@ def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
         raise TokenizerError(
             tokenizer.name,
             f"no {' and no '.join(lacking)}",
-            cause="filling a gap needs fill-in-the-middle tokens",
-            cure="Leave --fim-suffix out",
+            cause="the tokenizer lacks fill-in-the-middle tokens, so the model can't fill a gap",
+            cure="Omit --fim-suffix",
         )
     first, second, third = (tokenizer.ids_of[role] for role in HOLE)
     after = tokenizer.encode(prompt.after).tolist()
     return [*bos, first, *before, second, *after, third]
 
 
-def streamed(tokenizer: Tokenizer, ids: Iterable[int]) -> Iterator[str]:
-    """The text of ids as they come, valid UTF-8 in each piece; what never becomes a character is U+FFFD.
+def decoded_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> Iterator[str]:
+    """Decode token ids one by one into pieces of valid UTF-8; invalid bytes become U+FFFD.
 
-    The bytes [e2 82] [ac 21] of two tokens -> "" "€!"; control tokens have none.
+    The bytes [e2 82] [ac 21] of two tokens yield "" and "€!"; control tokens yield no text.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for token in ids:
@@ -123,10 +123,10 @@ def streamed(tokenizer: Tokenizer, ids: Iterable[int]) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def _noted(ids: Iterable[int], made: list[int]) -> Iterator[int]:
-    for each in ids:
-        made.append(each)
-        yield each
+def _collecting(ids: Iterable[int], made: list[int]) -> Iterator[int]:
+    for token in ids:
+        made.append(token)
+        yield token
 
 
 def _read(file: Path) -> str:
@@ -134,5 +134,5 @@ def _read(file: Path) -> str:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as unreadable:
         raise CorpusError(
-            str(file), cause=f"it can't be read ({unreadable})", cure="Give a file of text in UTF-8"
+            str(file), cause=f"the file can't be read ({unreadable})", cure="Give a UTF-8 text file"
         ) from None
