@@ -1,1 +1,1 @@
-"""Prefect flows and the command line, which mirror curriculum verb for verb: when, where and how often."""
+"""Prefect flows and the command line, with the same verbs as the curriculum package."""

@@ -1,4 +1,4 @@
-"""The ablate flow: when the arms of an ablation are trained; how is curriculum/ablations."""
+"""The ablate flow, which trains the arms of an ablation with curriculum.ablations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from dashboards.ablation_page import write_ablation
 from flows import artifacts, flow_runs, settings, tasks
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
-from flows.final_states import ending_plainly, result_of
+from flows.final_states import as_prefect_state, result_of
 from flows.forms import AblationFile, Changes, Repositories
 from flows.hooks import HOOKS
 from flows.settings import trust
@@ -26,9 +26,9 @@ from schemas.regular_files import expanded
 
 
 @flow(name="ablate", **HOOKS)
-@ending_plainly
+@as_prefect_state
 def ablate(file: AblationFile, repositories: Repositories = ()) -> None:
-    """Train diets that differ in one thing with the same seeds, and judge claims about them."""
+    """Run an ablation: train its arms with the same seeds and judge its claims."""
     home = settings.home()
     outcome, made = _judged(home, home / expanded(file), repositories)
     write_ablation(home, made)
@@ -36,7 +36,7 @@ def ablate(file: AblationFile, repositories: Repositories = ()) -> None:
     page = f"{settings.pages_at(home)}/ablations/"
     warnings = outcome_warnings(outcome)
     artifacts.show_table_and_link(
-        name, claim_lines(outcome), notes=warnings, link=("Page of ablations", page)
+        name, claim_lines(outcome), notes=warnings, link=("Ablations page", page)
     )
     for line in warnings:
         Log().warning(line)
@@ -46,7 +46,7 @@ def _judged(home: Path, file: Path, repositories: Sequence[str]) -> tuple[Outcom
     """Train the arms of a file and judge its claims.
 
     Raises:
-        CurriculumError: for a file of a workspace that isn't trusted, and as `curriculum ablate` does.
+        CurriculumError: if the workspace of the file isn't trusted, and as for `curriculum ablate`.
     """
     trust.require_trusted(home, file)
     for line in trust.shadow_words(home):
@@ -65,7 +65,7 @@ def _judged(home: Path, file: Path, repositories: Sequence[str]) -> tuple[Outcom
 
 
 def _resolve(arm: Arm) -> RunPlan:
-    """Return the plan of an arm as this flow run first resolved it."""
+    """Return the plan of an arm as this flow run resolved it first."""
     name = flow_runs.arm_snapshot(runtime.flow_run.id, arm.config.specialist)
     return first_plan(arm.config, name)
 
@@ -77,9 +77,9 @@ def _train(planned: PlannedArm) -> tuple[Artefact, ...]:
 
 
 @task(name="arm", task_run_name="{name} seed {seed}")
-@ending_plainly
+@as_prefect_state
 def arm_task(name: str, seed: int, planned: PlannedArm) -> tuple[Artefact, ...]:
-    """Train an arm through all of its phases, each step in a task that is tried again by itself."""
+    """Train all phases of an arm; each step is a task with its own retries."""
     changes = Changes.model_validate(dict(planned.arm.config.changes()))
     context = tasks.flow_context(ignore_progress)
     return train_arm(planned, perform_or_dispatch(changes), context)

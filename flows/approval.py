@@ -1,4 +1,4 @@
-"""Flow runs that wait for approval: suspended at a closed gate, and resumed by somebody."""
+"""Flow runs that wait for an approval: suspended at a closed gate, resumed by a person."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -31,16 +31,18 @@ ENDS = {"holds": "Holds", "waits": "Waits", "cancelled": "Interrupted"}
 
 
 class ApprovalForm(RunInput):
-    """The form of Resume."""
+    """Form that Prefect's Resume button shows."""
 
-    who: str = Field(title="Who", description="Your name: it is kept with the run.", min_length=1)
-    comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
+    who: str = Field(title="Who", description="Your name; recorded with the run.", min_length=1)
+    comment: str = Field(
+        default="", title="Comment", description="Comment on the approval; recorded with the run."
+    )
 
 
 def gate_passed(plan: RunPlan, event: FinishedStep, run: Artefact) -> FinishedStep:
-    """Return the event of a trained phase, once somebody has approved its run, where a flow run can wait.
+    """Return the event of a trained phase, after waiting for an approval if its gate requires one.
 
-    Only a flow run of a deployment can: it ends here, and begins anew when it is resumed.
+    Only flow runs of deployments can wait: the flow run ends here and starts again when it is resumed.
     """
     gate = event.gate
     if gate is not None and gate.kind == "waits" and dispatch.in_deployment():
@@ -49,8 +51,8 @@ def gate_passed(plan: RunPlan, event: FinishedStep, run: Artefact) -> FinishedSt
             approval = suspended_until_approved(ticket, _question(run))
         except Pause:
             Log().warning(
-                f"{event.phase} is trained and waits for approval: look at its artifacts, then "
-                "choose Resume in the menu at the top right of this page."
+                f"Phase {event.phase} is trained and waits for approval. Check the artifacts of "
+                "this run, then choose Resume in the menu at the top right of this page."
             )
             raise
         gates.write_approval(plan.store, run, who=approval.who, comment=approval.comment)
@@ -61,9 +63,9 @@ def gate_passed(plan: RunPlan, event: FinishedStep, run: Artefact) -> FinishedSt
 
 
 def final_state(trained: Sequence[FinishedStep]) -> tuple[FinishedStep, ...]:
-    """Return the final state of a curriculum: completed, under a name that shows a closed gate.
+    """Return the final state of a curriculum: Completed, with a name that shows a closed gate.
 
-    It is a state, of which Prefect hands on what it holds.
+    Prefect passes on the data of the returned state as the result.
     """
     gate = trained[-1].gate if trained else None
     if gate is None or gate.is_open:
@@ -77,42 +79,45 @@ def final_state(trained: Sequence[FinishedStep]) -> tuple[FinishedStep, ...]:
 def _question(run: Artefact) -> str:
     report = report_of(run)
     return (
-        f"**{unmarked(report.phase)}** of {unmarked(report.specialist)} is trained: "
-        f"{unmarked(run_words(report))}. Its run is "
-        f"`{run.path.name}` of `{run.key[:KEY_DIGITS]}`. Resume approves it, and the next phase begins. "
-        "To end here instead, close this and choose Cancel in the run's menu."
+        f"Phase **{unmarked(report.phase)}** of {unmarked(report.specialist)} is trained: "
+        f"{unmarked(run_words(report))}. Run: `{run.path.name}` of `{run.key[:KEY_DIGITS]}`. "
+        "Resume approves this run and starts the next phase. To stop instead, close this dialog "
+        "and choose Cancel in the run's menu."
     )
 
 
 def suspended_until_approved(ticket: str, question: str) -> ApprovalForm:
-    """End this flow run until somebody resumes it; when it begins anew, return the form of Resume.
+    """Suspend this flow run; after it was resumed and started again, return the submitted form.
 
-    It works in flow runs of a deployment only.
+    Works only in flow runs of a deployment.
     """
     form = ApprovalForm.with_initial_data(description=question)
     for number in itertools.count():
         try:
             return suspend_flow_run(wait_for_input=form, key=f"{ticket}-{number}")
         except ValidationError:
-            # It was suspended so and began again without an answer: somebody retried it. It asks again.
+            # The run was suspended and restarted without an answer (somebody retried it). It asks again.
             continue
     raise AssertionError
 
 
 def resume(ticket: str, *, who: str, comment: str, warn: Callable[[str], None]) -> str:
-    """Resume the flow runs that are suspended for a run, and return a line that names them, if any."""
+    """Resume the flow runs that are suspended for a run; return a line that names them, or an empty line."""
     try:
         with get_client(sync_client=True) as client:
             suspended = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(state={"name": {"any_": [SUSPENDED]}})
             )
-        mine = [each for each in suspended if _waits_for(each, ticket)]
-        for each in mine:
-            resume_flow_run(each.id, run_input={"who": who, "comment": comment})
+        mine = [flow_run for flow_run in suspended if _waits_for(flow_run, ticket)]
+        for flow_run in mine:
+            resume_flow_run(flow_run.id, run_input={"who": who, "comment": comment})
     except httpx.HTTPError as failed:
-        warn(f"The approval stands, but the server didn't answer ({failed}). Resume the run there.")
+        warn(
+            f"The approval is recorded, but the server didn't answer ({failed}). Resume the flow "
+            "run in the Prefect UI."
+        )
         return ""
-    return ", ".join(f"{each.name} resumes on the server." for each in mine)
+    return ", ".join(f"Flow run {flow_run.name} resumes on the server." for flow_run in mine)
 
 
 def _waits_for(run: FlowRun, ticket: str) -> bool:

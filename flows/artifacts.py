@@ -1,4 +1,4 @@
-"""Artifacts of a flow run: progress while it works, tables when a stage is done."""
+"""Artifacts of a flow run: progress while a stage runs, tables when it is finished."""
 
 import re
 import time
@@ -29,41 +29,41 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.visible import one_line, visible
 
 UPDATE_EVERY_S = 5.0
-"""Seconds between updates of progress on the server; each costs a transaction."""
+"""Seconds between progress updates on the server; an update costs a transaction."""
 
 onlooker: ContextVar[ProgressCallback] = ContextVar("onlooker", default=ignore_progress)
-"""Second receiver of progress: the terminal, where the flow runs in the command line's process."""
+"""Second receiver of progress: the terminal, if the flow runs in the command line's process."""
 
 
 _MARKUP = re.compile(
     r"[\\`*\[\]<>!#&|~@$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)](?=\s|$)",
     re.I,
 )
-"""The beginnings of markup, HTML, entities, lists and addresses in the markdown of Prefect's pages."""
+"""Characters that start markup, HTML, entities, lists and links in Prefect's markdown."""
 _ESCAPED = re.compile(r"\\(.)")
 
 
 class Log:
-    """The log of the flow run or task run in whose context it is made; it may be written to elsewhere."""
+    """Log of the flow run or task run that is current at construction; usable outside of its context."""
 
     def __init__(self) -> None:
         self._log = get_run_logger()
 
     def info(self, line: str) -> None:
-        """Write a line, with what a reader can't see escaped."""
+        """Write a line; invisible characters are escaped."""
         self._log.info("%s", visible(line))
 
     def error(self, line: str) -> None:
-        """Write the reason for which the run fails."""
+        """Write the reason why the run fails."""
         self._log.error("%s", visible(line))
 
     def warning(self, line: str) -> None:
-        """Write a line that a person should not miss."""
+        """Write a warning."""
         self._log.warning("%s", visible(line))
 
 
 def unmarked(text: str) -> str:
-    r"""Escape a text for Prefect's markdown, so that it is shown as it is and nothing in it is loaded.
+    r"""Escape a text for Prefect's markdown, so that it is shown literally and loads nothing.
 
     >>> unmarked("v2_simple"), unmarked("![x](http://h)")
     ('v2_simple', '\\!\\[x\\](http\\://h)')
@@ -72,7 +72,7 @@ def unmarked(text: str) -> str:
 
 
 def progress_of(client: SyncPrefectClient, run: UUID) -> str:
-    """Return the newest line of progress that a flow run shows on its page; empty where it shows none."""
+    """Return the latest progress line on a flow run's page; empty if there is none."""
     shown = client.read_artifacts(
         artifact_filter=ArtifactFilter(
             flow_run_id=ArtifactFilterFlowRunId(any_=[run]),
@@ -84,7 +84,7 @@ def progress_of(client: SyncPrefectClient, run: UUID) -> str:
 
 
 class ProgressArtifacts:
-    """Progress of a run: a line in its log and one artifact a stage, updated now and then."""
+    """Progress of a run: a line in its log and one artifact per stage, updated at intervals."""
 
     def __init__(self) -> None:
         self._onlooker = onlooker.get()
@@ -92,7 +92,7 @@ class ProgressArtifacts:
         self._updated: dict[str, float] = {}
 
     def __call__(self, progress: Progress) -> None:
-        """Pass progress on to the onlooker, and show it unless that was done a moment ago."""
+        """Pass progress on to the onlooker, and show it if the last update is old enough."""
         self._onlooker(progress)
         stage, now = progress.stage, time.monotonic()
         ended = progress.total is not None and progress.done >= progress.total
@@ -105,7 +105,7 @@ class ProgressArtifacts:
         Log().info(line)
         share = 100 * progress.done / progress.total if progress.total else 0.0
         if stage not in self._artifacts and share == 100:
-            return  # What is done at once needs no bar.
+            return  # A single short item needs no bar.
         description = unmarked(line)
         try:
             if stage not in self._artifacts:
@@ -115,12 +115,12 @@ class ProgressArtifacts:
                 self._artifacts[stage] = made
             update_progress_artifact(self._artifacts[stage], share, description=description)
         except httpx.HTTPError as failed:
-            # A bar is worth no training: the server may come again.
-            Log().warning(f"Its progress isn't shown on the server: {failed}")
+            # A failed update must not stop training; the server may come back.
+            Log().warning(f"The server doesn't show the progress of this run: {failed}")
 
 
 def show(name: str, description: str, lines: Iterable[Line]) -> None:
-    """Show a table on the run's page, if there are lines."""
+    """Show a table on the run's page; does nothing without lines."""
     cells = [
         {name: value if isinstance(value, int) else unmarked(value) for name, value in line.items()}
         for line in lines
@@ -133,7 +133,7 @@ def show(name: str, description: str, lines: Iterable[Line]) -> None:
 def show_table_and_link(
     name: str, lines: Sequence[Line], *, notes: Sequence[str], link: tuple[str, str]
 ) -> None:
-    """Show a table with notes above it, and below it a link: its words, and its address."""
+    """Show notes, a table and a link; `link` is the link's text and its address."""
     heads = [*lines[0]]
     cells = [[unmarked(f"{value}") for value in line.values()] for line in lines]
     table = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *cells)]
@@ -151,9 +151,9 @@ def link(name: str, description: str, address: str) -> None:
 
 
 def _delete_earlier(key: str) -> None:
-    """Delete what this run showed under a key before it was retried or resumed.
+    """Delete the artifacts that this run created under a key before it was retried or resumed.
 
-    Prefect's own versions of a key aren't enough: the page of a run lists all of them.
+    The page of a run lists all versions of a key, so versions don't replace each other there.
     """
     run = runtime.flow_run.id
     if run is None:
@@ -167,5 +167,5 @@ def _delete_earlier(key: str) -> None:
 
 
 def _key(name: str) -> str:
-    """Prefect's keys have lower case letters, digits and dashes."""
+    """Return a key with lower case letters, digits and dashes only, as Prefect requires."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

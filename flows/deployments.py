@@ -1,8 +1,8 @@
-"""Work pools, deployments and automations of a server; flows/prefect.yaml lists the deployments.
+"""Work pools, deployments and automations of a Prefect server; flows/prefect.yaml lists the deployments.
 
-`python -m flows.deployments [--shared] [--idle cpu gpu]` makes or renews them, and prints how their names
-end. Prefect reads its settings when it is imported, so it is a process of its own. Each deployment is loaded
-by its module's path.
+`python -m flows.deployments [--shared] [--idle cpu gpu]` creates or updates them, and prints the suffix of
+their names. It is a separate process since Prefect reads its settings at import. Deployments load flows by
+module path.
 """
 
 import argparse
@@ -45,32 +45,32 @@ from flows.flow_process import ENDED
 DECLARED = Path(__file__).with_name("prefect.yaml")
 FLOW_PROCESS = "flows.flow_process"
 FIXED = {"command", "env", "working_dir"}
-"""Variables of a run's process, which no run, deployment or form gives."""
+"""Variables of a run's process that no run, deployment or form may set."""
 SIMPLE_VERSION = "prefect:simple"
-"""Kind of a deployment's version that says nothing of a repository."""
+"""Type of deployment versions without information on a repository."""
 OWN_DIGITS = 4
-"""Digits of a workspace's uuid, where another workspace of that name was first."""
+"""Digits of a workspace's uuid in its suffix, if another workspace has the same name."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
 SILENCE = timedelta(seconds=90)
-"""Three heartbeats that didn't come."""
+"""Time without heartbeats after which a run counts as crashed: three intervals."""
 START = timedelta(minutes=10)
-"""Until a flow's process is up, even on a machine that is busy."""
+"""Time for a flow's process to start, on a busy machine too."""
 _LEFT = ("Completed", "Failed", "Crashed", "Cancelled", "Cancelling")
 _WAITING = ("Paused", "Suspended", "Scheduled", "AwaitingRetry", "Resuming", "Late")
-"""States in which nobody works on a run."""
+"""States in which no process works on a run."""
 MESSAGE = (
-    "Its worker ended, and the run with it: the machine, or curriculum serve, was stopped. "
-    "Retry resumes from the last checkpoint."
+    "The run ended with its worker, because the machine or curriculum serve was stopped. Retry "
+    "resumes from the last checkpoint."
 )
-"""Message of a crash, shown on the run's page."""
+"""Message of a crash on the run's page."""
 
 
 def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
-    """Make pools, deployments and automations, or renew what is there; the answer ends their names.
+    """Create or update pools, deployments and automations; return the suffix of their names.
 
-    On a database of the workspace's own it is empty. On a shared one it is the workspace's name, and
-    where another workspace holds that name there, some digits of its own. `idle` are the kinds of pools
-    whose workers don't run: what they left behind is brought to an end.
+    The suffix is empty on a database of the workspace's own. On a shared database it is the workspace's
+    name, with digits of its uuid if another workspace has the same name. `idle` are the kinds of pools
+    without a running worker: their abandoned runs are ended.
     """
     store = Store(settings.home())
     store.open()
@@ -94,7 +94,7 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """A deployment of flows/prefect.yaml, for one workspace."""
+    """Deployment of flows/prefect.yaml, for one workspace."""
 
     name: str
     entrypoint: str
@@ -103,47 +103,47 @@ class Declared:
 
 
 def job_template() -> dict[str, Any]:
-    """The base job template of our pools: the command of a run's process is fixed, and uses this very Python.
+    """Return the base job template of our pools, with a fixed command that uses this Python.
 
-    Its environment is the worker's, which names the workspace. Prefect's own template lets whoever creates a
-    run or a deployment give it a command, an environment and a working directory. No `env` is fixed here:
-    Prefect would merge a caller's into it.
+    The environment is the worker's, which names the workspace. Prefect's own template would let anyone who
+    creates a run or deployment set its command, environment and working directory. `env` isn't fixed, since
+    Prefect would merge the caller's into it.
     """
     template = ProcessWorker.get_default_base_job_template()
     command = f"{shlex.quote(sys.executable)} -P -m {FLOW_PROCESS}"
     fixed = template["job_configuration"] | {"command": command}
     variables = template["variables"]
-    given = {name: each for name, each in variables["properties"].items() if name not in FIXED}
+    given = {name: value for name, value in variables["properties"].items() if name not in FIXED}
     return {
         "job_configuration": {
-            name: each for name, each in fixed.items() if name not in FIXED - {"command"}
+            name: value for name, value in fixed.items() if name not in FIXED - {"command"}
         },
         "variables": variables | {"properties": given},
     }
 
 
 def declared_deployments(suffix: str) -> list[Declared]:
-    """The deployments of flows/prefect.yaml, with the end of a workspace's names."""
+    """Return the deployments of flows/prefect.yaml, with the suffix of a workspace."""
     return [
         Declared(
-            name=f"{each['name']}{suffix}",
-            entrypoint=each["entrypoint"],
-            pool=f"{each['work_pool']['name']}{suffix}",
-            tags=tuple(f"{tag}{suffix}" for tag in each["tags"]),
+            name=f"{declared['name']}{suffix}",
+            entrypoint=declared["entrypoint"],
+            pool=f"{declared['work_pool']['name']}{suffix}",
+            tags=tuple(f"{tag}{suffix}" for tag in declared["tags"]),
         )
-        for each in yaml.safe_load(DECLARED.read_text())["deployments"]
+        for declared in yaml.safe_load(DECLARED.read_text())["deployments"]
     ]
 
 
 def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
-    """Return the end of this workspace's names: who makes the pool first has the short one."""
+    """Return the suffix of this workspace; the first workspace with a name gets the shortest suffix."""
     name = re.sub(r"[^A-Za-z0-9._]+", "-", workspace.name).strip("-") or "workspace"
     ends = (f"-{name}", f"-{name}-{workspace.uuid[:OWN_DIGITS]}", f"-{name}-{workspace.uuid}")
     return next(end for end in ends if _own(client, f"{settings.CPU}{end}", workspace))
 
 
 def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool:
-    """Make a pool unless one has its name; return whether that one is this workspace's."""
+    """Create a pool if it doesn't exist; return True if the pool belongs to this workspace."""
     description = f"Workspace {workspace.name}, {workspace.uuid}"
     try:
         client.create_work_pool(WorkPoolCreate(name=pool, type="process", description=description))
@@ -153,7 +153,7 @@ def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool
 
 
 def _apply(client: SyncPrefectClient, declared: Declared) -> None:
-    """Make or renew a deployment; schedules and defaults that people gave it stay."""
+    """Create or update a deployment, but keep schedules and defaults that users set."""
     flow: Flow[..., Any] = import_object(declared.entrypoint)
     wanted = RunnerDeployment.from_flow(
         flow,
@@ -166,8 +166,8 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
     try:
         known = client.read_deployment_by_name(f"{flow.name}/{wanted.name}")
     except ObjectNotFound:
-        # Without a version Prefect asks git about the folders above this one, whoever put a repository there,
-        # and tells the server the url, with a password in it.
+        # Without a version Prefect would run git in the parent folders of this file, where anyone may have
+        # planted a repository, and send the remote's URL to the server, including a password in it.
         wanted.apply(version_info=VersionInfo(type=SIMPLE_VERSION, version=wanted.version or ""))
         return
     ours = {"description", "entrypoint", "tags", "work_pool_name", "job_variables"}
@@ -179,28 +179,28 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
 
 
 def renew_automations(client: SyncPrefectClient, suffix: str) -> None:
-    """Make the automations, or bring what is there up to date.
+    """Create or update the automations.
 
-    What is the same stays as it is: a change would forget which runs are waited for. On a shared database
-    they look at this workspace's runs only.
+    Unchanged automations are not updated, since an update would reset their pending triggers. On a shared
+    database they match only runs of this workspace.
     """
     silent = _automation(
         f"Crashed when its heartbeat stops{suffix}",
         suffix,
         after=HEARTBEAT,
-        expect=(HEARTBEAT, ENDED, *(_event(each) for each in (*_LEFT, *_WAITING))),
+        expect=(HEARTBEAT, ENDED, *(_event(state) for state in (*_LEFT, *_WAITING))),
         within=SILENCE,
-        message=f"No heartbeat for {SILENCE.seconds} s: its process or its machine is gone. "
-        "Retry resumes from the last checkpoint.",
+        message=f"No heartbeat for {SILENCE.seconds} s: the process was killed or its machine is "
+        "down. Retry resumes from the last checkpoint.",
     )
     stuck = _automation(
         f"Crashed when it doesn't start{suffix}",
         suffix,
         after=_event("Pending"),
-        expect=(HEARTBEAT, ENDED, *(_event(each) for each in ("Running", *_LEFT, *_WAITING))),
+        expect=(HEARTBEAT, ENDED, *(_event(state) for state in ("Running", *_LEFT, *_WAITING))),
         within=START,
-        message=f"Taken by a worker, and not started within {START.seconds // 60} minutes: the worker is "
-        "gone. Retry.",
+        message=f"A worker accepted the run but didn't start it within {START.seconds // 60} "
+        "minutes; the worker was killed. Retry starts the run again.",
     )
     for automation in (silent, stuck):
         known = client.read_automations_by_name(automation.name)
@@ -235,7 +235,7 @@ def _automation(
 
 
 def end_abandoned_runs(client: SyncPrefectClient, pools: Sequence[str]) -> None:
-    """Bring the runs of pools that no worker serves to an end; what hadn't begun is scheduled again."""
+    """End the runs of pools without a worker; reschedule runs that had not started."""
     if not pools:
         return
     held = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)

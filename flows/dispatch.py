@@ -1,7 +1,7 @@
-"""Training as a flow run of its own, in the pool whose slots are GPUs: they are taken as they are asked for.
+"""Training as a flow run in the pool whose slots are GPUs; slots are granted in the order of requests.
 
-A parent that begins again gets the flow runs that it started by their idempotency keys: it waits for training
-that still runs, and doesn't repeat training that is done. A child labels its flow run with its artefact.
+A parent that starts again finds its earlier child runs by idempotency keys: it waits for running training and
+doesn't repeat finished training. A child labels its flow run with its artefact.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from curriculum.pipeline.status import trained_run
 from curriculum.store import Artefact
 from flows import settings, tasks
 from flows.artifacts import Log, progress_of
-from flows.final_states import ending_plainly, result_of
+from flows.final_states import as_prefect_state, result_of
 from flows.forms import Changes
 from flows.settings.contexts import resources
 from schemas.errors import JobError, JobKilledError
@@ -39,16 +39,16 @@ Result = TypeVar("Result")
 TRAIN = "train"
 POLL_S = 1.0
 PROGRESS_S = 5.0
-"""Seconds between looks at the progress of training."""
+"""Seconds between polls of the training's progress."""
 
 
 def in_deployment() -> bool:
-    """Return True in a flow run of a deployment, where there are pools."""
+    """Return True in a flow run of a deployment, which has pools."""
     return runtime.deployment.id is not None
 
 
 def perform_or_dispatch(changes: Changes) -> Perform:
-    """Return the Perform of a curriculum, which trains in the gpu pool where there is one."""
+    """Return a Perform that trains in the gpu pool, if there is one."""
     if not in_deployment():
         return tasks.perform
 
@@ -64,11 +64,11 @@ def perform_or_dispatch(changes: Changes) -> Perform:
 
 
 @task(name="train", task_run_name="train {phase}", **tasks.RETRIED)
-@ending_plainly
+@as_prefect_state
 def dispatch_task(phase: str, step: Step[Artefact], changes: Changes) -> Artefact:
-    """Train a phase as a flow run of the gpu pool; a run that crashes there is started again.
+    """Train a phase as a flow run of the gpu pool, and start it again if it crashes.
 
-    A phase that is trained already waits for no slot.
+    A phase that is already trained doesn't wait for a slot.
     """
     run = None if step.retrain else trained_run(step.plan, phase, resources())
     if run is None:
@@ -83,7 +83,7 @@ def dispatch_task(phase: str, step: Step[Artefact], changes: Changes) -> Artefac
 
 
 def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowRun:
-    """Start the flow run that trains a phase, or return one that was started before, unless it broke down."""
+    """Start the flow run that trains a phase, or return the earlier one unless it failed."""
     specialist = plan.config.specialist
     parameters = {
         "specialist": specialist,
@@ -96,7 +96,7 @@ def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowR
             settings.deployment(TRAIN),
             parameters=parameters,
             flow_run_name=f"{TRAIN} {_short_name(plan)} {phase}",
-            # A key that was used before starts nothing: the answer is the flow run of then, as it is now.
+            # For a known key Prefect starts nothing and returns the earlier flow run in its current state.
             idempotency_key=f"{_own_id()}-{plan.mark_of(TRAIN, phase)}-{attempt}",
             timeout=0,
         )
@@ -107,21 +107,21 @@ def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowR
 
 
 def _short_name(plan: RunPlan) -> str:
-    """Return the name of a plan's diet, or the branch of one that an ablation wrote for an arm."""
+    """Return the name of a plan's diet; for an ablation arm, the branch of its diet."""
     specialist = plan.config.specialist
     return plan.diet.branch or specialist if is_path(specialist) else specialist
 
 
 def _cancel_children_if_cancelled() -> None:
-    """Cancel the training that this flow run waits for, if it is being cancelled itself.
+    """Cancel the child run if this flow run is being cancelled.
 
-    One that crashes lets it run: it is found again by a retry.
+    If this flow run crashes instead, the child keeps running; a retry finds it again.
     """
     with get_client(sync_client=True) as client:
         state = client.read_flow_run(_own_id()).state
         if state is None or not (state.is_cancelling() or state.is_cancelled()):
             return
-        # Asked of the server: no idempotency key finds a child without starting one that isn't there.
+        # Ask the server: an idempotency key would start a child that doesn't exist.
         children = client.read_flow_runs(
             flow_filter=FlowFilter(name=FlowFilterName(any_=[TRAIN])),
             flow_run_filter=FlowRunFilter(
@@ -130,15 +130,14 @@ def _cancel_children_if_cancelled() -> None:
         )
         for child in children:
             if child.state is None or not child.state.is_final():
-                message = "The run that asked for it was cancelled."
+                message = "The parent flow run was cancelled."
                 client.set_flow_run_state(child.id, Cancelling(message=message))
 
 
 def _await_end(child: UUID, log: Callable[[str], None]) -> FlowRun:
-    """Return a flow run when it has ended, and log its states and progress until then.
+    """Wait until a flow run has ended and return it; log its states and progress meanwhile.
 
-    A server that is away for a while is waited for; Prefect's own wait would fail with the first request
-    that does.
+    Tolerates a server that is unavailable for a while; Prefect's own wait fails at the first request.
     """
     logged = progress = ""
     looked = time.monotonic()
@@ -168,11 +167,11 @@ def _await_end(child: UUID, log: Callable[[str], None]) -> FlowRun:
 
 
 def _artefact_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
-    """Return the run that a flow run was labelled with at its end.
+    """Return the run artefact that a flow run was labelled with at its end.
 
     Raises:
-        JobKilledError: for one that crashed.
-        JobError: for one that failed or was cancelled.
+        JobKilledError: if the flow run crashed.
+        JobError: if it failed or was cancelled.
     """
     assert ended.state
     if ended.state.is_completed():
@@ -181,7 +180,7 @@ def _artefact_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
     raise kind(
         f"phase {phase}",
         ended.state.name,
-        cause=(ended.state.message or f"its flow run is {ended.name}").rstrip("."),
+        cause=(ended.state.message or f"its training flow run ended as {ended.name}").rstrip("."),
         cure="Retry resumes from its last checkpoint",
     )
 

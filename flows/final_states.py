@@ -1,4 +1,4 @@
-"""Final states of flow and task runs that don't end with a result: a user's mistake, an interrupt."""
+"""Final states of flow and task runs without a result: mistakes of the user and interrupts."""
 
 import contextlib
 import functools
@@ -28,51 +28,52 @@ Result = TypeVar("Result")
 INTERRUPTED = (
     "Interrupted from the terminal. Finished work is kept; run the same command again to continue."
 )
-CANCELLED = "Cancelled. Finished work is kept; Retry continues from it."
+CANCELLED = "Cancelled. Finished work is kept; Retry resumes the run."
 
 
-class HeldInterrupts:
-    """The handler of Ctrl-C while Prefect starts and ends a flow run, where it takes one for a crash.
+class DeferredInterrupts:
+    """Handler of Ctrl-C that defers interrupts while Prefect starts and ends a flow run.
 
-    An interrupt is raised where the run's own body begins; a second one is raised at once.
+    Prefect would report such an interrupt as a crash. A deferred interrupt is raised when the run's own body
+    starts; a second interrupt is raised at once.
     """
 
     def __init__(self) -> None:
         self._came, self._raises = False, False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Keep a first interrupt; raise one that comes within a body, or again."""
+        """Defer a first interrupt; raise an interrupt inside of a body, or a second one."""
         if self._came or self._raises:
             raise KeyboardInterrupt
         self._came = True
 
     @contextlib.contextmanager
     def raised(self) -> Iterator[None]:
-        """Raise interrupts within the block, and one that came before it."""
+        """Raise interrupts within the block, and a deferred interrupt at its start."""
         before, self._raises = self._raises, True
         try:
-            self.raise_kept()
+            self.raise_deferred()
             yield
         finally:
             self._raises = before
 
-    def raise_kept(self) -> None:
-        """Raise the interrupt that came and wasn't raised yet, if one did."""
+    def raise_deferred(self) -> None:
+        """Raise the deferred interrupt, if any."""
         if self._came:
             self._came = False
             raise KeyboardInterrupt
 
 
-_held: ContextVar[HeldInterrupts | None] = ContextVar("held", default=None)
+_held: ContextVar[DeferredInterrupts | None] = ContextVar("held", default=None)
 
 
 @contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C off within the block, but for the bodies that `ending_plainly` decorates."""
-    handler = HeldInterrupts()
+def deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C within the block, except in bodies that `as_prefect_state` decorates."""
+    handler = DeferredInterrupts()
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # Only the main thread may handle signals; one that is ignored stays so.
+        yield  # Only the main thread may handle signals; an ignored signal stays ignored.
         return
     token, before = _held.set(handler), signal.signal(signal.SIGINT, handler)
     try:
@@ -80,17 +81,16 @@ def interrupts_held() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         _held.reset(token)
-    handler.raise_kept()
+    handler.raise_deferred()
 
 
-def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
-    """Decorate the body of a flow or a task, so that a mistake, Ctrl-C and Cancel end it in plain states.
+def as_prefect_state(body: Callable[P, Result]) -> Callable[P, Result]:
+    """Decorate the body of a flow or task, so that mistakes, Ctrl-C and Cancel end in plain states.
 
-    Prefect logs the traceback of an error, and takes an interrupt for a crash. Here a CurriculumError is
-    the message of a Failed state, and an interrupt of a command's own process makes a Cancelled one, as
-    the signal does by which a worker cancels a run of a deployment; notes of that signal are its message.
-    Whoever asks such a state for its result gets the exception. Any other signal of a worker is left to
-    Prefect.
+    Prefect logs the traceback of an error and reports an interrupt as a crash. Here, a CurriculumError
+    becomes the message of a Failed state. An interrupt of a command's own process becomes a Cancelled state,
+    as does the signal by which a worker cancels a run of a deployment; the notes of that signal are the
+    message. The result of such a state raises the exception. Other signals of a worker are left to Prefect.
     """
 
     @functools.wraps(body)
@@ -100,7 +100,7 @@ def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
             with held.raised() if held else contextlib.nullcontext():
                 return body(*args, **kwargs)
         except CurriculumError as mistake:
-            if runtime.task_run.id is None:  # The end of a task is logged by Prefect as an error.
+            if runtime.task_run.id is None:  # Prefect logs the end of a task as an error.
                 Log().error(str(mistake))
             state: State[Any] = Failed(message=visible(str(mistake)), data=mistake)
         except KeyboardInterrupt as interrupt:
@@ -118,7 +118,7 @@ def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
 
 
 def _is_cancelling() -> bool:
-    """Return True where somebody cancels this flow run, by its server; False where that is gone."""
+    """Return True if this flow run is being cancelled; False also if the server is unavailable."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(runtime.flow_run.id)).state
@@ -128,9 +128,9 @@ def _is_cancelling() -> bool:
 
 
 def result_of(state: State[Result]) -> Result:
-    """Return the result of a run that ended in a state; raise the exception of one that has none.
+    """Return the result of a state, or raise its exception.
 
-    An interrupt is raised here: Prefect would raise it in the thread of its event loop, and end that.
+    Interrupts are raised here: Prefect would raise them in the thread of its event loop and end the loop.
     """
     if state.is_cancelled():
         raise cast("BaseException", get_state_exception(state))

@@ -1,4 +1,4 @@
-"""The process of a flow run: it ends with the worker that started it, and says when it has ended."""
+"""Process of a flow run: ends with its parent worker, and sends an event when it has ended."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ from flows import settings
 from flows.settings.api_listener import guard_connections
 
 ENDED = "curriculum.flow-run.ended"
-"""The event that a process sends last, after all of its heartbeats."""
+"""Last event of a process, after all heartbeats."""
 END_WITHIN_S = 40.0
-"""After the worker's end: Prefect would ask a server that went with it again and again."""
+"""Seconds after the worker's end; Prefect would otherwise retry requests to a stopped server."""
 _INIT = 1
 
 
 def main() -> None:
-    """Be Prefect's engine, under our promises."""
+    """Run Prefect's engine with the additions of this module."""
     end_with_parent(signal.SIGTERM)
     guard_connections(settings.own_api_port())
     with _last_words():
@@ -28,10 +28,10 @@ def main() -> None:
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Be signalled when the parent is gone, however it went; at once, where it is gone already.
+    """Send this process a signal when its parent ends for any reason, or at once if it has ended.
 
-    Without a worker nobody could cancel a run any more or tell the server how it ended. What doesn't heed
-    the signal in time is killed.
+    Without a worker nobody could cancel the run or report its end to the server. A process that ignores the
+    signal is killed after a while.
     """
     parent = os.getppid()
     signal_with_parent(number)()
@@ -41,7 +41,7 @@ def end_with_parent(number: signal.Signals) -> None:
 
 
 def _outlive(parent: int) -> None:
-    """See the parent go, and this process after it."""
+    """Wait for the parent's end, then end this process."""
     while os.getppid() == parent != _INIT:
         time.sleep(0.5)
     time.sleep(END_WITHIN_S)
@@ -50,10 +50,9 @@ def _outlive(parent: int) -> None:
 
 @contextlib.contextmanager
 def _last_words() -> Iterator[None]:
-    """Send the event when the block ends; who waits for heartbeats then stops waiting.
+    """Send the event when the block ends, so that the automation stops waiting for heartbeats.
 
-    A run that waits for an approval ends its process, and a heartbeat that comes late must not start the
-    wait anew.
+    A run that waits for an approval ends its process; a late heartbeat must not start the wait again.
     """
     # Prefect reads its settings when it is imported; the parent may die before that.
     from prefect.events import emit_event

@@ -1,4 +1,4 @@
-"""Work common to all flow runs: a plan that is resolved and carried out or forecast, and its report."""
+"""Common parts of all flow runs: resolve a plan, run or forecast it, and write the report."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -26,17 +26,17 @@ from schemas.progress import ignore_progress
 
 
 def named(phase: str) -> str | None:
-    """Return the one phase that a form names; None for all."""
+    """Return the phase that a form names; None for all phases."""
     return None if phase == ALL_PHASES else phase
 
 
 def start(specialist: str, changes: BuildChanges, scope: Scope) -> RunPlan:
-    """Resolve a form into the plan of this flow run, as the run first saw it, and tag the run.
+    """Resolve a form into the plan of this flow run, as first resolved, and tag the run.
 
-    Training that another run asked for goes by that one's config.
+    Training that another run dispatched uses the config of that run.
 
     Raises:
-        CurriculumError: for what the diet, the phases or the corpus can't give.
+        CurriculumError: if the diet, the phases or the corpus can't provide the request.
     """
     config = _config(specialist, changes)
     parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
@@ -51,12 +51,12 @@ def start(specialist: str, changes: BuildChanges, scope: Scope) -> RunPlan:
 
 
 def arm_snapshot(flow_run: str, specialist: str) -> str:
-    """Return the name of the config snapshot of an arm, of which the flow run of an ablation has many."""
+    """Return the name of an arm's config snapshot; the flow run of an ablation has one per arm."""
     return f"{flow_run}-{Path(specialist).stem}"
 
 
 def _config(specialist: str, changes: BuildChanges) -> RunConfig:
-    """Return the config that a form gives; files that hide others of the same name are logged."""
+    """Return the config of a form; log files of the workspace that hide files of the package."""
     home = settings.home()
     trust.require_trusted(home, specialist)
     config = RunConfig.of(specialist=specialist, workspace=home, **dict(changes))
@@ -72,14 +72,14 @@ def _tag_plan(plan: RunPlan, phase: str) -> None:
 
 
 def tag_run(tags: Collection[str]) -> None:
-    """Add tags to this flow run's, which are those of its deployment at first."""
+    """Add tags to this flow run, beside those of its deployment."""
     with get_client(sync_client=True) as client:
         known = client.read_flow_run(UUID(runtime.flow_run.id)).tags
         client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*known, *tags}])
 
 
 def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple[()]:
-    """Show what a form would make, why, and how long it would take; nothing is made, so no run is returned.
+    """Show the steps of a form, their reasons and their estimated time; make nothing and return no runs.
 
     Raises:
         CurriculumError: as the run itself would.
@@ -95,12 +95,12 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple
     described = "; ".join((words, *forecast.notes_words(found)))
     artifacts.show(plan.mark_of("forecast", phase), described, summary)
     reasons = [*reason_lines(plan.store)]
-    artifacts.show(plan.mark_of("reasons", phase), "What would be made, and why", reasons)
+    artifacts.show(plan.mark_of("reasons", phase), "Steps that would run, with reasons", reasons)
     for line in lines:
         Log().info(", ".join(f"{name}: {value}" for name, value in line.items() if value))
     for warning in found.warnings:
         Log().warning(warning)
-    Log().info(f"Nothing was made: a dry run. {words}")
+    Log().info(f"Dry run; nothing was made. {words}")
     if found.refusal is not None:
         raise found.refusal
     return ()
@@ -109,7 +109,7 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple
 def make(
     specialist: str, changes: BuildChanges, scope: Scope, *, dry_run: bool
 ) -> tuple[FinishedStep, ...]:
-    """Carry out, or only forecast, what a form asks for, and return the events of trained phases."""
+    """Run or only forecast a form's request, and return the events of trained phases."""
     if dry_run:
         return show_forecast(specialist, changes, scope)
     plan, trained = start(specialist, changes, scope), []
@@ -124,7 +124,7 @@ def make(
 def carry_out(
     plan: RunPlan, scope: Scope, perform: Perform = tasks.perform
 ) -> Iterator[tuple[FinishedStep, Artefact]]:
-    """Carry a plan out in tasks, and yield the event and the run of each phase that is trained.
+    """Run a plan in tasks; yield the event and the run of each trained phase.
 
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
@@ -140,14 +140,14 @@ def carry_out(
 
 
 def _label_run(plan: RunPlan, run: Artefact) -> None:
-    """Label this flow run with the artefact of its training, which its parent reads."""
+    """Label this flow run with its trained run artefact, for its parent."""
     with get_client(sync_client=True) as client:
         path = run.path.relative_to(plan.store.root).as_posix()
         client.update_flow_run_labels(UUID(runtime.flow_run.id), {tasks.RUN: path})
 
 
 def _link_report(plan: RunPlan) -> None:
-    """Write a specialist's report and the workspace's status anew; link the report on the flow run's page."""
+    """Rewrite a specialist's report and the workspace's status; link the report on the flow run's page."""
     record_status(plan.store.root, resources(), Log().warning)
     if (file := rewritten(plan, resources(), Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)

@@ -1,7 +1,7 @@
-"""Parameters of the flows: the fields of a RunConfig's groups in one box, with dropdowns and bounds.
+"""Parameters of the flows: the fields of a RunConfig in one group, with dropdowns and bounds.
 
-What is rarely set lies in the box's Advanced group, which a form shows folded. The names of a dropdown are
-looked up when a form is made: the workspace's own diets, corpora and phases with those of the package.
+Advanced fields are in a nested group, which a form shows collapsed. Dropdowns list the workspace's own diets,
+corpora and phases and those of the package; the names are looked up when a form is generated.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from curriculum.pipeline.run_config import (
+    COMMON_FIELDS,
     BuildConfig,
     CorpusConfig,
     Group,
@@ -40,52 +41,52 @@ from schemas.packed_row import MAX_ROW_LENGTH, ROW_MULTIPLE
 
 ALL_PHASES = "all"
 ARM_DIET = r"/diets/ablation-[^/]+/[^/]+\.yaml$"
-"""Pattern of the diets that an ablation writes for its arms."""
+"""Pattern of the diet files that an ablation writes for its arms."""
 
 
 def specialists() -> tuple[str, ...]:
-    """The diets of the workspace, then those of the package."""
+    """Return the diets of the workspace, then the diets of the package."""
     from curriculum.mixing.diet_files import diet_names
 
     return _own_first(diet_names(settings.home()), diet_names())
 
 
 def phases() -> tuple[str, ...]:
-    """All, then every phase of every phases file, in the order of the curriculum, and the tail job."""
+    """Return `all`, the phases of all phases files in the order of the curriculum, and the anneal job."""
     from curriculum.mixing.diet_files import phase_names
     from schemas.job import ANNEAL
 
     names = [ALL_PHASES]
     for file in phases_files():
-        # A file with a fault must not take the others' names away; who uses it is told.
+        # A faulty file must not hide the names of the other files; runs that use it fail with its error.
         with contextlib.suppress(CurriculumError):
             names += phase_names(file, settings.home())
     return _distinct([*names, ANNEAL])
 
 
 def phases_files() -> tuple[str, ...]:
-    """The phases files of the workspace, then those of the package."""
+    """Return the phases files of the workspace, then those of the package."""
     from curriculum.mixing.diet_files import phases_files as files
 
     return _own_first(files(settings.home()), files())
 
 
 def corpora() -> tuple[str, ...]:
-    """The corpora of the workspace, then those of the package."""
+    """Return the corpora of the workspace, then those of the package."""
     from curriculum.corpus.load import corpus_names
 
     return _own_first(corpus_names(settings.home()), corpus_names())
 
 
 def models() -> tuple[str, ...]:
-    """The presets of models, from the smallest."""
+    """Return the model presets, smallest first."""
     from curriculum.model.presets import PRESETS
 
     return tuple(PRESETS)
 
 
 def writers() -> tuple[str, ...]:
-    """Return the installed destinations of metrics beside the run's own: each, and all together."""
+    """Return the installed metrics destinations, one by one and all together."""
     from schemas.job import WriterName
 
     names = [str(name) for name in get_args(WriterName) if importlib.util.find_spec(name)]
@@ -93,9 +94,9 @@ def writers() -> tuple[str, ...]:
 
 
 def branches() -> tuple[str, ...]:
-    """The branches under which the workspace holds mixtures or runs."""
+    """Return the branches that have mixtures or runs in the workspace."""
     found = settings.home().glob("*/specialist-*/branch-*")
-    return _distinct(sorted(label_of(each.name)[1] for each in found))
+    return _distinct(sorted(label_of(folder.name)[1] for folder in found))
 
 
 def _own_first(names: Iterable[str], shipped: Iterable[str]) -> tuple[str, ...]:
@@ -108,7 +109,7 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def ablation_files() -> tuple[str, ...]:
-    """The ablation files of the workspace, as paths in it; diets and corpora may lie beside them."""
+    """Return the ablation files of the workspace as relative paths, without diets and corpora beside them."""
     files = (settings.home() / "ablations").glob("*.y*ml")
     return tuple(sorted(f"ablations/{file.name}" for file in files if _has_claims(file)))
 
@@ -130,13 +131,13 @@ class _Dropdown:
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         names: list[JsonValue] = [*self.names()]
-        # An empty list of choices could not be filled in.
+        # A field with an empty list of choices could not be filled in.
         return {**handler(core), **({"enum": names} if names else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class _NameOrPath:
-    """Offers names in a form's field, and beside them paths of a pattern."""
+    """Offers names in a form's field, or a path that matches a pattern."""
 
     names: Callable[[], tuple[str, ...]]
     path_title: str
@@ -149,57 +150,65 @@ class _NameOrPath:
         return _suggested(handler(core), self.names(), path)
 
 
-def _said(title: str, description: str) -> Any:
-    """Title and explanation of a flow's parameter, in place of Prefect's own."""
+def _labelled(title: str, description: str) -> Any:
+    """Return the title and description of a flow's parameter."""
     return Field(json_schema_extra={"title": title, "description": description})
 
 
 Specialist = Annotated[
     str,
     _Dropdown(specialists),
-    _said("Specialist", "Whose diet is served: one of the workspace's diets/ or of the package's."),
+    _labelled(
+        "Specialist", "Diet of the specialist: a name from the workspace's diets/ or the package."
+    ),
 ]
 TrainedSpecialist = Annotated[
     str,
-    _NameOrPath(specialists, "An arm of an ablation", ARM_DIET),
-    _said("Specialist", "Whose diet is trained; or the file of an ablation's arm."),
+    _NameOrPath(specialists, "Diet of an ablation arm", ARM_DIET),
+    _labelled(
+        "Specialist",
+        "Diet of the specialist: a name from the workspace's diets/ or the "
+        "package, or the diet file of an ablation arm.",
+    ),
 ]
 AblationFile = Annotated[
     str,
-    _NameOrPath(ablation_files, "Another file", r"\.ya?ml$"),
-    _said(
+    _NameOrPath(ablation_files, "Path of another file", r"\.ya?ml$"),
+    _labelled(
         "Ablation",
-        "YAML file with a diet, arms, seeds and claims: one of the workspace's ablations/, or a path on the "
-        "machine of the server.",
+        "YAML file with the diet, arms, seeds and claims of the ablation: a file in the "
+        "workspace's ablations/, or a path on the server's machine.",
     ),
 ]
 Repositories = Annotated[
     tuple[str, ...],
-    _said("Repositories", CorpusConfig.model_fields["repositories"].description or ""),
+    _labelled("Repositories", CorpusConfig.model_fields["repositories"].description or ""),
 ]
 Phase = Annotated[
     str,
     _Dropdown(phases),
-    _said(
+    _labelled(
         "Phase",
-        f"{ALL_PHASES}: go through the curriculum in order, and make what isn't there yet. "
-        "One phase: only that one, from where the phase before it ended.",
+        f"{ALL_PHASES}: run all phases in order and skip finished phases. Otherwise run only this "
+        "phase, from the weights of the previous phase.",
     ),
 ]
 LaterPhases = Annotated[
     bool,
-    _said(
-        "And the phases after it",
-        "With one phase: train that one anew, then continue with those after it, each anew where what it "
-        "continues from has other weights.",
+    _labelled(
+        "Also run later phases",
+        "With a single phase: retrain this phase, then retrain later phases whose starting "
+        "weights changed.",
     ),
 ]
-Again = Annotated[bool, _said("Anew", "With one phase: train it anew where it is done already.")]
+Again = Annotated[
+    bool, _labelled("Retrain", "With a single phase: retrain the phase even if it is finished.")
+]
 DryRun = Annotated[
     bool,
-    _said(
+    _labelled(
         "Dry run",
-        "Make nothing: the run shows what would be made and why, on how many tokens, and how long.",
+        "Make nothing; show the steps that would run, with reasons, tokens and estimated time.",
     ),
 ]
 
@@ -210,20 +219,18 @@ _NAMES: Mapping[str, Callable[[], tuple[str, ...]]] = {
     "model": models,
     "log": writers,
 }
-"""Names that a field's dropdown offers."""
+"""Functions that return the names of a field's dropdown."""
 _BOUNDS: Mapping[str, Mapping[str, JsonValue]] = {
     "token_budget": {"pattern": TOKEN_COUNT},
     "branch": {"pattern": NAME},
     "row_length": {"minimum": ROW_MULTIPLE, "maximum": MAX_ROW_LENGTH, "multipleOf": ROW_MULTIPLE},
 }
-"""Bounds of a form alone: it refuses what is outside of them before there is a run."""
-USUAL = ("corpus", "repositories", "max_commits", "branch", "token_budget", "model")
-"""Fields that a form shows at once; all others are in its Advanced group."""
+"""Bounds that the form checks before a run is created."""
 ADVANCED = "advanced"
 
 
 class Boxed(Group):
-    """Fields of one flat value whose JSON, that of a form, has an Advanced group."""
+    """Flat fields whose JSON, as in a form, has a nested Advanced group."""
 
     @model_validator(mode="before")
     @classmethod
@@ -240,26 +247,26 @@ class Boxed(Group):
 
 
 def _split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split fields into those of a box and those of its Advanced group."""
-    usual = {name: each for name, each in fields.items() if name in USUAL}
-    return usual, {name: each for name, each in fields.items() if name not in USUAL}
+    """Split fields into common and advanced fields."""
+    usual = {name: value for name, value in fields.items() if name in COMMON_FIELDS}
+    return usual, {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
 
 
 class BuildChanges(Boxed, BuildConfig, CorpusConfig):
-    """The changes that a build heeds."""
+    """Changes that apply to a build."""
 
 
 class MixChanges(ResumeConfig, MixConfig, BuildChanges):
-    """The changes that a mixture heeds."""
+    """Changes that apply to a mixture."""
 
 
 class Changes(TrainConfig, MixChanges):
-    """Changes of this run. Whatever is left empty stays as the diet and the corpus say."""
+    """Settings of this run. Empty fields keep the values of the diet and the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The fields of a form's box: dropdowns of names, and empty boxes in place of toggles."""
+    """Schema of a form's group of fields: dropdowns of names, and empty fields instead of toggles."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -268,20 +275,21 @@ class _Box:
         usual, advanced = _split(
             {name: _field(name, field) for name, field in whole["properties"].items()}
         )
-        return {**whole, "properties": {**usual, ADVANCED: _folded(advanced)}}
+        return {**whole, "properties": {**usual, ADVANCED: _collapsed(advanced)}}
 
 
-def _folded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a group of fields that a form shows folded.
+def _collapsed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a collapsed group of fields.
 
-    Prefect's form draws alternatives as tabs, of which the first, without fields, is open. The fields also
-    lie outside of the alternatives: an error then names its field, and not the whole group.
+    Prefect's form shows alternatives as tabs; the first tab, which has no fields, is open. The fields are
+    also listed outside of the alternatives, so that an error names its field rather than the whole group.
     """
     closed = {"title": "Defaults", "type": "object"}
-    opened = {"title": "Change", "type": "object", "properties": fields}
+    opened = {"title": "Custom", "type": "object", "properties": fields}
     return {
         "title": "Advanced",
-        "description": "Fields that are rarely set: Change shows them. With Defaults none of them is used.",
+        "description": "Rarely used settings. Choose Custom to change them; with Defaults they "
+        "are ignored.",
         "type": "object",
         "properties": fields,
         "additionalProperties": False,
@@ -290,8 +298,8 @@ def _folded(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional field that is shown as an empty box, not as a type or None."""
-    kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    """Return the schema of an optional field as an empty field, without a choice between a type and null."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     plain = {key: value for key, value in schema.items() if key not in ("default", "anyOf")}
     shown = (
         {**plain, **kinds[0]} if len(kinds) == 1 else {**plain, "anyOf": kinds} if kinds else plain
@@ -299,21 +307,21 @@ def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     shown = {**shown, **_BOUNDS.get(name, {})}
     if name == "branch":
         return _suggested(shown, branches())
-    # An empty list of choices could not be filled in.
+    # A field with an empty list of choices could not be filled in.
     names = _NAMES[name]() if name in _NAMES else ()
     return {**shown, "enum": [*names]} if names else shown
 
 
-NEW_NAME = {"title": "A new one"}
+NEW_NAME = {"title": "New branch"}
 
 
 def _suggested(
     schema: dict[str, Any], names: tuple[str, ...], other: dict[str, str] = NEW_NAME
 ) -> dict[str, Any]:
-    """Return the schema of a field that is one of some names or another text."""
+    """Return the schema of a field that offers known names or any other text."""
     if not names:
         return {**schema, **{key: value for key, value in other.items() if key != "title"}}
-    known = {"type": "string", "enum": [*names], "title": "One that is there"}
+    known = {"type": "string", "enum": [*names], "title": "Existing branch"}
     plain = {key: value for key, value in schema.items() if key != "type"}
     return {**plain, "anyOf": [known, {"type": "string", **other}]}
 
@@ -322,7 +330,7 @@ _FIELD = Field(
     json_schema_extra={
         "title": "Changes",
         "description": inspect.getdoc(Changes),
-        # A form sends its defaults back, and null is no name of a dropdown.
+        # A form submits its defaults, and null isn't among the names of a dropdown.
         "default": {},
     }
 )

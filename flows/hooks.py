@@ -1,4 +1,4 @@
-"""Hooks of every flow run: its name, and the reaction to its failure or crash."""
+"""Hooks of all flow runs: the run's name, and notifications of failures and crashes."""
 
 import functools
 from typing import Any, cast
@@ -13,37 +13,37 @@ from flows.settings.contexts import context_of
 from flows.settings.form_subjects import form_subject
 from schemas.errors import JobError
 
-SWITCHES = {"later_phases": "and those after it", "again": "anew", "dry_run": "(dry run)"}
-"""Words in a run's name for a switch of its form."""
+SWITCHES = {"later_phases": "and later phases", "again": "anew", "dry_run": "(dry run)"}
+"""Words in a run's name for the switches of its form."""
 LONGEST = 40
-"""Characters of a value in a name."""
+"""Maximum characters of a value in a name."""
 _FORM_ADJECTIVES = frozenset(
     (
         "Awesome", "Ergonomic", "Fantastic", "Generic", "Gorgeous", "Handcrafted", "Handmade", "Incredible",
         "Intelligent", "Licensed", "Practical", "Refined", "Rustic", "Sleek", "Small", "Tasty", "Unbranded",
     )
 )  # fmt: skip
-"""First words of the names that Prefect's form proposes."""
+"""First words of the random names that Prefect's form proposes."""
 
 
 def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    """Notify of a flow run of a deployment that crashed or failed, unless its training did so itself.
+    """Notify of a failed or crashed flow run of a deployment, unless its training already did.
 
-    A run in a terminal prints its own error. One whose process is gone is found by server/crash_detection.py.
+    A run in a terminal prints its own error. server/crash_detection.py finds runs whose process was killed.
     """
     if flow_run.deployment_id is None:
         return
     if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
         return
     whose = notifications.whose(settings.home(), form_subject(flow_run.parameters))
-    words = state.message or state.name or "it doesn't say why"
+    words = state.message or state.name or "no reason given"
     notifications.broken_down(
         whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}", context=context_of()
     )
 
 
 def is_made_up(name: str) -> bool:
-    """Return True for a name that Prefect made up: its server `amber-goat`, its form `Rustic-Akita`.
+    """Return True for a random name of Prefect's server (`amber-goat`) or form (`Rustic-Akita`).
 
     >>> is_made_up("amber-goat"), is_made_up("Rustic-Akita"), is_made_up("second-try")
     (True, True, False)
@@ -56,7 +56,7 @@ def is_made_up(name: str) -> bool:
 
 @functools.cache
 def _server_words() -> frozenset[str]:
-    """The words that names of Prefect's server are made of."""
+    """Return the words of the server's random names."""
     from coolname.data import config
 
     vocabulary = cast("dict[str, dict[str, Any]]", config).values()
@@ -64,7 +64,7 @@ def _server_words() -> frozenset[str]:
 
 
 def run_name() -> str:
-    """The name of the flow run that begins: what a user typed, else made of what its form was filled with.
+    """Return the name of the flow run that starts: the user's name, or else one made from the form.
 
     run templates.demo syntax, token_budget=10K
     """
@@ -95,4 +95,4 @@ HOOKS: dict[str, Any] = {
     "on_crashed": [notify_of_failure],
     "on_failure": [notify_of_failure],
 }
-"""Arguments of each flow's decorator."""
+"""Arguments of the flow decorator of every flow."""

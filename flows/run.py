@@ -1,4 +1,4 @@
-"""The curriculum: build, mix and train phase by phase, each from where the phase before it ended."""
+"""The run flow: build, mix and train one phase after another, starting from the previous phase's weights."""
 
 from prefect import flow
 from prefect.events.worker import EventsWorker
@@ -12,7 +12,7 @@ from flows import artifacts
 from flows.approval import final_state, gate_passed
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
-from flows.final_states import ending_plainly, interrupts_held, result_of
+from flows.final_states import as_prefect_state, deferred_interrupts, result_of
 from flows.flow_runs import carry_out, named, show_forecast, start
 from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, LaterPhases, Phase, Specialist
 from flows.hooks import HOOKS
@@ -21,7 +21,7 @@ from schemas.progress import ProgressCallback
 
 
 @flow(name="run", **HOOKS)
-@ending_plainly
+@as_prefect_state
 def run(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
@@ -29,7 +29,7 @@ def run(
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[FinishedStep, ...]:
-    """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
+    """Run a specialist's curriculum: reuse finished phases, build and train the missing phases."""
     scope = Scope(phase=named(phase), later_phases=later_phases, retrain=True)
     if dry_run:
         return show_forecast(specialist, changes, scope)
@@ -45,15 +45,15 @@ def run(
 def run_in_process(
     config: RunConfig, scope: Scope, watch: ProgressCallback
 ) -> tuple[FinishedStep, ...]:
-    """Run the flow in this very process, for the command line; `watch` gets its progress too."""
+    """Run the flow in this process for the command line; also pass its progress to `watch`."""
     artifacts.onlooker.set(watch)
     try:
         asked = (config.specialist, scope.phase or ALL_PHASES, scope.later_phases)
         changes = Changes.model_validate(dict(config.changes()))
-        with interrupts_held():
+        with deferred_interrupts():
             state = run(*asked, changes=changes, return_state=True)
         return result_of(state)
     finally:
-        # What is still to be sent would otherwise be tried for a minute after the server has gone.
+        # Otherwise unsent events would be retried for a minute after the server has ended.
         APILogWorker.drain_all()
         EventsWorker.drain_all()

@@ -1,7 +1,7 @@
-"""Results that a Prefect server says are stored in a file: no flow here stores any, so none is read.
+"""Guard against stored results of a Prefect server: these flows store none, so none is read.
 
-To read one, Prefect unpickles a file that the server names. Where another user's process answers in the
-place of a server that has ended, that would run code of theirs.
+Prefect would unpickle a file that the server names. If another user's process has taken over the port of a
+server that ended, that process could run code in ours.
 """
 
 from typing import Any, NoReturn
@@ -14,13 +14,13 @@ from schemas.errors import StoreError
 def _refuse(*_: Any, **__: Any) -> NoReturn:
     raise StoreError(
         "a flow run's result",
-        cause="the Prefect server names a file for it, and flows here store no results",
-        cure="See whether the server is the one that you started, then run the command again",
+        cause="the Prefect server refers to a result file, but these flows store no results",
+        cure="Check that the server is the one that you started, then run the command again",
     )
 
 
 def refuse_stored_results() -> None:
-    """Refuse to read the stored result of any flow or task run in this process."""
+    """Make this process refuse to read stored results of flow and task runs."""
     for reader in ("deserialize", "deserialize_from_result_and_metadata"):
         assert hasattr(ResultRecord, reader), "Prefect reads stored results by these alone"
         setattr(ResultRecord, reader, _refuse)

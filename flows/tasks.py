@@ -1,4 +1,4 @@
-"""Steps as Prefect tasks: retries, progress and tables on the run's page."""
+"""Steps as Prefect tasks: retries, progress, and tables on the run's page."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows import artifacts
 from flows.artifacts import Log, ProgressArtifacts
-from flows.final_states import ending_plainly, result_of
+from flows.final_states import as_prefect_state, result_of
 from flows.settings.contexts import context_of
 from schemas.errors import CurriculumError, JobKilledError
 from schemas.progress import ProgressCallback
@@ -35,17 +35,17 @@ from schemas.specialist import SpecialistRef
 
 Result = TypeVar("Result")
 RUN = "run"
-"""Label of a flow run that trained a phase: the path of its run."""
+"""Label of a training flow run with the path of its run artefact."""
 
 
 def is_retryable(task: Any, run: Any, state: Any) -> bool:
-    """Return True for a failure that may pass by itself: a killed process does, a user's mistake doesn't."""
+    """Return True for a failure that may be temporary (a killed process), not for a mistake of the user."""
     failure = state.result(raise_on_failure=False)
     return isinstance(failure, JobKilledError) or not isinstance(failure, CurriculumError)
 
 
 class Retried(TypedDict):
-    """Arguments of a task's decorator that say when it is tried again."""
+    """Retry arguments of a task decorator."""
 
     retries: int
     retry_delay_seconds: float
@@ -56,15 +56,15 @@ RETRIED = Retried(retries=2, retry_delay_seconds=10, retry_condition_fn=is_retry
 
 
 def flow_context(watch: ProgressCallback) -> Context:
-    """Return the context of steps in a flow run: its log gets the lines of training and the warnings."""
+    """Return the context of steps in a flow run, whose log gets warnings and training output."""
     log = Log()
     return context_of(watch, log=log.info, warn=log.warning)
 
 
 @task(task_run_name="{verb} {phase}", **RETRIED)
-@ending_plainly
+@as_prefect_state
 def step_task(verb: Verb, phase: str, step: Step[Any]) -> Any:
-    """Carry out a step; its page shows the results. A second try of training resumes from its checkpoint."""
+    """Run a step and show its results on its page. A retry of training resumes from the checkpoint."""
     with _checkpoint_named(step):
         result = step.run(flow_context(ProgressArtifacts()))
     _SHOW[verb](step, result)
@@ -77,14 +77,14 @@ TASKS: Mapping[Verb, "Task[..., Any]"] = {
 
 
 def perform(step: Step[Result], /) -> Result:
-    """Carry out a step as a task of this flow run."""
+    """Run a step as a task of this flow run."""
     ended = TASKS[step.verb](step.verb, step.phase, step, return_state=True)
     return result_of(cast("State[Result]", ended))
 
 
 @contextlib.contextmanager
 def _checkpoint_named(step: Step[Any]) -> Iterator[None]:
-    """Log the checkpoint that a signal leaves of training, and note it on the signal."""
+    """Log the checkpoint that training saved at a signal, and add it as a note to the exception."""
     try:
         yield
     except TerminationSignal as ended:
@@ -96,19 +96,19 @@ def _checkpoint_named(step: Step[Any]) -> Iterator[None]:
 
 
 def _saved_words(plan: RunPlan, phase: str) -> str:
-    """Name the checkpoint of the run that trains a phase, from which it is resumed."""
+    """Describe the latest checkpoint of the run that trains a phase."""
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     attempts = open_attempts(plan.store)
     ours = [attempt for attempt in attempts if (attempt.ref, attempt.job.phase) == (ref, phase)]
     checkpoint = newest_checkpoint(ours[-1].path) if ours else None
     if checkpoint is None:
-        return f"{phase} was stopped before its first checkpoint. Retry begins it anew."
+        return f"{phase} was stopped before its first checkpoint. Retry starts the phase again."
     where = checkpoint.relative_to(plan.store.root).as_posix()
-    return f"{phase} was stopped. Retry resumes from its checkpoint {where}."
+    return f"{phase} was stopped. Retry resumes from checkpoint {where}."
 
 
 def _show_rows(step: Step[Any], built: Built) -> None:
-    """Show how full the rows of a phase are, and which documents were excluded."""
+    """Show the fill of a phase's rows, and the excluded documents."""
     name = step.plan.mark_of("packing-yield", step.phase)
     words = " ".join((yield_words(built), *fullness_lines(built)))
     artifacts.show(name, words, yield_lines(built))
@@ -118,13 +118,13 @@ def _show_rows(step: Step[Any], built: Built) -> None:
 
 
 def _show_mixture(step: Step[Any], mixture: Artefact) -> None:
-    """Show the shares of a mixture, planned and realised."""
+    """Show the planned and actual shares of a mixture."""
     name = step.plan.mark_of("mixture", step.phase)
     artifacts.show(name, mixture_words(mixture), mixture_lines(mixture))
 
 
 def show_run(step: Step[Any], run: Artefact) -> None:
-    """Show the figures of a run on the page of its flow run."""
+    """Show the metrics of a run on the page of its flow run."""
     report = report_of(run)
     name = step.plan.mark_of("val-bpb", step.phase)
     changes = changes_within(run.path, report)

@@ -1,16 +1,16 @@
-"""The train flow: when a phase is trained; how is curriculum/train."""
+"""The train flow, which trains phases with curriculum.train."""
 
 from prefect import flow
 
 from curriculum.pipeline.execute import FinishedStep, Scope
 from flows import flow_runs
-from flows.final_states import ending_plainly
+from flows.final_states import as_prefect_state
 from flows.forms import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, TrainedSpecialist
 from flows.hooks import HOOKS
 
 
 @flow(name="train", **HOOKS)
-@ending_plainly
+@as_prefect_state
 def train(
     specialist: TrainedSpecialist,
     phase: Phase = ALL_PHASES,
@@ -18,6 +18,6 @@ def train(
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[FinishedStep, ...]:
-    """Build, mix and train what isn't trained yet; an interrupted run resumes from its last checkpoint."""
+    """Build, mix and train unfinished phases; an interrupted run resumes from its last checkpoint."""
     scope = Scope(phase=flow_runs.named(phase), retrain=again)
     return flow_runs.make(specialist, changes, scope, dry_run=dry_run)

@@ -1,1 +1,1 @@
-"""Processes of `curriculum serve`: a server, workers, pages; each is watched and ended."""
+"""Processes of `curriculum serve`: a Prefect server, workers and pages."""

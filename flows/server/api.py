@@ -1,8 +1,8 @@
-"""`python -m flows.server.api FD`: Prefect's server behind a guard, on a socket that its parent listens on.
+"""`python -m flows.server.api FD`: Prefect's server behind a guard, on a socket of the parent process.
 
-Requests to the API and WebSockets log in by $PREFECT_SERVER_API_AUTH_STRING before Prefect, which asks for
-it too, reads them. The guard adds what Prefect doesn't check: that a request names this server, begins on no
-page of another site, and is answered in no frame.
+Requests to the API and WebSockets must log in with $PREFECT_SERVER_API_AUTH_STRING before Prefect, which
+checks it too, reads them. The guard also checks what Prefect doesn't: that the Host header names this
+server, that the request comes from no page of another site, and that no frame shows the answer.
 """
 
 import hmac
@@ -32,7 +32,8 @@ POLICY = (
     "connect-src 'self' data: blob:; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Prefect's pages may request their own server only: their client analytics has no switch."""
+"""Content security policy: Prefect's pages may request only their own server, since their
+analytics can't be disabled."""
 NO_ANALYTICS = """<script>
   (() => {
     const own = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
@@ -42,22 +43,23 @@ NO_ANALYTICS = """<script>
     });
   })();
 </script>"""
-"""A script that drops the cookies of the analytics in Prefect's pages: it would set them for all ports."""
+"""Script that blocks cookies of the analytics in Prefect's pages, which would be set for all
+ports."""
 API = "/api/"
 OPEN_PATHS = frozenset((f"{API}health", f"{API}ready"))
-"""Paths of the API that ask for no login."""
+"""Paths of the API without login."""
 NOT_LOGGED_IN = 1008
-"""Code with which a WebSocket is closed, as Prefect closes one for a wrong password."""
+"""Close code of a WebSocket with a wrong password, as Prefect uses it."""
 MAX_LOGIN = 10_000
-"""Characters of a WebSocket's first message."""
-LOGIN = "Open the address that `curriculum serve` printed: it logs this browser in."
+"""Maximum characters of a WebSocket's first message."""
+LOGIN = "This browser isn't logged in. Open the address that `curriculum serve` printed."
 
 
 def application(prefect: Application, server: str, login: str) -> Application:
-    """Prefect's application with a login page beside it, asked as one host with its port.
+    """Return Prefect's application with a login page, restricted to one host and port.
 
-    Prefect logs a traceback for an `Authorization` header or a first message of a WebSocket that it can't
-    parse or compare. So it gets only those that equal those of `login`.
+    Prefect logs a traceback for an `Authorization` header or first WebSocket message that it can't parse or
+    compare. The guard therefore passes on only values equal to those of `login`.
     """
 
     async def pages(scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +83,7 @@ def application(prefect: Application, server: str, login: str) -> Application:
 
 
 def _may_ask(scope: Scope, login: str) -> bool:
-    """Return True for pages, health, requests that log in, and WebSockets whose first message may."""
+    """Return True for pages, health checks, requests with a login, and WebSockets."""
     if scope["type"] == "websocket":
         return scope["path"].startswith(API) and "prefect" in scope["subprotocols"]
     if scope["type"] != "http" or not scope["path"].startswith(API):
@@ -93,7 +95,7 @@ def _may_ask(scope: Scope, login: str) -> bool:
 
 
 def _logged_in(receive: Receive, send: Send, login: str) -> Receive:
-    """Return a `receive` whose first message logs in; after any other one the WebSocket is closed."""
+    """Return a `receive` that closes the WebSocket unless its first message is a login."""
     is_known = False
 
     async def receive_known() -> Message:
@@ -110,7 +112,7 @@ def _logged_in(receive: Receive, send: Send, login: str) -> Receive:
 
 
 def _is_login(text: str, login: str) -> bool:
-    """Return True for the JSON object with which programs of Prefect log in, and nothing else in it."""
+    """Return True for a JSON object with the login of Prefect's programs and nothing else."""
     if len(text) > MAX_LOGIN:
         return False
     try:
@@ -127,7 +129,7 @@ def _is_same(given: str, known: str) -> bool:
 
 
 def drop_analytics(pages: Path) -> None:
-    """Begin each of Prefect's pages in a folder with NO_ANALYTICS."""
+    """Insert NO_ANALYTICS at the start of Prefect's pages in a folder."""
     for page in pages.glob("**/index.html"):
         text = page.read_text(encoding="utf-8")
         if NO_ANALYTICS not in text:

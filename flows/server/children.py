@@ -1,4 +1,4 @@
-"""Child processes of a server: watched, started again, ended as a group; and the sockets they inherit."""
+"""Child processes of a server: watched, restarted and ended as a group; and the sockets that they inherit."""
 
 import contextlib
 import os
@@ -23,46 +23,47 @@ from schemas.errors import CurriculumError
 
 DEATHS = 5
 WINDOW_S = 600.0
-"""A child that dies so often within so long isn't started again."""
+"""Number of deaths within a time in seconds after which a child isn't restarted."""
 
 
 class ServeError(CurriculumError):
-    """The server can't start, or didn't stay up."""
+    """The server can't start, or ended."""
 
 
 @dataclass(kw_only=True, slots=True)
 class ChildProcess:
-    """A command of this Python; the system ends it should we be killed without a word.
+    """Command run by this Python; the kernel ends it if this process is killed.
 
-    A group of its own keeps the terminal's Ctrl-C away from it: we end the children, in order.
+    It has its own process group, so that Ctrl-C in the terminal doesn't reach it: we end the children in
+    order.
     """
 
     name: str
     arguments: tuple[str, ...]
     log: Path
     grace_s: float = 10.0
-    """Seconds to end before it is killed, with its group."""
+    """Seconds to end before the process group is killed."""
     with_us: signal.Signals = signal.SIGTERM
-    """Signal that it gets when this process is gone."""
+    """Signal that the child gets when this process ends."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Variables of its environment alone."""
+    """Environment variables of this child only."""
     sockets: tuple[socket.socket, ...] = ()
-    """Sockets of ours that it inherits, by their numbers."""
+    """File descriptors of sockets that the child inherits."""
     process: "subprocess.Popen[bytes] | None" = None
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS))
 
     def start(self) -> None:
-        """Start it; its output goes to its log, beside that of an earlier start."""
+        """Start the process; its output is appended to its log."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.process is None and self.log.is_file():
             self.log.replace(self.log.with_suffix(".before.log"))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", *self.arguments],
-                # Nothing is imported or set by what lies where we were started.
+                # The current directory must not affect imports or settings of the child.
                 cwd=self.log.parent,
                 env=settings.environment(self.variables),
-                pass_fds=[each.fileno() for each in self.sockets],
+                pass_fds=[ear.fileno() for ear in self.sockets],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -71,40 +72,40 @@ class ChildProcess:
             )
 
     def died(self) -> int | None:
-        """Its exit code, where it has ended."""
-        assert self.process is not None, "it was never started"
+        """Exit code of an ended process, or None."""
+        assert self.process is not None, "the process was never started"
         return self.process.poll()
 
     def may_start_again(self) -> bool:
-        """Return True if it died seldom enough; asking counts as a death."""
+        """Return True if the process hasn't died too often; the call counts as a death."""
         now = time.monotonic()
         self.deaths.append(now)
         return len(self.deaths) < DEATHS or now - self.deaths[0] > WINDOW_S
 
     def interrupt(self) -> None:
-        """Ask it to end; nothing happens where it has ended."""
-        assert self.process is not None, "it was never started"
+        """Ask the process to end; does nothing if it has ended."""
+        assert self.process is not None, "the process was never started"
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """End the process and all of its group before the return."""
+        """End the process and its group, and wait for the end."""
         if self.process is None:
             return
         self.interrupt()
         self.await_end()
 
     def end_own(self) -> None:
-        """End what it started itself, while it can report it: a worker's own are flow runs."""
-        assert self.process is not None, "it was never started"
+        """End a worker's flow runs while the worker can still report their end."""
+        assert self.process is not None, "the process was never started"
         deadline = time.monotonic() + self.grace_s
         signalled: set[int] = set()
         while (own := self._own()) and time.monotonic() < deadline:
-            for each in own:
-                if each.pid not in signalled:
+            for process in own:
+                if process.pid not in signalled:
                     with contextlib.suppress(psutil.NoSuchProcess):
-                        each.terminate()
-            signalled.update(each.pid for each in own)
+                        process.terminate()
+            signalled.update(process.pid for process in own)
             time.sleep(0.1)
 
     def _own(self) -> list[psutil.Process]:
@@ -113,11 +114,11 @@ class ChildProcess:
             children = psutil.Process(self.process.pid).children()
         except psutil.NoSuchProcess:
             return []
-        return [each for each in children if _works(each)]
+        return [child for child in children if _works(child)]
 
     def await_end(self) -> None:
-        """Wait for the end of its group, and kill what is left of it when its time is over."""
-        assert self.process is not None, "it was never started"
+        """Wait for the end of the process group; kill what remains after the grace period."""
+        assert self.process is not None, "the process was never started"
         deadline = time.monotonic() + self.grace_s
         while self._group_lives() and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -135,14 +136,14 @@ class ChildProcess:
         return True
 
     def require_alive(self) -> None:
-        """Raises: ServeError where it has ended."""
+        """Raise a ServeError if the process has ended."""
         if (code := self.died()) is not None:
             raise self.fault(f"exit code {code}")
 
     def fault(self, found: str) -> ServeError:
-        """An error with its last words."""
+        """Return an error with the last lines of the log."""
         last = self.log.read_text(errors="replace").strip().splitlines()[-3:]
-        cause = " / ".join(line.strip() for line in last) or "it said nothing"
+        cause = " / ".join(line.strip() for line in last) or "no output"
         return ServeError(self.name, found, cause=cause, cure=f"Its log is {self.log}")
 
 
@@ -154,30 +155,30 @@ def _works(process: psutil.Process) -> bool:
 
 
 def end_all(children: Sequence[ChildProcess]) -> None:
-    """End all of them; all are asked before any is waited for, and once: a second time means at once."""
-    started = [each for each in children if each.process is not None]
-    for each in started:
-        each.interrupt()
-    for each in started:
-        each.await_end()
+    """Interrupt all children once, then wait for them. A second interrupt would skip their cleanup."""
+    started = [child for child in children if child.process is not None]
+    for child in started:
+        child.interrupt()
+    for child in started:
+        child.await_end()
 
 
 PATIENCE_S = 300.0
 """Seconds for a server to start."""
 FOREIGN_PATIENCE_S = 15.0
-"""Seconds for a server that runs already to answer."""
+"""Seconds for a running server to answer."""
 SLOW_S = 20.0
-"""Seconds after which who waits for a server is told so."""
+"""Seconds after which a warning says that a server is slow."""
 BACKLOG = 1024
-"""Connections that wait for a server that is busy, or is started again."""
+"""Connections that may wait for a server while it is busy or restarts."""
 
 
 @contextlib.contextmanager
 def listening(port: int, *, or_any: bool = False) -> Iterator[socket.socket]:
-    """Listen on a port of 127.0.0.1, any for 0, as long as the block lasts.
+    """Listen on a port of 127.0.0.1 (0: any free port) within the block.
 
-    The server inherits the socket: while it is started again no other user can take its place. With `or_any`
-    a port that is in use is replaced by any free one.
+    The server inherits the socket, so no other user can bind the port while the server restarts. With
+    `or_any`, any free port replaces a port that is in use.
     """
     try:
         ear = socket.create_server((settings.HOST, port), backlog=BACKLOG)
@@ -187,7 +188,7 @@ def listening(port: int, *, or_any: bool = False) -> Iterator[socket.socket]:
                 "--port",
                 port,
                 cause=f"{settings.HOST}:{port} is in use ({taken.strerror})",
-                cure="Choose another with --port",
+                cure="Choose another port with --port",
             ) from None
         ear = socket.create_server((settings.HOST, 0), backlog=BACKLOG)
     with ear:
@@ -197,10 +198,10 @@ def listening(port: int, *, or_any: bool = False) -> Iterator[socket.socket]:
 def await_health(
     url: str, server: ChildProcess | None, warn: Callable[[str], None] = ignore
 ) -> None:
-    """Wait until a server answers; one that isn't our child gets a little while only.
+    """Wait until a server answers; a server that isn't our child gets less time.
 
     Raises:
-        ServeError: where it ends or doesn't answer in time, with what it answered last.
+        ServeError: if it ends or doesn't answer in time, with its last answer.
     """
     patience = PATIENCE_S if server else FOREIGN_PATIENCE_S
     began, last, warned = time.monotonic(), "", False
@@ -216,8 +217,8 @@ def await_health(
         if server is not None and not warned and time.monotonic() > began + SLOW_S:
             warned = True
             warn(
-                f"{server.name} hasn't answered for {SLOW_S:.0f} s; it gets {patience:.0f} s. "
-                f"Its log is {server.log}."
+                f"{server.name} hasn't answered for {SLOW_S:.0f} s; waiting up to {patience:.0f} "
+                f"s. Its log is {server.log}."
             )
         time.sleep(0.2)
     found = f"no answer within {patience:.0f} s ({last})"
@@ -227,5 +228,6 @@ def await_health(
         "the server of PREFECT_API_URL or of curriculum serve",
         url.removesuffix("/health"),
         cause=found,
-        cure="Start that server again; or unset the variable or end curriculum serve, to have your own",
+        cure="Start that server again. To use a server of your own, unset the variable or stop "
+        "curriculum serve",
     )

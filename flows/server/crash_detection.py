@@ -1,8 +1,8 @@
-"""Detection of flow runs that became Crashed after their own process ended, and a notification of each.
+"""Detection of flow runs that became Crashed after their process ended, and notifications of them.
 
 `python -m flows.server.crash_detection API WORKSPACE POOL…` polls the server beside the workers. It is a
-process of its own, so that a notification target that hangs holds nothing else up. An automation of Prefect's
-isn't enough: it runs no command, sends once whatever becomes of it, and keeps the target in the database.
+separate process, so that a notification target that hangs blocks nothing else. An automation of Prefect
+isn't enough: it can't run a command, doesn't retry a notification, and stores the target in the database.
 """
 
 import datetime
@@ -26,13 +26,15 @@ from flows.settings.form_subjects import form_subject
 EVERY_S = 30.0
 ANSWER_S = 30.0
 LOOKS = 3
-"""Number of looks that must find a run before it is reported: a living process has reported it by then."""
+"""Number of polls that must find a crash before it is reported; a living process reports it
+sooner."""
 PAGE = 200
-"""Runs in an answer; a server gives no more at once."""
+"""Maximum number of runs per response of the server."""
 START = datetime.timedelta(minutes=10)
-"""Before the first look of all: what starts beside this one marks what the last end left behind."""
+"""Time before the first poll that is searched, since abandoned runs are marked while this process
+starts."""
 LONGEST = datetime.timedelta(days=7)
-"""Age of a crash that is no news any more."""
+"""Age after which a crash isn't reported any more."""
 
 Log = Callable[[str], None]
 Send = Callable[["Crash"], bool]
@@ -56,42 +58,43 @@ _ANSWER = TypeAdapter(list[_Run])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crash:
-    """A flow run that is Crashed."""
+    """Crashed flow run."""
 
     mark: str
-    """Mark of this crash: a run that is retried may crash again."""
+    """Identifies this crash, since a retried run may crash again."""
     title: str
     specialist: str
     why: str
     when: datetime.datetime
-    """Time by the server's clock."""
+    """Time of the crash by the server's clock."""
 
 
 @dataclass(kw_only=True, slots=True)
 class CrashWatch:
-    """Looks for crashes of a workspace's pools, and has each sent once it was found often enough."""
+    """Polls for crashes in a workspace's pools, and notifies of a crash after enough polls found it."""
 
     workspace: Path
     ask: Callable[[datetime.datetime], list[Crash]]
     """Function that returns the crashes since a time."""
     send: Send
-    """Send an event; True if it arrived, now or earlier. One that didn't is sent after the next look."""
+    """Sends an event and returns True if it arrived, now or earlier; otherwise it is sent after
+    the next poll."""
     found: Counter[str] = field(default_factory=Counter)
     sent: set[str] = field(default_factory=set)
 
     def look(self) -> None:
-        """Ask once, and send what is due.
+        """Poll once, and send the notifications that are due.
 
-        The workspace remembers until when all crashes were sent, so that none is lost between two processes.
+        The workspace records the time up to which all crashes were sent, so that a restart loses none.
 
         Raises:
-            OSError, HTTPException, ValidationError: where the server doesn't answer as it should.
+            OSError, HTTPException, ValidationError: if the server doesn't answer correctly.
         """
-        start = since(self.workspace)
-        crashes = sorted(self.ask(start), key=lambda each: each.when)
-        self.found = Counter({each.mark: self.found[each.mark] + 1 for each in crashes})
-        due = [each for each in crashes if self.found[each.mark] >= LOOKS]
-        self.sent |= {each.mark for each in itertools.takewhile(self._is_sent, due)}
+        start = sent_until(self.workspace)
+        crashes = sorted(self.ask(start), key=lambda crash: crash.when)
+        self.found = Counter({crash.mark: self.found[crash.mark] + 1 for crash in crashes})
+        due = [crash for crash in crashes if self.found[crash.mark] >= LOOKS]
+        self.sent |= {crash.mark for crash in itertools.takewhile(self._is_sent, due)}
         left = [crash for crash in crashes if crash.mark not in self.sent]
         until = [*left[:1], *crashes[-1:]]
         if until or not _file(self.workspace).is_file():
@@ -101,8 +104,8 @@ class CrashWatch:
         return crash.mark in self.sent or self.send(crash)
 
 
-def since(workspace: Path) -> datetime.datetime:
-    """Return until when all crashes were sent; where nobody ever looked, shortly before now."""
+def sent_until(workspace: Path) -> datetime.datetime:
+    """Return the time up to which all crashes were sent; without a record, a time shortly before now."""
     now = datetime.datetime.now(datetime.UTC)
     try:
         kept = datetime.datetime.fromisoformat(_file(workspace).read_text())
@@ -115,8 +118,8 @@ def _file(workspace: Path) -> Path:
     return settings.prefect_folder(workspace) / "crashes-told.txt"
 
 
-def asked(api: str, pools: Iterable[str], when: datetime.datetime) -> list[Crash]:
-    """Return the runs of some pools that crashed at a time or after it, by a server's records."""
+def crashes_since(api: str, pools: Iterable[str], when: datetime.datetime) -> list[Crash]:
+    """Return the runs of some pools that crashed at or after a time, from a server's API."""
     runs: list[_Run] = []
     wanted: dict[str, JsonValue] = {
         "flow_runs": {
@@ -148,16 +151,16 @@ def _crash(run: _Run) -> Crash:
         mark=f"{run.id}-{run.state.id}",
         title=run.name,
         specialist=form_subject(run.parameters),
-        why=run.state.message or "it doesn't say why",
+        why=run.state.message or "no reason given",
         when=run.end_time,
     )
 
 
-def sender(workspace: Path, say: Log) -> Send:
-    """Return the function that notifies of a crash, unless the crashed process did."""
+def crash_sender(workspace: Path, say: Log) -> Send:
+    """Return the function that notifies of a crash unless the crashed process did so."""
 
     def send(crash: Crash) -> bool:
-        # It brings what reads diets, which nobody needs while nothing crashes.
+        # This import reads diets and is needed only after a crash.
         from curriculum.pipeline import notifications
         from flows.settings.contexts import context_of
 
@@ -170,7 +173,7 @@ def sender(workspace: Path, say: Log) -> Send:
 
 
 def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
-    """Look again and again; what fails is logged once, and tried again."""
+    """Poll forever; log a failure once, and try again."""
     logged = ""
 
     def complain(line: str) -> None:
@@ -181,14 +184,14 @@ def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
 
     crash_watch = CrashWatch(
         workspace=workspace,
-        ask=lambda when: asked(api, pools, when),
-        send=sender(workspace, complain),
+        ask=lambda when: crashes_since(api, pools, when),
+        send=crash_sender(workspace, complain),
     )
     while True:
         try:
             crash_watch.look()
         except (OSError, http.client.HTTPException, ValidationError) as failed:
-            complain(f"Crashed runs couldn't be looked for: {failed}")
+            complain(f"Could not query the server for crashed runs: {failed}")
         time.sleep(EVERY_S)
 
 

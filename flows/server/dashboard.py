@@ -1,7 +1,7 @@
-"""`curriculum dashboard`: reports and interactive pages on 127.0.0.1, below a path that nobody can guess.
+"""`curriculum dashboard`: reports and interactive pages on 127.0.0.1, under a secret path.
 
-`serve` starts it too, as `python -m flows.server.dashboard WORKSPACE FD`, on a socket on which `serve`
-listens; then the path is that of $CURRICULUM_PAGES_PATH.
+`serve` starts it too, as `python -m flows.server.dashboard WORKSPACE FD` on a socket that `serve` opened,
+with the path in $CURRICULUM_PAGES_PATH.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ put a file: `pythonpath` in a pyproject.toml makes marimo import that user's mod
 loads the .env file of the project that curriculum is installed in.
 """
 LINGER_S = 2
-"""Seconds for open pages to close at the end."""
+"""Seconds for open pages to close at shutdown."""
 CANT_READ = (
-    "A browser that can't read the file that logs it in (a snap, a Flatpak, Windows beside WSL) "
-    "gets in by the address above."
+    "If your browser can't read the login file (snap, Flatpak, Windows beside WSL), open the "
+    "address above."
 )
 
 PrintLine = Callable[[str], None]
@@ -51,24 +51,24 @@ class DashboardError(CurriculumError):
 
 
 def how_to_install() -> str:
-    """Return the command that installs what the pages are made with."""
+    """Return the command that installs the packages of the pages."""
     return install_command("curriculum[dashboards]")
 
 
 def is_installed() -> bool:
-    """Return True if dashboards can be shown, and not only reports."""
+    """Return True if interactive pages can be shown, not only reports."""
     from dashboards.server import has_dashboards
 
     return has_dashboards()
 
 
 def new_path() -> str:
-    """Return a path that nobody can guess: 32 hexadecimal digits."""
+    """Return an unguessable path of 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 
 def login_address(ear: socket.socket, path: str) -> str:
-    """Return the address that logs a browser in: its fragment, which no server gets to see, is the path."""
+    """Return the address that logs a browser in; its fragment, which browsers keep local, is the path."""
     return f"{pages_address(ear)}/#{path}"
 
 
@@ -80,11 +80,11 @@ def pages_address(ear: socket.socket) -> str:
 def dashboard(
     workspace: Path, port: int | None, print_line: PrintLine, *, open_it: bool
 ) -> NoReturn:
-    """Show the pages of a workspace until a signal ends it; without a port on the usual one, or any.
+    """Serve the pages of a workspace until a signal; without a port, on the default or any free port.
 
     Raises:
-        DashboardError: without marimo.
-        ServeError: where the port is taken.
+        DashboardError: if marimo isn't installed.
+        ServeError: if the port is in use.
     """
     if not is_installed():
         raise DashboardError("dashboard", cause="marimo isn't installed", cure=how_to_install())
@@ -94,7 +94,7 @@ def dashboard(
         address = login_address(ear, path)
         print_line(f"workspace    {workspace}")
         print_line(f"dashboards   {address}")
-        print_line("Ctrl-C ends it.")
+        print_line("Press Ctrl-C to stop.")
         with _opened(address, print_line) if open_it else contextlib.nullcontext():
             _show(workspace, ear, path)
     _leave()
@@ -102,10 +102,10 @@ def dashboard(
 
 @contextlib.contextmanager
 def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
-    """Open a browser that has a window; one that draws in the terminal would hide what we print.
+    """Open a graphical browser; a text browser would cover the terminal's output.
 
-    All users of a machine can read the command lines of its processes. So the browser is given a file that
-    leads to the address and that only its owner can read; the file is removed at the end.
+    All users of a machine can read command lines. The browser therefore gets the path of a file that
+    redirects to the address; only its owner can read the file, and it is removed at the end.
     """
     browser = _browser()
     if browser is None:
@@ -125,7 +125,7 @@ def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
 
 
 def _browser() -> webbrowser.BaseBrowser | None:
-    """Return the user's browser, unless there is none or it has no window."""
+    """Return the user's browser, or None if it has no window."""
     try:
         browser = webbrowser.get()
     except webbrowser.Error:
@@ -137,11 +137,11 @@ def _browser() -> webbrowser.BaseBrowser | None:
 
 
 def _show(workspace: Path, ear: socket.socket, path: str) -> None:
-    """Serve until a signal ends it; marimo keeps its files in a folder that is removed at the end."""
+    """Serve until a signal ends it; marimo's files are in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         for name, text in SETTINGS.items():
             (Path(folder) / name).write_text(text)
-        settings.apply(settings.shown(workspace, Path(folder)))
+        settings.apply(settings.pages_variables(workspace, Path(folder)))
         with contextlib.chdir(folder):
             from dashboards import questions
             from dashboards.server import application
@@ -158,7 +158,7 @@ def _show(workspace: Path, ear: socket.socket, path: str) -> None:
 
 
 def _leave() -> NoReturn:
-    """End at once: threads of open pages may be deep in a question, and an orderly end would crash there."""
+    """Exit at once: threads of open pages may be running queries, and an orderly exit would crash in them."""
     sys.stdout.flush()
     os._exit(0)
 
@@ -173,7 +173,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[None]:
-    """End the block, and nothing but the block, at a signal that asks for it, also an ignored SIGINT."""
+    """End the block at a stop signal, even at an ignored SIGINT."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`curriculum serve`: server, workers, deployments and pages in one command, ended by one Ctrl-C."""
+"""`curriculum serve`: Prefect server, workers, deployments and pages, all stopped by Ctrl-C."""
 
 import contextlib
 import functools
@@ -37,18 +37,19 @@ from flows.settings import prefect_variables
 from flows.settings.api_listener import join_api
 
 PARENTS = 10
-"""Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
+"""Maximum number of concurrent runs of the cpu worker; most runs wait for training or another
+build."""
 RUNS_END_S = 25.0
-"""Seconds for runs in progress to end, a checkpoint included."""
+"""Seconds for running flow runs to end, including a checkpoint."""
 PAUSE_S = 20.0
-"""Seconds for a server to hold back runs that wait for ending workers."""
+"""Seconds for a server to pause the pools of ending workers."""
 LOOK_EVERY_S = 0.5
 FOLDERS = ("diets", "corpora", "phases", "ablations")
 """Folders of a workspace whose files are choices in the forms."""
 BRANCHES = "*/specialist-*/branch-*"
 """Folders of a workspace whose branches are choices in the forms."""
 DEPLOY_S = 300.0
-"""Seconds for the deployments to be made."""
+"""Timeout in seconds of creating the deployments."""
 
 _SERVER = "flows.server.api"
 
@@ -58,15 +59,15 @@ PrintLine = Callable[[str], None]
 def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
     """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; all children have ended on return.
 
-    Where PREFECT_API_URL names a team's server, workers and deployments join that one.
+    If PREFECT_API_URL names a team's server, workers and deployments join that server.
 
     Raises:
-        ServeError: where the workspace is served already, the port is taken or a child keeps dying.
-        SettingError: where a variable of the environment is wrong.
+        ServeError: if the workspace is served already, the port is in use, or a child dies repeatedly.
+        SettingError: if an environment variable is invalid.
     """
     Store(workspace).open()
     team, shared, slots = settings.team_api(), settings.is_shared(), settings.gpu_slots()
-    settings.apply(settings.rooted())
+    settings.apply(settings.absolute_paths())
     with (
         _only_one(workspace),
         handlers_restored(*_STOPS),
@@ -78,14 +79,14 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
         )
         if team is None:
             ear = ending.enter_context(listening(port))
-            settings.apply(prefect_variables.served(workspace, port, supervisor.secret))
+            settings.apply(prefect_variables.own_server(workspace, port, supervisor.secret))
             supervisor.server = supervisor.child("server", _SERVER, str(ear.fileno()))
             supervisor.server.sockets = (ear,)
             ending.callback(lambda: end_all([supervisor.server] if supervisor.server else []))
             print_line("starting the server …")
             supervisor.start_server()
         else:
-            settings.apply(prefect_variables.joined(workspace, team))
+            settings.apply(prefect_variables.team_server(workspace, team))
             print_line(f"joining {team} …")
             await_health(f"{team}/health", None)
         scratch = ending.enter_context(tempfile.TemporaryDirectory(prefix="curriculum-serve-"))
@@ -99,19 +100,19 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
 
 
 State = tuple[tuple[str, str], ...]
-"""Paths, and the digests of what the files hold."""
+"""Paths and digests of the files."""
 
 
 @dataclass(kw_only=True, slots=True)
 class FormChoices:
-    """The files that forms choose from, and whether they changed since they were last looked at."""
+    """Files that the forms list as choices, to detect changes."""
 
     workspace: Path
     deployed: State = ()
     seen: State = ()
 
     def have_changed(self) -> bool:
-        """Return True if they changed and then stayed as they are for the time between two calls."""
+        """Return True if the files changed before the last call and are unchanged since."""
         before, self.seen = self.seen, self._look()
         if self.seen == self.deployed or self.seen != before:
             return False
@@ -119,14 +120,14 @@ class FormChoices:
         return True
 
     def mark_deployed(self) -> None:
-        """Remember the files as they are: the deployments that are made next offer them."""
+        """Record the files of the next deployments."""
         self.seen = self.deployed = self._look()
 
     def _look(self) -> State:
         found = [(str(path), "") for path in sorted(self.workspace.glob(BRANCHES))]
         for folder in FOLDERS:
             for file in sorted((self.workspace / folder).glob("*.y*ml")):
-                # An editor that saves may have taken it away for a moment.
+                # An editor may remove a file for a moment while it saves.
                 with contextlib.suppress(FileNotFoundError):
                     found.append((str(file), hashlib.sha256(file.read_bytes()).hexdigest()))
         return tuple(found)
@@ -134,7 +135,7 @@ class FormChoices:
 
 @dataclass(kw_only=True, slots=True)
 class Supervisor:
-    """Processes of a workspace, and the reaction to a dead one or to a new diet."""
+    """Processes of a workspace: restarts dead children and updates forms."""
 
     workspace: Path
     port: int
@@ -144,7 +145,7 @@ class Supervisor:
     password: str = field(default_factory=lambda: secrets.token_hex(16))
     """Password of our own Prefect server."""
     path: str = field(default_factory=dashboard.new_path)
-    """Path below which reports and dashboards are shown."""
+    """Path prefix of reports and dashboards."""
     server: ChildProcess | None = None
     suffix: str = ""
     workers: dict[str, ChildProcess] = field(default_factory=dict)
@@ -157,11 +158,11 @@ class Supervisor:
 
     @property
     def secret(self) -> str:
-        """`user:password` of our own Prefect server; empty where a team has one."""
+        """`user:password` of our own Prefect server; empty with a team's server."""
         return f"{settings.USER}:{self.password}" if self.team is None else ""
 
     def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> ChildProcess:
-        """Return a child process that runs a module and has a log of its name."""
+        """Return a child process that runs a module, with a log named after it."""
         log = settings.prefect_folder(self.workspace) / f"{name}.log"
         return ChildProcess(
             name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s
@@ -169,26 +170,26 @@ class Supervisor:
 
     @property
     def address(self) -> str:
-        """Address of the Prefect server, the team's or our own."""
+        """Address of the Prefect server: the team's or our own."""
         if self.team is not None:
             return self.team.removesuffix("/api")
         return f"http://{settings.HOST}:{self.port}"
 
     def start_server(self) -> None:
-        """Start our own Prefect server, and wait until it answers."""
+        """Start our own Prefect server and wait until it answers."""
         assert self.server is not None
         self.server.start()
         await_health(f"{self.address}/api/health", self.server, self.print_line)
 
     def start_workers(self, limits: dict[str, int], scratch: str) -> None:
-        """Make the deployments, and start a worker for each kind of pool.
+        """Create the deployments and start one worker per kind of pool.
 
-        Temporary files of workers and runs lie in the folder `scratch`. Prefect's workers make a folder there
-        whose name is one for all users of a machine: in /tmp the first user would own it.
+        Workers and runs use `scratch` for temporary files. Prefect's workers create a folder there with the
+        same name for all users; in /tmp the first user would own it.
         """
         self.choices.mark_deployed()
         self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
-        settings.apply(settings.deployed(self.workspace, self.suffix))
+        settings.apply(settings.flow_run_variables(self.workspace, self.suffix))
         for kind, limit in limits.items():
             worker = self.child(
                 f"worker-{kind}",
@@ -198,13 +199,13 @@ class Supervisor:
                 grace_s=RUNS_END_S,
             )
             worker.variables = {"TMPDIR": scratch}
-            # It would wait for its runs; they are told by its death, and they must not outlive us.
+            # The worker would wait for its runs; they end when it dies, and must not outlive us.
             worker.with_us = signal.SIGKILL
             self.workers[kind] = worker
             worker.start()
 
     def end_workers(self) -> None:
-        """No run begins any more; those in progress end, and the server is told, before the workers do."""
+        """Stop starting runs, end running runs and report their end to the server, then end the workers."""
         deadline = time.monotonic() + PAUSE_S
         for kind in self.workers:
             self._pause(f"{kind}{self.suffix}", deadline)
@@ -214,7 +215,7 @@ class Supervisor:
         end_all([*self.workers.values(), *self.pages])
 
     def _pause(self, pool: str, deadline: float) -> None:
-        """Hold back what waits for a pool until its worker is started again; a team's may have others."""
+        """Pause a pool until its worker restarts; pools on a team's server may have other workers."""
         if self.team is not None:
             return
         request = urllib.request.Request(
@@ -223,30 +224,30 @@ class Supervisor:
             headers={"Content-Type": "application/json", **settings.credentials()},
             method="PATCH",
         )
-        # Where the server is gone too, nobody can take a run.
+        # Without a server nobody can take a run either.
         while self.server is not None and self.server.died() is None:
             try:
                 with urllib.request.urlopen(request, timeout=max(deadline - time.monotonic(), 1)):
                     return
             except (OSError, http.client.HTTPException) as fault:
-                # A server that is busy answers late, or that its database is locked.
+                # A busy server answers late, or reports that its database is locked.
                 if isinstance(fault, urllib.error.HTTPError) and fault.code == HTTPStatus.NOT_FOUND:
-                    return  # Somebody took it away.
+                    return  # Somebody deleted the pool.
                 if time.monotonic() > deadline:
-                    self.print_line(f"pool {pool} couldn't be paused: {fault}")
+                    self.print_line(f"could not pause pool {pool}: {fault}")
                     return
             time.sleep(0.2)
 
     def start_pages(self, ear: socket.socket) -> None:
-        """Start reports and dashboards beside the server, where links of earlier starts lead."""
+        """Start reports and dashboards beside the server, at the addresses of earlier starts."""
         module = ("flows.server.dashboard", str(self.workspace), str(ear.fileno()))
         pages = self.child("dashboards", *module)
-        pages.variables, pages.sockets = settings.at_path(self.path), (ear,)
+        pages.variables, pages.sockets = settings.pages_path_variable(self.path), (ear,)
         self.pages.append(pages)
         pages.start()
 
     def start_crash_detection(self) -> None:
-        """Start the detection of crashes, where a target for notifications is set."""
+        """Start the crash detection if a notification target is set."""
         if settings.notify_target() is None:
             return
         api = self.team or f"{self.address}/api"
@@ -258,7 +259,7 @@ class Supervisor:
         detection.start()
 
     def announce(self, ear: socket.socket) -> None:
-        """Print where everything is; the fragment of one address logs the browser in to all others."""
+        """Print all addresses; the address with a fragment logs the browser in to the others."""
         pages = dashboard.pages_address(ear)
         runs, login = f"{self.address}/v2/runs", dashboard.login_address(ear, self.path)
         if self.team is None:
@@ -271,17 +272,17 @@ class Supervisor:
         self.print_line(f"workspace   {self.workspace}")
         self.print_line(f"runs        {runs}")
         self.print_line(
-            f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
+            f"start a run {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
         reports = f"{pages}/reports/" if self.team is None else f"{pages}/reports/#{self.path}"
         self.print_line(f"reports     {reports}")
         self.print_line(f"dashboards  {shown}")
         self.print_line(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
-        self.print_line("Open the address with a # first: it logs the browser in to the others.")
-        self.print_line("Ctrl-C ends all of it.")
+        self.print_line("First open the address with a #; it logs the browser in to all pages.")
+        self.print_line("Press Ctrl-C to stop everything.")
 
     def watch(self) -> None:
-        """Until we are stopped, start again what dies and renew the forms when their choices change."""
+        """Restart dead children, and update the forms when their choices change, until stopped."""
         while True:
             if self.server is not None:
                 self._restart_dead(self.server, self.start_server)
@@ -298,15 +299,15 @@ class Supervisor:
         if code is None:
             return
         if not child.may_start_again():
-            raise child.fault(f"exit code {code}, time and again")
+            raise child.fault(f"exit code {code}, repeatedly")
         child.await_end()
         try:
             start()
         except ServeError:
             if self.server is None or self.server.died() is None:
                 raise
-            return  # The server died meanwhile: it is started first, at the next look.
-        self.print_line(f"{child.name} had ended with exit code {code}, and was started again")
+            return  # The server died meanwhile; the next iteration restarts it first.
+        self.print_line(f"{child.name} ended with exit code {code} and was restarted")
 
     def _start_worker(self, kind: str) -> None:
         deploy(self.workspace, shared=self.shared, idle=[kind])
@@ -316,18 +317,16 @@ class Supervisor:
         try:
             deploy(self.workspace, shared=self.shared)
         except ServeError as fault:
-            self.print_line(f"the forms stay as they are: {fault}")
+            self.print_line(f"could not update the forms: {fault}")
         else:
-            self.print_line(
-                "the forms know the diets, phases, corpora and branches as they are now"
-            )
+            self.print_line("updated the forms: diets, phases, corpora and branches")
 
 
 def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
-    """Make or renew the deployments in a process of their own, and return the end of their names.
+    """Create or update the deployments in a child process, and return the suffix of their names.
 
     Raises:
-        ServeError: with the last words of the process, whose output is in the log.
+        ServeError: with the last lines of the process, whose output is in the log.
     """
     log = settings.prefect_folder(workspace) / "deployments.log"
     flags = [*(["--shared"] if shared else []), *(["--idle", *idle] if idle else [])]
@@ -351,7 +350,7 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
         raise ServeError(
             "deployments",
             str(failed).rpartition("' ")[2],
-            cause="".join(last) or "it said nothing",
+            cause="".join(last) or "no output",
             cure=f"Its log is {log}",
         ) from None
     return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
@@ -359,12 +358,13 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
 
 @contextlib.contextmanager
 def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
-    """A Prefect API while the block lasts: one that is there already, else a short-lived own.
+    """Provide a Prefect API within the block: a running server, or else a temporary server.
 
-    The own one is out of reach of the terminal's Ctrl-C, so that an interrupted flow can still say so.
+    Ctrl-C in the terminal doesn't reach the temporary server, so that an interrupted flow can report its
+    state.
 
     Raises:
-        ServeError: where it doesn't start, or doesn't answer.
+        ServeError: if the server doesn't start or answer.
     """
     Store(workspace).open()
     if api := settings.known_api(workspace):
@@ -375,7 +375,9 @@ def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
     with listening(0) as ear:
         port = ear.getsockname()[1]
         settings.apply(
-            prefect_variables.unseen(workspace, port, f"{settings.USER}:{secrets.token_hex(16)}")
+            prefect_variables.temporary_server(
+                workspace, port, f"{settings.USER}:{secrets.token_hex(16)}"
+            )
         )
         server = ChildProcess(
             name=f"server-{port}",
@@ -396,14 +398,14 @@ def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
 def _only_one(workspace: Path) -> Iterator[None]:
     lock = settings.serve_lock(workspace)
     try:
-        # Who asks whether it is served holds it for a moment.
+        # A process that checks whether the workspace is served holds the lock for a moment.
         lock.acquire(timeout=1)
     except filelock.Timeout:
         raise ServeError(
             str(workspace),
             settings.served_at(workspace),
-            cause="another curriculum serve runs on this workspace",
-            cure="Open that address, or end that process first",
+            cause="another curriculum serve is running on this workspace",
+            cure="Open its address, or stop the other process first",
         ) from None
     try:
         yield
@@ -416,24 +418,24 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _StoppedError(Exception):
-    """Somebody asked us to end."""
+    """A signal asked the server to stop."""
 
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Ctrl-C, SIGTERM or a closed terminal end the block; then, while children end, they change nothing."""
+    """End the block at Ctrl-C, SIGTERM or a closed terminal; ignore these signals while children end."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         ignore()
         raise _StoppedError
 
     def ignore() -> None:
-        for each in _STOPS:
-            signal.signal(each, signal.SIG_IGN)
+        for number in _STOPS:
+            signal.signal(number, signal.SIG_IGN)
 
-    for each in _STOPS:
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # As under nohup.
-            signal.signal(each, stop)
+    for number in _STOPS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # As under nohup.
+            signal.signal(number, stop)
     with contextlib.suppress(_StoppedError):
         try:
             yield

@@ -1,6 +1,6 @@
-"""Uvicorn on an inherited socket: no log of requests, and no header that changes whose request it is.
+"""Uvicorn on an inherited socket, without an access log and without proxy headers.
 
-Any user of the machine may send requests, so a malformed one leaves no line and no traceback in a log.
+Any user of the machine may send requests, so malformed requests must not write lines or tracebacks to a log.
 """
 
 import socket
@@ -11,14 +11,14 @@ from dashboards.guard import Application
 def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None = None) -> None:
     """Serve an application on a bound socket until SIGINT or SIGTERM.
 
-    At the end open connections have `linger_s` seconds; None waits for them.
+    At shutdown open connections get `linger_s` seconds; None waits for them.
     """
     import h11
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class PlainUpgrades(H11Protocol):
-        """HTTP that refuses a WebSocket with headers beyond ASCII: websockets fails as it refuses them."""
+        """HTTP protocol that refuses WebSockets with non-ASCII headers, which websockets can't refuse."""
 
         def handle_websocket_upgrade(self, event: h11.Request) -> None:
             if all(value.isascii() for _, value in event.headers):
@@ -29,14 +29,14 @@ def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None
     config = uvicorn.Config(
         pages,
         http=PlainUpgrades,
-        # Warnings are of requests.
+        # Warnings are about requests.
         log_level="error",
-        # It would hold the path that lets a browser in.
+        # The access log would contain the secret path.
         access_log=False,
         server_header=False,
-        # By default any local process names a client of its choice with X-Forwarded-For.
+        # By default any local process can claim another client address with X-Forwarded-For.
         proxy_headers=False,
-        # By default a server whose start fails serves all the same.
+        # By default a server whose startup fails serves anyway.
         lifespan="on",
         timeout_graceful_shutdown=linger_s,
     )

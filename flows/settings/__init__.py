@@ -1,4 +1,4 @@
-"""Settings: the environment, and the variables that we set for Prefect; read nowhere else in flows."""
+"""Settings: the environment variables that flows read, and those that we set for Prefect."""
 
 import base64
 import contextlib
@@ -27,7 +27,7 @@ from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
 if TYPE_CHECKING:
-    # Most commands ask no server, and these import HTTP and locks.
+    # These imports load HTTP and locks, which most commands don't need.
     import filelock
 
     from dashboards.workspace import Server
@@ -37,18 +37,17 @@ Number = TypeVar("Number", int, float)
 HOST = "127.0.0.1"
 PORT = 4200
 PAGES_PORT = PORT + 1
-"""Port of reports and dashboards where `serve` has its own port."""
+"""Port of reports and dashboards beside `serve` on its default port."""
 LOGIN_PATH = "/curriculum/"
-"""Path of the page that logs a browser in to Prefect's pages."""
+"""Path of the login page for Prefect's pages."""
 CPU, GPU = "cpu", "gpu"
-"""The kinds of work pools."""
+"""Kinds of work pools."""
 NAME_LENGTH, DIGEST_LENGTH = 40, 16
-"""Parts of the name of a workspace's folder in the user's state folder."""
+"""Lengths of the parts of a workspace's folder name in the user's state folder."""
 SAFE_PATH = "PYTHONSAFEPATH"
-"""Python puts neither the current directory nor a script's on its path where it is set."""
+"""If set, Python adds neither the current directory nor the script's directory to sys.path."""
 NO_MATRICES = {"OPENBLAS_NUM_THREADS": "1"}
-"""For commands that end in a moment: OpenBLAS, which numpy imports, else starts a thread a core, and each
-spins for some 50 ms."""
+"""For short commands: otherwise OpenBLAS, which numpy imports, starts a spinning thread per core."""
 _PAGES_PATH = "CURRICULUM_PAGES_PATH"
 _SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
 _OURS = (
@@ -58,30 +57,30 @@ _OURS = (
     _PAGES_PATH,
     SAFE_PATH,
 )
-"""Variables of our own processes that no command of others gets."""
+"""Variables of our own processes that external commands don't inherit."""
 _HARMLESS = {
     *("HOME", "PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS"),
     *("CURRICULUM_STATE", "CURRICULUM_GPU_PRICE", "CURRICULUM_GPU_SLOTS", "CURRICULUM_SLOTS"),
     "LINES",
 }
 _HARMLESS_STEMS = ("LC_", "PYTHON", "OMP_", "OPENBLAS_")
-"""Variables that hold no secret, and how others of them begin."""
+"""Names and prefixes of variables without secrets."""
 USER = "curriculum"
-"""Name by which programs and pages log in to our own server."""
+"""User name of programs and pages on our own server."""
 
 
 class SettingError(CurriculumError):
-    """A variable of the environment is wrong."""
+    """An environment variable is invalid."""
 
 
 def home(given: Path | None = None) -> Path:
-    """Return the real path of the workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
+    """Return the real path of the workspace: `given`, else $CURRICULUM_HOME, else ./workspace.
 
-    No other user may write to what this process makes from then on, unless $CURRICULUM_TRUST names the
-    workspace: those who share it do.
+    Sets the umask so that no other user may write to new files, unless $CURRICULUM_TRUST names the
+    workspace, which users then share.
 
     Raises:
-        SettingError: as `workspace_path`, and where another user could replace temporary folders.
+        SettingError: as `workspace_path`, and if another user could replace temporary folders.
     """
     found = workspace_path(given)
     if not is_trusted_by_environment(found):
@@ -91,28 +90,28 @@ def home(given: Path | None = None) -> Path:
 
 
 def _require_own_temporary_folders() -> None:
-    """Raise where another user could rename what is made in $TMPDIR, as in a folder without sticky bit."""
+    """Raise if another user could rename files in $TMPDIR, as in a folder without the sticky bit."""
     folder = real_path(Path(tempfile.gettempdir()))
     if (cause := exposure_above(folder / "made")) is not None:
         raise SettingError(
             "$TMPDIR",
             folder,
-            cause=f"{cause}: they could replace the temporary folders of a command",
-            cure="Name a folder of your own, or make this one sticky: chmod +t",
+            cause=f"{cause}: other users could replace the temporary folders of a command",
+            cure="Set $TMPDIR to a folder of your own, or make this folder sticky: chmod +t",
         )
 
 
 def workspace_path(given: Path | None = None) -> Path:
-    """Return the real path of a workspace as `home` does, and change nothing about this process.
+    """Return the real path of a workspace as `home` does, without changing this process.
 
-    Its links are followed here alone: leading them elsewhere later changes nothing.
+    Links are resolved only here, so that later changes of a link have no effect.
 
     Raises:
-        SettingError: for a file, for a link that leads nowhere, in a circle or where another user wants, and
-            for a relative path in a current directory that was removed.
+        SettingError: for a file, for a link that is broken, circular or controlled by another user, and for a
+            relative path if the current directory was removed.
     """
     path = given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))
-    cause, cure = None, "Name the folder of a workspace, or a new one"
+    cause, cure = None, "Give the folder of a workspace, or a new path"
     try:
         place = path.absolute()
     except FileNotFoundError:
@@ -120,24 +119,23 @@ def workspace_path(given: Path | None = None) -> Path:
         raise SettingError(str(path), cause=gone, cure="Change to another directory") from None
     real, led = led_path(place)
     if real.exists():
-        cause = None if real.is_dir() else "it is a file, and a workspace is a folder"
+        cause = None if real.is_dir() else "the path is a file, but a workspace is a folder"
     elif any(folder.is_symlink() and not folder.exists() for folder in (place, *place.parents)):
-        cause = "it is a link that leads nowhere, or in a circle"
+        cause = "the path is a broken or circular link"
     if cause is None and not is_trusted_by_environment(real):
-        cause, cure = led, f"Name the folder itself: {real}"
+        cause, cure = led, f"Give the folder itself: {real}"
     if cause is not None:
         raise SettingError(str(place), cause=cause, cure=cure)
     return real
 
 
 def state_folder() -> Path:
-    """The folder of what belongs to this user and to no workspace, for the owner only.
+    """Return this user's folder of data outside of workspaces, accessible to the user only.
 
-    $CURRICULUM_STATE, else curriculum below $XDG_STATE_HOME, else ~/.local/state/curriculum.
+    $CURRICULUM_STATE, else curriculum in $XDG_STATE_HOME, else ~/.local/state/curriculum.
 
     Raises:
-        SettingError: where the folder is a link, a file or somebody else's, or lies where another user could
-            replace it.
+        SettingError: if the folder is a link, a file or another user's, or if another user could replace it.
     """
     given = os.environ.get("CURRICULUM_STATE")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -149,15 +147,15 @@ def state_folder() -> Path:
         raise SettingError(
             "$CURRICULUM_STATE",
             folder,
-            cause=f"{cause}: they could change what you trust",
-            cure="Name a folder below one of your own, or make each folder named here yours alone (chown, "
-            "chmod go-w, setfacl -k)",
+            cause=f"{cause}: other users could change the record of trusted workspaces",
+            cure="Choose a folder inside of your own, or remove the access of other users to "
+            "these folders (chown, chmod go-w, setfacl -k)",
         )
     return _own(real)
 
 
 def _own(folder: Path) -> Path:
-    """Make a folder for its owner only, unless it is there; what lies above is the owner's."""
+    """Create a folder for its owner only, unless it exists; its parents belong to the owner."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     there = folder.lstat()
@@ -165,70 +163,72 @@ def _own(folder: Path) -> Path:
         raise SettingError(
             "$CURRICULUM_STATE",
             folder,
-            cause="it is a link, a file or belongs to another user",
-            cure="Name a folder of your own",
+            cause="the path is a link or file, or belongs to another user",
+            cure="Choose a folder of your own",
         )
     folder.chmod(0o700)
     return folder
 
 
 def notify_target() -> str | None:
-    """$CURRICULUM_NOTIFY: a URL (posted to, or one of apprise), or a command that reads events."""
+    """Return $CURRICULUM_NOTIFY: a URL (HTTP POST or Apprise), or a command that reads events."""
     return os.environ.get("CURRICULUM_NOTIFY") or None
 
 
 def gpu_price() -> float | None:
-    """$CURRICULUM_GPU_PRICE: what an hour of one GPU costs, in whatever money.
+    """Return $CURRICULUM_GPU_PRICE: the price of one GPU hour in any currency.
 
     Raises:
-        SettingError: for what is no price.
+        SettingError: for an invalid price.
     """
-    return _number("CURRICULUM_GPU_PRICE", float, "Give a number such as 2.50, or nothing")
+    return _number(
+        "CURRICULUM_GPU_PRICE", float, "Set a number such as 2.50, or unset the variable"
+    )
 
 
 def gpu_slots() -> int:
-    """$CURRICULUM_GPU_SLOTS: how many jobs may train on this machine at once; 1 by default.
+    """Return $CURRICULUM_GPU_SLOTS: the number of jobs that may train at once on this machine; default: 1.
 
     Raises:
-        SettingError: for what is no such number.
+        SettingError: for a value that isn't a positive integer.
     """
-    return _number("CURRICULUM_GPU_SLOTS", int, "Give a whole number from 1 on") or 1
+    return _number("CURRICULUM_GPU_SLOTS", int, "Set a positive integer") or 1
 
 
 def slots_folder() -> Path | None:
-    """$CURRICULUM_SLOTS: the folder of this machine's slots, by default each workspace's own.
+    """Return $CURRICULUM_SLOTS: the folder of this machine's slots; None for the workspace's own folder.
 
-    Workspaces whose jobs take turns on one machine name the same.
+    Workspaces whose jobs take turns on one machine use the same folder.
 
     Raises:
-        SettingError: where another user can rename or remove the files of this user in the folder: a record
-            that is put back would end a run.
+        SettingError: if another user can rename or remove this user's files in the folder. By restoring an
+            old record, that user could end a run.
     """
     if not (given := os.environ.get("CURRICULUM_SLOTS")):
         return None
     place = Path(given).absolute()
     real, led = led_path(place)
     if (cause := led or exposure_above(real / "record")) is not None:
-        cure = "Name a folder of your own, or one of root with the sticky bit (chmod 1777)"
+        cure = "Choose a folder of your own, or a folder of root with the sticky bit (chmod 1777)"
         raise SettingError("$CURRICULUM_SLOTS", place, cause=cause, cure=cure)
     return real
 
 
-def rooted() -> dict[str, str]:
-    """The variables whose relative paths would lead elsewhere where this process's children are.
+def absolute_paths() -> dict[str, str]:
+    """Return the variables that contain relative paths, with absolute paths for child processes.
 
     Raises:
-        SettingError: where $CURRICULUM_NOTIFY names a file of the current directory as an argument.
+        SettingError: if an argument in $CURRICULUM_NOTIFY is a file of the current directory.
     """
     target = notify_target()
     paths = {"CURRICULUM_SLOTS": slots_folder(), "CURRICULUM_SBATCH": sbatch_template()}
     found = {name: str(path) for name, path in paths.items() if path is not None}
-    return found | ({"CURRICULUM_NOTIFY": _rooted(target)} if target else {})
+    return found | ({"CURRICULUM_NOTIFY": _absolute_command(target)} if target else {})
 
 
-def _rooted(target: str) -> str:
-    """Make a program that is named by a path absolute; a URL stays, and so does what is no command."""
-    # Help must be there at once, and what runs need is slow to import.
+def _absolute_command(target: str) -> str:
+    """Return a command with an absolute program path; URLs and invalid commands stay unchanged."""
+    # --help must be fast, and the modules of runs are slow to import.
     from curriculum.pipeline.notifiers import is_url
 
     try:
@@ -240,8 +240,9 @@ def _rooted(target: str) -> str:
             raise SettingError(
                 "$CURRICULUM_NOTIFY",
                 argument,
-                cause="it is a file of the current directory, where the command won't run",
-                cure=f"Give its whole path: {Path(argument).absolute()}",
+                cause="the path is relative to the current directory, but the command runs "
+                "elsewhere",
+                cure=f"Give the absolute path: {Path(argument).absolute()}",
             )
     if "/" in program:
         program = str(Path(program).absolute())
@@ -249,59 +250,59 @@ def _rooted(target: str) -> str:
 
 
 def sbatch_template() -> Path | None:
-    """$CURRICULUM_SBATCH: the script for sbatch with which jobs are handed to Slurm."""
+    """Return $CURRICULUM_SBATCH: the sbatch script that submits jobs to Slurm."""
     given = os.environ.get("CURRICULUM_SBATCH")
     return Path(given).absolute() if given else None
 
 
 def ray_address() -> str | None:
-    """$CURRICULUM_RAY_ADDRESS: host and port of the Ray cluster whose workers build."""
+    """Return $CURRICULUM_RAY_ADDRESS: host and port of the Ray cluster that builds."""
     return os.environ.get("CURRICULUM_RAY_ADDRESS") or None
 
 
 def ray(address: str) -> dict[str, str]:
-    """Ray that sends nothing to anyone, and finds a cluster that keeps to 127.0.0.1; before it is imported.
+    """Return variables for Ray, to set before its import: no usage statistics, and a cluster on 127.0.0.1.
 
-    By itself it takes 127.0.0.1 for this machine's address in the network, and looks there.
+    By default Ray replaces 127.0.0.1 by the machine's network address, where it finds no such cluster.
     """
     own = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if address.startswith(f"{HOST}:") else {}
     return {"RAY_USAGE_STATS_ENABLED": "0", **own}
 
 
 def suffix() -> str:
-    """$CURRICULUM_SUFFIX: the end of the names of this workspace's deployments and pools; `serve` sets it."""
+    """Return $CURRICULUM_SUFFIX: suffix of this workspace's deployments and pools, which `serve` sets."""
     return os.environ.get("CURRICULUM_SUFFIX", "")
 
 
 def deployment(flow: str) -> str:
-    """The full name of a flow's deployment where this process runs: train/train-name."""
+    """Return the full name of a flow's deployment in this process: train/train-name."""
     return f"{flow}/{flow}{suffix()}"
 
 
 def tag(end: str | None = None) -> str:
-    """The tag of this workspace's deployments and of the runs that they start."""
+    """Return the tag of this workspace's deployments and their runs."""
     return f"curriculum{suffix() if end is None else end}"
 
 
 def flow_run() -> str | None:
-    """The id of the flow run that a worker started this process for."""
+    """Return the id of the flow run for which a worker started this process."""
     return os.environ.get("PREFECT__FLOW_RUN_ID")
 
 
 def team_api() -> str | None:
-    """$PREFECT_API_URL: the API of a server that others run. To be asked before `apply`, which names ours."""
+    """Return $PREFECT_API_URL: the API of a team's server. Call this before `apply`, which sets our own."""
     given = os.environ.get("PREFECT_API_URL")
     return given.rstrip("/") if given else None
 
 
 def own_api_port() -> int | None:
-    """The port of this user's own Prefect server, in the processes that it started; None of a team's."""
+    """Return the port of this user's own Prefect server in its child processes; None for a team's server."""
     given = os.environ.get("PREFECT_SERVER_API_PORT")
     return int(given) if given else None
 
 
 def credentials() -> dict[str, str]:
-    """The headers that a server wants of a program, as Prefect's own client sends them."""
+    """Return the authorization headers that Prefect's client would send."""
     if given := os.environ.get("PREFECT_API_AUTH_STRING"):
         return authorization(given)
     if given := os.environ.get("PREFECT_API_KEY"):
@@ -310,42 +311,42 @@ def credentials() -> dict[str, str]:
 
 
 def authorization(secret: str) -> dict[str, str]:
-    """The headers of a program that logs in by `user:password`."""
+    """Return the headers of a login with `user:password`."""
     return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
 
 
 def server_login() -> str:
-    """Return the `user:password` that the server of runs, which this process is, asks for."""
+    """Return the `user:password` that this Prefect server requires."""
     return os.environ[_SERVER_LOGIN]
 
 
-def at_path(path: str) -> dict[str, str]:
-    """Return the variables of the server of reports and dashboards: the path below which they are shown."""
+def pages_path_variable(path: str) -> dict[str, str]:
+    """Return the variables of the server of reports and dashboards: its path prefix."""
     return {_PAGES_PATH: path}
 
 
 def pages_path() -> str:
-    """The path of the server that this process is; `at_path` names it."""
+    """Return this server's path prefix, which `pages_path_variable` sets."""
     return os.environ[_PAGES_PATH]
 
 
 def is_shared() -> bool:
-    """Return True if other workspaces may be in the same database: a team's server, or one that is named.
+    """Return True if other workspaces may use the same database: a team's server, or a configured database.
 
-    To be asked before `apply`, which names our own server.
+    Call this before `apply`, which sets our own server.
     """
     names = ("API_URL", "API_DATABASE_CONNECTION_URL", "SERVER_DATABASE_CONNECTION_URL")
     return any(os.environ.get(f"PREFECT_{name}") for name in names)
 
 
-def deployed(workspace: Path, suffix: str) -> dict[str, str]:
-    """Return the variables of a flow run: the workspace that its deployment belongs to, and its trust."""
+def flow_run_variables(workspace: Path, suffix: str) -> dict[str, str]:
+    """Return the variables of a flow run: the workspace of its deployment, which is trusted."""
     named = {"CURRICULUM_SUFFIX": suffix} if suffix else {}
     return {"CURRICULUM_HOME": str(workspace), "CURRICULUM_TRUST": str(workspace), **named}
 
 
 def _number(name: str, kind: type[Number], cure: str) -> Number | None:
-    """The positive number that a variable holds; None where it is unset."""
+    """Return the positive number in a variable; None if the variable isn't set."""
     given = os.environ.get(name)
     if not given:
         return None
@@ -354,28 +355,28 @@ def _number(name: str, kind: type[Number], cure: str) -> Number | None:
     except ValueError:
         number = kind(-1)
     if not (math.isfinite(number) and number > 0):
-        raise SettingError(f"${name}", given, cause="it isn't a positive number", cure=cure)
+        raise SettingError(f"${name}", given, cause="not a positive number", cure=cure)
     return number
 
 
 def apply(variables: dict[str, str]) -> None:
-    """Set variables for this process and its children; before Prefect is imported, which reads them once."""
+    """Set variables for this process and its children; call it before Prefect reads them at import."""
     os.environ.update(variables)
 
 
 def environment(variables: dict[str, str]) -> dict[str, str]:
-    """The environment of a child process with these variables set."""
+    """Return the environment of a child process with additional variables."""
     return {**os.environ, **variables}
 
 
-def outside() -> dict[str, str]:
-    """The environment of a command that others wrote: without what lets a program into the server."""
+def external_environment() -> dict[str, str]:
+    """Return the environment for external commands, without the credentials of our server."""
     given = {name: value for name, value in os.environ.items() if name not in _OURS}
     return without_blanks(given)
 
 
 def leave_no_secrets(scratch: str) -> None:
-    """Clear the environment of this process but for what looking at a workspace needs."""
+    """Remove all variables from the environment that reading a workspace doesn't need."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -386,39 +387,39 @@ def leave_no_secrets(scratch: str) -> None:
 
 
 def wait_passively() -> None:
-    """Let threads of tensors sleep while they wait; before torch is imported, which reads this once.
+    """Let OpenMP threads sleep while they wait; call it before torch is imported.
 
-    On cores that others use too, threads that spin make small models forty times slower.
+    Spinning threads slow small models down by a factor of 40 if other processes use the same cores.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def prefect_folder(workspace: Path) -> Path:
-    """Make the folder of Prefect's database, settings and logs, for one workspace of one user.
+    """Create the folder of Prefect's database, settings and logs for a workspace of this user.
 
-    It lies outside of the workspace, which may come from somebody else: Prefect runs what its database has
-    scheduled.
+    It is outside of the workspace, since Prefect runs the schedules in its database and the workspace may
+    come from somebody else.
 
     Raises:
-        StoreError: where there is no workspace, or its workspace.json can't be read.
+        StoreError: if the workspace doesn't exist or its workspace.json can't be read.
     """
     return _folder_for(workspace, "prefect")
 
 
 def reports_folder(workspace: Path) -> Path:
-    """Make the folder of a user's reports of a workspace that can't be written.
+    """Create the user's folder of reports for a read-only workspace.
 
     Raises:
-        StoreError: where there is no workspace, or its workspace.json can't be read.
+        StoreError: if the workspace doesn't exist or its workspace.json can't be read.
     """
     return _folder_for(workspace, "reports")
 
 
 def _folder_for(workspace: Path, kind: str) -> Path:
-    """Make a folder of a user for a workspace; one that was copied or moved has a folder of its own."""
+    """Create a user's folder for a workspace; a copied or moved workspace gets a folder of its own."""
     from curriculum.store import Store
 
-    # Its sender chose the uuid, and a path may be used again: both belong to its name.
+    # The sender chose the uuid, and paths are reused, so the name contains both.
     identity = os.fsencode(workspace) + b"\0" + Store(workspace).workspace().uuid.encode()
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", workspace.name)[:NAME_LENGTH]
     digest = hashlib.sha256(identity).hexdigest()[:DIGEST_LENGTH]
@@ -426,12 +427,12 @@ def _folder_for(workspace: Path, kind: str) -> Path:
 
 
 def pages_folder(workspace: Path) -> Path:
-    """The folder to which the server copies its pages, so that we can name the addresses they may ask."""
+    """Return the folder for the server's copy of its pages, in which we restrict their requests."""
     return prefect_folder(workspace) / "pages"
 
 
 def known_api(workspace: Path) -> str | None:
-    """The API that is there already: a team's by PREFECT_API_URL, or the one of `curriculum serve`."""
+    """Return the address of a running API: PREFECT_API_URL, or the API of `curriculum serve`."""
     if given := os.environ.get("PREFECT_API_URL"):
         return given
     address = served_at(workspace)
@@ -439,7 +440,7 @@ def known_api(workspace: Path) -> str | None:
 
 
 def serve_lock(workspace: Path) -> "filelock.FileLock":
-    """Held by `curriculum serve` as long as it lives."""
+    """Return the lock that `curriculum serve` holds while it runs."""
     import filelock
 
     return filelock.FileLock(prefect_folder(workspace) / "serve.lock")
@@ -447,24 +448,24 @@ def serve_lock(workspace: Path) -> "filelock.FileLock":
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedAddresses:
-    """Addresses of a running `curriculum serve`, and what its owner's programs log in by."""
+    """Addresses of a running `curriculum serve`, and the login of its owner's programs."""
 
     address: str
-    """Prefect's server: the team's, or our own."""
+    """Address of Prefect's server: the team's, or our own."""
     secret: str
     """`user:password` of our own server; empty for a team's."""
     pages: str
-    """Reports and dashboards, without the path that lets a browser in."""
+    """Address of reports and dashboards, without the secret path."""
     login: str
     """Address that logs a browser in."""
 
     def write(self, workspace: Path) -> None:
-        """Write all of it or nothing, for the owner only."""
+        """Write the file atomically, readable for the owner only."""
         write_secret(served_file(workspace), json.dumps(asdict(self), indent=1))
 
 
 def write_secret(file: Path, text: str) -> None:
-    """Write a whole file or nothing, for its owner only."""
+    """Write a file atomically, readable for its owner only."""
 
     def write(draft: Path) -> None:
         draft.touch(mode=0o600)
@@ -474,12 +475,12 @@ def write_secret(file: Path, text: str) -> None:
 
 
 def served_file(workspace: Path) -> Path:
-    """The file of the addresses of `curriculum serve`, and of what browsers and programs log in by."""
+    """Return the file with the addresses and logins of `curriculum serve`."""
     return prefect_folder(workspace) / "serve.json"
 
 
-def shown(workspace: Path, folder: Path) -> dict[str, str]:
-    """Pages of one workspace; what marimo keeps for itself lies in a folder of ours."""
+def pages_variables(workspace: Path, folder: Path) -> dict[str, str]:
+    """Return the variables of a workspace's pages; marimo's own files are in our folder."""
     kinds = ("CONFIG", "STATE", "CACHE", "DATA")
     return {
         "CURRICULUM_HOME": str(workspace),
@@ -490,33 +491,32 @@ def shown(workspace: Path, folder: Path) -> dict[str, str]:
 
 
 def pages_at(workspace: Path) -> str:
-    """The address of the workspace's pages; where it isn't served, that by default."""
+    """Return the address of the workspace's pages; the default address if it isn't served."""
     found = served(workspace)
     return found.pages if found else f"http://{HOST}:{PAGES_PORT}"
 
 
 def reports_at(workspace: Path) -> str:
-    """The address of the workspace's reports; where it isn't served, that by default."""
+    """Return the address of the workspace's reports; the default address if it isn't served."""
     return f"{pages_at(workspace)}/reports"
 
 
 def served_at(workspace: Path) -> str | None:
-    """The address of the Prefect server that serves this workspace now, if one does."""
+    """Return the address of the Prefect server that serves this workspace, or None."""
     found = served(workspace)
     return found.address if found else None
 
 
 def served_secret(workspace: Path) -> str:
-    """The `user:password` of programs for the server that serves this workspace; empty where none does."""
+    """Return the `user:password` of the server that serves this workspace; empty if none does."""
     found = served(workspace)
     return found.secret if found else ""
 
 
 def server_of(workspace: Path) -> "Server | None":
-    """The server that serves this workspace now, if one does, and what it wants of a program.
+    """Return the server that serves this workspace with its credentials, or None.
 
-    A team's gets the credentials of the environment, which are sent to no other address than that of
-    $PREFECT_API_URL.
+    A team's server gets the credentials of the environment, which are sent only to $PREFECT_API_URL.
     """
     from dashboards.workspace import Server
 
@@ -532,7 +532,7 @@ def server_of(workspace: Path) -> "Server | None":
 
 
 def served(workspace: Path) -> ServedAddresses | None:
-    """Return the addresses of the `curriculum serve` of this workspace; None where none runs now."""
+    """Return the addresses of this workspace's running `curriculum serve`, or None."""
     if not (workspace / "workspace.json").is_file():
         return None
     try:
@@ -543,7 +543,7 @@ def served(workspace: Path) -> ServedAddresses | None:
     import filelock
 
     try:
-        # Who else asks holds it for a moment.
+        # Another process that checks the lock holds it for a moment.
         serve_lock(workspace).acquire(timeout=0.05, poll_interval=0.01).lock.release()
     except filelock.Timeout:
         return found

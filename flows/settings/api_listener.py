@@ -1,7 +1,7 @@
-"""Connections to the user's own Prefect server, refused while another user's process listens at its port.
+"""Guard of connections to the user's own Prefect server, in case another user's process listens at its port.
 
-A server that has ended leaves its port to whoever comes first. Programs that were attached to the server
-would send their password there and believe the answers.
+When a server ends, any user may bind its port. Clients of the server would send their password to that
+process and believe its answers.
 """
 
 import errno
@@ -18,17 +18,17 @@ from flows.settings import HOST, prefect_variables
 
 
 def join_api(workspace: Path, api: str) -> None:
-    """Set Prefect in this process to an API that is there already: a team's, or the one of `serve`."""
+    """Configure Prefect in this process for a running API: a team's, or the one of `serve`."""
     is_teams = settings.team_api() is not None
-    settings.apply(prefect_variables.attached(workspace, api))
+    settings.apply(prefect_variables.running_server(workspace, api))
     if not is_teams:
         guard_connections(urlsplit(api).port)
 
 
 def guard_connections(port: int | None) -> None:
-    """Refuse connections from this process to a port of HOST unless this user alone listens there.
+    """Refuse connections from this process to a port of HOST unless only this user listens there.
 
-    The guard can't be taken back. It is asked, within some 100 ns, at each file that is opened too.
+    An audit hook can't be removed. It is also called for every opened file, which takes about 100 ns.
     """
     if port is not None and is_told():
         sys.addaudithook(functools.partial(_refuse_other_users, port))
@@ -38,5 +38,5 @@ def _refuse_other_users(port: int, event: str, arguments: tuple[Any, ...]) -> No
     if event != "socket.connect" or arguments[1][:2] != (HOST, port):
         return
     if listening_users(HOST, port) != {os.getuid()}:
-        words = f"no process of yours alone listens at {HOST}:{port}"
+        words = f"the process that listens at {HOST}:{port} isn't yours"
         raise ConnectionRefusedError(errno.ECONNREFUSED, words)

@@ -1,4 +1,4 @@
-"""Contexts of steps: the resources that the environment names, and the command of a diet's trainer."""
+"""Contexts of steps: resources from the environment, and the trainer command of a diet."""
 
 import sys
 from collections.abc import Callable
@@ -23,33 +23,35 @@ def context_of(
     log: Callable[[str], None] = ignore,
     warn: Callable[[str], None] = warn_on_stderr,
 ) -> Context:
-    """Return the context of steps that this process carries out; by default its warnings go to stderr.
+    """Return the context of steps that run in this process; by default warnings go to stderr.
 
     Raises:
-        SettingError: for a variable that is wrong.
-        JobError: for a wrong template of sbatch.
+        SettingError: if an environment variable is invalid.
+        JobError: if the sbatch template is invalid.
     """
     return Context(
         resources=resources(),
         watch=watch,
         log=log,
         warn=warn,
-        notifier=Notifier(target=settings.notify_target(), environment=settings.outside()),
+        notifier=Notifier(
+            target=settings.notify_target(), environment=settings.external_environment()
+        ),
         permit=trainer_command,
     )
 
 
 def trainer_command(plan: RunPlan) -> str | None:
-    """Return the command of a plan's diet, if it names one: who trains here trusts the workspace."""
+    """Return the trainer command of a plan's diet, if any; training requires a trusted workspace."""
     return None if plan.diet.trainer is None else plan.diet.trainer.command
 
 
 def resources() -> Resources:
-    """Read the resources that the environment names, and prepare it for Ray where a cluster is named.
+    """Return the resources that the environment names, and set the variables of Ray if a cluster is named.
 
     Raises:
-        SettingError: for a variable that is wrong.
-        JobError: for a wrong template of sbatch.
+        SettingError: if an environment variable is invalid.
+        JobError: if the sbatch template is invalid.
     """
     ray = settings.ray_address()
     if ray is not None:

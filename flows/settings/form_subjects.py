@@ -6,7 +6,7 @@ from typing import Any
 
 
 def form_subject(parameters: Mapping[str, Any]) -> str:
-    """Return the diet that a form names, or its ablation file's name without the ending; empty for neither.
+    """Return the diet of a form, or the stem of its ablation file; empty if the form has neither.
 
     >>> form_subject({"specialist": "templates"}), form_subject({"file": "ablations/masks.yaml"})
     ('templates', 'masks')

@@ -1,4 +1,4 @@
-"""Variables that Prefect is started with: by a server of one's own, beside it, or on a team's."""
+"""Environment variables for Prefect: with our own server, as its client, or on a team's server."""
 
 import contextlib
 import importlib.util
@@ -8,18 +8,18 @@ from flows import settings
 
 WORKING = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
-    # They get a cancellation at once, but after the death of a server they have to poll.
+    # Workers get a cancellation at once, but have to poll after the death of a server.
     "PREFECT_WORKER_CANCELLATION_POLL_SECONDS": "3",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
-"""The seconds after which workers ask for work, and report that they live."""
+"""Seconds between a worker's polls for runs, and between its heartbeats."""
 SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
-def quiet(workspace: Path) -> dict[str, str]:
-    """Prefect of one workspace: nothing shared with other workspaces, nothing sent to anyone.
+def isolated(workspace: Path) -> dict[str, str]:
+    """Return variables that isolate Prefect: nothing is shared with other workspaces or sent to anyone.
 
-    Files that it takes settings from are named: by itself it looks for them in the current directory too.
+    All settings files are named, since Prefect also looks for them in the current directory.
     """
     folder = settings.prefect_folder(workspace)
     return {
@@ -38,22 +38,22 @@ def quiet(workspace: Path) -> dict[str, str]:
 
 
 def _packaged(name: str) -> Path:
-    """Find a file of the installed Prefect, which isn't imported for it."""
+    """Return the path of a file of the installed Prefect without importing Prefect."""
     found = importlib.util.find_spec("prefect")
     assert found is not None, "it is a dependency"
     assert found.origin is not None
     return Path(found.origin).parent / name
 
 
-def served(workspace: Path, port: int, secret: str) -> dict[str, str]:
-    """Prefect with a server of its own on a port, which asks programs and pages for a secret.
+def own_server(workspace: Path, port: int, secret: str) -> dict[str, str]:
+    """Return variables for a Prefect server of our own on a port, which requires a login.
 
-    The page takes the address of the API from PREFECT_API_URL, not from the server's own port.
+    Prefect's pages take the API's address from PREFECT_API_URL, not from the server's port.
     """
     origin = f"http://{settings.HOST}:{port}"
     return {
-        **quiet(workspace),
-        **admitted(secret),
+        **isolated(workspace),
+        **login(secret),
         "PREFECT_API_URL": f"{origin}/api",
         "PREFECT_SERVER_API_AUTH_STRING": secret,
         "PREFECT_SERVER_API_PORT": str(port),
@@ -63,36 +63,36 @@ def served(workspace: Path, port: int, secret: str) -> dict[str, str]:
     }
 
 
-def admitted(secret: str) -> dict[str, str]:
-    """Prefect's programs that log in to a server by its secret."""
+def login(secret: str) -> dict[str, str]:
+    """Return variables for Prefect clients that log in to a server."""
     return {"PREFECT_API_AUTH_STRING": secret}
 
 
-def joined(workspace: Path, api: str) -> dict[str, str]:
-    """Prefect for workers and deployments on a team's server; its secret is in the environment."""
-    return {**quiet(workspace), "PREFECT_API_URL": api, **WORKING}
+def team_server(workspace: Path, api: str) -> dict[str, str]:
+    """Return variables for workers and deployments on a team's server; its secret is in the environment."""
+    return {**isolated(workspace), "PREFECT_API_URL": api, **WORKING}
 
 
-def unseen(workspace: Path, port: int, secret: str) -> dict[str, str]:
-    """Prefect with a short-lived server of its own: no pages, and the terminal is left to us."""
+def temporary_server(workspace: Path, port: int, secret: str) -> dict[str, str]:
+    """Return variables for a temporary Prefect server without pages and terminal output."""
     return {
-        **served(workspace, port, secret),
+        **own_server(workspace, port, secret),
         **SILENT,
-        # It ends before the last lines would be sent, and Prefect would try for a minute.
+        # The server ends before the last log lines are sent, and Prefect would retry for a minute.
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
 
 
-def attached(workspace: Path, api: str) -> dict[str, str]:
-    """Prefect with a server that runs already: a team's, or that of `curriculum serve`."""
-    known = {} if settings.team_api() else admitted(settings.served_secret(workspace))
-    return {**quiet(workspace), **known, **SILENT, **WORKING, "PREFECT_API_URL": api}
+def running_server(workspace: Path, api: str) -> dict[str, str]:
+    """Return variables for a running server: a team's, or that of `curriculum serve`."""
+    known = {} if settings.team_api() else login(settings.served_secret(workspace))
+    return {**isolated(workspace), **known, **SILENT, **WORKING, "PREFECT_API_URL": api}
 
 
-def unset(workspace: Path) -> contextlib.AbstractContextManager[None]:
-    """Be where no file changes Prefect's settings, while it is imported and reads them.
+def without_settings_files(workspace: Path) -> contextlib.AbstractContextManager[None]:
+    """Change to a folder without settings files while Prefect is imported and reads its settings.
 
-    By itself it takes some from .env, prefect.toml and pyproject.toml in the current directory.
+    Prefect would otherwise read .env, prefect.toml and pyproject.toml in the current directory.
     """
     return contextlib.chdir(settings.prefect_folder(workspace))

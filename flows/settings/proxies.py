@@ -1,26 +1,27 @@
-"""Proxies of the environment: requests to servers on this machine go through none."""
+"""Proxy variables: requests to servers on this machine bypass proxies."""
 
 import importlib.util
 import os
 
 LOOPBACK = ("127.0.0.1", "localhost")
 KINDS = ("http", "https", "all")
-"""Parts of the variables' names that Prefect's client reads: http_proxy, HTTPS_PROXY, ALL_PROXY …"""
+"""Prefixes of the proxy variables that Prefect's client reads: http_proxy, HTTPS_PROXY, ALL_PROXY
+…"""
 SPOKEN = ("http", "https")
-"""Schemes of proxies that Prefect's client can always use."""
+"""Proxy schemes that Prefect's client always supports."""
 SOCKS = ("socks5", "socks5h")
-"""Schemes that it can use where socksio is installed."""
+"""Proxy schemes that it supports with socksio."""
 
 
 def direct_to_loopback() -> dict[str, str]:
-    """Return the variables with which programs in Python reach servers on this machine without a proxy.
+    """Return the variables with which Python programs reach servers on this machine without a proxy.
 
-    Prefect's client can't even be made beside a proxy whose scheme it doesn't know. Such a proxy keeps its
-    name in capitals, for git, and gets an empty one in small letters, by which Python knows of no proxy.
+    Prefect's client fails if a proxy has an unknown scheme. Such a proxy stays in the upper-case variable,
+    for git; the lower-case variable is set to the empty string, which makes Python ignore the proxy.
     """
     given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     listed = dict.fromkeys(filter(None, [*map(str.strip, given.split(",")), *LOOPBACK]))
-    # A star stands for all hosts only where it stands alone.
+    # A star means all hosts only if it is the whole value.
     hosts = "*" if "*" in listed else ",".join(listed)
     found = {"no_proxy": hosts, "NO_PROXY": hosts}
     for kind in KINDS:
@@ -32,7 +33,7 @@ def direct_to_loopback() -> dict[str, str]:
 
 
 def without_blanks(variables: dict[str, str]) -> dict[str, str]:
-    """Return variables without the empty proxies in small letters, which hide those in capitals from git."""
+    """Return variables without empty lower-case proxies, which would hide the upper-case ones from git."""
     blank = {f"{kind}_proxy" for kind in KINDS}
     return {name: value for name, value in variables.items() if value or name not in blank}
 

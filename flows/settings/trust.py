@@ -1,12 +1,12 @@
-"""The workspaces that this user trusts: commands write to them, and run what their diets name.
+"""Workspaces that this user trusts: commands may write to them and run the commands in their diets.
 
-A workspace that somebody else sent is looked at from within a sandbox until `curriculum trust`. One that this
-user's commands made from nothing is trusted from then on. A workspace that another user of the machine can
-change is never trusted, but by $CURRICULUM_TRUST: its owner could add a diet that names a command.
+A workspace from somebody else is read in a sandbox until `curriculum trust`. A workspace that this user's
+commands created is trusted from the start. A workspace that another user of the machine can change is never
+trusted, except by $CURRICULUM_TRUST: the other user could add a diet with a command.
 
-What is put in a trusted workspace's place isn't trusted: its workspace.json changed later (ctime). The system
-sets that time, to the nanosecond, and it only moves on; so no secret is kept beside it, which whoever may
-read the workspace could copy.
+A replacement of a trusted workspace isn't trusted, since the ctime of its workspace.json is later. The
+kernel sets ctime, with nanoseconds, and users can't set it back; so no secret is needed, which readers of
+the workspace could copy.
 """
 
 import contextlib
@@ -39,32 +39,32 @@ from schemas.text import Strict
 
 RECORD = "trusted.json"
 CONFIGURED = ("diets", "corpora", "phases", "ablations")
-"""Folders of a workspace with the YAML files that say what commands do and run."""
+"""Folders of a workspace with YAML files that control what commands do and execute."""
 
 
 class TrustedWorkspace(Strict):
-    """A workspace as it was when it was trusted: what is put in its place is another workspace."""
+    """Identity of a workspace when it was trusted, to detect replacements."""
 
     path: str
-    """Without links."""
+    """Real path."""
     uuid: str
     changed: int
-    """Nanoseconds of workspace.json's last change (ctime), which no archive and no sender can set."""
+    """ctime of workspace.json in nanoseconds, which an archive can't set."""
 
 
 class Trusted(Sealed):
-    """trusted.json in the user's folder of state."""
+    """trusted.json in the user's state folder."""
 
     workspaces: tuple[TrustedWorkspace, ...] = ()
 
 
 @contextlib.contextmanager
 def trusting_new_workspace(home: Path) -> Iterator[None]:
-    """Trust the workspace that is made within the block, where nothing was there before.
+    """Trust the workspace that the block creates at a path where nothing existed before.
 
-    It is recorded as soon as its workspace.json is written, so that a process that is killed later leaves a
-    trusted workspace; one that another process of the command made is recorded at the end. One of
-    $CURRICULUM_TRUST needs no record, and gets none where others may write to it.
+    Trust is recorded as soon as workspace.json is written, so that a killed process leaves a trusted
+    workspace. If a child process creates the workspace, trust is recorded at the end. Workspaces of
+    $CURRICULUM_TRUST need no record, and get none if others may write to them.
     """
     is_fresh = is_new(home)
 
@@ -82,11 +82,11 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
 
 
 def is_new(home: Path) -> bool:
-    """Return True where a workspace has nothing yet but this user's locks, and is this user's.
+    """Return True if a workspace belongs to this user and contains at most this user's locks.
 
-    Each command writes workspace.json before anything but locks. So what else lies there was put there.
+    Every command writes workspace.json before anything but locks. Other contents come from elsewhere.
     """
-    # Before its contents: where nobody else can change it, they stay as they are found.
+    # Check the folder before its contents: if nobody else can change it, the contents stay as found.
     if exposure(home) is not None:
         return False
     entries = home.iterdir() if home.exists() else ()
@@ -94,32 +94,32 @@ def is_new(home: Path) -> bool:
 
 
 def claim_home(home: Path) -> None:
-    """Make the folder of a workspace that other users could make first, but below $CURRICULUM_TRUST."""
+    """Create the folder of a workspace if other users could create it first, except in $CURRICULUM_TRUST."""
     if not is_trusted_by_environment(home):
         claim(home)
 
 
 def _holds_locks(folder: Path) -> bool:
-    """Return True for this user's folder of locks: regular files, with nothing in them."""
+    """Return True for this user's folder of locks, which contains only empty regular files."""
     if own_exposure(folder) is not None:
         return False
     found = [entry.lstat() for entry in folder.iterdir()]
-    return all(stat.S_ISREG(each.st_mode) and each.st_size == 0 for each in found)
+    return all(stat.S_ISREG(status.st_mode) and status.st_size == 0 for status in found)
 
 
 def make_trusted(home: Path) -> None:
-    """Make a workspace before anything is served of it; one made from nothing is trusted."""
+    """Create a workspace before it is served; a new workspace is trusted."""
     with trusting_new_workspace(home):
         Store(home).open()
 
 
 def is_trusted(home: Path) -> bool:
-    """Return True for a workspace of the record, with the same path, uuid and file, or of $CURRICULUM_TRUST.
+    """Return True for a workspace in the record with the same path, uuid and file, or in $CURRICULUM_TRUST.
 
-    A workspace of the record counts as long as no other user can change it.
+    A recorded workspace is trusted only while no other user can change it.
 
     Raises:
-        SettingError: for a record that is a link, or that others may write.
+        SettingError: if the record is a link or writable for others.
     """
     if is_trusted_by_environment(home):
         return True
@@ -130,33 +130,33 @@ def is_trusted(home: Path) -> bool:
 
 
 def require_trusted(home: Path, *named: str | Path | None) -> None:
-    """Let a command pass that writes to a workspace or executes what it says: it is trusted, or new.
+    """Raise unless a workspace that a command writes to or executes is trusted or new.
 
-    `named` are words of the command line: those that are paths may lie in other workspaces.
+    `named` are words of the command line; words that are paths may be in other workspaces.
 
     Raises:
-        StoreError: for a workspace that isn't trusted, or that another user can change.
+        StoreError: if a workspace isn't trusted, or if another user can change it.
     """
     for opened in untrusted(home, named):
         require_unexposed(opened)
         if not (opened / WORKSPACE_NAME).exists():
             raise StoreError(
                 str(opened),
-                cause="the folder isn't empty, and is no workspace: it has no workspace.json",
-                cure="Name a new or an empty folder with --home; or, if all in it may be used, and what "
-                f"its diets name may run as you: curriculum trust {shlex.quote(str(opened))}",
+                cause="the folder isn't empty and has no workspace.json, so it isn't a workspace",
+                cure="Give a new or empty folder with --home; or, if you trust its files and "
+                f"their commands may run as you: curriculum trust {shlex.quote(str(opened))}",
             )
         raise StoreError(
             str(opened),
-            cause="you haven't trusted this workspace, and the command would write to it, or run as you "
-            "what it says",
-            cure="Look at it (query, status, inspect, lineage, report, check); if it may be used: "
+            cause="the workspace isn't trusted, and this command would write to it or run its "
+            "commands as you",
+            cure="Read it first (query, status, inspect, lineage, report, check); to trust it: "
             f"curriculum trust {shlex.quote(str(opened))}",
         )
 
 
 def require_unexposed(home: Path) -> None:
-    """Raise unless this user and root alone can change a workspace, or the folder that it will be made in.
+    """Raise unless only this user and root can change a workspace, or its future parent folder.
 
     Raises:
         StoreError: naming the folder that another user owns or may write to.
@@ -165,18 +165,18 @@ def require_unexposed(home: Path) -> None:
         quoted = shlex.quote(str(home))
         raise StoreError(
             str(home),
-            cause=f"{cause}: they could change what commands write, and what they run as you",
-            cure="Name a folder of your own with --home, or make what is named here yours alone (chown, "
-            "chmod go-w, setfacl -k; with -R for what lies in a workspace); if all who can write there may "
-            f"run code as you: export CURRICULUM_TRUST={quoted}",
+            cause=f"{cause}: other users could change the files of commands and run code as you",
+            cure="Give a folder of your own with --home, or remove the access of other users "
+            "(chown, chmod go-w, setfacl -k; with -R inside of a workspace). If everybody "
+            f"with write access may run code as you: export CURRICULUM_TRUST={quoted}",
         )
 
 
 def workspace_exposure(home: Path) -> str | None:
-    """Return how another user could change a workspace, an entry of it, or a YAML file of it; or None.
+    """Return how another user could change a workspace, its entries or its YAML files; None if nobody can.
 
-    What lies deeper isn't looked at, nor behind links. Workspaces that others could write to once, under a
-    umask of 002 or a default access control list, are found by their entries.
+    Deeper files and link targets are not checked. Workspaces that others could once write to, under a umask
+    of 002 or a default ACL, are recognised by their entries.
     """
     folders = (home / name for name in CONFIGURED)
     configured = (exposure_below(folder) for folder in folders if not folder.is_symlink())
@@ -184,28 +184,28 @@ def workspace_exposure(home: Path) -> str | None:
 
 
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
-    """List the workspaces that a command opens and that aren't trusted, by their real paths."""
-    paths = [path for word in named if word and is_there(path := expanded(word))]
-    # A link may lead out of the workspace whose name stands before it, or into another one: both are opened.
-    format_reference = (place for path in paths for place in (path.absolute(), real_path(path)))
-    within = filter(None, (Store.root_of(place / MANIFEST_NAME) for place in format_reference))
+    """Return the real paths of the untrusted workspaces that a command opens."""
+    paths = [path for word in named if word and path_exists(path := expanded(word))]
+    # A link may lead out of the workspace in its path, or into another workspace; both are opened.
+    candidates = (place for path in paths for place in (path.absolute(), real_path(path)))
+    within = filter(None, (Store.root_of(place / MANIFEST_NAME) for place in candidates))
     places = dict.fromkeys((home, *map(real_path, within)))
     return [place for place in places if not (is_new(place) or is_trusted(place))]
 
 
-def is_there(path: Path) -> bool:
-    """Return True for a path at which something is."""
+def path_exists(path: Path) -> bool:
+    """Return True if the path exists."""
     try:
         return path.exists()
     except OSError:
-        return False  # It is a question, or another text too long for a path.
+        return False  # The word is a query or another text too long for a path.
 
 
 def trusted() -> tuple[TrustedWorkspace, ...]:
-    """The workspaces that this user trusts.
+    """Return the workspaces that this user trusts.
 
     Raises:
-        SettingError: for a record that is a link, or that others may write.
+        SettingError: if the record is a link or writable for others.
     """
     file = settings.state_folder() / RECORD
     try:
@@ -214,21 +214,23 @@ def trusted() -> tuple[TrustedWorkspace, ...]:
         return ()
     is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
     if not is_own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _refused(file, "it is a link, another user's, or others may write it")
+        raise _refused(
+            file, "the file is a link, belongs to another user, or is writable for others"
+        )
     return read_json(
         Trusted,
         file,
         error=settings.SettingError,
-        cause="it was changed since it was written, or another version wrote it",
-        cure="Delete it, and trust your workspaces again",
+        cause="the file was changed, or another version wrote it",
+        cure="Delete the file and trust your workspaces again",
     ).workspaces
 
 
 def trust(home: Path) -> None:
-    """Record a workspace as trusted, in place of what was trusted at its path before.
+    """Record a workspace as trusted, replacing an earlier record of its path.
 
     Raises:
-        StoreError: for a workspace that another user can change.
+        StoreError: if another user can change the workspace.
     """
     require_unexposed(home)
     workspace = _identity(home)
@@ -237,20 +239,20 @@ def trust(home: Path) -> None:
 
 
 def forget(home: Path) -> bool:
-    """Trust a path no more, and return whether it was trusted."""
+    """Stop trusting a path; return True if it was trusted."""
     with _changing() as before:
-        _write(tuple(each for each in before if each.path != str(home)))
-    return any(each.path == str(home) for each in before)
+        _write(tuple(workspace for workspace in before if workspace.path != str(home)))
+    return any(workspace.path == str(home) for workspace in before)
 
 
 def is_inside(file: Path, home: Path) -> bool:
-    """Return True for what lies in a workspace, by its path or behind links."""
+    """Return True for a file in a workspace, by its path or by its real path."""
     return home in file.absolute().parents or home in real_path(file).parents
 
 
 def shadows(home: Path) -> tuple[str, ...]:
-    """Files of a workspace that are found before those of the package with the same name: diets/mine.yaml."""
-    # Help must be there at once, and diets are slow to import.
+    """Return the files of a workspace that hide files of the package, such as diets/mine.yaml."""
+    # --help must be fast, and diets are slow to import.
     from curriculum.mixing.diet_files import PACKAGE
 
     pairs = (("diets", "diets/*.yaml"), ("corpora", "corpora/*.yaml"), ("phases", "phases*.yaml"))
@@ -263,9 +265,9 @@ def shadows(home: Path) -> tuple[str, ...]:
 
 
 def shadow_words(home: Path) -> Iterator[str]:
-    """A line for each file of the workspace that hides one of the package."""
+    """Yield one line per file of the workspace that hides a file of the package."""
     for name in shadows(home):
-        yield f"{name} of the workspace is read in place of the package's"
+        yield f"{name} of the workspace is used instead of the package's"
 
 
 def _identity(home: Path) -> TrustedWorkspace:
@@ -288,4 +290,6 @@ def _write(workspaces: tuple[TrustedWorkspace, ...]) -> None:
 
 
 def _refused(file: Path, cause: str) -> settings.SettingError:
-    return settings.SettingError(str(file), cause=cause, cure="Delete it, and trust again")
+    return settings.SettingError(
+        str(file), cause=cause, cure="Delete the file and trust your workspaces again"
+    )
