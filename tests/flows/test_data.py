@@ -143,7 +143,7 @@ def test_tokens_of_documents_leave_and_are_packed_when_they_come(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
             ["export", "nobody", "--format", "flat", "--to", "x"],
@@ -158,10 +158,10 @@ def test_tokens_of_documents_leave_and_are_packed_when_they_come(
     ],
 )
 def test_what_cannot_be_meant_is_told_in_a_line(
-    home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sent_events: str
+    home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(home)
     done = curriculum(*words, "--home", str(home))
     assert done.exit_code == 2
-    assert sent_events in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
