@@ -75,7 +75,7 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
 def test_the_help_of_a_share_gives_the_commits_that_are_read_at_least() -> None:
     for words in (("supply",), ("diet", "check")):
         said = " ".join(curriculum(*words, "--help").stdout.replace("│", " ").split())
-        assert f"at least {MIN_COMMITS} are read, and at least {MIN_GRAPHS} for v4" in said
+        assert f"at least {MIN_COMMITS} commits ({MIN_GRAPHS} for v4" in said
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_trust_prints_the_command_of_whatever_could_become_a_diet(
 
 def test_trust_says_that_the_command_of_a_diet_that_cant_be_read_isnt_known(tmp_path: Path) -> None:
     home = received(tmp_path / "received", {})
-    assert "None of its diets names a command" in curriculum("trust", str(home)).stdout
+    assert "None of its diets names a trainer command" in curriculum("trust", str(home)).stdout
     broken = diet(home / "diets" / "broken.yaml")
     broken.write_text(f"{broken.read_text()}\nseed: [")
     done = curriculum("trust", str(home))
