@@ -46,7 +46,7 @@ def question(name: str) -> Question:
     """Read a question by its name.
 
     >>> question("panels/standing").words.split("?")[0]
-    'How does each phase of each specialist stand'
+    'What is the state of each phase of each specialist'
     """
     text = (resources.files("dashboards") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
     words = []

@@ -1,5 +1,5 @@
--- What needs a hand, and what helps?
--- What can't be read and what failed first, then what stands still or waits, what is stale, and what a mixture warns of.
+-- Which phases and artefacts need attention, and what helps?
+-- Unreadable artefacts and failures first, then interrupted, stopped or waiting phases, stale phases, and warnings of mixtures.
 SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, problem AS why, 'curriculum check ' || path AS cure,
        NULL AS specialist, NULL AS phase
 FROM problems

@@ -1,5 +1,5 @@
--- Which rows are there, and how full are they?
--- Training rows in use by family, objective and length; packed: valid tokens of all positions in them.
+-- Which training rows are in use, and how full are they?
+-- By family, objective and row length; packed: share of row positions that hold a valid token.
 SELECT family, base, objective || coalesce(' ' || packer, '') || coalesce(' score ' || score, '') || coalesce(' beside ' || beside, '') AS objective, row_length, count(*) AS rows,
        sum(valid_token_count)::BIGINT AS tokens, sum(loss_token_count)::BIGINT AS scored,
        sum(num_docs)::BIGINT AS documents,

@@ -1,5 +1,5 @@
--- What did each phase win for each specialist?
--- val_bpb of the phase's own validation rows before and after it, and of the anchor, which is the same all the way.
+-- How did val_bpb change in each phase of each specialist?
+-- val_bpb of the phase's own validation rows before and after it, and of the anchor, a fixed validation set.
 SELECT p.specialist, p.phase, p.phase_bpb_before AS before, p.phase_bpb_after AS after,
        f.low, f.high, f.documents, f.lineages,
        f.effective_documents, f.effective_lineages, p.anchor_bpb_before AS anchor_before, p.anchor_bpb_after AS anchor_after,

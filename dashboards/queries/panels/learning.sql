@@ -1,5 +1,5 @@
--- How does val_bpb fall with the tokens that each specialist has seen?
--- On the anchor rows, which are the same in every phase; tokens are valid ones since the first step of the first phase.
+-- How does val_bpb fall with the training tokens of each specialist?
+-- On the anchor, the same validation rows in every phase; tokens: valid tokens since the first step of the first phase.
 WITH ordered AS (
     SELECT p.specialist, p.phase, p.run, p.valid_tokens,
            coalesce(sum(p.valid_tokens) OVER (

@@ -1,5 +1,5 @@
--- Which rows does each serving of a mixture read, as a line of a diet would say it?
--- domains: factors by domain; repositories: of the corpus, none for all; variants: renderings that repetitions take in turn; imported: the diet's name for imported rows; score: all where it isn't new; beside: the family whose commits it leaves out.
+-- Which rows does each serving of a mixture read, as a line of a diet?
+-- domains: factors by domain; repositories: of the corpus, empty for all; variants: renderings that repetitions alternate between; imported: the diet's name for imported rows; score: all, unless it is new; beside: the family whose commits are left out.
 SELECT p.specialist, p.phase, s.serving,
        any_value(l.line->>'$.family') AS family, any_value(l.line->>'$.objective') AS objective,
        any_value((l.line->'$.row_length')::INTEGER) AS row_length, any_value(l.line->>'$.domains') AS domains,

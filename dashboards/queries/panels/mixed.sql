@@ -1,5 +1,5 @@
 -- Which mixtures are in use?
--- One of each phase of a specialist, in the order in which they were first mixed.
+-- One per phase of a specialist, in the order in which they were first mixed.
 SELECT p.specialist, p.phase, m.warnings
 FROM status p
 JOIN mixtures m ON m.path = p.mixture

@@ -1,5 +1,5 @@
 -- Which repositories does each mixture read, and how much of each?
--- Tokens of the plan by the repository that their document comes from; of a document from several, the first.
+-- Tokens of the plan by the repository of their document; a document from several repositories counts for the first.
 SELECT x.specialist, x.phase, d.repository, sum((r.token_end - r.token_start) * x.times)::BIGINT AS tokens,
        count(DISTINCT r.document_id) AS documents
 FROM (

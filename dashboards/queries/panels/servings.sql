@@ -1,5 +1,5 @@
--- What does each mixture take of each serving in each domain, as planned and as trained?
--- share: as the diet says; planned: of the plan's tokens; realised: of those that the steps so far took.
+-- How many tokens does each mixture take from each serving and domain, planned and trained?
+-- share: in the diet; planned: share of the plan's tokens; realised: share of the tokens trained so far.
 WITH trained AS (
     SELECT specialist, phase, mixture,
            CASE WHEN run_key IS NULL THEN 0 ELSE coalesce(steps, 0) END AS steps

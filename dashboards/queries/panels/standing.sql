@@ -1,5 +1,5 @@
--- How does each phase of each specialist stand?
--- Its status, plan and run. packed: valid tokens of all positions in the plan's rows; bpb: of its own validation rows.
+-- What is the state of each phase of each specialist?
+-- Status, plan and run. packed: share of positions of the plan's rows that hold a valid token; bpb: of its own validation rows.
 SELECT s.specialist, s.phase, s.state, s.why,
        coalesce(s.valid_tokens, 0) AS tokens, coalesce(s.budget, 0) AS budget,
        m.tokens / (m.slots * m.slot_length) AS packed,

@@ -1,5 +1,5 @@
--- How much is there, and how far is all of it?
--- Tokens: valid ones that runs in use were trained on; cost: of all attempts, where a price of GPUs was named.
+-- What are the totals of the workspace?
+-- tokens: valid tokens of current runs; cost: of all attempts, if a GPU price was set.
 SELECT (SELECT count(*) FROM artefacts) AS artefacts,
        (SELECT coalesce(sum(num_bytes), 0)::BIGINT FROM artefacts) AS num_bytes,
        (SELECT coalesce(sum(num_bytes) FILTER (WHERE NOT current), 0)::BIGINT FROM artefacts) AS unused_bytes,

@@ -341,14 +341,14 @@ def test_finished_runs_show_training_loss_and_learning_rate_over_all_steps(facts
     assert 'id="loss"' not in page(replace(facts, phases=bare)).partition("</nav>")[2]
 
 
-def test_the_largest_files_stand_with_their_shares(facts: Facts) -> None:
+def test_the_largest_files_have_their_shares_of_tokens(facts: Facts) -> None:
     drawn = page(facts).partition("<h3>Largest files</h3>")[2].partition("</table>")[0]
     said = Read(drawn).said
     assert said.index("fmt:include/fmt/format.h") < said.index("leveldb:db/db_impl.cc")
     assert "46.8%" in said
 
 
-def test_phases_that_need_attention_stand_by_urgency(facts: Facts) -> None:
+def test_entries_that_need_attention_are_sorted_by_urgency(facts: Facts) -> None:
     found = attention_entries(facts)
     assert [(entry.state, entry.phases) for entry in found[:2]] == [
         ("holds", ("repository_graph",)),
