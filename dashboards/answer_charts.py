@@ -25,7 +25,7 @@ MIN_BAR = 0.002
 """Minimum width of a bar, as a share of the axis."""
 MAX_LETTERS = 40
 """Maximum characters of a label."""
-LARGEST = 1e300
+MAX_NUMBER = 1e300
 """Largest drawable number; differences of larger ones may overflow."""
 _PLAIN_DIGITS = 1e15
 """Numbers from this size on have an exponent."""
@@ -73,7 +73,7 @@ class AnswerColumn:
     def _is_drawable(self, value: Any) -> bool:
         if self.kind == "number":
             is_amount = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-            return is_amount and abs(float(value)) <= LARGEST
+            return is_amount and abs(float(value)) <= MAX_NUMBER
         return self.kind == "words" or isinstance(value, datetime.date)
 
 

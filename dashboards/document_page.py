@@ -36,7 +36,7 @@ COLOURS = {
 }
 """Structure category whose colour a symbol kind has."""
 MAX_NAME_LENGTH = 80
-DEEPEST = 12
+MAX_DEPTH = 12
 """Maximum indentation; deeper lines have the same."""
 
 
@@ -127,7 +127,7 @@ class _Tree:
     def add(
         self, name: str, depth: int, look: str, *, word: str = "", size: str = "", note: str = ""
     ) -> None:
-        indented = f"l{min(depth + self.has_title, DEEPEST)} {look}"
+        indented = f"l{min(depth + self.has_title, MAX_DEPTH)} {look}"
         self.lines.append(
             TreeLine(number=self.next, look=indented, name=name, word=word, size=size, note=note)
         )

@@ -22,7 +22,7 @@ HEAD, BAND_HEAD, BAND_FOOT = 22, 24, 14
 """Heights of column titles and phase names, and of the space below a phase."""
 INDENT = 14
 """Distance from the left edge of a node to its text."""
-LONGEST = 27
+MAX_LINE_CHARACTERS = 27
 """Maximum characters of a line; the tooltip has the full text."""
 CORNER = 7
 MARGIN = 16
@@ -208,4 +208,4 @@ def _short(text: str) -> str:
     >>> _short("v4_context_graph"), _short("177 of a_family_with_a_very_long_name")
     ('v4_context_graph', '177 of a_family_with_a_ver…')
     """
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_LINE_CHARACTERS else f"{text[: MAX_LINE_CHARACTERS - 1]}…"

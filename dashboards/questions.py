@@ -4,7 +4,7 @@ A file in dashboards/queries starts with the question and the meaning of its ans
 the SELECT.
 
 The SQL page answers a few queries at a time; the others wait in order of arrival. A query may use one
-gigabyte and two cores. A server runs at most MOST queries at once over all its pages; servers
+gigabyte and two cores. A server runs at most MAX_RUNNING queries at once over all its pages; servers
 of a user that share a folder of locks have this limit together. The operating system releases the locks of a
 killed process. `curriculum query` in a terminal is not limited. A waiting query is
 dropped when its page is closed or starts another query, or after a timeout.
@@ -142,9 +142,9 @@ def _entry(recipe: Question) -> str:
     return f"<details><summary>{title}?</summary>\n\n{explanation}```sql\n{sql}\n```\n\n</details>"
 
 
-MOST = 2
+MAX_RUNNING = 2
 """Maximum number of running queries."""
-PLACES = 30
+MAX_WAITING = 30
 """Maximum number of waiting queries."""
 PATIENCE_S = 120.0
 """Timeout of a waiting query."""
@@ -159,8 +159,8 @@ Application = Callable[..., Awaitable[None]]
 class Turns:
     """Queue of queries: running ones first, then waiting ones."""
 
-    most: int = MOST
-    places: int = PLACES
+    most: int = MAX_RUNNING
+    places: int = MAX_WAITING
     seconds: float = PATIENCE_S
     slots: Path | None = None
     """Folder with one lock per running query, shared by several servers; None for a single server."""

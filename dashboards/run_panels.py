@@ -15,7 +15,7 @@ from dashboards.questions import WorkspaceView, question
 from schemas.held_out import HeldOutCount
 
 TEMPLATE = "runs.html"
-DEEPEST = 46.0
+MAX_ACCENT_PERCENT = 46.0
 """Percentage of the accent colour in the best cell of a phase."""
 
 
@@ -59,7 +59,7 @@ class Gain:
 
     def depth(self, best: float) -> float:
         """Return the percentage of the accent colour, relative to the largest decrease of the phase."""
-        return DEEPEST * self.by / best if self.by > 0 and best > 0 else 0.0
+        return MAX_ACCENT_PERCENT * self.by / best if self.by > 0 and best > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

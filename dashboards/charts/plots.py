@@ -172,7 +172,7 @@ class Series:
     """Last value as text, shown beside the name."""
     is_line: bool = True
     dots: Literal["each", "last", "none"] = "last"
-    """True for points with a dot."""
+    """Points with a dot."""
     around: Sequence[Point] = ()
     """Lower and upper end of the interval at each point."""
 

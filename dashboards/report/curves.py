@@ -117,7 +117,7 @@ def data(plot: EvaluationPlot | None) -> dict[str, Any]:
 
 
 LEVELS = 5
-LEAST = 0.02
+MIN_DEEPEST_CHANGE = 0.02
 """Smallest change in bits per byte with the deepest tint; keeps noise pale."""
 
 
@@ -153,7 +153,7 @@ class CurveLine:
         changes = [
             abs(cell.by) for cells in beside for cell in cells if cell and cell.by is not None
         ]
-        largest = max([LEAST, *changes])
+        largest = max([MIN_DEEPEST_CHANGE, *changes])
         return CurveLine(
             name=name, look=look, cells=tuple((cell, _look(cell, largest)) for cell in row)
         )

@@ -272,7 +272,7 @@ class Texts:
 
     texts: tuple[str, ...]
     lengths: str
-    """Token lengths of all documents in UTF-16 units, encoded by `written`."""
+    """Token lengths of all documents in UTF-16 units, encoded by `encode_lengths`."""
 
 
 def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
@@ -298,13 +298,13 @@ def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
             # JavaScript counts UTF-16 units.
             lengths.append(len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2)
         texts.append("".join(decoded))
-    return Texts(texts=tuple(texts), lengths=written(lengths))
+    return Texts(texts=tuple(texts), lengths=encode_lengths(lengths))
 
 
-def written(lengths: Iterable[int]) -> str:
+def encode_lengths(lengths: Iterable[int]) -> str:
     """Encode lengths as letters: two digits of three bits per letter, 7 means "add the next digit".
 
-    >>> written([0, 2]), written([7, 9, 1]), written([3])
+    >>> encode_lengths([0, 2]), encode_lengths([7, 9, 1]), encode_lengths([3])
     ('C', '46P', 'f')
     """
     digits = [
@@ -377,11 +377,11 @@ def codes(row: RowView) -> list[int]:
     return [value for code, run in grouped for value in (code, sum(1 for _ in run))]
 
 
-def named(labels: dict[str, str]) -> str:
+def describe_rows(labels: dict[str, str]) -> str:
     """Describe a rows artefact by its labels.
 
-    >>> named({"family": "v6_enriched", "base": "v2_simple", "objective": "causal", "row_length": "512",
-    ...        "variant": "0", "split": "train"})
+    >>> describe_rows({"family": "v6_enriched", "base": "v2_simple", "objective": "causal",
+    ...                "row_length": "512", "variant": "0", "split": "train"})
     'v6_enriched of v2_simple, causal at 512, train'
     """
     of = f" of {labels['base']}" if "base" in labels else ""

@@ -18,7 +18,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.whole_files import write_whole
 from dashboards import html, palette
-from dashboards.rows.row_page import MAX_BYTES, TEMPLATES, RowsDataSet, named, page
+from dashboards.rows.row_page import MAX_BYTES, TEMPLATES, RowsDataSet, describe_rows, page
 from schemas.errors import StoreError
 from schemas.reports import RowsReport
 
@@ -124,7 +124,7 @@ def _page(
     report = rows.reported(RowsReport)
     yields = RowYields.of(report, int(rows.manifest.labels["row_length"]))
     shown = page(
-        named(rows.manifest.labels),
+        describe_rows(rows.manifest.labels),
         where,
         held,
         tokenizer,

@@ -35,7 +35,7 @@ SECTIONS = (
     *("phases", "settings", "documents", "val_bpb", "validation", "loss", "costs", "timeline"),
     "attention",
 )
-"""Training, data, results, cost, and points that need attention."""
+"""Sections in the order of a reader's questions: training, data, quality, cost, attention."""
 GATE = AdvanceWhen(
     min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
 )

@@ -7,7 +7,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.rows.row_page import DIGITS, codes, generated, runs, scored, texts_of, written
+from dashboards.rows.row_page import (
+    DIGITS,
+    codes,
+    encode_lengths,
+    generated,
+    runs,
+    scored,
+    texts_of,
+)
 
 
 def _read(text: str) -> list[int]:
@@ -24,7 +32,7 @@ def _read(text: str) -> list[int]:
 
 @given(st.lists(st.integers(0, 700)))
 def test_lengths_come_back(lengths: list[int]) -> None:
-    assert _read(written(lengths)) == lengths
+    assert _read(encode_lengths(lengths)) == lengths
 
 
 @given(st.lists(st.booleans()))
