@@ -58,8 +58,7 @@ def write_arms(
 
     Raises:
         DietError: for a diet that can't be found or read, a diet with its own trainer, and an arm that sets
-        fields of
-            the ablation.
+            fields of the ablation.
     """
     name = str(file.absolute().parent / expanded(spec.diet)) if is_path(spec.diet) else spec.diet
     diet = load_diet(name, DietOverrides(), workspace)

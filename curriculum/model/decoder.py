@@ -139,7 +139,7 @@ class Decoder(nn.Module):
 
     Raises:
         JobError: for sizes that don't divide each other, or a backend that doesn't support softcap or
-        structure.
+            structure.
     """
 
     def __init__(self, spec: ModelSpec, backend: Backend) -> None:

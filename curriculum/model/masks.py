@@ -3,12 +3,11 @@
 Shape letters: B rows, T positions, N = B·T positions of concatenated rows, S segments, n chunks of q
 positions, m spans.
 
-Chunks are ordered by step of a scan over all documents at once: first the first chunk of every document, then
-the second chunk of every document that has two, and so on. The scan takes as many steps as the longest
+Chunks are ordered by step of a scan over all documents at once: first the first chunk of every document,
+then the second chunk of every document that has two, and so on. The scan takes as many steps as the longest
 document has chunks, for any number of documents, and passes states only to the next chunk of the same
-document. Long
-documents are cut into spans of chunks, which are scanned side by side, and a second scan connects the spans:
-1024 chunks take 32 + 32 steps.
+document. Long documents are cut into spans of chunks, which are scanned side by side, and a second scan
+connects the spans: 1024 chunks take 32 + 32 steps.
 """
 
 from collections.abc import Callable

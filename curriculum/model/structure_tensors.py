@@ -20,8 +20,7 @@ def relations(chunks: Int32s, call_edges: Int32s, type_edges: Int32s) -> npt.NDA
 
     `chunks` [C, 5] are (start, end, kind, dep_level, doc); edges are (source, target). Example: one
     document with a preamble, a function f of level 1, and a function g of level 2 that calls f; a second
-    document with f and g, but
-    without the call:
+    document with f and g, but without the call:
 
         0 0 0 0 0 0
         0 5 6 7 0 0

@@ -70,8 +70,8 @@ def plan(lengths: Int64s, row_length: int, tie_breakers: UInt64s, seed: int) -> 
     rows don't depend on the order of the input. Every row begins with its longest document.
 
     Raises:
-        PackError: for an empty document, and for a document longer than a row. Divide or drop long documents
-            before packing.
+        PackError: for an empty document, and for a document longer than a row. Divide or drop long
+            documents before packing.
     """
     assert len(lengths) == len(tie_breakers), "one tie breaker per document"
     if len(lengths) == 0:

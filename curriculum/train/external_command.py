@@ -54,8 +54,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
 
     Raises:
         JobError: if the command can't be started, ends with another code, or leaves an incomplete run. The
-        type
-            follows from the exit code. The report then says failed, with the reason.
+            type follows from the exit code. The report then says failed, with the reason.
     """
     job = read_job(path)
     assert job.trainer is not None

@@ -59,8 +59,7 @@ def carry_over(checkpoint: Path, train_state: TrainState) -> None:
 
     Raises:
         JobError: for a damaged checkpoint, a model of other sizes, or a model that reads structure if this
-        one
-            doesn't.
+            one doesn't.
     """
     train_state.ranks.run_on_first(lambda: _require_fitting(checkpoint, train_state))
     train_state.reshard()

@@ -236,7 +236,7 @@ def claim_directory(store: Store, job: Job, directory: Path) -> Iterator[None]:
     Raises:
         JobError: if another process trains the run; names the process.
         StoreError: for a link, a device, a pipe or a socket in the directory, or a link above it in the
-        workspace.
+            workspace.
     """
     inside.require_plain_below(store.root, directory)
     lock = _acquired(store, job, directory)

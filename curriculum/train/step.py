@@ -96,7 +96,7 @@ class FinitenessCheck:
 
         Raises:
             NotFiniteError: on every rank; names the step, and the rows and documents that aren't finite by
-            themselves.
+                themselves.
         """
         if math.isfinite(value):
             return

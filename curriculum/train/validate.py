@@ -68,7 +68,7 @@ def require_shared_rows(job: Job, processes: int) -> None:
 
     Raises:
         JobError: for another trainer, a context_parallel that doesn't divide processes or rows, or too
-        short parts.
+            short parts.
     """
     sharing = job.context_parallel
     if sharing == 1:

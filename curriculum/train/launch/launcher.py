@@ -84,8 +84,7 @@ def launch_job(store: Store, path: Path, how: Launch) -> Report:
         JobKilledError: if its process was killed.
         JobMemoryError, NotFiniteError: if its exit code says so.
         JobError: for any other exit code than 0 and 75 (cancelled), with the last lines of the log; if
-        another
-            process trains the run; and if it names a command that isn't permitted.
+            another process trains the run; and if it names a command that isn't permitted.
     """
     job, directory = read_job(path), path.absolute().parent
     require_permitted(job, path, how.trainer)

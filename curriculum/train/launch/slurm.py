@@ -48,8 +48,8 @@ def read_template(file: Path) -> SbatchTemplate:
     """Read the template in a file.
 
     Raises:
-        JobError: if the file can't be read, doesn't have exactly one line {command}, lacks the comment
-            `# gpus: N`, or has an invalid count.
+        JobError: if the file can't be read, doesn't have exactly one line {command}, lacks the comment `#
+            gpus: N`, or has an invalid count.
     """
     try:
         script = file.read_text(encoding="utf-8")
