@@ -1,4 +1,4 @@
-"""Verbatim repeats of earlier tokens within a document; training on them teaches a model to copy.
+"""Verbatim repeats of earlier tokens within a document; a model trained on them learns to copy.
 
 Windows of `run` tokens are compared by a rolling hash, and windows with equal hashes token by token.
 The result is exact.

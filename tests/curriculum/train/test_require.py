@@ -100,7 +100,7 @@ def test_more_steps_than_the_plan_has_are_refused(world: Any) -> None:
 
 def test_a_tokenizer_of_another_size_is_refused(world: Any) -> None:
     small = world.job().model.model_copy(update={"vocab_size": 60})
-    refused(world, r"model small: 60 ids; the tokenizer has 64, and the model must", model=small)
+    refused(world, r"model small: 60 ids; the tokenizer has 64 ids, and the model must", model=small)
     other = world.job().tokenizer.model_copy(update={"vocab_size": 63})
     refused(world, r"token_bytes.parquet: 64 ids; the job's tokenizer has 63", tokenizer=other)
     missing = world.job().tokenizer.model_copy(update={"path": "tokenizers/none"})
@@ -134,7 +134,7 @@ def test_a_plan_of_other_rows_is_refused(world: Any) -> None:
     job = world.job()
     refused(world, r"plan: rows [0-9a-f]{12}; the job doesn't list these rows", rows=job.rows[:1])
     longer = (job.rows[0], job.rows[1].model_copy(update={"row_length": 256}))
-    refused(world, r"rows of 128 tokens; the job expects 256", rows=longer)
+    refused(world, r"rows of 128 tokens; the job expects rows of 256", rows=longer)
     refused(world, r"plan: .*nowhere; the plan doesn't exist", plan="mixtures/nowhere")
 
 
@@ -168,7 +168,7 @@ def test_a_plan_that_points_elsewhere_is_refused(
 
 def test_a_plan_without_a_column_is_refused(world: Any) -> None:
     rewrite(world.plan.path / "plan.parquet", lambda table: table.drop_columns(["shard"]))
-    refused(world, r"plan: column shard; .*plan.parquet lacks it")
+    refused(world, r"plan: column shard; .*plan.parquet lacks this column")
 
 
 def test_a_checkpoint_of_another_model_is_refused(world: Any) -> None:
@@ -251,7 +251,7 @@ def test_a_negative_id_is_named_too(world: Any) -> None:
 def test_a_row_without_scored_targets_is_named(world: Any) -> None:
     pack_id = spoil(world, "loss_mask", lambda mask: mask.fill(0))
     job = world.job()
-    with pytest.raises(JobError, match=f"row {pack_id}: it has no scored target"):
+    with pytest.raises(JobError, match=f"row {pack_id}: the row has no scored target"):
         list(steps_of(job, PlannedRows.from_job(job, world.store.root), first_step=0, workers=0))
 
 
