@@ -146,7 +146,7 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
     raise kind(
         str(directory),
         ended,
-        cause="training failed; its log ends with the lines below",
+        cause="training failed, and its log ends with the lines below",
         cure=_remedy(job, directory, KILLED if code < 0 else code),
         lines=_last_lines(directory / LOG),
     )
