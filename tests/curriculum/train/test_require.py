@@ -100,7 +100,9 @@ def test_more_steps_than_the_plan_has_are_refused(world: Any) -> None:
 
 def test_a_tokenizer_of_another_size_is_refused(world: Any) -> None:
     small = world.job().model.model_copy(update={"vocab_size": 60})
-    refused(world, r"model small: 60 ids; the tokenizer has 64 ids, and the model must", model=small)
+    refused(
+        world, r"model small: 60 ids; the tokenizer has 64 ids, and the model must", model=small
+    )
     other = world.job().tokenizer.model_copy(update={"vocab_size": 63})
     refused(world, r"token_bytes.parquet: 64 ids; the job's tokenizer has 63", tokenizer=other)
     missing = world.job().tokenizer.model_copy(update={"path": "tokenizers/none"})
