@@ -1,4 +1,4 @@
-"""The pipeline of a specialist's curriculum, as a library.
+"""Library interface of the pipeline that runs a specialist's curriculum.
 
     from curriculum.pipeline import Pipeline
 
@@ -6,7 +6,7 @@
     built = pipeline.build("templates.demo", phase="syntax")
     runs = pipeline.train("templates.demo")
 
-Read on in execute.py, the one loop over phases. run_config.py says what may be set, plan.py resolves it.
+The loop over phases is in execute.py, the settings are in run_config.py, and plan.py resolves them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Groups(TypedDict, total=False):
-    """Groups of a RunConfig that change something."""
+    """Non-default setting groups of a RunConfig."""
 
     corpus: CorpusConfig
     build: BuildConfig
@@ -42,9 +42,9 @@ class Groups(TypedDict, total=False):
 
 
 class Pipeline:
-    """The stages of a workspace; what is there already isn't made again.
+    """The stages of a workspace; artefacts that are up to date are reused.
 
-    Nothing is imported before it is needed: a Pipeline can be made where torch and tree-sitter aren't.
+    Imports are deferred, so that a Pipeline can be created without torch and tree-sitter.
     """
 
     def __init__(self, workspace: Path | str = "workspace", context: Context | None = None) -> None:
@@ -54,7 +54,7 @@ class Pipeline:
     def build(
         self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
     ) -> dict[str, Built]:
-        """Build the packed rows that a diet asks for; the result is by phase.
+        """Build the packed rows of a diet and return them by phase.
 
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config.
@@ -65,7 +65,7 @@ class Pipeline:
     def mix(
         self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
     ) -> dict[str, Artefact]:
-        """Build, then select and order the rows to train on; the result is the mixture of each phase.
+        """Build rows, select and order the training rows, and return the mixture of each phase.
 
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config.
@@ -76,10 +76,10 @@ class Pipeline:
     def train(
         self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
     ) -> tuple[Artefact, ...]:
-        """Build, mix and train phase by phase, as far as the gates are open; the result is the closed runs.
+        """Build, mix and train phase by phase until a gate is closed, and return the finished runs.
 
         Raises:
-            CurriculumError: for a mistake in the diet, the corpus or the config, and where training fails.
+            CurriculumError: for a mistake in the diet, the corpus or the config, or if training fails.
         """
         from curriculum.pipeline.execute import runs_of
 

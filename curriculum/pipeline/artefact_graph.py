@@ -1,7 +1,7 @@
-"""Graph of a specialist's artefacts: the corpus, and of each phase documents, rows, mixture and run.
+"""Graph of a specialist's artefacts: the corpus, and documents, rows, mixture and run of each phase.
 
-A node is built where all that the diet of today leads to is there, stale where only an earlier version is,
-and planned where nothing is. The node of a run has the state of its phase.
+A node is built if the artefacts of the current diet exist, stale if only an earlier version exists, and
+planned if nothing exists. The node of a run has the state of its phase.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ NodeState = Literal[
     "built", "stale", "planned", "running", "waiting", "failed", "interrupted"
 ]  # fmt: skip
 KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
-"""Kinds of nodes from the first to the last."""
+"""Kinds of nodes in build order."""
 CORPUS = "corpus"
-"""The name of the node that all phases share."""
+"""Name of the node shared by all phases."""
 _RUN_STATES: Mapping[State, NodeState] = {
     "done": "built",
     "holds": "built",
@@ -48,52 +48,52 @@ _RUN_STATES: Mapping[State, NodeState] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """One or more artefacts of one kind, in one place of the graph."""
+    """One or more artefacts of one kind at one place in the graph."""
 
     name: str
-    """Unique in its graph: syntax/rows/v3_simple causal 512."""
+    """Unique name in the graph, for example syntax/rows/v3_simple causal 512."""
     kind: NodeKind
     phase: str
-    """Empty for the corpus."""
+    """Phase; empty for the corpus."""
     title: str
     how: str
-    """Detail beside the title; empty where there is none."""
+    """Detail shown beside the title, or empty."""
     state: NodeState
     why: str = ""
-    """The reason of a state that isn't `built`, and the command that builds what is planned."""
+    """Reason for a state other than `built`; for planned nodes, the command that builds them."""
     artefacts: tuple[Artefact, ...] = ()
-    """Published artefacts: of a stale node those of the earlier version."""
+    """Published artefacts; for a stale node, those of the earlier version."""
     amount: int | None = None
-    """Documents of the corpus and of documents, tokens of rows, mixtures and runs; None where not known."""
+    """Number of documents (corpus, documents) or of tokens (rows, mixtures, runs); None if unknown."""
     val_bpb: float | None = None
-    """Figure of a finished run after its last step."""
+    """val_bpb of a finished run after its last step."""
     made_of: tuple[str, ...] = ()
     """Names of the nodes that it is made of."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The first digits of the keys of its artefacts, each once."""
+        """Distinct key prefixes of its artefacts."""
         return tuple(dict.fromkeys(artefact.key[:KEY_DIGITS] for artefact in self.artefacts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArtefactGraph:
-    """All nodes of a specialist, each after those that it is made of."""
+    """All nodes of a specialist in topological order."""
 
     ref: SpecialistRef
     phases: tuple[str, ...]
     nodes: tuple[Node, ...]
 
     def of_phase(self, phase: str, kind: NodeKind) -> list[Node]:
-        """The nodes of one kind in a phase, in the order of its servings."""
+        """Return the nodes of one kind in a phase, in serving order."""
         return [node for node in self.nodes if (node.phase, node.kind) == (phase, kind)]
 
 
 def artefact_graph(home: Path, ref: SpecialistRef, resources: Resources) -> ArtefactGraph:
-    """Compare a specialist's artefacts with those that its diet of today leads to; nothing is made.
+    """Return the graph of a specialist's artefacts for its current diet, without building anything.
 
     Raises:
-        CurriculumError: where its diet or corpus can't be read.
+        CurriculumError: if its diet or corpus can't be read.
     """
     store = Store(home, dry=True)
     return graph_of_plan(newest_plan(store, ref, attempts_in(store)), resources)
@@ -103,7 +103,7 @@ def graph_of_plan(plan: RunPlan, resources: Resources) -> ArtefactGraph:
     """Return the graph of a plan's artefacts.
 
     Raises:
-        CurriculumError: where its corpus can't be looked at.
+        CurriculumError: if its corpus can't be read.
     """
     planned, statuses = planned_statuses(plan, resources)
     builder = _Builder(plan=plan, planned=planned)
@@ -113,32 +113,34 @@ def graph_of_plan(plan: RunPlan, resources: Resources) -> ArtefactGraph:
         nodes += builder.phase(phase, status)
     return ArtefactGraph(
         ref=SpecialistRef(plan.diet.specialist, plan.diet.branch),
-        phases=tuple(each.name for each in plan.phases),
+        phases=tuple(phase.name for phase in plan.phases),
         nodes=tuple(nodes),
     )
 
 
 @dataclass(kw_only=True, slots=True)
 class _Builder:
-    """Makes the nodes of a plan, one phase after another."""
+    """Builder of a plan's nodes, phase by phase."""
 
     plan: RunPlan
     planned: PlannedArtefacts
     _run_before: str = ""
-    """The node of the run that the next phase continues from."""
+    """Name of the run node that the next phase continues from."""
     _documents: dict[str, Artefact] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._documents = {document.key: document for document in self.planned.built.documents}
 
     def corpus(self) -> Node:
-        """The corpus with the selections of what is kept of it."""
+        """Return the corpus node with the selections of its kept documents."""
         built, corpus = self.planned.built, self.plan.corpus
         selections = [built.selection, *built.selections.values()]
         marked = [
-            each for phase in self.plan.phases for each in self._marked(phase.name, "selections")
+            artefact
+            for phase in self.plan.phases
+            for artefact in self._marked(phase.name, "selections")
         ]
-        earlier = [each for each in marked if "step" not in each.manifest.labels]
+        earlier = [artefact for artefact in marked if "step" not in artefact.manifest.labels]
         state, artefacts = _state(selections, earlier)
         report = artefacts[0].reported(SelectionReport) if artefacts else None
         number = len(corpus.repositories)
@@ -155,7 +157,7 @@ class _Builder:
         )
 
     def phase(self, phase: ResolvedPhase, status: PhaseStatus) -> Iterator[Node]:
-        """The nodes of a phase: documents and rows of each serving, its mixture and its run."""
+        """Yield the nodes of a phase: documents and rows of each serving, then mixture and run."""
         documents: dict[str, Node] = {}
         rows: list[Node] = []
         for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
@@ -173,22 +175,22 @@ class _Builder:
     def _documents_node(
         self, phase: str, serving: ResolvedServing, rows: Sequence[Artefact]
     ) -> Node | None:
-        """The documents that a serving's rows are packed of; None of imported rows, which name none."""
+        """Return the documents node of a serving's rows; None for imported rows."""
         keys = dict.fromkeys(
             record.key for artefact in rows for record in artefact.manifest.inputs
             if record.key in self._documents
         )  # fmt: skip
         made = [
-            each
-            for each in map(self._documents.__getitem__, keys)
-            if each.manifest.labels["family"] == serving.family
+            document
+            for document in map(self._documents.__getitem__, keys)
+            if document.manifest.labels["family"] == serving.family
         ]
         if not made:
             return None
         earlier = [
-            each
-            for each in self._marked(phase, "documents")
-            if _labels(each, "family", "base") == _labels(made[0], "family", "base")
+            artefact
+            for artefact in self._marked(phase, "documents")
+            if _labels(artefact, "family", "base") == _labels(made[0], "family", "base")
         ]
         state, artefacts = _state(made, earlier)
         return Node(
@@ -212,9 +214,9 @@ class _Builder:
         options = ("packer", "score", "beside")
         names = ("family", "base", "objective", "row_length", *options, "split")
         earlier = [
-            each
-            for each in self._marked(phase, "rows")
-            if _labels(each, *names) == _labels(made[0], *names)
+            artefact
+            for artefact in self._marked(phase, "rows")
+            if _labels(artefact, *names) == _labels(made[0], *names)
         ]
         state, artefacts = _state(made, earlier)
         return Node(
@@ -253,7 +255,7 @@ class _Builder:
         is_current = current is not None and current.path == status.run
         state = _RUN_STATES[status.state]
         if state == "waiting":
-            # A run that is finished waits for an approval; without one, its phase waits for others.
+            # A finished run waits for an approval; a phase without a run waits for earlier phases.
             state = "built" if is_current else "waiting" if status.run else "planned"
         report, name = status.report, f"{phase.name}/run"
         made_of = (mixture.name, *filter(None, (self._run_before,)))
@@ -274,7 +276,7 @@ class _Builder:
         )
 
     def _marked(self, phase: str, stage: str) -> Iterator[Artefact]:
-        """Yield the artefacts of a stage that the builds of a phase left last."""
+        """Yield the artefacts of a stage from the last builds of a phase."""
         root = self.plan.store.root
         for file in sorted((root / "current").glob(f"{self.plan.mark_of('build', phase)}+*.txt")):
             for line in read_mark(file):
@@ -282,10 +284,10 @@ class _Builder:
                     yield self.plan.store.load(root / line)
 
     def _why(self, state: NodeState, made: Iterable[Artefact], phase: str) -> str:
-        """The difference that made a node stale, or the command that builds what is planned."""
+        """Return why a node is stale, or the command that builds a planned node."""
         if state == "planned":
             return command("run", self.plan.config, "--phase", phase)
-        missing = next((each for each in made if each.planned), None)
+        missing = next((artefact for artefact in made if artefact.planned), None)
         if state == "built" or missing is None:
             return ""
         store = self.planned.plan.store
@@ -296,16 +298,16 @@ class _Builder:
 def _state(
     made: Sequence[Artefact], earlier: Sequence[Artefact]
 ) -> tuple[NodeState, tuple[Artefact, ...]]:
-    """The state of what a plan leads to, with the artefacts that are there: these or earlier ones."""
-    if not any(each.planned for each in made):
+    """Return the state of planned artefacts, and the existing ones: these or earlier versions."""
+    if not any(artefact.planned for artefact in made):
         return "built", tuple(made)
-    there = dict.fromkeys(each.path for each in earlier)
-    found = tuple(next(each for each in earlier if each.path == path) for path in there)
+    there = dict.fromkeys(artefact.path for artefact in earlier)
+    found = tuple(next(artefact for artefact in earlier if artefact.path == path) for path in there)
     return ("stale", found) if found else ("planned", ())
 
 
 def _family(serving: ResolvedServing) -> str:
-    """A serving's family, with the one that its structure is of, or the name of imported rows."""
+    """Return a serving's family with its base family, or the name of imported rows."""
     if serving.imported is not None:
         return serving.imported.name
     return f"{serving.family} of {serving.base}" if serving.base else serving.family
@@ -316,7 +318,7 @@ def _labels(artefact: Artefact, *names: str) -> tuple[str | None, ...]:
 
 
 def _tokens(rows: Sequence[Artefact]) -> int | None:
-    """Tokens of rows; None where there are none."""
+    """Return the number of tokens of rows; None without rows."""
     if not rows:
         return None
     reports = [artefact.reported(RowsReport) for artefact in rows]

@@ -1,8 +1,8 @@
-"""Attempts at runs: their names, their order, their states; and the artefacts that are current.
+"""Attempts at runs: names, order and states, and the artefacts that are current.
 
-Two rules stand here, for all that reads runs. An attempt that isn't finished never replaces a finished one
-(`current_attempt`, of one key `finished`). Attempts are ordered by the numbers in their jobs, never by time:
-clocks may be set back, and a workspace can be copied or restored.
+Two rules apply everywhere. An unfinished attempt never replaces a finished one (`current_attempt`; for one
+key `finished`). Attempts are ordered by the numbers in their jobs, never by time, because clocks may be set
+back and workspaces may be copied or restored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,15 +31,14 @@ from schemas.study import study_mark
 
 
 def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool:
-    """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then.
+    """Mark artefacts as current under a name, and update catalog.sql.
 
-    The result is False where the name stands for them already: nothing is written then but a workspace.json
-    that was lost.
+    Returns False if they are already marked; then at most a lost workspace.json is written.
     """
     store.open()
     if store.is_marked(name, artefacts):
         return False
-    # `status` loads this and asks nothing of DuckDB.
+    # Deferred, because `status` imports this module and doesn't need DuckDB.
     from curriculum import catalog
 
     store.mark(name, artefacts)
@@ -48,43 +47,43 @@ def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool
 
 
 def current_artefacts(store: Store, stage: str) -> list[Artefact]:
-    """Return the artefacts of a stage that the lists in current/ name, by path."""
+    """Return the artefacts of a stage that are marked in current/, sorted by path."""
     lines = {line for file in (store.root / "current").glob("*.txt") for line in read_mark(file)}
     marked = (store.root / line for line in sorted(lines) if line.startswith(f"{stage}/"))
     return [store.load(path) for path in marked if (path / MANIFEST_NAME).is_file()]
 
 
 def names_of(ref: SpecialistRef) -> set[str]:
-    """The whole name of a specialist and branch in each spelling that is accepted.
+    """Return all accepted spellings of a specialist with its branch.
 
     >>> sorted(names_of(SpecialistRef("templates", "ux")))
     ['templates.ux', 'templates/ux']
     """
-    parts = [each for each in ref if each]
+    parts = [part for part in ref if part]
     return {"/".join(parts), ".".join(parts)}
 
 
 def specialist_of(artefact: Artefact) -> SpecialistRef:
-    """The specialist and branch of a run or a mixture."""
+    """Return the specialist and branch of a run or mixture."""
     labels = artefact.manifest.labels
     return SpecialistRef(labels["specialist"], labels.get("branch"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """An attempt at a run, open or closed."""
+    """An attempt at a run, open or finished."""
 
     path: Path
     job: Job
 
     @staticmethod
     def at(path: Path) -> "Attempt":
-        """The one in a directory runs/…/attempt=1."""
+        """Return the attempt in a directory runs/…/attempt=1."""
         return Attempt(path=path, job=read_job(path / JOB))
 
     @property
     def names(self) -> set[str]:
-        """templates, templates/syntax, and with its branch templates/demo and templates.demo/syntax."""
+        """Accepted names, for example templates/syntax, and with a branch templates.demo/syntax."""
         names = {self.job.specialist, *names_of(self.ref)}
         return {*names, *(f"{name}/{self.job.phase}" for name in names)}
 
@@ -95,22 +94,22 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """The name that is shown: templates/demo/syntax."""
+        """Displayed name, for example templates/demo/syntax."""
         return format_reference(self.ref, self.job.phase)
 
     @property
     def is_finished(self) -> bool:
-        """True once its manifest closes it."""
+        """True if a manifest closes the attempt."""
         return is_finished(self.path)
 
     @property
     def order(self) -> tuple[int, int]:
-        """Its place among all attempts of the workspace, in the order in which they began."""
+        """Sort key among all attempts of the workspace, in start order."""
         return self.job.ordinal, attempt_number(self.path)
 
     @property
     def title(self) -> str:
-        """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab, and its study."""
+        """Title for readers: templates/demo/syntax, attempt 1, 0123456789ab, and its study."""
         words = (self.name, f"attempt {self.job.attempt}", self.job.run_key[:KEY_DIGITS])
         return ", ".join(filter(None, (*words, study_mark(self.job.study))))
 
@@ -118,10 +117,10 @@ class Attempt:
 def current_attempt(
     attempts: Iterable[Attempt], marked: Collection[Path] = frozenset()
 ) -> Attempt | None:
-    """Return the attempt that stands for a run or a phase, or None where none has begun.
+    """Return the attempt that represents a run or phase, or None without attempts.
 
-    The newest finished one, of those that are marked where any is: an attempt that isn't finished never
-    replaces a finished one. Where none is finished, the newest one.
+    This is the newest finished attempt, preferring marked ones. An unfinished attempt never replaces a
+    finished one; the newest unfinished attempt is returned only if none is finished.
     """
 
     def rank(attempt: Attempt) -> tuple[bool, bool, tuple[int, int]]:
@@ -131,7 +130,7 @@ def current_attempt(
 
 
 def newest_unfinished(attempts: Iterable[Attempt], current: Artefact | None) -> Attempt | None:
-    """Return the newest attempt, unless it is finished or the finished run `current` began after it."""
+    """Return the newest attempt if it is unfinished and newer than the finished run `current`, else None."""
     newest = max(attempts, key=lambda attempt: attempt.order, default=None)
     if newest is None or newest.is_finished:
         return None
@@ -141,9 +140,9 @@ def newest_unfinished(attempts: Iterable[Attempt], current: Artefact | None) -> 
 
 
 def current_runs(store: Store, ref: SpecialistRef) -> dict[str, Artefact]:
-    """Return the finished runs that are marked for a specialist, by phase, in the order in which they began.
+    """Return the finished runs marked for a specialist, by phase, in start order.
 
-    A run may lie with another specialist, whose phase is the same.
+    A marked run may belong to another specialist with the same phase.
     """
     prefix = f"runs+{file_stem(ref)}+"
     found: dict[str, Artefact] = {}
@@ -158,24 +157,24 @@ def current_runs(store: Store, ref: SpecialistRef) -> dict[str, Artefact]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunHistory:
-    """The finished runs and the mixtures that are current, and the runs that each of them resumed."""
+    """Finished current runs and mixtures, and the chain of runs that each run continued."""
 
     store: Store
     runs: Mapping[Path, Artefact]
     """Finished runs by path."""
     plans: frozenset[str]
-    """The contents of the mixtures."""
+    """Contents of the current mixtures."""
     unread: frozenset[tuple[SpecialistRef, str]]
-    """Specialists and phases whose mixture only attempts that aren't finished have read."""
+    """Specialists and phases with a current mixture that only unfinished attempts have read."""
 
     @staticmethod
     def read(store: Store) -> "RunHistory":
-        """Read the marks of a workspace."""
+        """Return the history from the marks of a workspace."""
         runs = {run.path: run for run in current_artefacts(store, "runs")}
         plans = frozenset(artefact.content for artefact in current_artefacts(store, "mixtures"))
-        read = [each for each in attempts_in(store) if each.job.plan_content in plans]
-        begun = {(each.ref, each.job.phase) for each in read}
-        done = {(each.ref, each.job.phase) for each in read if each.is_finished}
+        read = [attempt for attempt in attempts_in(store) if attempt.job.plan_content in plans]
+        begun = {(attempt.ref, attempt.job.phase) for attempt in read}
+        done = {(attempt.ref, attempt.job.phase) for attempt in read if attempt.is_finished}
         return RunHistory(store=store, runs=runs, plans=plans, unread=frozenset(begun - done))
 
     def last(self, attempts: Iterable[Attempt]) -> Attempt | None:
@@ -184,22 +183,22 @@ class RunHistory:
         return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
-        """Return True where a run and its mixture are marked, and the run that it continues is current.
+        """Return True if a run, its mixture and the run that it continues are current.
 
-        A mixture that only attempts that aren't finished have read replaces none.
+        A mixture that only unfinished attempts have read doesn't replace an earlier one.
         """
         is_mixed = run.job.plan_content in self.plans or (run.ref, run.job.phase) in self.unread
         if run.path not in self.runs or not is_mixed:
             return False
         start = self._entry(run)
         return start is None or any(
-            (each.key, each.content) == (start.run_key, start.run_content)
+            (artefact.key, artefact.content) == (start.run_key, start.run_content)
             and self.is_current(Attempt.at(path))
-            for path, each in self.runs.items()
+            for path, artefact in self.runs.items()
         )
 
     def position(self, run: Attempt) -> tuple[int, tuple[int, int]]:
-        """Return the number of phases before a run, then its order: the order of a curriculum."""
+        """Return the sort key of a run in curriculum order: number of phases before it, then start order."""
         number, start = 0, self._entry(run)
         while start is not None:
             number += 1
@@ -208,7 +207,7 @@ class RunHistory:
         return number, run.order
 
     def _entry(self, run: Attempt) -> CheckpointRef | None:
-        """The checkpoint at which a phase was entered, by the run or by the one that it continues from."""
+        """Return the checkpoint from which the run's phase started, in this run or one that it continues."""
         start = run.job.start_from
         before = None if start is None else self._attempt_of(start)
         if before is None or before.job.phase != run.job.phase:
@@ -216,64 +215,63 @@ class RunHistory:
         return self._entry(before)
 
     def _attempt_of(self, start: CheckpointRef) -> Attempt | None:
-        """The run of a checkpoint, where it is still there."""
+        """Return the attempt of a checkpoint, or None if it was moved away."""
         folder = (self.store.root / start.path).parents[1]
         return Attempt.at(folder) if (folder / JOB).is_file() else None
 
 
 def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
-    """The steps that a run keeps a checkpoint of, and where."""
+    """Yield steps and paths of a run's saved checkpoints."""
     for step, path in numbered(run / CHECKPOINTS, STEP):
         if (path / MANIFEST_NAME).is_file():
             yield step, path
 
 
 def newest_checkpoint(run: Path) -> Path | None:
-    """Return the checkpoint of the highest step that a run keeps, or None."""
+    """Return the last saved checkpoint of a run, or None."""
     kept = dict(checkpoints(run))
     return kept[max(kept)] if kept else None
 
 
 def resumed_step(run: Path) -> int:
-    """Return the step of the last checkpoint of the attempt at a run that would be resumed; 0 for none."""
+    """Return the step of the last checkpoint of the attempt to resume; 0 without one."""
     attempt = resumable(run)
     return max((step for step, _ in checkpoints(attempt)), default=0) if attempt else 0
 
 
 def attempts_in(store: Store) -> list[Attempt]:
-    """Return all attempts at runs of a workspace, open and closed, in the order in which they began."""
+    """Return all attempts of a workspace, open and finished, in start order."""
     begun = map(Attempt.at, _folders(store))
     return sorted(begun, key=lambda attempt: attempt.order)
 
 
 def open_attempts(store: Store) -> list[Attempt]:
-    """Return the attempts of a workspace that aren't closed, in the order in which they began."""
+    """Return the open attempts of a workspace in start order."""
     begun = (Attempt.at(folder) for folder in _folders(store) if not is_finished(folder))
     return sorted(begun, key=lambda attempt: attempt.order)
 
 
 def _folders(store: Store) -> list[Path]:
-    """Return the directories of all attempts at runs of a workspace, by path."""
     folders = (file.parent for file in (store.root / "runs").rglob(JOB))
     return sorted(folder for folder in folders if number_of(folder.name, ATTEMPT) is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotQueue:
-    """Holders of this machine's slots, and jobs that wait for one, the first first."""
+    """Holders of this machine's GPU slots, and waiting jobs in queue order."""
 
     holders: tuple[SlotRecord, ...]
     waiting: tuple[SlotRecord, ...]
 
     @staticmethod
     def read(slots: Slots) -> "SlotQueue":
-        """Read the holders and the waiting jobs of some slots."""
+        """Return the queue of some slots."""
         holders = tuple(holder for holder in slots.holders() if holder is not None)
         return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 
     def why_waiting(self, run: Path) -> str | None:
-        """Name the runs that a run waits for; None if it doesn't wait."""
-        runs = [Path(each.run) for each in self.waiting]
+        """Return which runs a run waits for; None if it doesn't wait."""
+        runs = [Path(record.run) for record in self.waiting]
         if run not in runs:
             return None
         ahead = runs.index(run)
@@ -283,7 +281,7 @@ class SlotQueue:
 
 
 def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptState:
-    """Determine the state of an open attempt, in words."""
+    """Return the state of an open attempt, with a description."""
     if waits := queue.why_waiting(attempt.path):
         return AttemptState(state="waiting", why=waits)
     found = state_of_attempt(store.root, attempt.path, attempt.job)
@@ -293,25 +291,24 @@ def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptSt
 
 
 def _progress(owner: RunState, beat: Heartbeat | None) -> str:
-    """Describe the progress of a run by its last heartbeat."""
+    """Return the progress of a run as text, from its last heartbeat."""
     who = f"process {owner.pid} on {owner.host}"
     if beat is None:
-        return f"begins; {who}"
+        return f"starting; {who}"
     bits = "" if beat.val_bpb is None else f", val_bpb {beat.val_bpb:.3f}"
     speed = f"{count(beat.tokens_per_second)} tokens/s"
     return f"step {beat.step:,} of {beat.steps:,}, {speed}{bits}; {who}"
 
 
 def _holder_words(holder: SlotRecord) -> str:
-    """Describe the holder of a slot in short."""
     if holder.user:
         return f"user {holder.user}"
-    who = f"process {holder.pid}" if holder.pid else "processes that its launcher left"
+    who = f"process {holder.pid}" if holder.pid else "processes that outlived their launcher"
     return f"{who} with {_short(holder.run)}" if holder.run else "another process"
 
 
 def _short(run: str) -> str:
-    """A run's directory as its specialist and phase.
+    """Return specialist, branch and phase of a run's directory.
 
     >>> _short("/w/runs/specialist-fmt/branch-demo/phase-syntax/0a1b/attempt=1")
     'fmt/demo/syntax'

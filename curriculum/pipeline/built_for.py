@@ -1,4 +1,4 @@
-"""Artefacts of a stage by what they were built for: a run or a mixture, a corpus, a family, a repository."""
+"""Filter artefacts of a stage by a run, mixture, corpus, family or repository that they belong to."""
 
 import re
 from collections import Counter
@@ -17,29 +17,35 @@ _SELECTION = re.compile(r"selections/corpus-([^/]+)/")
 
 
 def of_owner(store: Store, found: Reference, owner: str) -> Reference:
-    """Keep the artefacts of one stage that belong to `owner`.
+    """Return only the artefacts of one stage that belong to `owner`.
 
-    That is a label (family, repository, specialist, phase …), a corpus, or what `artefacts_of` resolves: a
-    run, a mixture, the first digits of a key. Of a mixture the rows with most of its tokens come first.
+    `owner` is a label value (family, repository, specialist, phase …), a corpus, or a reference that
+    `artefacts_of` resolves: a run, a mixture, or a key prefix. For a mixture, rows with most of its tokens
+    come first.
 
     Raises:
-        StoreError: where none does.
+        StoreError: if no artefact belongs to it.
     """
     stage = found.artefacts[0].manifest.stage if found.artefacts else ""
-    if not stage or any(each.manifest.stage != stage for each in found.artefacts):
+    if not stage or any(artefact.manifest.stage != stage for artefact in found.artefacts):
         raise StoreError(
             owner,
-            cause="it narrows a stage such as rows or documents, and none is named before it",
-            cure=f"Leave out what stands before it: curriculum inspect {owner}",
+            cause=(
+                "an owner can only filter a stage, for example rows or documents, but none is "
+                "named before it"
+            ),
+            cure=f"Remove the words before it: curriculum inspect {owner}",
         )
-    kept = [each for each in found.artefacts if owner in each.manifest.labels.values()]
+    kept = [artefact for artefact in found.artefacts if owner in artefact.manifest.labels.values()]
     corpora = {} if kept else _built(store)
     if owner in corpora:
-        kept = [each for each in found.artefacts if each.path in corpora[owner]]
+        kept = [artefact for artefact in found.artefacts if artefact.path in corpora[owner]]
     if not kept:
         owners = artefacts_of(store, owner, STAGES)
-        made_of = {one.path for each in owners for one in (each, *inputs(store, each, stage))}
-        kept = [each for each in found.artefacts if each.path in made_of]
+        made_of = {
+            made.path for artefact in owners for made in (artefact, *inputs(store, artefact, stage))
+        }
+        kept = [artefact for artefact in found.artefacts if artefact.path in made_of]
         tokens = _planned_tokens(owners)
         kept.sort(key=lambda artefact: -tokens[artefact.key])
     if not kept:
@@ -52,7 +58,7 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
 
 
 def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
-    """Return the tokens that the mixtures among some artefacts take of rows, by the rows' key."""
+    """Return the number of tokens that mixtures take from rows, by the rows' key."""
     found: Counter[str] = Counter()
     for mixture in (owner for owner in owners if owner.manifest.stage == "mixtures"):
         for stratum in report_of(mixture).strata:
@@ -63,23 +69,23 @@ def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
 
 
 def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefact]:
-    """Order artefacts so that those of the corpus of the newest among them come first, else as they are."""
+    """Sort artefacts of the most recently built corpus first; otherwise keep their order."""
     by_corpus = [
         [artefact for artefact in artefacts if artefact.path in built]
         for built in _built(store).values()
     ]
     newest = max(filter(None, by_corpus), key=_newest, default=[])
-    first = {each.path for each in newest}
-    return sorted(artefacts, key=lambda each: each.path not in first)
+    first = {artefact.path for artefact in newest}
+    return sorted(artefacts, key=lambda artefact: artefact.path not in first)
 
 
 def _newest(artefacts: Sequence[Artefact]) -> str:
-    """The time at which the newest was made, as manifests have it: times of files change with a copy."""
+    """Return the latest creation time in the manifests; file times change when a workspace is copied."""
     return max(artefact.manifest.created for artefact in artefacts)
 
 
 def _built(store: Store) -> dict[str, set[Path]]:
-    """Paths of all that was built last of each corpus, by its name: corpora are those of its selections."""
+    """Return the paths of each corpus's latest build, by corpus name."""
     found: dict[str, set[Path]] = {}
     for mark in sorted((store.root / "current").glob("build+*.txt")):
         lines = read_mark(mark)
@@ -89,7 +95,7 @@ def _built(store: Store) -> dict[str, set[Path]]:
 
 
 def _owners(corpora: Iterable[str], artefacts: Sequence[Artefact]) -> list[str]:
-    """Names that artefacts belong to: corpora, then families and the like."""
+    """Return the names that artefacts belong to: corpora, then label values, for example families."""
     labels = (value for artefact in artefacts for value in artefact.manifest.labels.values())
     return [
         *dict.fromkeys(corpora),

@@ -1,4 +1,4 @@
-"""Check of a plan against its rows: those that are built, else an estimate of them."""
+"""Check of a plan against its rows, or against an estimate of rows that aren't built."""
 
 import functools
 import math
@@ -28,31 +28,31 @@ from schemas.errors import MixtureError
 from schemas.families import CHAT_FAMILY
 
 USUAL_SHARE = 0.01
-"""Share of a repository's commits that an estimate reads, where nobody says otherwise."""
+"""Default share of a repository's commits that an estimate reads."""
 Sets = tuple[RowSet, ...]
-"""The rows of one serving, a set a variant."""
+"""Rows of one serving, one set per variant."""
 Estimated = Callable[[Sequence[DocumentKind]], Estimate | None]
-"""Gives the estimate of some kinds of rows; None where it isn't known."""
+"""Returns the estimate for some kinds of rows, or None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedPlan:
-    """Phases of a plan held against their rows."""
+    """Phases of a plan, checked against their rows."""
 
     supply: DietSupply
     phases: tuple[PhaseCheck, ...]
     sets: Mapping[str, tuple[Sets, ...]]
-    """The rows of each serving, by phase."""
+    """Rows of each serving, by phase."""
     estimate: Estimate | None
-    """The estimate of rows that aren't built; None where all are, or none is known."""
+    """Estimate of rows that aren't built; None if all are built, or without an estimate."""
     unknown: Mapping[str, tuple[ResolvedServing, ...]]
-    """Phases that aren't held against anything, with the servings of which nothing is known."""
+    """Phases that couldn't be checked, with their servings of unknown supply."""
     below_a_step: tuple[MixtureError, ...]
-    """Errors of those among them that have no step whatever their rows will be."""
+    """Errors of unchecked phases that can't have a single step, whatever their rows."""
 
     @property
     def is_whole(self) -> bool:
-        """Return True if all rows are built."""
+        """True if all rows are built."""
         return self.estimate is None and not self.unknown
 
     def is_built(self, phase: str, serving: int) -> bool:
@@ -61,19 +61,19 @@ class CheckedPlan:
 
     @property
     def refusal(self) -> MixtureError | None:
-        """The error that a run is bound to end with; None where none is certain."""
+        """Error with which a run would certainly end, or None."""
         certain = [phase.fault for phase in self.phases if phase.fault and phase.is_certain]
         return next(iter([*certain, *self.below_a_step]), None)
 
 
 def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) -> CheckedPlan:
-    """Hold phases of a dry plan, in their order, against what a dry build answers; nothing is refused."""
+    """Check phases of a dry plan, in order, against a dry build; faults are returned, not raised."""
     assert plan.store.dry
     phases = [
         replace(phase, without=excluded_rows(plan, phase, built[phase.name]))
         for phase in map(plan.phase, built)
     ]
-    sets = {each.name: _sets(each, built[each.name]) for each in phases}
+    sets = {phase.name: _sets(phase, built[phase.name]) for phase in phases}
     kinds = [
         kind_of(serving)
         for phase in phases
@@ -87,7 +87,7 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
         for phase in phases
         if (lacking := tuple(_lacking(phase, sets[phase.name], known)))
     }
-    listed = [each for each in phases if each.name not in unknown]
+    listed = [phase for phase in phases if phase.name not in unknown]
     supply = _supply(plan, listed, sets, found, is_whole=not unknown)
     return CheckedPlan(
         supply=supply,
@@ -100,7 +100,7 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
 
 
 def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureError]:
-    """Yield the errors of phases without a step; one that a run resumes may have less left."""
+    """Yield the errors of phases that are too small for one step, except phases that resume a run."""
     tokens_of = functools.partial(phase_tokens, plan.diet)
     for phase in map(plan.phase, names):
         if plan.resume_point_of(phase):
@@ -110,7 +110,7 @@ def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureErro
 
 
 def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
-    """Return a check whose fault names the file and the line of the diet."""
+    """Return a check whose fault names file and line of the diet."""
     if check.fault is None:
         return check
     fault = placed_shortage(plan.config.specialist, check.fault, plan.config.workspace)
@@ -118,13 +118,13 @@ def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
 
 
 def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
-    """Return what a diet reads at several budgets: of rows that aren't built by the estimate."""
+    """Return what a diet reads at several budgets, using the estimate for rows that aren't built."""
     servings = [
         (serving, rows)
-        for each in found.phases
-        for serving, rows in zip(each.phase.servings, found.sets[each.phase.name], strict=True)
+        for check in found.phases
+        for serving, rows in zip(check.phase.servings, found.sets[check.phase.name], strict=True)
     ]
-    built = [each.train for _, rows in servings if not is_planned(rows) for each in rows]
+    built = [row.train for _, rows in servings if not is_planned(rows) for row in rows]
     without = {pack for phase in found.phases for pack in phase.phase.without}
     exact = ReadTokens(built, seed=plan.diet.order_seed, without=sorted(without))
     if found.estimate is None:
@@ -144,7 +144,7 @@ def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
 
 
 def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:
-    """Hold phases of a dry plan against what is known without reading a history: rows, kept estimates."""
+    """Check phases of a dry plan against built rows and cached estimates, without reading a history."""
 
     def known(kinds: Sequence[DocumentKind]) -> Estimate | None:
         return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE), plan.store)
@@ -153,22 +153,22 @@ def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:
 
 
 def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str, Built]:
-    """Plan the builds of some phases: artefacts that are there, and those that would be made."""
+    """Return dry builds of some phases, with existing and planned artefacts."""
     events = (
         event
         for name in names
         for event in execute(plan, here(context), Scope(until="build", phase=name), context)
     )
-    return {each.phase: each.built for each in events if each.built is not None}
+    return {event.phase: event.built for event in events if event.built is not None}
 
 
 def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
-    """Refuse a plan of which some phase surely ends before its first step, before anything is built.
+    """Raise before a build if some phase certainly has too few tokens for one step.
 
-    Rows that aren't built are taken to be half full, as packing leaves them at worst.
+    Rows that aren't built are assumed to be half full, the worst case of packing.
 
     Raises:
-        MixtureError: naming the phase, and the smallest token budget that fits.
+        MixtureError: naming the phase and the smallest sufficient token budget.
     """
     step, names = tokens_per_step(plan), selected(plan, scope)
     if all(plan.phase(name).tokens >= step for name in names):
@@ -181,47 +181,47 @@ def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
 
 
 def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -> Iterator[str]:
-    """Yield what a dry run has to say of the supply of some phases: what is short and what follows."""
-    for each in (phase for phase in found.phases if phase.phase.name in names):
-        yield from shortages(each)
-        if each.fault is not None and not each.is_certain:
-            yield f"by the estimate, this will be refused: {each.fault}"
-        for line in each.warnings:
-            yield f"{each.phase.name}: {line}"
+    """Yield warnings about the supply of some phases: shortages and their consequences."""
+    for check in (phase for phase in found.phases if phase.phase.name in names):
+        yield from shortages(check)
+        if check.fault is not None and not check.is_certain:
+            yield f"by the estimate, this will be refused: {check.fault}"
+        for line in check.warnings:
+            yield f"{check.phase.name}: {line}"
     unknown = {name: found.unknown[name] for name in names if name in found.unknown}
     if unknown:
         titles = dict.fromkeys(
             serving.title for servings in unknown.values() for serving in servings
         )
         yield (
-            f"{', '.join(unknown)}: it isn't known if there is enough of {', '.join(titles)}; "
-            f"`{command('diet check', plan.config)}` estimates it"
+            f"{', '.join(unknown)}: the supply of {', '.join(titles)} is unknown; estimate it with "
+            f"`{command('diet check', plan.config)}`"
         )
 
 
 def shortages(check: PhaseCheck) -> Iterator[str]:
-    """Yield a sentence for each serving of which more is asked than there is: how much, and what follows."""
+    """Yield one sentence per serving with too few rows: the amounts, and the consequence."""
     phase = check.phase
     how = f"{phase.name}: {'by the estimate, ' if check.is_estimate else ''}"
     for serving in phase.servings:
-        own = [each for each in check.held if each.stratum.serving.index == serving.index]
-        short = [each for each in own if each.is_short]
+        own = [supply for supply in check.held if supply.stratum.serving.index == serving.index]
+        short = [supply for supply in own if supply.is_short]
         if own and not short:
             continue
-        share = math.fsum(each.stratum.share for each in short) if own else serving.share
+        share = math.fsum(supply.stratum.share for supply in short) if own else serving.share
         asked = round(share * phase.tokens)
-        there = sum(each.available for each in short)
+        there = sum(supply.available for supply in short)
         most = round(phase.max_repetition * there)
-        domains = ", ".join(each.stratum.domain for each in short)
+        domains = ", ".join(supply.stratum.domain for supply in short)
         where = f", domain {domains}" if len(short) < len(own) else ""
         have = (
-            f"{there:,} there, {most:,} at max_repetition {phase.max_repetition:g}"
+            f"{there:,} available, {most:,} at max_repetition {phase.max_repetition:g}"
             if there
-            else "there is no row of it"
+            else "no rows are available"
         )
         about = "about " if check.is_estimate and there else ""
         yield (
-            f"{how}{serving.title}{where}: {asked:,} tokens asked, {about}{have}; "
+            f"{how}{serving.title}{where}: {asked:,} tokens requested, {about}{have}; "
             f"{_consequence(check, serving.index)}"
         )
 
@@ -230,8 +230,10 @@ def _consequence(check: PhaseCheck, serving: int) -> str:
     if not check.served:
         return "the phase will be refused"
     share = check.phase.servings[serving].share
-    served = math.fsum(each.served for each in check.served if each.serving.index == serving)
-    return f"its share of {share:.3g} becomes {served:.3g}, and the others fill the rest"
+    served = math.fsum(
+        stratum.served for stratum in check.served if stratum.serving.index == serving
+    )
+    return f"its share of {share:.3g} becomes {served:.3g}, and the other shares grow"
 
 
 def kind_of(serving: ResolvedServing) -> DocumentKind:
@@ -242,7 +244,7 @@ def kind_of(serving: ResolvedServing) -> DocumentKind:
 
 
 def plan_estimate(plan: RunPlan, kinds: Sequence[DocumentKind], share: float) -> EstimateTask:
-    """Return the task of estimating kinds of rows of a plan's corpus."""
+    """Return the task that estimates kinds of rows in a plan's corpus."""
     return EstimateTask.from_corpus(
         plan.corpus,
         kinds,
@@ -281,15 +283,15 @@ def _supply(
     *,
     is_whole: bool,
 ) -> DietSupply:
-    """Phases with their supplies, after what a run that they continue has seen and spent."""
-    names = [each.name for each in plan.phases]
-    places = [names.index(each.name) for each in listed]
+    """Return the phases with their supplies, minus what a continued run has already read."""
+    names = [phase.name for phase in plan.phases]
+    places = [names.index(phase.name) for phase in listed]
     resumed = continued(plan.store, plan.resume) if plan.resume else None
-    spent = [resumed.tokens if resumed and plan.resume_point_of(each) else 0 for each in listed]
+    spent = [resumed.tokens if resumed and plan.resume_point_of(phase) else 0 for phase in listed]
 
     def tokens_of(budget: int) -> list[int]:
         tokens = phase_tokens(plan.diet, budget)
-        return [max(0, tokens[at] - gone) for at, gone in zip(places, spent, strict=True)]
+        return [max(0, tokens[at] - used) for at, used in zip(places, spent, strict=True)]
 
     rows = [variant.train for name in sets for variants in sets[name] for variant in variants]
     seen = resumed.seen if resumed else plan.seen_before(listed[0]) if listed else ()
@@ -313,11 +315,11 @@ def _supply(
 def _supplies(
     phase: ResolvedPhase, sets: Sequence[Sets], found: Estimate | None
 ) -> list[list[Supply]]:
-    """Return the supplies of each serving, variant by variant; of an estimate the variants are alike."""
+    """Return the supplies of each serving by variant; estimated variants are equal."""
     supplies = []
     for serving, rows in zip(phase.servings, sets, strict=True):
         if not is_planned(rows):
-            supplies.append([_read(each.train, phase.without) for each in rows])
+            supplies.append([_read(row.train, phase.without) for row in rows])
             continue
         assert found is not None
         kind = kind_of(serving)

@@ -1,4 +1,4 @@
-"""Checks of a diet before anything is built: what it names exists and fits together."""
+"""Checks of a diet before a build: everything it names exists and fits together."""
 
 import contextlib
 from collections.abc import Sequence
@@ -22,10 +22,11 @@ from schemas.mistakes import nearest_or
 
 
 def require_names(config: RunConfig, diet: Diet) -> None:
-    """Raise unless model, tokenizer and destinations of metrics exist.
+    """Raise unless model, tokenizer and metrics outputs exist.
 
     Raises:
-        DietError, TokenizerError: naming the value.
+        DietError: for an unknown model or output.
+        TokenizerError: for an unknown tokenizer.
     """
     in_file = located(config.specialist, "model", diet.model, config.workspace)
     with contextlib.nullcontext() if config.mix.model else in_file:
@@ -37,10 +38,11 @@ def require_names(config: RunConfig, diet: Diet) -> None:
 def require_sound(
     config: RunConfig, diet: Diet, phases: Sequence[ResolvedPhase], corpus: CorpusSpec
 ) -> None:
-    """Raise unless gates, backend and domains of a diet's phases can be what it says.
+    """Raise unless a diet's gates, backend and domains are usable.
 
     Raises:
-        DietError, JobError: naming the field.
+        DietError: for an unusable gate or domain, naming the field.
+        JobError: for an unusable backend.
     """
     with placed(config.specialist, config.workspace):
         check_gates(phases, sets_of(corpus))
@@ -51,7 +53,7 @@ def require_sound(
 
 
 def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
-    """Refuse a tokenizer that is neither trained on the corpus nor a file; a file is read later."""
+    """Raise unless the tokenizer is trained on the corpus or a file; a file is read later."""
     if diet.tokenizer == TRAINED_TOKENIZER or Path(diet.tokenizer).is_file():
         return
     option = config.build.tokenizer is not None
@@ -60,11 +62,11 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
         raise TokenizerError(
             "--tokenizer" if option else "tokenizer",
             diet.tokenizer,
-            cause="there is no such file",
+            cause="the file doesn't exist",
             cure=nearest_or(
                 diet.tokenizer,
                 [TRAINED_TOKENIZER],
-                f"{tokenizer_file(diet.tokenizer)}; or say {TRAINED_TOKENIZER} to train one",
+                f"{tokenizer_file(diet.tokenizer)}; or write {TRAINED_TOKENIZER} to train one",
             ),
         )
 
@@ -72,15 +74,15 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
 def require_backend(
     diet: Diet, phases: Sequence[ResolvedPhase], has: Capabilities, *, context: int = 1
 ) -> None:
-    """Let a diet pass whose backend takes its model and its longest rows on a device.
+    """Raise unless the diet's backend supports its model and longest rows on a device.
 
     Raises:
-        JobError: for a backend that refuses them, with the reason.
+        JobError: if the backend doesn't support them, with the reason.
     """
     if diet.trainer is not None:
         return
-    servings = [each for phase in phases for each in phase.servings]
-    enriched = any(each.family == ENRICHED_FAMILY for each in servings)
+    servings = [serving for phase in phases for serving in phase.servings]
+    enriched = any(serving.family == ENRICHED_FAMILY for serving in servings)
     needs = AttentionNeeds(
         row_length=max(serving.row_length for serving in servings),
         softcap=diet.softcap,

@@ -1,4 +1,4 @@
-"""Scored and distinct tokens of rows that aren't built, by an estimate of the corpus."""
+"""Scored and distinct tokens of rows that aren't built, from an estimate of the corpus."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,19 +14,19 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedRows:
-    """Rows that aren't built: their key in plans, and what the estimate says of them."""
+    """Rows that aren't built: their key in plans, and their estimate."""
 
     key: str
     row_length: int
     lines: tuple[SupplyLine, ...]
-    """Lines of their repositories by domain, without those of ALL."""
+    """Estimate lines by repository and domain, without totals (ALL)."""
 
 
 class EstimatedTokens:
-    """About the scored and distinct tokens of what plans draw, for any number of rows.
+    """Estimated scored and distinct tokens for any number of rows drawn by plans.
 
-    Families, objectives and row lengths show the same text of a repository and domain: the most that an
-    estimate finds of it. Rows of a serving show a random part of this text.
+    All families, objectives and row lengths are assumed to show the same text of a repository and domain:
+    the maximum of the estimates. Rows of a serving are assumed to show a random part of this text.
     """
 
     def __init__(self, rows: Iterable[EstimatedRows], built: ReadTokens) -> None:
@@ -45,7 +45,7 @@ class EstimatedTokens:
                 self._text[place] = max(self._text[place], line.distinct)
 
     def count(self, taken: Taken) -> TokenCount:
-        """Count the tokens of rows, given by their number of each artefact and domain."""
+        """Return the token counts for a number of rows of each artefact and domain."""
         scored, unseen = 0.0, dict.fromkeys(self._text, 1.0)
         for lane, lines in self._lanes.items():
             passes = taken.get(lane, 0) / self._rows[lane]

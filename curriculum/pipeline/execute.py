@@ -1,7 +1,7 @@
-"""The one loop over phases: build, mix and train each, as far as the gates between them are open.
+"""The loop over phases: build, mix and train each phase until a gate is closed.
 
-`perform` is called with each step and returns its result: `here` runs the step in this process; Prefect wraps
-it in a task, and trains on another machine; the steps of a dry plan make nothing.
+`perform` is called with each step and returns its result. `here` runs the step in this process; Prefect
+wraps it in a task, or trains on another machine. Steps of a dry plan only plan artefacts.
 """
 
 import contextlib
@@ -36,42 +36,42 @@ class Step(Generic[Result]):
     plan: RunPlan
     phase: str
     run: Callable[[Context], Result]
-    """Carries the step out and makes its artefact current; with a dry plan, only plans it."""
+    """Runs the step and marks its artefact as current; with a dry plan, only plans it."""
     retrain: bool = False
-    """Train anew where a run is there."""
+    """True to train again although a finished run exists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStep:
-    """A step that is done, with the results of its phase so far."""
+    """A finished step, with all results of its phase so far."""
 
     verb: Verb
     phase: str
     documents: tuple[Artefact, ...] = ()
-    """Some documents of each family, where only samples are made."""
+    """Some documents of each family, if only samples are made."""
     built: Built | None = None
-    """The rows, with all that they are made of."""
+    """Rows with everything that they are made of."""
     mixture: Artefact | None = None
     run: Artefact | None = None
     gate: Verdict | None = None
-    """The gate behind a run; None of a run that is only planned."""
+    """Gate behind the run; None for a planned run."""
 
     @property
     def step_artefacts(self) -> Sequence[Artefact]:
-        """Artefacts of the step alone."""
+        """Artefacts of this step only."""
         if self.verb == "mix" or self.verb == "train":
             return self.phase_artefacts[-1:]
         return self.phase_artefacts
 
     @property
     def phase_artefacts(self) -> Sequence[Artefact]:
-        """Artefacts of all steps of the phase, in their order."""
+        """Artefacts of all steps of the phase, in step order."""
         built = self.built.artefacts() if self.built else ()
         return [*self.documents, *built, *filter(None, (self.mixture, self.run))]
 
 
 class Perform(Protocol):
-    """Carries one step out, here or elsewhere, and returns its result."""
+    """Callable that runs one step, here or elsewhere, and returns its result."""
 
     def __call__(self, step: Step[Result], /) -> Result:
         """Return the result of a step."""
@@ -88,36 +88,35 @@ def here(context: Context) -> Perform:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The part of a plan that is carried out: by default all of it."""
+    """The part of a plan to run; by default all of it."""
 
     until: Verb = "train"
-    """The last step of each phase."""
+    """Last step of each phase."""
     phase: str | None = None
-    """Only this phase; otherwise every phase that this version can build."""
+    """Only this phase; by default every phase of the plan."""
     later_phases: bool = False
-    """True with `phase` to continue with the phases after it."""
+    """True with `phase` to continue with later phases."""
     retrain: bool = False
-    """True with `phase` to train it again where a run is there."""
+    """True with `phase` to train it again although a finished run exists."""
     resume: bool = True
-    """Without `phase`: begin with the phase of the run that the plan resumes."""
+    """True without `phase` to start with the phase of the run that the plan resumes."""
     gates: bool = True
-    """End at the first gate that isn't open."""
+    """True to end at the first closed gate."""
     sample: int = 1
-    """Documents of each family, where only samples are made."""
+    """Documents per family, if only samples are made."""
 
 
 def execute(
     plan: RunPlan, perform: Perform, scope: Scope, context: Context
 ) -> Iterator[FinishedStep]:
-    """Carry a plan out phase by phase, with one event for each step that is done.
+    """Run a plan phase by phase and yield an event for each finished step.
 
-    A plan whose store isn't dry holds a lease of the workspace meanwhile. A consumer may wait for the
-    approval of a phase before it takes the next event: a gate that waits for one is judged again then.
+    Unless the plan is dry, the workspace is leased meanwhile. A consumer may wait for an approval before it
+    takes the next event; a gate that waits for approval is then checked again.
 
     Raises:
-        DietError: for a phase that the diet doesn't list, and for a trainer's command
-            that may not run.
-        CurriculumError: as the steps do.
+        DietError: for a phase that the diet doesn't list, or a trainer command that isn't allowed.
+        CurriculumError: from the steps.
     """
     is_dry = plan.store.dry
     last: FinishedStep | None = None
@@ -133,23 +132,23 @@ def execute(
 
 
 def runs_of(events: Iterable[FinishedStep]) -> tuple[Artefact, ...]:
-    """Return the runs of the events that have one."""
+    """Return the runs among some events."""
     return tuple(event.run for event in events if event.run is not None)
 
 
 def selected(plan: RunPlan, scope: Scope) -> tuple[str, ...]:
-    """Return the names of the phases that are carried out: those in the scope.
+    """Return the names of the phases in a scope.
 
     Raises:
-        DietError: for a named phase that the diet doesn't list.
+        DietError: for a phase that the diet doesn't list.
     """
-    return tuple(each.name for each in _listed(plan, scope))
+    return tuple(phase.name for phase in _listed(plan, scope))
 
 
 def _phase(
     plan: RunPlan, name: str, perform: Perform, scope: Scope, context: Context
 ) -> Generator[FinishedStep, None, FinishedStep]:
-    """Carry out the steps of one phase, with an event for each; the result is the last of them."""
+    """Run the steps of one phase, yield an event for each, and return the last event."""
     if scope.until == "sample":
         sample = partial(steps.sample_phase, plan, name, scope.sample)
         documents = perform(Step(verb="sample", plan=plan, phase=name, run=sample))
@@ -174,7 +173,7 @@ def _phase(
 
 
 def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
-    """Judge the gate behind a run; one that is closed is recorded, and whoever asked for it notified."""
+    """Return the gate behind a run; record a closed gate and send its notification."""
     gate = verdict(plan, name, run)
     if not plan.store.dry:
         record_gate(plan, run, gate)
@@ -183,7 +182,7 @@ def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
 
 
 def _has_passed(plan: RunPlan, event: FinishedStep, context: Context) -> bool:
-    """Return True for no gate, an open one, or one that was approved while the event was looked at."""
+    """Return True without a gate, for an open gate, or for a gate approved in the meantime."""
     run, gate = event.run, event.gate
     if run is None or gate is None:
         return True
@@ -193,7 +192,7 @@ def _has_passed(plan: RunPlan, event: FinishedStep, context: Context) -> bool:
 
 
 def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
-    """The phases of a scope, in order. A plan that resumes a run begins with that run's phase."""
+    """Return the phases of a scope in order; a plan that resumes a run starts with that run's phase."""
     if scope.phase is None:
         resumed = plan.resume if scope.resume else None
         first = plan.phases[0].name if resumed is None else resumed.job.phase
@@ -204,9 +203,9 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
             raise DietError(
                 "--phase",
                 first,
-                cause=f"the run to continue is of {plan.resume.job.phase}",
+                cause=f"the run to continue belongs to phase {plan.resume.job.phase}",
                 cure=f"Name a run of that phase: --continue {name}",
             )
         if not scope.later_phases:
             return [plan.phase(first)]
-    return [*itertools.dropwhile(lambda each: each.name != first, plan.phases)]
+    return [*itertools.dropwhile(lambda phase: phase.name != first, plan.phases)]

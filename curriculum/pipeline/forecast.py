@@ -1,4 +1,4 @@
-"""Forecast of a dry plan: artefacts to make and why, tokens, steps, time and cost, phase by phase."""
+"""Forecast of a dry plan by phase: artefacts to build and why, tokens, steps, time and cost."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from schemas.study import study_remark
 
 
 def money(cost: float | None) -> str:
-    """A price to the cent; empty where there is none.
+    """Return a price with two decimals; empty without a price.
 
     >>> money(1234.5), money(0.0), money(None)
     ('1,234.50', '0.00', '')
@@ -51,17 +51,17 @@ class PhaseForecast:
 
     phase: str
     to_make: Mapping[str, int]
-    """Artefacts by stage that aren't there yet; what several phases share counts for the first."""
+    """Number of missing artefacts by stage; shared artefacts count for the first phase only."""
     tokens: int = 0
-    """Valid tokens that would be trained on, at most: a gate may open before."""
+    """Maximum number of valid tokens to train on; a gate may open earlier."""
     steps: int = 0
     work: Workload = NO_WORK
-    """Its tokens with its evaluations, as a run."""
+    """Work of training the phase, with its evaluations."""
     note: str = ""
     whole: str = ""
-    """The tokens of whole steps against its budget, where they leave out some."""
+    """Sentence on tokens that whole steps leave out of the budget, if any."""
     is_refused: bool = False
-    """True where its mixture can't be made, so that it has no tokens."""
+    """True if the phase's mixture can't be built, so that it has no tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,9 +74,9 @@ class Forecast:
     price: float | None
     """Price of a GPU hour."""
     warnings: tuple[str, ...] = ()
-    """A study; servings of which too little is there, and what follows; phases of which it isn't known."""
+    """Warnings about a study, shortages and their consequences, and phases of unknown supply."""
     refusal: MixtureError | None = None
-    """The error that the command is bound to end with."""
+    """Error with which the command would certainly end."""
 
     @property
     def tokens(self) -> int:
@@ -90,26 +90,29 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training by the speed that is known; None where none is."""
+        """Estimated seconds of training; None without a known speed."""
         return self.speed.seconds(self.work) if self.speed else None
 
     @property
     def cost(self) -> float | None:
-        """Cost of the GPU hours of all phases; None where speed or price aren't known."""
+        """Cost of the GPU hours of all phases; None if speed or price is unknown."""
         return self.speed.cost(self.work, self.price) if self.speed else None
 
 
 def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
-    """Forecast a part of a dry plan.
+    """Return the forecast of a part of a dry plan.
 
     Raises:
-        JobError: for a phase whose run before isn't there.
+        JobError: if the previous phase of a phase has no run.
     """
     by_phase = {event.phase: event for event in execute(plan, here(context), scope, context)}
     made = [*by_phase.values()]
-    found, unmixed = None, [each.phase for each in made if each.mixture and each.mixture.planned]
+    found, unmixed = (
+        None,
+        [event.phase for event in made if event.mixture and event.mixture.planned],
+    )
     if unmixed:
-        found = known_supply(plan, {each.phase: each.built for each in made if each.built})
+        found = known_supply(plan, {event.phase: event.built for event in made if event.built})
     checks = {phase.phase.name: phase for phase in found.phases} if found else {}
     queue = SlotQueue.read(context.resources.slots_of(plan.store.root))
     return Forecast(
@@ -126,7 +129,7 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
 
 
 def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
-    """A line a phase: what would be made, and of training its tokens, steps, time and cost."""
+    """Yield one table row per phase: artefacts to build, and for training tokens, steps, time and cost."""
     for phase in found.phases:
         line = {"phase": phase.phase, "artefacts to make": _stages(phase.to_make)}
         if until == "train":
@@ -143,22 +146,22 @@ def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
 
 
 def forecast_summary(found: Forecast, *, until: Verb) -> Iterator[Line]:
-    """A line a phase in narrow columns, for a page that cuts wide tables; no cost without a price."""
+    """Yield one short table row per phase, for pages that cut wide tables; the cost only with a price."""
     names = ["tokens", "steps", "time", *(["cost"] if found.price is not None else [])]
     lines = forecast_lines(found, until=until)
-    for each, line in zip(found.phases, lines, strict=True):
-        made = number(sum(each.to_make.values()), "artefact") if each.to_make else "nothing"
+    for phase, line in zip(found.phases, lines, strict=True):
+        made = number(sum(phase.to_make.values()), "artefact") if phase.to_make else "nothing"
         figures = {name: line[name] for name in names} if until == "train" else {}
-        yield {"phase": each.phase, "artefacts": made, **figures}
+        yield {"phase": phase.phase, "artefacts": made, **figures}
 
 
 def notes_words(found: Forecast) -> Iterator[str]:
-    """The note of each phase that has one, with its name."""
+    """Yield the notes of phases with their names."""
     yield from (f"{phase.phase}: {phase.note}" for phase in found.phases if phase.note)
 
 
 def _stages(to_make: Mapping[str, int]) -> str:
-    """List the artefacts to make of each stage.
+    """Return the number of artefacts to build by stage, as text.
 
     >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
     ('rows 2, mixtures 1', 'nothing')
@@ -166,27 +169,29 @@ def _stages(to_make: Mapping[str, int]) -> str:
     return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"
 
 
-_LAST_STEP_DONE = "No step is left to train: each run is finished from its last checkpoint."
+_LAST_STEP_DONE = (
+    "No training steps are left: each run only has to be finished from its last checkpoint."
+)
 
 
 def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
-    """Sentences on tokens that whole steps leave out, on the time and the cost of all phases together."""
-    for each in found.phases:
-        if each.whole:
-            yield f"{each.phase}: {each.whole}"
-    refused = [each.phase for each in found.phases if each.is_refused]
+    """Yield sentences about tokens left out by whole steps, and total time and cost."""
+    for phase in found.phases:
+        if phase.whole:
+            yield f"{phase.phase}: {phase.whole}"
+    refused = [phase.phase for phase in found.phases if phase.is_refused]
     if until != "train":
-        yield "how long building takes isn't measured"
+        yield "the build time isn't estimated"
     elif found.tokens:
         without = f"without {', '.join(refused)}: " if refused else ""
         yield f"{without}{expected(found.work, found.model, found.speed)}"
         if found.price is None:
-            yield "$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost"
+            yield "set $CURRICULUM_GPU_PRICE, the price of a GPU hour, to see the cost"
         elif found.cost is not None:
             yield f"{money(found.cost)} at {found.price:g} for a GPU hour"
     elif not refused and found.refusal is None:
         is_open = any("runs" in phase.to_make for phase in found.phases)
-        yield _LAST_STEP_DONE if is_open else "Nothing to train: every run is there."
+        yield _LAST_STEP_DONE if is_open else "Nothing to train: every run is finished."
 
 
 def _phase_forecasts(
@@ -198,34 +203,38 @@ def _phase_forecasts(
 ) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     blocked = ""
-    for each in made:
-        name, phase = each.phase, plan.phase(each.phase)
-        new = [one for one in each.phase_artefacts if one.planned and one.path not in seen]
-        seen |= {one.path for one in new}
-        to_make = Counter(one.manifest.stage for one in new)
-        if each.mixture is None or each.run is None:
+    for event in made:
+        name, phase = event.phase, plan.phase(event.phase)
+        new = [
+            artefact
+            for artefact in event.phase_artefacts
+            if artefact.planned and artefact.path not in seen
+        ]
+        seen |= {artefact.path for artefact in new}
+        to_make = Counter(artefact.manifest.stage for artefact in new)
+        if event.mixture is None or event.run is None:
             yield PhaseForecast(phase=name, to_make=to_make)
             continue
-        if each.run.planned:
-            ahead = _training(plan, phase, each.mixture, each.run, checks.get(name), queue)
+        if event.run.planned:
+            ahead = _training(plan, phase, event.mixture, event.run, checks.get(name), queue)
             if ahead.tokens:
                 ahead = replace(ahead, work=workload_of(phase, ahead.tokens, ahead.steps))
-            again = scope.retrain and name == scope.phase and not resumed_step(each.run.path)
+            again = scope.retrain and name == scope.phase and not resumed_step(event.run.path)
             of_a_run = [
                 "a new attempt" if again else "",
                 "its gate may end it earlier" if phase.advance_when else "",
-                "somebody must approve it" if APPROVAL in phase.require else "",
+                "it needs an approval" if APPROVAL in phase.require else "",
             ]
             notes = [blocked, ahead.note, *([] if ahead.is_refused else of_a_run)]
             yield replace(ahead, to_make=to_make, note="; ".join(filter(None, notes)))
             if ahead.is_refused and not blocked:
-                blocked = f"not before {name} can be served"
+                blocked = f"only after {name} has enough rows"
             continue
-        closed = "" if each.gate is None or each.gate.is_open else each.gate.why
+        closed = "" if event.gate is None or event.gate.is_open else event.gate.why
         note = "; ".join(filter(None, (blocked, closed)))
         yield PhaseForecast(phase=name, to_make=to_make, note=note)
         if closed and not blocked:
-            blocked = f"not before {name} is let pass"
+            blocked = f"only after the gate of {name} opens"
 
 
 def _training(
@@ -236,7 +245,7 @@ def _training(
     check: PhaseCheck | None,
     queue: SlotQueue,
 ) -> PhaseForecast:
-    """Tokens and steps that are still to be trained on, and the state of an attempt that was begun."""
+    """Return remaining tokens and steps of a phase, and the state of an open attempt."""
     name, step = phase.name, tokens_per_step(plan)
     ahead = PhaseForecast(phase=name, to_make={})
     if mixture.planned and check is not None and check.fault is not None:
@@ -245,7 +254,7 @@ def _training(
     if mixture.planned and check is not None and check.whole is not None:
         whole, tokens = check.whole, check.phase.tokens
         if check.is_estimate or not check.is_counted:
-            note = "steps are a guess: its rows aren't built" if check.is_estimate else ""
+            note = "steps are estimated: its rows aren't built" if check.is_estimate else ""
             return replace(ahead, tokens=tokens, steps=max(whole.steps, 1), note=note)
         return replace(
             ahead,
@@ -256,9 +265,9 @@ def _training(
     if mixture.planned:
         tokens, resumed = phase.tokens, plan.resume_point_of(phase)
         if resumed is not None:
-            # About so many were trained on before.
+            # Approximate number of tokens already trained on.
             tokens -= phase.tokens * resumed.step // max(resumed.job.steps, 1)
-        note = "steps are a guess: it isn't mixed yet"
+        note = "steps are estimated: its mixture isn't built"
         return replace(ahead, tokens=tokens, steps=max(tokens // step, 1), note=note)
     report = mixture_report_of(mixture)
     is_known = run.manifest.revision != UNKNOWN
@@ -276,7 +285,7 @@ def _training(
 
 
 def _open_words(plan: RunPlan, run: Path, step: str, queue: SlotQueue) -> str:
-    """Describe the attempt that a run would resume at a step; empty where none was begun."""
+    """Return the state of the open attempt that a run would resume, as text; empty without one."""
     begun = resumable(run)
     if begun is None:
         return ""

@@ -1,6 +1,6 @@
-"""Gates behind finished runs, with the records of those that are closed, and the approvals that open them.
+"""Gates behind finished runs: records of closed gates, and approvals that open them.
 
-The rule that ends a run before its budget is the trainer's: train/advance_when.py.
+The rule that ends a run before its budget is in train/advance_when.py.
 
 gates/<run key12>-<attempt>.json        a closed gate
 approvals/<run key12>-<attempt>.json    an approval of a run
@@ -31,7 +31,7 @@ from schemas.phase_status import Approval, ClosedGate
 
 APPROVAL = "approval"
 FOLDER, APPROVALS_FOLDER = "gates", "approvals"
-_LOOSEN = "Raise token_budget, loosen advance_when, or let on_budget be advance"
+_LOOSEN = "Raise token_budget, loosen advance_when, or set on_budget: advance"
 Kind = Literal["open", "holds", "waits", "cancelled"]
 
 
@@ -40,22 +40,22 @@ class Verdict:
     """State of the gate behind a finished run."""
 
     kind: Kind
-    """holds: the gate wasn't met within the budget; waits: for somebody's approval."""
+    """holds: the budget ended before the gate opened; waits: the gate needs an approval."""
     phase: str
     why: str = ""
-    """Reason in a sentence, with the cure; empty where it is open."""
+    """Reason and hint as a sentence; empty for an open gate."""
 
     @property
     def is_open(self) -> bool:
-        """True where the next phase may begin, or the curriculum is done."""
+        """True if the next phase may start, or the curriculum is done."""
         return self.kind == "open"
 
 
 def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
-    """Read the gate behind a phase: the trainer decided, its report holds why it stopped.
+    """Return the state of the gate behind a phase, from the report of its run.
 
     Raises:
-        JobError: for a run that failed.
+        JobError: if the run failed.
     """
     report, resolved = report_of(run), plan.phase(phase)
     if report.stopped == "failed":
@@ -69,7 +69,7 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
     if report.stopped == "budget" and is_gated and resolved.on_budget == "hold":
         why = (
             f"{phase} holds: {held_words(resolved, report)}. Look at the run; then raise token_budget, "
-            "loosen advance_when, or let on_budget be advance, and give the same command again."
+            "loosen advance_when or set on_budget: advance, and run the same command again."
         )
         return Verdict(kind="holds", phase=phase, why=why)
     if APPROVAL in resolved.require and find_approval(plan.store, run) is None:
@@ -79,13 +79,13 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
 
 
 def held_words(phase: ResolvedPhase, report: Report) -> str:
-    """Explain a gate that wasn't met: its budget ended before its gate opened (90 steps; …)."""
+    """Return why a gate wasn't met: its budget ended before its gate opened (90 steps; …)."""
     why = "; ".join(filter(None, (report.reason, _lacking(phase.advance_when, report))))
     return f"its budget ended before its gate opened ({why})"
 
 
 def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
-    """Return the rule of a gate that wasn't met, and by how much."""
+    """Return the unmet condition of a gate, and by how much it was missed."""
     if rule is not None and (asked := rule.val_bpb) is not None:
         figures = gate_figures(report.history, report.phase, rule)
         if figures and not figures[-1].is_sure:
@@ -102,7 +102,7 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
 
 
 def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
-    """Record that the gate behind a run is closed, or remove the record where it is open by now."""
+    """Record a closed gate, or delete the record of a gate that is open now."""
     file = _file_of(plan.store, FOLDER, run)
     if gate.kind not in ("holds", "waits"):
         file.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
 
 
 def approve_command(plan: RunPlan, phase: str) -> str:
-    """Return the command that approves the run of a phase, with the branch in its name: it has no options."""
+    """Return the command that approves a phase's run; its name includes the branch."""
     own = plan.config.build.branch is not None
     name = f"{plan.diet.specialist}.{plan.diet.branch}" if own else plan.config.specialist
     return shlex.join(["curriculum", "approve", name, phase])
@@ -139,10 +139,10 @@ def _file_of(store: Store, folder: str, run: Artefact) -> Path:
 
 
 def find_approval(store: Store, run: Artefact) -> Approval | None:
-    """The approval of a finished run: of these weights, so not of another attempt or what was there before.
+    """Return the approval of a finished run, or None. Other attempts and earlier weights need their own.
 
     Raises:
-        StoreError: for a file that is no approval.
+        StoreError: if the file isn't an approval.
     """
     file = approval_file(store, run)
     if not file.is_file():
@@ -153,22 +153,22 @@ def find_approval(store: Store, run: Artefact) -> Approval | None:
 
 
 def read_approval(file: Path) -> Approval:
-    """The approval in a file.
+    """Return the approval in a file.
 
     Raises:
-        StoreError: for a file that is none.
+        StoreError: if the file isn't an approval.
     """
     return read_json(
         Approval,
         file,
         error=StoreError,
-        cause="it is no approval",
+        cause="the file is not a valid approval",
         cure="Delete it, look at the run, and approve again",
     )
 
 
 def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
-    """Approve a finished run; an approval of it from before is replaced."""
+    """Approve a finished run, replacing an earlier approval."""
     report = report_of(run)
     approval = Approval(
         run_key=run.key,
@@ -188,18 +188,18 @@ def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") 
 
 
 def approval_file(store: Store, run: Artefact) -> Path:
-    """Return the file of a run's approval, be it there or not."""
+    """Return the path of a run's approval file, which may not exist."""
     return _file_of(store, APPROVALS_FOLDER, run)
 
 
 def approval_ticket(store: Store, run: Artefact) -> str:
-    """Return an id of a run that waits for approval, unique among all workspaces of a server."""
+    """Return a unique id of a run that waits for approval, across all workspaces of a server."""
     attempt = report_of(run).attempt
     return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
 
 
 def user_name() -> str:
-    """Return the name of the user of this process."""
+    """Return the user name of this process."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

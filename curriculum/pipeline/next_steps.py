@@ -1,4 +1,4 @@
-"""Commands that continue from the state of a workspace, while nothing in it is mixed or trained."""
+"""Suggested next commands for a workspace without mixtures or runs."""
 
 import shlex
 from collections.abc import Iterator
@@ -14,33 +14,33 @@ from schemas.errors import CurriculumError
 from schemas.specialist import file_stem
 
 SAMPLE = "templates.demo"
-"""The diet whose corpus comes with the package."""
+"""Diet of the shipped sample corpus."""
 MOST = 3
-"""Diets that are named."""
+"""Maximum number of suggested diets."""
 EFFECTS: dict[str, str] = {
     "run": "builds, mixes and trains, phase by phase",
-    "mix": "lays down which rows are trained on, in which order; what isn’t built yet is built",
+    "mix": "selects and orders the training rows; missing rows are built",
 }
 Verb = Literal["run", "mix"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NextStep:
-    """A command that works in a workspace as it is, and its effect."""
+    """A command that works in the current workspace, and its effect."""
 
     command: str
     effect: str
 
 
 def next_steps(home: Path, verb: Verb) -> tuple[NextStep, ...]:
-    """The commands by which a workspace without a mixture or a run gets one, the best first.
+    """Return commands that create a first mixture or run in a workspace, best first.
 
-    Diets that something is built for come first, then the workspace's own, then the sample. A diet that
-    can't be read is left out: `curriculum diet check` names its mistake.
+    Diets with built artefacts come first, then the workspace's own diets, then the sample. Invalid diets
+    are skipped; `curriculum diet check` shows their mistakes.
     """
     built = [name for name, diet in _diets(home) if _is_built(home, diet)]
     if works := [name for name in built if _is_whole(home, name)]:
-        effect = f"continues from what is built: {EFFECTS[verb]}"
+        effect = f"continues from the built artefacts: {EFFECTS[verb]}"
         return tuple(_step(verb, name, home, effect) for name in works[:MOST])
     own = sorted(file.stem for file in (home / "diets").glob("*.yaml"))
     if works := [name for name in own if _is_whole(home, name)]:
@@ -70,7 +70,7 @@ def _command(*words: str) -> str:
 
 
 def _diets(home: Path) -> Iterator[tuple[str, Diet]]:
-    """Yield the diets that can be read, by name."""
+    """Yield the readable diets with their names."""
     for name in diet_names(home):
         try:
             yield name, load_diet(name, home=home)
@@ -79,7 +79,7 @@ def _diets(home: Path) -> Iterator[tuple[str, Diet]]:
 
 
 def _is_whole(home: Path, name: str) -> bool:
-    """Return True for a diet whose phases, corpus and model can be read too; nothing is made for it."""
+    """Return True if a diet with its phases, corpus and model can be read; nothing is built."""
     try:
         resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True)
     except CurriculumError:
@@ -88,7 +88,7 @@ def _is_whole(home: Path, name: str) -> bool:
 
 
 def _is_built(home: Path, diet: Diet) -> bool:
-    """Return True where a build of one of its phases is marked as current."""
+    """Return True if a build of one of the diet's phases is current."""
     name = file_stem((diet.specialist, diet.branch))
     return any(
         any((home / "current").glob(f"build+{name}+{phase.phase}+*.txt")) for phase in diet.phases

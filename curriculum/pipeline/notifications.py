@@ -1,9 +1,9 @@
-"""Notification rules: events of a run, and when each is sent; notifiers.py sends them.
+"""Notification rules: events of a run, and when each is sent. notifiers.py sends them.
 
-gate_waiting, gate_not_met   where a run through the phases comes to a closed gate
+gate_waiting, gate_not_met   when a run of the pipeline reaches a closed gate
 not_finite, out_of_memory, crashed, stalled   while a job trains, whoever started it
 done                         when the last phase of a curriculum has been trained
-crashed                      when a flow run of a deployment breaks down, also one whose process is gone
+crashed                      when a flow run of a deployment fails, even if its process is gone
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from schemas.progress import EventKind
 from schemas.specialist import format_reference
 
 FOLDER = "notifications"
-"""Folder of a file for each event that was sent, so that none is sent twice."""
+"""Folder with one file per sent event, so that no event is sent twice."""
 _KINDS: dict[type[JobError], EventKind] = {
     NotFiniteError: "not_finite",
     JobMemoryError: "out_of_memory",
@@ -37,14 +37,14 @@ _KINDS: dict[type[JobError], EventKind] = {
 
 
 def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> None:
-    """Notify of a gate that waits for somebody or wasn't met, once for each run."""
+    """Notify once per run that a gate needs an approval or wasn't met."""
     kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
     if gate.kind in kinds:
         _notify_once(plan, run, kinds[gate.kind], gate.why, context)
 
 
 def at_end(plan: RunPlan, run: Artefact, context: Context) -> None:
-    """Notify once of the end of a curriculum: a run whose gate is open is of the last phase."""
+    """Notify once that a curriculum is done, if the run belongs to the last phase."""
     report = report_of(run)
     if report.phase == plan.phases[-1].name:
         _notify_once(plan, run, "done", f"{_title(plan)} is done: {run_words(report)}.", context)
@@ -53,7 +53,7 @@ def at_end(plan: RunPlan, run: Artefact, context: Context) -> None:
 def _notify_once(
     plan: RunPlan, run: Artefact, kind: EventKind, text: str, context: Context
 ) -> None:
-    """Notify of an event of a run, unless that was done: phases that are done are gone through again."""
+    """Notify of an event of a run, unless it was sent before; finished phases are visited repeatedly."""
     report = report_of(run)
     mark = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
     if mark.exists():
@@ -70,12 +70,12 @@ def _remember(mark: Path, context: Context) -> None:
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
     except OSError as full:
-        context.warn(f"That {mark.name} was told can't be kept ({full}); it may be told again.")
+        context.warn(f"Could not record that {mark.name} was sent ({full}); it may be sent again.")
 
 
 @contextlib.contextmanager
 def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
-    """Notify of the failure of a job that is trained within the block, and raise it again."""
+    """Notify of a JobError raised within the block, and re-raise it."""
     try:
         yield
     except JobError as failed:
@@ -91,7 +91,7 @@ def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
 
 
 def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None]:
-    """Return the receiver of the line that a job makes no steps, which notifies of it."""
+    """Return a callback for the warning that a job makes no progress; it also sends a notification."""
 
     def notify(line: str) -> None:
         context.warn(line)
@@ -102,9 +102,9 @@ def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None
 
 
 def broken_down(whose: EventSource, title: str, words: str, *, mark: str, context: Context) -> bool:
-    """Notify of a broken flow run in the words of its state; return whether that is done, now or earlier.
+    """Notify of a failed flow run, and return True if the notification was sent now or earlier.
 
-    `mark` identifies this end of it: its own process notifies of it, and `serve` where that is gone.
+    `mark` identifies this failure: it is reported by the flow's own process, or by `serve` if that is gone.
     """
     file = whose.home / FOLDER / mark
     if file.exists():
@@ -117,7 +117,7 @@ def broken_down(whose: EventSource, title: str, words: str, *, mark: str, contex
 
 
 def whose(home: Path, name: str) -> EventSource:
-    """Return the source of a diet's events; of that name where there is no such diet."""
+    """Return the source of a diet's events; for an unknown diet, a source with that name."""
     try:
         diet = load_diet(name, home=home)
     except CurriculumError:
@@ -126,7 +126,7 @@ def whose(home: Path, name: str) -> EventSource:
 
 
 def _kind_of(failed: JobError) -> EventKind | None:
-    """Return the event of an error; None where no training ended with it."""
+    """Return the event kind of an error; None if no training ended with it."""
     for kind, event in _KINDS.items():
         if isinstance(failed, kind):
             return event

@@ -1,7 +1,7 @@
-"""Notify somebody who is away from the screen of a run: a POST to a URL, a service of apprise, or a command.
+"""Delivery of notifications: a POST to a URL, an apprise service, or a command.
 
-A notification never stops a run. A failure is a warning, and a target that hangs holds a run up for as
-long as the limits below, no longer.
+Notifications never stop a run. A failure becomes a warning, and an unresponsive target delays a run at most
+by the limits below.
 """
 
 import datetime
@@ -29,11 +29,11 @@ from schemas.errors import StoreError
 from schemas.progress import Event, EventKind
 
 POST_S = 10.0
-"""Limit of one try at a URL, from the name's look-up to the answer."""
+"""Time limit in seconds of one POST, including name lookup."""
 PAUSES_S = (1.0, 3.0)
-"""Between the tries at a URL; so there are three."""
+"""Pauses in seconds between attempts to POST; there are three attempts."""
 SERVICE_S = 30.0
-"""Limit of all tries at the services of an apprise URL."""
+"""Time limit in seconds of all attempts for an apprise URL."""
 COMMAND_S = 30.0
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
@@ -41,18 +41,18 @@ Log = Callable[[str], None]
 
 
 def is_url(target: str) -> bool:
-    """Return True for a target that is a URL; any other is a command."""
+    """Return True if a target is a URL; otherwise it is a command."""
     return re.match(r"[a-z][a-z0-9+.-]*://", target, re.IGNORECASE) is not None
 
 
 def takes_json(target: str) -> bool:
-    """Return True for a URL that an event is posted to as JSON; apprise sends to any other."""
+    """Return True for a URL that receives JSON by POST; all other URLs are sent to by apprise."""
     return target.lower().startswith(("http://", "https://"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventSource:
-    """The specialist of an event, where no plan is at hand."""
+    """Specialist of an event, if there is no plan."""
 
     home: Path
     specialist: str
@@ -61,21 +61,21 @@ class EventSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SendError:
-    """Reason for which an event wasn't sent."""
+    """Reason why an event wasn't sent."""
 
     why: str
     passes: bool = False
-    """True where another try may succeed."""
+    """True if a retry may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notifier:
-    """The target of events: a URL that JSON is posted to, a URL of apprise, or a command that reads JSON."""
+    """Target of notifications: a URL for JSON, an apprise URL, or a command that reads JSON."""
 
     target: str | None = None
-    """None where nobody is notified."""
+    """None to send no notifications."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the command; without those that let a program into the server."""
+    """Environment of the command, without the server's credentials."""
 
     def notify(
         self,
@@ -87,9 +87,9 @@ class Notifier:
         run: Path | None = None,
         warn: Log,
     ) -> bool:
-        """Send an event to the target, if there is one, and return whether it arrived.
+        """Send an event to the target, and return True if it arrived.
 
-        A failure is a line for `warn`.
+        A failure is reported to `warn`.
         """
         if self.target is None:
             return False
@@ -111,7 +111,7 @@ class Notifier:
 def event_of(
     whose: RunPlan | EventSource, kind: EventKind, text: str, *, phase: str | None, run: Path | None
 ) -> Event:
-    """The event as it is sent."""
+    """Return the event as it is sent."""
     if isinstance(whose, RunPlan):
         diet = whose.diet
         whose = EventSource(home=whose.store.root, specialist=diet.specialist, branch=diet.branch)
@@ -129,7 +129,7 @@ def event_of(
 
 
 def _workspace(home: Path) -> str:
-    """The workspace's name; its folder's where it can't be read."""
+    """Return the workspace's name, or its folder's name if it can't be read."""
     try:
         return Store(home, dry=True).workspace().name
     except (OSError, StoreError):
@@ -137,9 +137,9 @@ def _workspace(home: Path) -> str:
 
 
 def _named(target: str) -> str:
-    """A target without what may be secret of it: a URL's host, a command's first word.
+    """Return a target without its secrets: the host of a URL, or the first word of a command.
 
-    Many services have a token where others have the host, so only their scheme is named.
+    Many apprise services have a token in place of the host, so only their scheme is shown.
     """
     try:
         if is_url(target) and not takes_json(target):
@@ -153,14 +153,14 @@ def _named(target: str) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected POST arrives as a GET without its body, and looks like a success."""
+    """Handler that refuses redirects, since a redirected POST would become a GET without a body."""
 
     def redirect_request(self, *_: Any) -> None:
-        """None makes the answer an error."""
+        """Return None, so that a redirect is an error."""
 
 
 def _post(url: str, body: str) -> _SendError | None:
-    """Try three times; what a server says no to is tried once."""
+    """POST with up to three attempts; a refusal by the server isn't retried."""
     for pause in (*PAUSES_S, None):
         fault = _within(POST_S, lambda: _post_once(url, body))
         if fault is None or not fault.passes or pause is None:
@@ -170,14 +170,14 @@ def _post(url: str, body: str) -> _SendError | None:
 
 
 def _within(seconds: float, send: Callable[[], _SendError | None]) -> _SendError | None:
-    """Send in a thread; a socket's limit holds for each read and for no look-up, this one for all of it."""
+    """Send in a thread with a total time limit; a socket timeout only limits single reads."""
     results: list[_SendError | None] = []
 
     def run() -> None:
         try:
             results.append(send())
         except Exception as failed:
-            # A service's own fault; its words may hold a token.
+            # Only the error type is shown, because the message may contain a token.
             results.append(_SendError(why=f"sending it failed with {type(failed).__name__}"))
 
     thread = threading.Thread(target=run, daemon=True)
@@ -195,7 +195,7 @@ def _post_once(url: str, body: str) -> _SendError | None:
     except urllib.error.HTTPError as answer:
         with answer:
             if 300 <= answer.code < 400:
-                why = f"it answers {answer.code}, another address; name that one"
+                why = f"it redirects to another address ({answer.code}); use that one"
                 return _SendError(why=why)
             passes = answer.code >= 500 or answer.code in _WORTH_ANOTHER_TRY
             return _SendError(
@@ -204,18 +204,18 @@ def _post_once(url: str, body: str) -> _SendError | None:
     except urllib.error.URLError as failed:
         return _SendError(why=str(failed.reason), passes=True)
     except (ValueError, http.client.InvalidURL):
-        # What these say may hold a password.
+        # The messages of these errors may contain a password.
         return _SendError(why="it isn't a URL that can be posted to")
     except (OSError, http.client.HTTPException) as failed:
         return _SendError(why=str(failed) or type(failed).__name__, passes=True)
 
 
 def _notify_services(url: str, event: Event) -> _SendError | None:
-    """Send an event by apprise, which tries each service three times; no redirect is followed."""
-    # It loads some hundred services, which nobody needs while nothing is sent.
+    """Send an event by apprise, with three attempts per service and without redirects."""
+    # Deferred, because apprise loads about a hundred services.
     import apprise
 
-    # What it logs may hold a token.
+    # Log messages may contain a token.
     logging.getLogger(apprise.LOGGER_NAME).setLevel(logging.CRITICAL + 1)
     services = apprise.Apprise(
         asset=apprise.AppriseAsset(
@@ -232,7 +232,7 @@ def _notify_services(url: str, event: Event) -> _SendError | None:
     if not services.add(url):
         return _SendError(why="it isn't a URL that apprise can send to")
     for service in services:
-        # Not even where the URL asks for it: another address may be one inside this network.
+        # Redirects stay off even if the URL enables them, because the target may be inside this network.
         service.redirects = False
     kinds = {
         "done": "success",
@@ -252,7 +252,7 @@ def _notify_services(url: str, event: Event) -> _SendError | None:
 
 
 def _command(command: str, body: str, environment: Mapping[str, str]) -> _SendError | None:
-    """Run it once, without a shell; the event lies on its stdin, and its words go into no output of ours."""
+    """Run the command once without a shell, with the event on stdin; its output is captured."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
         given.write(body.encode() + b"\n")
         given.seek(0)
@@ -266,7 +266,7 @@ def _command(command: str, body: str, environment: Mapping[str, str]) -> _SendEr
                 start_new_session=True,
             )
         except (ValueError, IndexError) as failed:
-            return _SendError(why=f"it is no command ({failed})")
+            return _SendError(why=f"it is not a valid command ({failed})")
         except OSError as failed:
             return _SendError(why=f"it can't be started ({failed.strerror})")
         try:

@@ -1,4 +1,4 @@
-"""The job that trains a phase: its inputs, its machine, and what it is evaluated on."""
+"""The training job of a phase: its inputs, its machine, and its evaluations."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
-    """Return the machine that the jobs of a plan ask for: this one, or one of Slurm."""
+    """Return the machine on which a plan's jobs train: this one, or one of Slurm."""
     from curriculum.train.launch.gpu_slots import Machine
 
     asked = plan.config.train
@@ -51,10 +51,11 @@ def job_of(
     *,
     gpu_price: float | None = None,
 ) -> Job:
-    """The job of a phase, from the end of the `previous` run or the middle of the one it continues.
+    """Return the job of a phase. It starts from the `previous` run, or from the checkpoint that it resumes.
 
     Raises:
-        JobError: for a plan without one whole step, another tokenizer, or structure that would go.
+        JobError: for a plan without one whole step, a different tokenizer, or structure that would get
+        lost.
     """
     from curriculum.train.job import JobInputs, make_job
 
@@ -63,7 +64,8 @@ def job_of(
         raise JobError(
             f"phase {resolved.name}",
             f"tokenizer {built.tokenizer.key[:KEY_DIGITS]}",
-            cause=f"the run was trained with another one, {resumed.job.tokenizer.key[:KEY_DIGITS]}",
+            cause="the run to continue was trained with another tokenizer, "
+            f"{resumed.job.tokenizer.key[:KEY_DIGITS]}",
             cure="Keep corpus and tokenizer of the diet, or start a new run",
         )
     return make_job(
@@ -85,7 +87,7 @@ def job_of(
 
 
 def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
-    """List the evaluations of a phase: all validation rows it serves, by objective, and the fixed sets."""
+    """Return the evaluations of a phase: all its validation rows, by objective, and the fixed sets."""
     from curriculum.train.evaluation_sets import (
         FIXED_SHARE,
         PHASE_SHARE,
@@ -105,7 +107,7 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
             held_out.append(validation_of(serving, found.val))
         for objective, rows in found.apart.items():
             apart.setdefault(objective, []).append(validation_of(serving, rows))
-    budget = sum(each.tokens for each in plan.phases)
+    budget = sum(phase.tokens for phase in plan.phases)
     fixed = [
         found
         for name, rows in built.fixed.items()
@@ -114,7 +116,7 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
     ]
     if not held_out:
         return fixed
-    # The anneal measures what the phase before it did, by the limit of that one.
+    # The anneal is measured like the phase before it, with that phase's limit.
     name = spec_name(plan, phase)
     whole = evaluation(name, held_out, workspace=root)
     sets = [whole, *evaluations_apart(whole, apart, workspace=root)]
@@ -122,5 +124,5 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
 
 
 def spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
-    """Return the phase whose spec a phase is trained with; the anneal continues under the last one's."""
+    """Return the name of the spec that a phase uses; the anneal uses the spec of the last phase."""
     return plan.diet.phases[-1].phase if phase.is_anneal else phase.name

@@ -1,4 +1,4 @@
-"""The step that trains a phase; its run becomes current."""
+"""The training step of a phase, which marks its run as current."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from schemas.job import Job
 from schemas.progress import Progress
 
 UNKNOWN = 0
-"""The revision of a planned run of which only its plan and what it continues from are known."""
+"""Revision of a planned run whose checkpoint or plan isn't built yet."""
 
 
 def train_phase(
@@ -32,10 +32,10 @@ def train_phase(
     *,
     retrain: bool,
 ) -> Artefact:
-    """The closed run of a phase, from the end of the phase before; its directory holds report.json.
+    """Return the finished run of a phase, which starts from the run of the previous phase.
 
     Raises:
-        JobError: where the phase before has no run yet, training failed, or it was stopped.
+        JobError: if the previous phase has no run, training failed, or it was stopped.
     """
     resolved = plan.phase(phase)
     previous = None if plan.resume_point_of(resolved) else _previous(plan, resolved)
@@ -48,7 +48,7 @@ def train_phase(
 
 
 def _require_trainable(plan: RunPlan, job: Job) -> None:
-    """Refuse what the processes that train would refuse, before they start."""
+    """Raise errors of the training processes early, before they start."""
     from curriculum.train.validate import require_shared_rows
 
     require_shared_rows(job, job.processes)
@@ -107,7 +107,7 @@ def _train(
 
 
 def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
-    """The run that a phase continues from; None for the first."""
+    """Return the run that a phase starts from; None for the first phase."""
     before = plan.before(phase)
     if not before:
         return None
@@ -115,7 +115,7 @@ def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
     if run is None:
         raise JobError(
             f"phase {phase.name}",
-            cause=f"it starts from {before[-1].name}, which has no finished run",
+            cause=f"it starts from phase {before[-1].name}, which has no finished run",
             cure=f"Run it first: {command('run', plan.config, '--phase', before[-1].name)}",
         )
     return run
@@ -124,7 +124,7 @@ def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
 def _unknown_run(
     plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
 ) -> Recipe:
-    """The recipe of a run of which only this is known yet: what it would read and continue isn't made."""
+    """Return a placeholder recipe for a dry run whose inputs are not built yet."""
     branch = [("branch", plan.diet.branch)] if plan.diet.branch else []
     inputs = [mixture.as_input("plan"), *([previous.as_input("previous")] if previous else [])]
     return Recipe(

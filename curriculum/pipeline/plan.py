@@ -1,7 +1,7 @@
 """RunPlan: a RunConfig resolved against its diet, phases, corpus and workspace.
 
-resolve_plan   of a config as somebody gives it
-plan_of        of a config whose names were resolved before, as a snapshot keeps it
+resolve_plan   resolves the names of a config
+plan_of        uses names that were resolved before, for example from a snapshot
 """
 
 import contextlib
@@ -47,55 +47,55 @@ from schemas.specialist import file_stem
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPlan:
-    """The phases of a specialist over a corpus in one workspace."""
+    """The phases of a specialist for a corpus in one workspace."""
 
     config: RunConfig
     store: Store
     diet: Diet
     corpus: CorpusSpec
     phases: tuple[ResolvedPhase, ...]
-    """The diet's phases in order, the anneal last."""
+    """Phases of the diet in order, the anneal last."""
     specs: Phases
-    """The phases file that the diet is written for."""
+    """Contents of the phases file that the diet is written for."""
     overrides: tuple[tuple[str, str], ...]
-    """Changes of diet and corpus by name, as jobs record them."""
+    """Overrides of diet and corpus by name, as recorded in jobs."""
     resume: ResumePoint | None = None
-    """The checkpoint to continue from, if the plan doesn't begin at its first phase."""
+    """Checkpoint to continue from, unless the plan starts with its first phase."""
     without: RowExclusions
-    """Rows that its mixtures must not hold."""
+    """Rows to exclude from its mixtures."""
     imported: Mapping[str, ImportedRows]
-    """The imported rows that it serves, by their names in the diet."""
+    """Imported rows that the diet serves, by name."""
     sources: Sources
-    """The sources of its corpus: a pin is resolved once, for all phases."""
+    """Sources of the corpus; a pin is resolved only once for all phases."""
     planned: dict[str, Artefact] = field(default_factory=dict)
-    """Artefacts that a dry plan would leave, by the names under which they would be current."""
+    """Artefacts planned by a dry plan, by the name of their mark."""
 
     def phase(self, name: str) -> ResolvedPhase:
-        """The phase with a name.
+        """Return the phase with a name.
 
         Raises:
-            DietError: for a phase that the diet doesn't list.
+            DietError: if the diet doesn't list it.
         """
-        found = next((each for each in self.phases if each.name == name), None)
+        found = next((phase for phase in self.phases if phase.name == name), None)
         if found is None:
             raise DietError(
                 f"diet {self.diet.specialist}",
                 f"phase {name!r}",
                 cause="the diet doesn't list it",
-                cure=_phase_cure(name, [each.name for each in self.phases]),
+                cure=_phase_cure(name, [phase.name for phase in self.phases]),
             )
         return found
 
     def resume_point_of(self, phase: ResolvedPhase) -> ResumePoint | None:
-        """The checkpoint that a phase resumes from in its middle, if it does."""
+        """Return the checkpoint inside a phase from which the phase resumes, or None."""
         return self.resume if self.resume and self.resume.job.phase == phase.name else None
 
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:
-        """Return the phases that come before one."""
+        """Return the phases before one."""
         return [*self.phases[: self.phases.index(phase)]]
 
     def seen_before(self, phase: ResolvedPhase) -> tuple[RowsTaken, ...]:
-        """Return the rows that the phases before one read: the steps of finished runs, else whole plans."""
+        """Return the rows that earlier phases read: steps of finished runs, else whole plans."""
         mixed: list[tuple[Artefact, int | None]] = []
         for before in self.before(phase):
             mixture = self.current("mixtures", before)
@@ -105,14 +105,14 @@ class RunPlan:
         return seen_of(mixed)
 
     def mark_of(self, stage: str, phase: str) -> str:
-        """Return the name under which a stage's artefact is current: runs+templates@demo+syntax.
+        """Return the name of a stage's mark, for example runs+templates@demo+syntax.
 
-        Names of specialists and phases don't hold +, so that no two marks share a file.
+        Names of specialists and phases can't contain +, so marks are unique.
         """
         return "+".join([stage, file_stem((self.diet.specialist, self.diet.branch)), phase])
 
     def current(self, stage: str, phase: ResolvedPhase) -> Artefact | None:
-        """The artefact that a stage of a phase left last; None for a run that was moved away since."""
+        """Return the marked artefact of a stage and phase; None without one, or if a run was moved away."""
         name = self.mark_of(stage, phase.name)
         if name in self.planned:
             return self.planned[name]
@@ -123,7 +123,7 @@ class RunPlan:
         return None if stage == "runs" and not is_finished(path) else self.store.load(path)
 
     def keep(self, stage: str, phase: ResolvedPhase, artefact: Artefact) -> None:
-        """Make an artefact the current one of a stage of a phase."""
+        """Mark an artefact as current for a stage and phase."""
         name = self.mark_of(stage, phase.name)
         if self.store.dry:
             self.planned[name] = artefact
@@ -133,7 +133,7 @@ class RunPlan:
 
 @contextlib.contextmanager
 def looked_at(plan: RunPlan) -> Iterator[RunPlan]:
-    """Yield a dry plan; what its workspace has no clone of is cloned elsewhere meanwhile."""
+    """Yield a dry plan whose missing clones are made in a temporary folder."""
     assert plan.store.dry
     with tempfile.TemporaryDirectory(prefix="curriculum-look-") as aside:
         sources = Sources.from_workspace(plan.store.root, clones="aside", aside=Path(aside))
@@ -141,11 +141,12 @@ def looked_at(plan: RunPlan) -> Iterator[RunPlan]:
 
 
 def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
-    """Resolve a RunConfig; nothing is made by the steps of a `dry` plan.
+    """Resolve a RunConfig. Steps of a `dry` plan build nothing.
 
     Raises:
-        DietError, CorpusError, JobError: for a fault in diet, phases, corpus or names. Nothing is
-            written then.
+        DietError: for a mistake in the diet, its phases or names; nothing is written then.
+        CorpusError: for a mistake in the corpus.
+        JobError: for an unknown run or checkpoint.
     """
     overrides = DietOverrides(
         phases_file=config.build.phases_file,
@@ -192,11 +193,11 @@ def plan_of(
     without: RowExclusions,
     imported: Mapping[str, ImportedRows],
 ) -> RunPlan:
-    """Return the plan of a config whose names are resolved; no file is read for it."""
+    """Return the plan of a config with resolved names, without reading files."""
     phases = resolve(diet, specs, imported)
     if config.build.row_length is not None:
         phases = _at_length(phases, config.build.row_length)
-    servings = [each for phase in phases for each in phase.servings]
+    servings = [serving for phase in phases for serving in phase.servings]
     if any(serving.imported is None and serving.family == CHAT_FAMILY for serving in servings):
         require_conversations(corpus)
     return RunPlan(
@@ -215,15 +216,17 @@ def plan_of(
 
 
 def _steps_of(run: Artefact | None, mixture: Artefact) -> int | None:
-    """Return the steps of a finished run of a mixture; None where there is none."""
+    """Return the steps of a mixture's finished run, or None."""
     if run is None or run.planned:
         return None
-    is_of_it = any(("plan", mixture.key) == (made.name, made.key) for made in run.manifest.inputs)
+    is_of_it = any(
+        ("plan", mixture.key) == (record.name, record.key) for record in run.manifest.inputs
+    )
     return read_report(run.path).steps if is_of_it else None
 
 
 def _phase_cure(name: str, phases: Sequence[str]) -> str:
-    """The phase that is likely meant, and all that there are.
+    """Return a hint with the likely phase and all phases.
 
     >>> _phase_cure("synatx", ["syntax", "structure"]), _phase_cure("x", ["syntax", "structure"])
     ("Did you mean 'syntax'? Its phases: syntax, structure", 'Its phases: syntax, structure')
@@ -233,13 +236,13 @@ def _phase_cure(name: str, phases: Sequence[str]) -> str:
 
 
 def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[ResolvedPhase, ...]:
-    """The phases with this row length in every serving."""
+    """Return the phases with one row length for every serving."""
     if row_length < ROW_MULTIPLE or row_length % ROW_MULTIPLE:
         raise DietError(
             "--row-length",
             row_length,
-            cause=f"a row has a multiple of {ROW_MULTIPLE} tokens",
-            cure=f"Take {max(1, round(row_length / ROW_MULTIPLE)) * ROW_MULTIPLE}",
+            cause=f"a row length is a multiple of {ROW_MULTIPLE} tokens",
+            cure=f"Use {max(1, round(row_length / ROW_MULTIPLE)) * ROW_MULTIPLE}",
         )
     for phase in phases:
         for serving in phase.servings:
@@ -247,21 +250,22 @@ def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[Resolv
                 raise DietError(
                     "--row-length",
                     row_length,
-                    cause=f"phase {phase.name} serves {serving.imported.name}, imported in rows of "
+                    cause=f"phase {phase.name} serves {serving.imported.name}, whose imported rows have "
+                    "length "
                     f"{serving.row_length}",
-                    cure="Leave the option out",
+                    cure="Remove the option",
                 )
     return tuple(
         replace(
             phase,
-            servings=tuple(replace(each, row_length=row_length) for each in phase.servings),
+            servings=tuple(replace(serving, row_length=row_length) for serving in phase.servings),
         )
         for phase in phases
     )
 
 
 def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
-    """The corpus of a diet with the changes of a config, or one of the config's repositories."""
+    """Return the corpus of a diet with the config's changes, or a corpus of the config's repositories."""
     if config.corpus.repositories:
         corpus = corpus_of_repositories([Path(path) for path in config.corpus.repositories])
     else:

@@ -1,7 +1,7 @@
-"""Configs of earlier runs: snapshots that a flow run or a command left, and overrides that jobs recorded.
+"""Configs of earlier runs: snapshots of flow runs and commands, and overrides recorded in jobs.
 
-A run that is retried, or resumes after an approval, starts from the top; and its training is a flow run of
-its own. All of them go by what was read first: a diet that is edited meanwhile changes later runs only.
+A retried or approved run starts from the top, and training is a separate flow run. All of them use the
+snapshot, so that edits of a diet only affect later runs.
 """
 
 import shutil
@@ -31,27 +31,27 @@ FOLDER, DOMAINS = "configs", ".domains.yaml"
 
 
 class ConfigSnapshot(Sealed):
-    """A RunConfig with all that its names were resolved to."""
+    """A RunConfig together with everything that its names were resolved to."""
 
     begun: str
-    """The moment at which it was laid down, in UTC."""
+    """UTC time of the snapshot."""
     config: RunConfig
     diet: Diet
     phases: dict[str, PhaseSpec]
-    """Phases in the order of the curriculum."""
+    """Phases in curriculum order."""
     corpus: CorpusSpec
     checkpoint: PlainPath | None
-    """The checkpoint to continue from, relative to the workspace."""
+    """Checkpoint to continue from, relative to the workspace."""
     without: RowExclusions
     imported: dict[str, ImportedRows] = Field(default_factory=dict)
-    """The imported rows that it serves."""
+    """Imported rows that the diet serves."""
 
 
 def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
     """Return the plan of a config as its flow run first resolved it; the first call writes the snapshot.
 
     Raises:
-        CurriculumError: for a name that can't be resolved, or a snapshot that was changed by hand.
+        CurriculumError: for a name that can't be resolved, or a snapshot that was edited.
     """
     store = Store(config.workspace)
     file = snapshot_file(store, flow_run)
@@ -87,15 +87,15 @@ def write_snapshot(plan: RunPlan, flow_run: str) -> None:
 
 
 def write_command_snapshot(plan: RunPlan) -> None:
-    """Write the snapshot of a command that mixes, named after its specialist and branch."""
+    """Write the snapshot of a mixing command, named after its specialist and branch."""
     write_snapshot(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
 
 
 def read_plan(store: Store, flow_run: str) -> RunPlan:
-    """Return the plan of a flow run's snapshot; the workspace may have moved since.
+    """Return the plan of a flow run's snapshot; the workspace may have been moved.
 
     Raises:
-        StoreError: for a file that isn't a snapshot of this version.
+        StoreError: if the file isn't a snapshot of this version.
     """
     file = snapshot_file(store, flow_run)
     snapshot = _read(file)
@@ -114,12 +114,12 @@ def read_plan(store: Store, flow_run: str) -> RunPlan:
 
 
 def last_snapshot(store: Store, ref: SpecialistRef) -> str | None:
-    """The name of the last snapshot of a specialist and branch; None where there is none."""
+    """Return the name of the last snapshot of a specialist with its branch, or None."""
     snapshots = {file: _read(file) for file in (store.root / FOLDER).glob("*.json")}
     mine = [
-        (each.begun, file.stem)
-        for file, each in snapshots.items()
-        if (each.diet.specialist, each.diet.branch) == ref
+        (snapshot.begun, file.stem)
+        for file, snapshot in snapshots.items()
+        if (snapshot.diet.specialist, snapshot.diet.branch) == ref
     ]
     return max(mine, default=("", None))[1]
 
@@ -129,23 +129,23 @@ def _read(file: Path) -> ConfigSnapshot:
         ConfigSnapshot,
         file,
         error=StoreError,
-        cause="it isn't a config snapshot of this version",
+        cause="the file isn't a config snapshot of this version",
         cure="Delete it, and start its run again",
     )
 
 
 _RESUME_OPTIONS = ("continue", "from_step", "without_rows")
-"""Overrides of a job that say where its run continues, and without which rows."""
+"""Overrides of a job about where the run continues and which rows are excluded."""
 
 
 def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -> RunPlan:
-    """Resolve the config of a specialist's newest finished run with the diet as it is today.
+    """Return the plan of a specialist's newest finished run's config, with the current diet.
 
-    Where none is finished it is that of the newest attempt. `attempts` are in the order in which they began
-    and may hold those of other specialists too. Where the diet is gone, it is the one of its last snapshot.
+    Without a finished run, the config of the newest attempt is used. `attempts` are in start order and may
+    contain other specialists. If the diet was deleted, the diet of the last snapshot is used.
 
     Raises:
-        CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
+        CurriculumError: if diet, phases or corpus are missing or invalid.
     """
     mine = _counted(attempt for attempt in attempts if attempt.ref == ref)
     config = newest_config(store, ref, mine)
@@ -162,7 +162,7 @@ def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -
     if not options:
         return plan
     repositories = [repository.name for repository in plan.corpus.repositories]
-    same = [each for each in mine if options.items() <= each.job.overrides.items()]
+    same = [attempt for attempt in mine if options.items() <= attempt.job.overrides.items()]
     return replace(
         plan,
         resume=next(_resume_points(store, same), None),
@@ -171,18 +171,19 @@ def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -
 
 
 def _counted(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Return the finished ones of some attempts; all of them where none is finished."""
+    """Return the finished attempts; all attempts if none is finished."""
     begun = list(attempts)
     return [attempt for attempt in begun if attempt.is_finished] or begun
 
 
 def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt]) -> RunConfig:
-    """Return the config that a specialist and branch were made by, as the last of these runs recorded it.
+    """Return the config of a specialist as recorded by the last of its attempts.
 
-    Where none has begun, the one of the last snapshot; else that of a diet of this specialist and branch.
+    Without attempts, it is the config of the last snapshot, else that of a diet of this specialist and
+    branch.
 
     Raises:
-        DietError: where there is no such diet any more.
+        DietError: if no such diet exists any more.
     """
     snapshot = None if attempts else last_snapshot(store, ref)
     if snapshot is not None:
@@ -199,19 +200,20 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
         return RunConfig.of_overrides(recorded, specialist=found, workspace=store.root)
     raise DietError(
         format_reference(ref),
-        cause="no diet of that name is in the workspace or the package",
-        cure="Put its file into the workspace's folder diets",
+        cause="neither the workspace nor the package has a diet of that name",
+        cure="Put its file into the folder diets of the workspace",
     )
 
 
 def resolved(config: RunConfig, verb: str) -> RunConfig:
-    """Return the config of a command, as `as_recorded`, with nothing in it that a record may not choose.
+    """Return the config of a command from `as_recorded`, if the record only chose what a record may.
 
-    A record names diets, corpora and phases of the workspace and the package alone. Files, repositories, and
-    options that run code or loosen a sandbox are the command line's: who sent a workspace wrote its records.
+    Records may only name diets, corpora and phases of the workspace and the package. Files, repositories,
+    and options that run code or relax a sandbox need a command line, because records may come from the
+    author of a received workspace.
 
     Raises:
-        DietError: for another config, with the command that says all of it.
+        DietError: for any other record, with the command that repeats its options.
     """
     made = as_recorded(config)
     chosen = [*_chosen_by_record(config, made)]
@@ -220,14 +222,14 @@ def resolved(config: RunConfig, verb: str) -> RunConfig:
     raise DietError(
         config.specialist,
         ", ".join(chosen),
-        cause="a record of the workspace says this, and only a command line may: it names files, or lets "
-        "code run",
-        cure=f"If you want it, say it yourself: {command(verb, made)}",
+        cause="these options come from a record of the workspace, but only a command line may set them: "
+        "they name files, or allow code to run",
+        cure=f"To allow them, run: {command(verb, made)}",
     )
 
 
 def _chosen_by_record(given: RunConfig, made: RunConfig) -> Iterator[str]:
-    """Yield what a record chose and only a command line may, as words of a command line."""
+    """Yield the options chosen by a record that only a command line may set."""
     if made.specialist != given.specialist and is_path(made.specialist):
         yield made.specialist
     said = dict(given.changes())
@@ -237,10 +239,10 @@ def _chosen_by_record(given: RunConfig, made: RunConfig) -> Iterator[str]:
 
 
 def _is_for_command_line(field: str, value: object) -> bool:
-    """Return True for a value that names a file or repositories, runs code or loosens a sandbox."""
+    """Return True for a value that names a file or repository, runs code or relaxes a sandbox."""
     match field:
         case "continue_run":
-            return False  # It is looked up among the workspace's runs.
+            return False  # It is resolved among the runs of the workspace.
         case "tokenizer":
             return value != TRAINED_TOKENIZER
         case "without_rows":
@@ -249,10 +251,10 @@ def _is_for_command_line(field: str, value: object) -> bool:
 
 
 def as_recorded(config: RunConfig) -> RunConfig:
-    """Return the config whose specialist is the name of a diet or its file; templates/demo is templates.demo.
+    """Return the config with the name or file of a diet; templates/demo becomes templates.demo.
 
-    A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, gets the
-    config that it was made by, with the changes of this one. Who only looks may go by all that it says.
+    A branch of the workspace without its own diet, named templates.ux or templates/ux, gets its recorded
+    config, with the changes of this config. Read-only commands may use everything in it.
     """
     home = config.workspace
     if _is_diet(home, config.specialist):
@@ -265,9 +267,9 @@ def as_recorded(config: RunConfig) -> RunConfig:
         return config
     store = Store(config.workspace, dry=True)
     attempts = attempts_in(store)
-    refs = {each.ref for each in attempts}
+    refs = {attempt.ref for attempt in attempts}
     refs |= {specialist_of(artefact) for artefact in store.artefacts("mixtures")}
-    ref = next((each for each in refs if config.specialist in names_of(each)), None)
+    ref = next((known for known in refs if config.specialist in names_of(known)), None)
     if ref is None:
         return config
     made = newest_config(
@@ -282,7 +284,7 @@ def _is_diet(home: Path, name: str) -> bool:
 
 
 def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
-    """Return the specialist of a diet; None where it can't be read."""
+    """Return the specialist of a diet; None if it can't be read."""
     try:
         diet = load_diet(name, home=home)
     except DietError:
@@ -291,7 +293,7 @@ def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
 
 
 def _resume_points(store: Store, attempts: Iterable[Attempt]) -> Iterator[ResumePoint]:
-    """Yield the checkpoints from which runs resumed their own phase, the first first."""
+    """Yield the checkpoints from which runs resumed within their phase, earliest first."""
     for attempt in attempts:
         if attempt.job.start_from is not None:
             point = ResumePoint.at(store.root / attempt.job.start_from.path)

@@ -1,7 +1,7 @@
-"""Resolve references: the artefact, run or checkpoint that a path, a name or the first digits of a key means.
+"""Resolve references by path, name or key prefix to artefacts, runs and checkpoints.
 
-A path goes before a name, a name before a key, a key before the id of a document. A folder of the current
-directory that is called as a specialist isn't meant, unless it lies among artefacts or is spelled ./NAME.
+Paths take precedence over names, names over keys, and keys over document ids. A folder in the current
+directory with the name of a specialist only counts if it lies among artefacts or is written as ./NAME.
 """
 
 import re
@@ -36,13 +36,13 @@ from schemas.stages import STAGES
 
 DOCUMENTS, MIXTURES, ROWS, RUNS = "documents", "mixtures", "rows", "runs"
 LISTED = 3
-"""Number of candidates that an error names."""
+"""Number of candidates named by an error."""
 _PACK_ID = re.compile(r"([0-9a-f]{12})-\d{10}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reference:
-    """Artefacts in path order, an open run or a checkpoint; of rows or documents perhaps one line."""
+    """Artefacts in path order, an open run or a checkpoint; optionally one row or document of them."""
 
     artefacts: tuple[Artefact, ...] = ()
     open_run: Attempt | None = None
@@ -50,54 +50,56 @@ class Reference:
     """Directory runs/…/attempt=1/checkpoints/step=N."""
     pack_id: str | None = None
     document: str | None = None
-    """Whole id."""
+    """Complete document id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpecialistName:
-    """A specialist and branch; all of its phases, or one."""
+    """A specialist and branch, with one phase or all phases."""
 
     ref: SpecialistRef
     phase: str | None
 
     def has(self, artefact: Artefact) -> bool:
-        """Return True for a run or a mixture of these phases."""
+        """Return True for a run or mixture of these phases."""
         phase = artefact.manifest.labels["phase"]
         return specialist_of(artefact) == self.ref and self.phase in (None, phase)
 
 
 def with_keys(store: Store, keys: Collection[str]) -> list[Artefact]:
-    """The artefacts whose keys begin with one of these, of 12 digits each, in path order.
+    """Return the artefacts whose keys start with one of some 12-digit prefixes, in path order.
 
-    Only their manifests are read: a directory is named after its key.
+    Only manifests of matching directories are read, because directories are named after keys.
 
     Raises:
-        StoreError: for one that isn't what its manifest says.
+        StoreError: if an artefact doesn't match its manifest.
     """
     paths = sorted(path for stage in STAGES for path in published_in(store.root / stage))
-    # The attempts of a run lie in its directory.
+    # Attempts of a run are subfolders of its directory.
     return [store.load(path) for path in paths if {path.name, path.parent.name} & {*keys}]
 
 
 def store_of(home: Path, what: str) -> Store:
-    """Open the workspace that a path lies in; for a name or a key the one at `home`.
+    """Return the workspace that contains a path; for a name or key, the workspace at `home`.
 
     Raises:
-        StoreError: for a path outside any workspace.
+        StoreError: for a path outside of any workspace.
     """
     path = Path(what)
-    # A run may be called as some folder here is.
+    # A run may have the same name as a folder in the current directory.
     if what and path.exists() and (_is_spelled(what) or _is_among_artefacts(path)):
         return Store(Store.containing(path.absolute() / MANIFEST_NAME).root, dry=True)
     return Store(home, dry=True)
 
 
 def find(store: Store, what: str, *, document: str | None = None) -> Reference:
-    """Resolve a path, a name, a key, or the id of a row or a document; `document` of it, by its first digits.
+    """Resolve a path, a name, a key prefix, or the id of a row or document.
+
+    `document` selects a document of the result by its id prefix.
 
     Raises:
-        StoreError: where there is none, or several keys start with these digits.
-        JobError: for the name of a specialist none of whose phases is current.
+        StoreError: if nothing matches, or several keys share the prefix.
+        JobError: for a specialist without a current phase.
     """
     path = _path(store, what)
     found: Reference | None
@@ -119,19 +121,19 @@ def find(store: Store, what: str, *, document: str | None = None) -> Reference:
         raise StoreError(
             what,
             f"stage {stage}",
-            cause="--document looks into documents artefacts only",
-            cure="Leave --document out, or name a folder below documents/",
+            cause="--document only works for artefacts of documents",
+            cure="Remove --document, or name a folder below documents/",
         )
     return _of_document(store, found.artefacts, document)
 
 
 def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artefact]:
-    """Resolve a reference to published artefacts of some stages; empty where it means none of them.
+    """Resolve a reference to published artefacts of some stages; empty if it refers to other stages.
 
-    A name means the current mixtures of its phases. A run means the mixture that it was trained on.
+    A name refers to the current mixtures of its phases, a run to the mixture that it was trained on.
 
     Raises:
-        StoreError: where several keys start with these digits.
+        StoreError: if several keys share the prefix.
     """
     path = _path(store, what)
     if path is not None:
@@ -139,20 +141,22 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
     else:
         found = _mixtures_named(store, what) or _with_key(store, what, {*stages, RUNS})
     resolved: list[Artefact] = []
-    for each in found:
-        if each.manifest.stage == RUNS:
-            own = {record.key for record in each.manifest.inputs}
-            resolved += [mixture for mixture in inputs(store, each, MIXTURES) if mixture.key in own]
+    for artefact in found:
+        if artefact.manifest.stage == RUNS:
+            own = {record.key for record in artefact.manifest.inputs}
+            resolved += [
+                mixture for mixture in inputs(store, artefact, MIXTURES) if mixture.key in own
+            ]
         else:
-            resolved.append(each)
-    return [each for each in resolved if each.manifest.stage in stages]
+            resolved.append(artefact)
+    return [artefact for artefact in resolved if artefact.manifest.stage in stages]
 
 
 def folders_of(store: Store, what: str) -> tuple[Path, ...]:
-    """Resolve a reference to folders: the one at a path or of a key, or a name's current mixtures and runs.
+    """Resolve a reference to folders: a path, a key, or the current mixtures and runs of a name.
 
     Raises:
-        StoreError: where there is none, or several keys start with these digits.
+        StoreError: if nothing matches, or several keys share the prefix.
     """
     here = Path(what) if what and Path(what).exists() else None
     path = _path(store, what)
@@ -165,7 +169,7 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
     meant = named(store.root, what, {attempt.ref for attempt in attempts})
     if meant is not None:
         published += filter(meant.has, current_artefacts(store, RUNS))
-    folders = [each.path for each in published]
+    folders = [artefact.path for artefact in published]
     if meant is not None and not folders:
         folders = [run_of(store, what, name="the run").path]
     if not folders and here is not None:
@@ -178,19 +182,19 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
 
 
 def is_run_path_or_key(store: Store, what: str) -> bool:
-    """Return True for a run by its path or the first digits of its key; a name also means a mixture."""
-    refs = {each.ref for each in attempts_in(store)}
+    """Return True for a path or key prefix of a run; a name may also mean a mixture."""
+    refs = {attempt.ref for attempt in attempts_in(store)}
     return bool(refs) and named(store.root, what, refs) is None and is_run(store, what)
 
 
 def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistName | None:
-    """Resolve a name among some specialists and branches; a diet's name means its specialist and branch.
+    """Resolve a name among some specialists; a diet's name refers to its specialist and branch.
 
-    A branch is named templates/ux or templates.ux, each with or without a phase: templates.ux/syntax. A
-    specialist's name alone means the one without a branch, or the only branch that there is.
+    A branch is written templates/ux or templates.ux, optionally with a phase: templates.ux/syntax. A
+    specialist's name alone means the one without a branch, or its only branch.
 
     Raises:
-        StoreError: where there are several branches and none is named.
+        StoreError: if there are several branches and none is named.
     """
     first, *rest = what.split("/")
     dotted = next((ref for ref in refs if ref[1] and first in names_of(ref)), None)
@@ -206,7 +210,7 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
             return None
         if len(branches) > 1 and (first, None) not in branches:
             listed = ", ".join(sorted(map(format_reference, branches)))
-            raise StoreError(what, listed, cause="several branches match", cure="Name one")
+            raise StoreError(what, listed, cause="several branches match", cure="Name one of them")
         alone = SpecialistRef(first)
         ref = alone if alone in branches else branches[0]
     if len(rest) > 1:
@@ -215,13 +219,13 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
 
 
 def checkpoint_of(home: Path, what: str) -> Path:
-    """Resolve a reference to a checkpoint: the one at a path, or the last one of a run.
+    """Resolve a reference to a checkpoint: a checkpoint path, or the last checkpoint of a run.
 
-    Of a finished run it is the one that the next phase starts from.
+    For a finished run, it is the checkpoint from which the next phase starts.
 
     Raises:
-        JobError: for what is none and has none.
-        StoreError: for a finished run that isn't what its manifest says.
+        JobError: if nothing matches, or the run has no checkpoint.
+        StoreError: if a finished run doesn't match its manifest.
     """
     path = Path(what).absolute()
     if path.is_dir() and number_of(path.name, STEP) is not None:
@@ -236,47 +240,49 @@ def checkpoint_of(home: Path, what: str) -> Path:
         return store.root / read_report(run.path).checkpoint
     newest = newest_checkpoint(run.path)
     if newest is None:
-        raise JobError(what, cause="it has no checkpoint", cure="Train it until it saves one")
+        raise JobError(what, cause="the run has no checkpoint", cure="Train it until it saves one")
     return newest
 
 
 def title_of(checkpoint: Path) -> str:
-    """The title of a checkpoint for a reader: its run, and the step."""
+    """Return the title of a checkpoint: its run, and the step."""
     return f"{Attempt.at(checkpoint.parents[1]).title}, {checkpoint.name}"
 
 
 def run_of(store: Store, what: str, *, name: str) -> Attempt:
-    """Resolve a reference to a run; `name` is whose value it is in an error.
+    """Resolve a reference to a run; `name` is the option or argument named in errors.
 
-    Of several attempts, at a path, with a key or of specialist/phase, it is the one that stands for the
-    run (`current_attempt`); of a specialist that of its last phase whose inputs are current, where any
-    phase is finished.
+    Among several attempts of a path, key or specialist/phase, the representative one is returned
+    (`current_attempt`). A specialist alone means its last phase with current inputs, if any phase is
+    finished.
 
     Raises:
-        JobError: for none, for several at a path or with a key, and where no phase's inputs are current.
-        StoreError: for a specialist of several branches.
+        JobError: if nothing matches, several runs match, or no phase has current inputs.
+        StoreError: for a specialist with several branches.
     """
     attempts = attempts_in(store)
     path = Path(what).absolute()
     if not path.exists() and (store.root / what).exists():
         path = store.root / what
-    found = [each for each in attempts if path == each.path or path in each.path.parents]
+    found = [
+        attempt for attempt in attempts if path == attempt.path or path in attempt.path.parents
+    ]
     if path == store.root and not _is_spelled(what) and _run_named(store, attempts, what):
-        found = []  # A run may be called as its workspace is.
+        found = []  # A run may have the same name as its workspace.
     if not found and (run := _run_named(store, attempts, what)) is not None:
         return run
     found = found or [
         attempt for attempt in attempts if attempt.job.run_key.startswith(what.lower())
     ]
-    runs = {each.path.parent for each in found}
+    runs = {attempt.path.parent for attempt in found}
     if len(runs) != 1:
-        listed = sorted(each.relative_to(store.root).as_posix() for each in runs)
+        listed = sorted(folder.relative_to(store.root).as_posix() for folder in runs)
         listed = listed or _names(attempts)
-        usual = f"Name one: {', '.join(listed[:LISTED]) or 'none has begun'}"
+        usual = f"Available: {', '.join(listed[:LISTED]) or 'none'}"
         raise JobError(
             name,
             what,
-            cause="several runs match" if runs else "there is no such run",
+            cause="several runs match" if runs else "no run of that name, path or key",
             cure=usual if runs else nearest_or(what, listed, usual),
         )
     run = current_attempt(found)
@@ -285,7 +291,7 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
 
 
 def is_run(store: Store, what: str) -> bool:
-    """Return True for what `run_of` resolves, and for a name or key digits that several runs share."""
+    """Return True if `run_of` resolves it, or if it is a name or key prefix of several runs."""
     try:
         run_of(store, what, name="the run")
     except (JobError, StoreError):
@@ -297,17 +303,17 @@ def is_run(store: Store, what: str) -> bool:
 
 
 def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
-    """The ids of an artefact's documents that begin so, each once, in order."""
+    """Return the distinct document ids of an artefact with a prefix, in order."""
     found: dict[str, None] = {}
     for file in artefact.shards():
         ids = parquet.read_table(file, columns=["document_id"])["document_id"]
         beginning = ids.filter(pc.starts_with(ids, prefix)).to_pylist()
-        found |= dict.fromkeys(str(each) for each in beginning)
+        found |= dict.fromkeys(str(document_id) for document_id in beginning)
     return list(found)
 
 
 def _path(store: Store, what: str) -> Path | None:
-    """The path among the artefacts that is meant, from here or from the workspace, or one that is spelled."""
+    """Return the path among artefacts (relative to here or the workspace), or an explicitly written path."""
     path = _existing(store, what)
     if path is None or not (_is_spelled(what) or _is_among_artefacts(path)):
         return None
@@ -315,7 +321,7 @@ def _path(store: Store, what: str) -> Path | None:
 
 
 def _existing(store: Store, what: str) -> Path | None:
-    """Whatever lies at a path, from here or from the workspace."""
+    """Return an existing path, relative to the current directory or the workspace."""
     path = Path(what).absolute()
     if not (path.exists() and path.is_relative_to(store.root)):
         path = store.root / what
@@ -328,12 +334,12 @@ def _is_among_artefacts(path: Path) -> bool:
 
 
 def _is_spelled(what: str) -> bool:
-    """Return True for a path that begins as one, which no name does."""
+    """Return True for text that is written as a path, which no name is."""
     return Path(what).is_absolute() or what.startswith(".")
 
 
 def _at_path(store: Store, path: Path) -> Reference:
-    """The artefacts at or below a path, or the checkpoint or open run that it is in."""
+    """Return the artefacts at or below a path, or the checkpoint or open run that contains it."""
     folder = path if path.is_dir() else path.parent
     if number_of(folder.name, STEP) is not None and folder.parent.name == CHECKPOINTS:
         return Reference(checkpoint=folder)
@@ -342,13 +348,15 @@ def _at_path(store: Store, path: Path) -> Reference:
     below = tuple(_below(store, path))
     if not below:
         raise StoreError(
-            str(path), cause="the workspace holds nothing yet", cure="Start with: curriculum demo"
+            str(path),
+            cause="the workspace has no artefacts yet",
+            cure="Start with: curriculum demo",
         )
     return Reference(artefacts=below)
 
 
 def _below(store: Store, path: Path) -> Iterable[Artefact]:
-    """The artefacts at or below a path; a file inside of one, such as a table of metrics, means all of it."""
+    """Return the artefacts at or below a path; a file inside an artefact refers to that artefact."""
     folder = path if path.is_dir() else path.parent
     files = sorted(folder.rglob(MANIFEST_NAME))
     below = [file.parent for file in files if CHECKPOINTS not in file.parts]
@@ -359,7 +367,7 @@ def _below(store: Store, path: Path) -> Iterable[Artefact]:
 
 
 def _of_key(store: Store, prefix: str) -> Reference | None:
-    """The artefact whose key begins so, else the open run."""
+    """Return the artefact with a key prefix, else the open run."""
     found = _with_key(store, prefix)
     if found:
         return Reference(artefacts=tuple(found))
@@ -371,9 +379,9 @@ def _of_key(store: Store, prefix: str) -> Reference | None:
 
 
 def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) -> list[Artefact]:
-    """The artefact whose key begins so, if there is one; of some stages, or of all.
+    """Return the artefact with a key prefix, if any, optionally of some stages only.
 
-    Of a run it is the highest finished attempt.
+    For a run, it is the highest finished attempt.
     """
     found = {
         artefact.path.parent if artefact.manifest.stage == RUNS else artefact.path: artefact
@@ -384,7 +392,7 @@ def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) 
     if len(found) > 1:
         raise StoreError(
             prefix,
-            _places(store, sorted(found.values(), key=lambda each: each.path)),
+            _places(store, sorted(found.values(), key=lambda artefact: artefact.path)),
             cause="several keys start with these digits",
             cure="Give more digits",
         )
@@ -396,52 +404,54 @@ def _attempt_number(artefact: Artefact) -> int:
 
 
 def _of_name(store: Store, what: str) -> Reference | None:
-    """The newest run with a name; where there is none yet the mixtures that it would be trained on."""
-    if named(store.root, what, {each.ref for each in attempts_in(store)}) is not None:
+    """Return the newest run with a name; without a run, its mixtures."""
+    if named(store.root, what, {attempt.ref for attempt in attempts_in(store)}) is not None:
         return _of_run(store, run_of(store, what, name="inspect"))
     mixtures = _mixtures_named(store, what)
     return Reference(artefacts=tuple(mixtures)) if mixtures else None
 
 
 def _mixtures_named(store: Store, what: str) -> list[Artefact]:
-    """The mixtures of a name, in the order of phases: of each phase the current one, else the newest."""
+    """Return the mixtures of a name in phase order: the current one of each phase, else the newest."""
     marked = {
         store.root / line
         for file in (store.root / "current").glob(f"{MIXTURES}+*.txt")
         for line in read_mark(file)
     }
     by_phase = {
-        (specialist_of(each), each.manifest.labels["phase"]): each
-        for each in sorted(
+        (specialist_of(mixture), mixture.manifest.labels["phase"]): mixture
+        for mixture in sorted(
             store.artefacts(MIXTURES),
-            key=lambda each: (each.path in marked, each.manifest.created),
+            key=lambda mixture: (mixture.path in marked, mixture.manifest.created),
         )
     }
     meant = named(store.root, what, {ref for ref, _ in by_phase})
-    mixtures = [each for each in by_phase.values() if meant is not None and meant.has(each)]
-    return sorted(mixtures, key=lambda each: each.manifest.created)
+    mixtures = [
+        mixture for mixture in by_phase.values() if meant is not None and meant.has(mixture)
+    ]
+    return sorted(mixtures, key=lambda mixture: mixture.manifest.created)
 
 
 def _of_run(store: Store, attempt: Attempt) -> Reference:
-    """A finished run as an artefact, else the open run."""
+    """Return a finished run as an artefact, else as an open run."""
     if (attempt.path / MANIFEST_NAME).is_file():
         return Reference(artefacts=(store.load(attempt.path),))
     return Reference(open_run=attempt)
 
 
 def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Reference:
-    """The only document whose id begins so, of the only artefact that holds it."""
+    """Return the only document with an id prefix, in the only artefact that contains it."""
     held = [(artefact, ids_beginning(artefact, prefix.lower())) for artefact in artefacts]
-    holders = [(each, ids) for each, ids in held if ids]
+    holders = [(artefact, ids) for artefact, ids in held if ids]
     known = sorted({name for _, ids in holders for name in ids})
     if not known:
         raise StoreError(
             prefix,
-            cause="it is neither a path, nor a run's name, nor the first digits of a key or a document's id",
+            cause="not a path, a run's name, or a prefix of a key or a document's id",
             cure=nearest_or(
                 prefix,
                 [*STAGES, *_names(attempts_in(store))],
-                "`curriculum status` lists what there is",
+                "`curriculum status` lists what exists",
             ),
         )
     if len(known) > 1:
@@ -454,8 +464,8 @@ def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Re
     if len(holders) > 1:
         raise StoreError(
             prefix,
-            _places(store, [each for each, _ in holders]),
-            cause=f"{len(holders)} artefacts hold this document",
+            _places(store, [artefact for artefact, _ in holders]),
+            cause=f"{len(holders)} artefacts contain this document",
             cure=f"Name one of them: curriculum inspect PATH --document {known[0][:12]}",
         )
     return Reference(artefacts=(holders[0][0],), document=known[0])
@@ -467,8 +477,8 @@ def _ref_of_diet(home: Path, name: str) -> SpecialistRef:
 
 
 def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | None:
-    """The run with a name; a diet's name means its specialist and branch."""
-    meant = named(store.root, what, {each.ref for each in attempts})
+    """Return the run with a name; a diet's name refers to its specialist and branch."""
+    meant = named(store.root, what, {attempt.ref for attempt in attempts})
     if meant is None:
         return None
     matching = [
@@ -477,7 +487,7 @@ def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | No
         if attempt.ref == meant.ref and meant.phase in (None, attempt.job.phase)
     ]
     history = RunHistory.read(store)
-    finished = [each for each in matching if each.path in history.runs]
+    finished = [attempt for attempt in matching if attempt.path in history.runs]
     if meant.phase is not None or not finished:
         return current_attempt(matching, history.runs.keys())
     last = history.last(finished)
@@ -485,7 +495,7 @@ def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | No
         listed = ", ".join(_names(finished))
         raise JobError(
             what,
-            cause="no finished phase has the mixture and the phase before it that are current now",
+            cause="no finished phase has a current mixture and a current previous phase",
             cure=f"Name a phase: {listed}; or run the specialist again",
         )
     return last

@@ -1,4 +1,4 @@
-"""Resume from the middle of a run with another diet, and rows that a plan must leave out."""
+"""Resume inside a run with another diet, and exclude rows from plans."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ from schemas.whole_numbers import whole_number
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResumePoint:
-    """A whole checkpoint of a run."""
+    """A complete checkpoint of a run."""
 
     checkpoint: Path
     job: Job
@@ -36,12 +36,12 @@ class ResumePoint:
 
     @staticmethod
     def at(checkpoint: Path) -> "ResumePoint":
-        """The one in a directory runs/…/attempt=1/checkpoints/step=N."""
+        """Return the point of a directory runs/…/attempt=1/checkpoints/step=N."""
         step = number_of(checkpoint.name, STEP)
         if step is None:
             raise JobError(
                 str(checkpoint),
-                cause="it isn't named as the checkpoint of a step",
+                cause="the folder name isn't that of a checkpoint",
                 cure="Name a folder checkpoints/step=N of a run",
             )
         return ResumePoint(
@@ -50,13 +50,13 @@ class ResumePoint:
 
 
 def split_step(text: str) -> tuple[str, int | None]:
-    """Split RUN@STEP, the value of --continue; a run alone means its last checkpoint.
+    """Split RUN@STEP, the value of --continue; without @STEP the last checkpoint is used.
 
     >>> split_step("templates/syntax@40"), split_step("a1b2c3"), split_step("/home/me@host/runs/x")
     (('templates/syntax', 40), ('a1b2c3', None), ('/home/me@host/runs/x', None))
 
     Raises:
-        DietError: for a step that isn't a number.
+        DietError: if the step isn't a number.
     """
     run, at, step = text.rpartition("@")
     if not at or "/" in step:
@@ -66,40 +66,40 @@ def split_step(text: str) -> tuple[str, int | None]:
         raise DietError(
             "--continue",
             text,
-            cause="it isn't RUN or RUN@STEP with a step of digits",
-            cure=f"Give --continue {run or 'RUN'}@40, or leave out @ for the last checkpoint",
+            cause="the value must be RUN or RUN@STEP, where STEP is a number",
+            cure=f"Give --continue {run or 'RUN'}@40, or omit @ for the last checkpoint",
         )
     return run, number
 
 
 def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
-    """The checkpoint of a run at a step, by default its newest; the run by path, name or key.
+    """Return the checkpoint of a run at a step, by default its last; the run is a path, name or key.
 
     Raises:
-        JobError: for a run that isn't there, one of several, a step without a checkpoint, and an anneal,
-            whose rate has no meaning without its beginning.
+        JobError: if the run is missing or ambiguous, the step has no checkpoint, or the run is an anneal,
+        whose learning rate only makes sense from its start.
     """
     kept = dict(checkpoints(run_of(store, run, name="--continue").path))
     if not kept:
-        raise JobError(run, cause="it has no checkpoint", cure="Train it until it saves one")
+        raise JobError(run, cause="the run has no checkpoint", cure="Train it until it saves one")
     if step is not None and step not in kept:
         raise JobError(
             "--continue",
             f"{run}@{step}",
-            cause=f"the run keeps no checkpoint of step {step}",
-            cure=f"It has {', '.join(str(each) for each in sorted(kept))}",
+            cause=f"the run has no checkpoint of step {step}",
+            cure=f"Available: {', '.join(str(saved) for saved in sorted(kept))}",
         )
     return _outside_a_decay(ResumePoint.at(kept[max(kept) if step is None else step]))
 
 
 def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
-    """Return the last checkpoint of a run at or before a step, of one attempt.
+    """Return the last checkpoint of a run at or before a step.
 
-    Of an attempt that isn't finished its own, else that of the highest finished attempt, else that of any
-    other, the highest first: where it keeps one from so early.
+    An unfinished attempt's own checkpoints come first, then those of the highest finished attempt, then
+    those of other attempts in descending order.
 
     Raises:
-        JobError: where none is left from so early, with those that are; and for an anneal.
+        JobError: if no early enough checkpoint is left, listing all checkpoints; and for an anneal.
     """
 
     def rank(path: Path) -> tuple[bool, bool, int]:
@@ -116,24 +116,24 @@ def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
     raise JobError(
         "--from-step",
         step,
-        cause=f"{run.path.relative_to(store.root)} keeps no checkpoint from so early",
-        cure=f"It has {listed}" if kept else "It has none; train the phase anew",
+        cause=f"{run.path.relative_to(store.root)} has no checkpoint at or before this step",
+        cure=f"Available: {listed}" if kept else "It has no checkpoint; train the phase again",
     )
 
 
 def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Attempt:
-    """Return the attempt of a specialist and branch that began last, finished or not.
+    """Return the attempt of a specialist that started last, finished or not.
 
-    Those that this very command began, with overrides `same`, lead to the run that it went back in: the
-    command given again continues what it began.
+    Attempts started by the same command (with overrides `same`) are followed back to the run that they
+    resumed, so that repeating the command continues its own run.
 
     Raises:
-        JobError: where none has begun.
+        JobError: if there is no attempt.
     """
-    runs = [each for each in attempts_in(store) if each.ref == ref]
+    runs = [attempt for attempt in attempts_in(store) if attempt.ref == ref]
     if not runs:
         raise JobError(
-            "--from-step", cause="no run of this specialist has begun", cure="Leave it out"
+            "--from-step", cause="this specialist has no run yet", cure="Remove the option"
         )
     found = runs[-1]
     while found.job.start_from is not None and same.items() <= found.job.overrides.items():
@@ -143,30 +143,30 @@ def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Att
 
 
 def _outside_a_decay(point: ResumePoint) -> ResumePoint:
-    """Refuse a checkpoint of an anneal, whose rate has no meaning without its beginning."""
+    """Raise for a checkpoint of an anneal, whose learning rate only makes sense from its start."""
     if point.job.optimizer.schedule == "decay":
         raise JobError(
             point.checkpoint.name,
             point.job.phase,
-            cause="a decay can't be changed in its middle",
+            cause="an anneal can't be continued from its middle",
             cure="Continue from the phase before it",
         )
     return point
 
 
 def left_out_before(store: Store, point: ResumePoint) -> tuple[str, ...]:
-    """The pack_ids that the plan of a checkpoint's run left out already."""
+    """Return the pack_ids that were already excluded from the plan of a checkpoint's run."""
     return read_left_out(store.load((store.root / point.job.plan).parent).path)
 
 
 def continued(store: Store, point: ResumePoint) -> Continued:
-    """Return the rows and tokens that a model has seen at a checkpoint, in this phase and in those before."""
+    """Return the rows and tokens that a model has seen at a checkpoint, including earlier phases."""
     seen, tokens = _seen(store, point)
     return Continued(run=point.job.run_key, step=point.step, tokens=tokens, seen=seen)
 
 
 def _seen(store: Store, point: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]:
-    """The rows of all steps, and the valid tokens of those in the phase of the checkpoint."""
+    """Return the rows of all steps so far, and the valid tokens of the checkpoint's phase."""
     mixture = store.load((store.root / point.job.plan).parent)
     report = report_of(mixture)
     slots = point.step * point.job.tokens_per_step // report.slot_length
@@ -195,20 +195,20 @@ class RowExclusions:
         return bool(self.packs or self.documents or self.repositories)
 
     def packs_of(self, rows: Sequence[Artefact], documents: Sequence[Artefact]) -> tuple[str, ...]:
-        """The pack_ids of those rows that are named or hold something that is; whole rows go.
+        """Return the pack_ids of all rows that are excluded or contain something excluded.
 
-        Rows of other phases are passed over.
+        Rows are excluded as a whole. pack_ids of other phases are ignored.
 
         Raises:
-            MixtureError: for a pack_id that these rows would have and haven't.
+            MixtureError: for a missing pack_id of these rows.
         """
-        named = of_keys(self.packs, [each.key for each in rows])
+        named = of_keys(self.packs, [artefact.key for artefact in rows])
         built = [artefact for artefact in rows if not artefact.planned]
         if not self or not built:
             return named
-        # Rows of one phase differ in their columns: some carry structure.
+        # Rows of one phase may differ in columns, because some have structure.
         all_rows = pl.concat(
-            frames.scan(each.shards(), ["pack_id", "document_ids"]) for each in built
+            frames.scan(artefact.shards(), ["pack_id", "document_ids"]) for artefact in built
         )
         mine = (
             all_rows.filter(pl.col("pack_id").is_in(named)).select("pack_id").collect()["pack_id"]
@@ -218,19 +218,19 @@ class RowExclusions:
             raise MixtureError(
                 OPTION,
                 missing[0],
-                cause="there is no such row",
+                cause="no row has this pack_id",
                 cure="Look at the plan: curriculum query",
             )
         return tuple(sorted({*mine, *self._holding(all_rows, documents)}))
 
     def _holding(self, rows: pl.LazyFrame, documents: Sequence[Artefact]) -> pl.Series:
-        """The rows that hold one of the documents, or one of the repositories'."""
+        """Return the rows that contain one of the documents, or a document of one of the repositories."""
         named_by = [
             artefact
             for artefact in documents
             if artefact.manifest.labels.get("repository") in self.repositories
         ]
-        files = [file for each in named_by for file in each.shards()]
+        files = [file for artefact in named_by for file in artefact.shards()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})
         theirs = [
             frames.scan(file, ["document_id"]).rename({"document_id": "document_ids"})
@@ -245,21 +245,26 @@ class RowExclusions:
 
 
 def parse_exclusions(text: str | None, repositories: Collection[str]) -> RowExclusions:
-    """Parse the value of --without-rows: words with commas, or a file with one a line; `#` begins a comment.
+    """Return the exclusions of --without-rows: comma-separated words, or a file with one per line.
+
+    In a file, `#` starts a comment.
 
     Raises:
-        DietError: for a word that is no pack_id, no document's id and none of the repositories.
+        DietError: for a word that is neither a pack_id, a document id, nor a repository.
     """
     words = _words(text) if text else []
-    packs = frozenset(each for each in words if _PACK.fullmatch(each))
+    packs = frozenset(word for word in words if _PACK.fullmatch(word))
     documents = frozenset(word for word in words if _DOCUMENT.fullmatch(word))
     names = frozenset(words) - packs - documents
     for name in sorted(names - frozenset(repositories)):
         raise DietError(
             OPTION,
             name,
-            cause="it is no pack_id, no document's id of 32 digits, no repository and no file",
-            cure=f"The repositories: {', '.join(sorted(repositories))}",
+            cause=(
+                "the value is neither a pack_id, a document id of 32 digits, a repository nor a "
+                "file"
+            ),
+            cure=f"Repositories: {', '.join(sorted(repositories))}",
         )
     return RowExclusions(packs=packs, documents=documents, repositories=names)
 
@@ -267,26 +272,27 @@ def parse_exclusions(text: str | None, repositories: Collection[str]) -> RowExcl
 def _words(text: str) -> list[str]:
     file = Path(text)
     if not file.is_file():
-        return [each.strip() for each in text.split(",") if each.strip()]
+        return [word.strip() for word in text.split(",") if word.strip()]
     lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
-    return [each for each in lines if each]
+    return [line for line in lines if line]
 
 
 def asked_resume_point(
     store: Store, diet: Diet, asked: ResumeConfig, phases: Sequence[str]
 ) -> ResumePoint | None:
-    """Return the checkpoint that options name, if they name one; its run must be of one of the phases.
+    """Return the checkpoint that options select, or None; its run must belong to one of the phases.
 
     Raises:
-        DietError, JobError: for options that contradict each other, and for no such run or checkpoint.
+        DietError: for options that contradict each other, or a run of another phase.
+        JobError: for a missing run or checkpoint.
     """
     run_name, step = split_step(asked.continue_run) if asked.continue_run else (None, None)
     if step is not None and asked.from_step is not None:
         raise DietError(
             "--continue",
             asked.continue_run,
-            cause="--from-step names a step too",
-            cure=f"Leave out --from-step, or give --continue {run_name}",
+            cause="--from-step also names a step",
+            cure=f"Remove --from-step, or give --continue {run_name}",
         )
     if asked.from_step is not None:
         if run_name is not None:
@@ -304,7 +310,7 @@ def asked_resume_point(
         raise DietError(
             "--continue",
             asked.continue_run or point.job.run_key[:KEY_DIGITS],
-            cause=f"it is a run of {point.job.phase}, which the diet doesn't list",
+            cause=f"the run belongs to phase {point.job.phase}, which the diet doesn't list",
             cure=f"Its phases: {', '.join(phases)}",
         )
     _require_continuable(point, diet)
@@ -312,7 +318,7 @@ def asked_resume_point(
 
 
 def _require_continuable(point: ResumePoint, diet: Diet) -> None:
-    """Refuse to continue a study by another diet, and in the middle of a phase that switches its masks."""
+    """Raise for a study continued by another diet, or inside a phase that switches its masks."""
     if point.job.study is not None:
         from curriculum.train.job import require_same_study
 
@@ -321,6 +327,6 @@ def _require_continuable(point: ResumePoint, diet: Diet) -> None:
         raise DietError(
             "--from-step or --continue",
             study_mark(diet.study),
-            cause="the masks of a phase are switched once, at a fraction of all its steps",
+            cause="a phase switches its masks at a fixed fraction of all its steps",
             cure="Train the phase from its start",
         )

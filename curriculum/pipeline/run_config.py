@@ -1,8 +1,8 @@
-"""RunConfig: what a form, a command line or a notebook may say about a run, in one group for each stage.
+"""RunConfig: settings of a run from a form, a command line or a notebook, in one group per stage.
 
-A group's fields, with their help texts, are the fields of the Prefect forms and the options of the commands
-that use the group. What is left empty stays as the diet and the corpus say. `command` prints a config as the
-command that gives it.
+Fields of a group, with their help texts, become fields of the Prefect forms and options of the commands
+that use the group. Empty fields keep the values of diet and corpus. `command` prints a config as a command
+line.
 """
 
 import shlex
@@ -16,7 +16,7 @@ from schemas.errors import DietError
 from schemas.text import Strict
 
 NAMES = {"continue_run": ["--continue"], "repositories": ["--repo"]}
-"""Options that are named otherwise than their fields."""
+"""Options whose names differ from their fields."""
 
 
 def _title(name: str, _: object) -> str:
@@ -24,16 +24,17 @@ def _title(name: str, _: object) -> str:
 
 
 class Group(Strict):
-    """Settings of one stage; all have a default.
+    """Settings of one stage; all have defaults.
 
-    Help texts are descriptions of fields: pydantic would read docstrings from the source at each import.
+    Help texts are field descriptions, because pydantic would read docstrings from the source on every
+    import.
     """
 
     model_config = ConfigDict(field_title_generator=_title)
 
 
 class CorpusConfig(Group):
-    """The repositories that are read, and by how many processes."""
+    """Repositories to read, and the number of build processes."""
 
     corpus: str | None = Field(
         default=None,
@@ -65,7 +66,7 @@ class CorpusConfig(Group):
 
 
 class BuildConfig(Group):
-    """Packed rows: their lengths, their tokenizer, and the branch under which they are current."""
+    """Packed rows: row length, tokenizer, and the branch under which they are marked."""
 
     phases_file: str | None = Field(
         default=None,
@@ -102,7 +103,7 @@ class BuildConfig(Group):
 
 
 class MixConfig(Group):
-    """The rows of a plan: how many, for which model, how often, in which order."""
+    """Rows of a plan: budget, model, repetition and order."""
 
     token_budget: str | None = Field(
         default=None,
@@ -123,7 +124,7 @@ class MixConfig(Group):
 
 
 class ResumeConfig(Group):
-    """The step of a run to continue from, and rows that are seen no more."""
+    """Checkpoint to continue from, and rows to exclude from there on."""
 
     continue_run: str | None = Field(
         default=None,
@@ -148,7 +149,7 @@ class ResumeConfig(Group):
 
 
 class TrainConfig(Group):
-    """Training on this machine; nothing of it changes what a run is."""
+    """Training on this machine; these settings don't change the identity of a run."""
 
     processes: int | None = Field(
         default=None,
@@ -191,20 +192,20 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
     ("resume", ResumeConfig),
     ("train", TrainConfig),
 )
-"""The groups of a RunConfig by field, in the order of the stages."""
+"""Groups of a RunConfig by field, in stage order."""
 
 COMMON_FIELDS = ("corpus", "repositories", "max_commits", "branch", "token_budget", "model")
 """Fields that forms and --help show at once; all other fields are advanced."""
 _OF_ONE_MACHINE = {
     *("workers", "processes", "context_parallel", "recompute", "loader_workers", "log"),
 }
-"""Fields that change neither a mixture nor what a run is."""
+"""Fields that change neither a mixture nor the identity of a run."""
 YAML_FIELDS = ("phases_file", "corpus")
 """Fields with a name or, except in forms, the path of a YAML file."""
 _FILES = (*YAML_FIELDS, "tokenizer")
 """Fields with a name or the path of a file."""
 _RECORDED_NAMES = {"continue_run": "continue"}
-"""Names in a job's record that differ from their fields'."""
+"""Names in a job's record that differ from their fields."""
 _TO_MIX = ("corpus", "build", "mix", "resume")
 USED_GROUPS: Mapping[str, tuple[str, ...]] = {
     "tokenizer train": ("corpus",),
@@ -214,14 +215,14 @@ USED_GROUPS: Mapping[str, tuple[str, ...]] = {
     "train": (*_TO_MIX, "train"),
     "run": (*_TO_MIX, "train"),
 }
-"""The groups that a command uses; it has no option for the fields of others."""
+"""Groups that a command uses; it has no options for other groups."""
 
 
 class RunConfig(Strict):
-    """A specialist in a workspace, with the changes of this run to its diet and its corpus."""
+    """A specialist in a workspace, with this run's changes to its diet and corpus."""
 
     specialist: str
-    """A diet's name or the path of its YAML."""
+    """Name of a diet, or the path of its YAML file."""
     workspace: Path
     corpus: CorpusConfig = Field(default_factory=CorpusConfig)
     build: BuildConfig = Field(default_factory=BuildConfig)
@@ -229,11 +230,11 @@ class RunConfig(Strict):
     resume: ResumeConfig = Field(default_factory=ResumeConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     shard: str | None = None
-    """i/n: the part of a build that is made here."""
+    """i/n: the part of a build to do on this machine."""
 
     @classmethod
     def of(cls, *, specialist: str, workspace: Path, **settings: Any) -> Self:
-        """Sort flat settings into their groups; fields of all groups have different names.
+        """Return a config from flat settings, whose field names are unique across groups.
 
         >>> RunConfig.of(specialist="templates", workspace=Path("w"), seed=5).mix.seed
         5
@@ -259,7 +260,7 @@ class RunConfig(Strict):
             ) from None
 
     def changes(self, command: str = "run") -> Iterator[tuple[str, object]]:
-        """Yield the fields that a command uses and whose values aren't their defaults, with their values."""
+        """Yield the non-default fields that a command uses, with their values."""
         for name, group in GROUPS:
             if name not in USED_GROUPS[command]:
                 continue
@@ -270,7 +271,7 @@ class RunConfig(Strict):
 
     @classmethod
     def of_overrides(cls, recorded: Mapping[str, str], *, specialist: str, workspace: Path) -> Self:
-        """Return the config that a job recorded, for a specialist; what else the record holds is ignored.
+        """Return the config recorded in a job, for a specialist; unknown entries are ignored.
 
         Raises:
             DietError: for a value that its field doesn't allow.
@@ -285,7 +286,7 @@ class RunConfig(Strict):
         return cls.of(specialist=specialist, workspace=workspace, **settings)
 
     def overrides(self) -> dict[str, str]:
-        """Return the changes of diet and corpus by name, as jobs record them; files by their whole path.
+        """Return the changes of diet and corpus by name, as recorded in jobs; files by their absolute path.
 
         >>> given = {"phases_file": "phases.demo", "seed": 5}
         >>> RunConfig.of(specialist="templates", workspace=Path(), **given).overrides()
@@ -296,7 +297,7 @@ class RunConfig(Strict):
         for field, value in self.changes("mix"):
             name = _RECORDED_NAMES.get(field, field)
             if isinstance(value, tuple):
-                recorded[name] = shlex.join(str(Path(each).absolute()) for each in value)
+                recorded[name] = shlex.join(str(Path(path).absolute()) for path in value)
             elif field in _FILES and Path(str(value)).is_file():
                 recorded[name] = str(Path(str(value)).absolute())
             elif field not in _OF_ONE_MACHINE:
@@ -311,7 +312,7 @@ class RunConfig(Strict):
 
 
 def option(field: str) -> str:
-    """Name the option of the command line that fills a field.
+    """Return the command line option of a field.
 
     >>> option("max_commits"), option("continue_run")
     ('--max-commits', '--continue')
@@ -320,7 +321,7 @@ def option(field: str) -> str:
 
 
 def command(verb: str, config: RunConfig, *words: str) -> str:
-    """Return the command line of a config, which runs as it is printed.
+    """Return the command line of a config, quoted so that it can be run.
 
     >>> command("run", RunConfig.of(specialist="templates", workspace=Path(), branch="ux", seed=5))
     'curriculum run templates --branch ux --seed 5'
@@ -332,6 +333,6 @@ def command(verb: str, config: RunConfig, *words: str) -> str:
         if value is True:
             options.append(option(field))
         else:
-            for each in value if isinstance(value, tuple) else (value,):
-                options += [option(field), str(each)]
+            for item in value if isinstance(value, tuple) else (value,):
+                options += [option(field), str(item)]
     return shlex.join(["curriculum", *verb.split(), config.specialist, *words, *options])

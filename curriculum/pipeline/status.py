@@ -1,7 +1,6 @@
-"""Status of each phase of a specialist, compared with its diet, its corpus and its gates of today.
+"""Status of each phase of a specialist, compared with its current diet, corpus and gates.
 
-It is written to current/status.parquet, which SQL and the pages read, with a digest of what it was computed
-from.
+It is written to current/status.parquet for SQL and pages, with a digest of its inputs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,10 +50,10 @@ State = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseStatus:
-    """Status of a phase of a specialist, with the attempt that stands for it and the reason.
+    """Status of a phase of a specialist, with its representative attempt and the reason.
 
-    The study is said first. A finished run that the diet still leads to stands for its phase, whatever was
-    begun after it; the reason then names that attempt, too.
+    The reason starts with the study, if any. A finished run that the diet still leads to represents its
+    phase even if a newer attempt was started; the reason then also names that attempt.
     """
 
     ref: SpecialistRef
@@ -65,24 +64,24 @@ class PhaseStatus:
     key: str = ""
     attempt: int | None = None
     report: Report | None = None
-    """The report of a finished run."""
+    """Report of a finished run."""
     progress: AttemptState | None = None
-    """The progress of an attempt that isn't finished."""
+    """Progress of an unfinished attempt."""
     study: Study | None = None
-    """The study that the run is of."""
+    """Study of the run."""
     unfinished: "PhaseStatus | None" = None
-    """Status of a newer attempt that isn't finished, and so doesn't replace the run."""
+    """Status of a newer, unfinished attempt, which doesn't replace the run."""
 
     @property
     def steps(self) -> int | None:
-        """Return the steps that the attempt has done; None where none was begun."""
+        """Number of steps done; None without an attempt."""
         if self.report is not None:
             return self.report.steps
         return self.progress.steps if self.progress else None
 
     @property
     def valid_tokens(self) -> int | None:
-        """Return the valid tokens of these steps."""
+        """Number of valid tokens in these steps."""
         if self.report is not None:
             return self.report.tokens.valid
         return self.progress.valid_tokens if self.progress else None
@@ -90,18 +89,18 @@ class PhaseStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusInputs:
-    """Everything that the status of a workspace is computed from, except the repositories' own history."""
+    """All inputs of a workspace's status, except the history of repositories."""
 
     store: Store
     attempts: Sequence[Attempt]
-    """In the order in which they began."""
+    """Attempts in start order."""
     queue: SlotQueue
     plans: Mapping[SpecialistRef, RunPlan | CurriculumError]
-    """Plan of each specialist that has begun, with its diet of today; or why there is none."""
+    """Plan of each specialist with the current diet, or the error of resolving it."""
 
     @staticmethod
     def read(store: Store, resources: Resources) -> "StatusInputs":
-        """Read a workspace; nothing is made, cloned or fetched for it. `store` is a dry one."""
+        """Return the inputs of a workspace's status; nothing is built, cloned or fetched. `store` is dry."""
         assert store.dry
         attempts = attempts_in(store)
         refs = {attempt.ref for attempt in attempts}
@@ -120,7 +119,7 @@ class StatusInputs:
         )
 
     def phase_statuses(self) -> Iterator[PhaseStatus]:
-        """Every phase of every specialist that has begun, in the order of its curriculum."""
+        """Yield the status of every phase of every specialist that has artefacts, in curriculum order."""
         sources = Sources.from_workspace(self.store.root, clones="none")
         for ref, plan in self.plans.items():
             runs = _SpecialistRuns.of(self.store, ref, self.attempts, self.queue)
@@ -135,19 +134,19 @@ class StatusInputs:
 
 
 def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ...]:
-    """Compare every phase of a plan with the config it was begun with rather than with its diet of today.
+    """Return the status of every phase of a plan, compared with the plan's config and not its current diet.
 
     Raises:
-        CurriculumError: where its corpus can't be looked at.
+        CurriculumError: if its corpus can't be read.
     """
     return planned_statuses(plan, resources)[1]
 
 
 def trained_run(plan: RunPlan, phase: str, resources: Resources) -> Artefact | None:
-    """Return the finished run of a phase of which nothing is left to train, if there is one.
+    """Return the finished run of a phase without remaining training, or None.
 
     Raises:
-        CurriculumError: where its corpus can't be looked at.
+        CurriculumError: if its corpus can't be read.
     """
     found = next(
         phase_status
@@ -159,20 +158,20 @@ def trained_run(plan: RunPlan, phase: str, resources: Resources) -> Artefact | N
 
 
 def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
-    """Return the names of the phases that aren't done: those that a run of the plan would train.
+    """Return the names of the phases that a run of the plan would still train.
 
-    All of them where its corpus can't be looked at: nothing says then that one is done.
+    If the corpus can't be read, all phases are returned, since none is known to be done.
     """
     try:
         found = phase_statuses(plan, resources)
     except CorpusError:
         return tuple(phase.name for phase in plan.phases)
-    return tuple(each.phase for each in found if each.state != "done")
+    return tuple(status.phase for status in found if status.state != "done")
 
 
 def later_phases(plan: RunPlan, phase: str) -> list[str]:
-    """Return the names of the phases after one; none where the plan doesn't list it."""
-    names = [each.name for each in plan.phases]
+    """Return the names of the phases after one; empty if the plan doesn't list it."""
+    names = [later_phase.name for later_phase in plan.phases]
     return names[names.index(phase) + 1 :] if phase in names else []
 
 
@@ -183,20 +182,23 @@ def outcome(
     left: Collection[str],
     earlier: Collection[Path],
 ) -> str:
-    """Sum up the runs of a plan in a line; `left` are the phases that a next run would train.
+    """Return a one-line summary of a plan's runs.
 
-    `earlier` are the paths of the runs that were in use before: a run that isn't among them was trained now,
-    in this process or another.
+    `left` are the phases that the next run would train. `earlier` are the paths of runs that were current
+    before; any other run was trained now, in this process or another.
     """
     if all(run.path in earlier for run in runs):
         return NOTHING_TO_DO
-    is_alone = phase in [each.name for each in plan.phases]
+    is_alone = phase in [plan_phase.name for plan_phase in plan.phases]
     later = later_phases(plan, report_of(runs[-1]).phase) if is_alone else []
     if stale := ", ".join(name for name in later if name in left):
         again = command("run", plan.config)
-        return f"{phase} was trained anew. Downstream is stale: {stale}. `{again}` continues from here."
+        return (
+            f"{phase} was trained again. Later phases are outdated: {stale}. "
+            f"`{again}` continues from here."
+        )
     if later:
-        return f"{phase} was trained anew; the phases after it are up to date."
+        return f"{phase} was trained again; later phases are up to date."
     return (
         f"{number(len(runs), 'phase')} trained: {', '.join(report_of(run).phase for run in runs)}."
     )
@@ -205,10 +207,10 @@ def outcome(
 def planned_statuses(
     plan: RunPlan, resources: Resources
 ) -> tuple["PlannedArtefacts", tuple[PhaseStatus, ...]]:
-    """Return the artefacts to which a plan leads now, and the status of each of its phases.
+    """Return the artefacts that a plan leads to now, and the status of each of its phases.
 
     Raises:
-        CurriculumError: where its corpus can't be looked at.
+        CurriculumError: if its corpus can't be read.
     """
     store = Store(plan.store.root, dry=True)
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
@@ -221,7 +223,7 @@ def planned_statuses(
 
 
 def replaced_runs(store: Store) -> Iterator[PhaseStatus]:
-    """Finished runs that others have taken the place of, in the order in which they began."""
+    """Yield finished runs that were replaced by others, in start order."""
     current = {run.path for run in current_artefacts(store, "runs")}
     for attempt in attempts_in(store):
         if attempt.is_finished and attempt.path not in current:
@@ -237,14 +239,14 @@ class _SpecialistRuns:
     current: Mapping[str, Artefact]
     """Finished runs by phase."""
     unfinished: Mapping[str, Attempt]
-    """The newest attempt by phase, where it isn't finished and the finished run began before it."""
+    """Newest attempt by phase, if it is unfinished and newer than the finished run."""
     queue: SlotQueue
 
     @staticmethod
     def of(
         store: Store, ref: SpecialistRef, attempts: Sequence[Attempt], queue: SlotQueue
     ) -> "_SpecialistRuns":
-        """Select those of one specialist among the attempts of all."""
+        """Return the runs of one specialist among all attempts."""
         runs = current_runs(store, ref)
         by_phase: dict[str, list[Attempt]] = {}
         for attempt in attempts:
@@ -260,7 +262,7 @@ class _SpecialistRuns:
         )
 
     def phase_statuses(self, plan: RunPlan, planned: "PlannedArtefacts") -> Iterator[PhaseStatus]:
-        """Yield the status of the phases of a plan."""
+        """Yield the status of each phase of a plan."""
         before: list[PhaseStatus] = []
         for phase in plan.phases:
             status = self._phase(plan, phase, planned, before)
@@ -268,7 +270,7 @@ class _SpecialistRuns:
             yield status
 
     def without_diet(self, wrong: CurriculumError) -> Iterator[PhaseStatus]:
-        """Yield what is known of a specialist whose diet or corpus can't be read."""
+        """Yield the known status of a specialist whose diet or corpus can't be read."""
         unsure = f"can't be compared with its diet: {wrong}"
         for name, attempt in self.unfinished.items():
             if name not in self.current:
@@ -289,7 +291,7 @@ class _SpecialistRuns:
         if run is None and unfinished is not None:
             return self._open(unfinished)
         if run is None:
-            held = next((each for each in before if each.state != "done"), None)
+            held = next((status for status in before if status.state != "done"), None)
             state: State = "missing" if held is None else "waiting"
             why = f"comes next: {command('run', plan.config)}"
             if held is not None:
@@ -307,7 +309,7 @@ class _SpecialistRuns:
         return self._of_finished(phase.name, run, state, gate.why)
 
     def _of_finished(self, phase: str, run: Artefact, state: State, why: str) -> PhaseStatus:
-        """Return the status of a finished run; the reason also names an attempt that was begun since."""
+        """Return the status of a finished run; the reason also names a newer attempt."""
         status = replace(_finished(run, state, why), ref=self.ref)
         attempt = self.unfinished.get(phase)
         if attempt is None:
@@ -335,7 +337,7 @@ class _SpecialistRuns:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedArtefacts:
-    """The artefacts to which a plan leads now, without making them."""
+    """The artefacts that a plan leads to now, planned without building them."""
 
     plan: RunPlan
     built: Built
@@ -344,7 +346,7 @@ class PlannedArtefacts:
 
     @staticmethod
     def of(plan: RunPlan) -> "PlannedArtefacts":
-        """Plan all phases; rows of all of them come from one pass over the corpus."""
+        """Return the planned artefacts of all phases; their rows come from one pass over the corpus."""
         scope = Scope(until="mix", resume=False)
         built = build_phases(plan, selected(plan, scope), Context())
 
@@ -363,7 +365,7 @@ class PlannedArtefacts:
     def why_stale(
         self, phase: ResolvedPhase, run: Artefact, before: Sequence[PhaseStatus]
     ) -> "Staleness | None":
-        """Explain why the current run of a phase isn't the one that the plan leads to; None where it is."""
+        """Return why the current run of a phase differs from the plan's run; None if it doesn't."""
         plan = self.plan
         mixture = self.mixtures[phase.name]
         last = before[-1] if before and not plan.resume_point_of(phase) else None
@@ -371,7 +373,9 @@ class PlannedArtefacts:
             return Staleness(why=f"it starts from {last.phase}, which {_verb(last.state)}")
         if mixture.planned:
             recipes = (step.recipe for step in reversed(plan.store.steps))
-            recipe = next(each for each in recipes if each.key == mixture.key)
+            recipe = next(
+                planned_recipe for planned_recipe in recipes if planned_recipe.key == mixture.key
+            )
             return Staleness(why=why(plan.store, recipe))
         previous = None if last is None else plan.current("runs", plan.phase(last.phase))
         job = job_of(plan, phase, self.built, mixture, previous, _machine(run))
@@ -381,20 +385,20 @@ class PlannedArtefacts:
         if found.path == run.path:
             return None
         name = found.path.parent.name
-        return Staleness(why=f"its diet leads to another finished run now, {name}")
+        return Staleness(why=f"its diet now leads to another finished run, {name}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Staleness:
-    """The difference between a finished run and the run that a plan leads to now."""
+    """Difference between a finished run and the run that a plan leads to now."""
 
     why: str
     key: str = ""
-    """Key of the run that the plan leads to; empty where it isn't known, or that run is finished."""
+    """Key of the plan's run; empty if unknown, or if that run is finished."""
 
 
 def _machine(run: Artefact) -> Machine:
-    """The machine that a run was made on: where it is looked at doesn't make it stale."""
+    """Return the machine that trained a run, since the current machine doesn't make a run stale."""
     job = Attempt.at(run.path).job
     return Machine(device=job.device, threads=job.threads)
 
@@ -415,7 +419,7 @@ def _finished(run: Artefact, state: State, why: str) -> PhaseStatus:
 
 
 def _verb(state: State) -> str:
-    """A state in a subordinate clause.
+    """Return a state as a verb phrase.
 
     >>> _verb("running"), _verb("failed"), _verb("stale")
     ('is running', 'failed', 'is stale')

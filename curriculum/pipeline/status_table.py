@@ -1,4 +1,4 @@
-"""The status of phases as a table: current/status.parquet."""
+"""The status of phases as a table, current/status.parquet."""
 
 import functools
 import hashlib
@@ -28,13 +28,13 @@ FOLDER = "current"
 
 
 def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
-    """Write the statuses of a workspace to current/status.parquet, with the digest of their inputs.
+    """Write the status of a workspace to current/status.parquet, with the digest of its inputs.
 
-    catalog.sql is written anew where it doesn't read that file yet. Nothing is written into a folder that
-    isn't a workspace.
+    catalog.sql is rewritten if it doesn't read that file yet. Folders without workspace.json are left
+    alone.
 
     Raises:
-        OSError: where the workspace can't be written.
+        OSError: if the workspace can't be written.
     """
     root = inputs.store.root
     if not (root / WORKSPACE_NAME).is_file():
@@ -46,38 +46,38 @@ def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
     script = root / "catalog.sql"
     is_there = regular_files.status(script) is not None
     if not is_there or STATUS_NAME.encode() not in regular_files.read(script):
-        # Most calls ask nothing of DuckDB.
+        # Deferred, because most calls don't need DuckDB.
         from curriculum import catalog
 
         catalog.publish(root)
 
 
 def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
-    """Write the status of a workspace, and catalog.sql; a failure stops no run and is a warning."""
-    # `status` loads this and asks nothing of DuckDB.
+    """Write the status of a workspace, and catalog.sql; a failure only warns."""
+    # Deferred, because `status` imports this module and doesn't need DuckDB.
     from curriculum import catalog
 
     try:
         inputs = StatusInputs.read(Store(home, dry=True), resources)
         write_status(inputs, inputs.phase_statuses())
-        # A command that was killed between a mark and its catalog is given again and marks nothing new.
+        # A command killed between a mark and its catalog marks nothing new when it is repeated.
         catalog.publish(home)
     except (CurriculumError, OSError) as failed:
-        warn(f"the status of {home} isn't written: {failed}")
+        warn(f"could not write the status of {home}: {failed}")
 
 
 def current_status(home: Path, resources: Resources) -> pa.Table | None:
-    """Compute the status of a workspace, in memory; None where that in current/ has the digest of now.
+    """Return the status of a workspace as a table; None if current/status.parquet is up to date.
 
     Raises:
-        CurriculumError: for an artefact that isn't what its manifest says.
+        CurriculumError: if an artefact doesn't match its manifest.
     """
     inputs = StatusInputs.read(Store(home, dry=True), resources)
     digest = _digest(inputs)
     try:
         metadata = parquet.read_schema(home / FOLDER / STATUS_NAME).metadata or {}
     except (OSError, CurriculumError, pa.ArrowException):
-        metadata = {}  # It is computed anew; the catalog names the fault.
+        metadata = {}  # The status is computed again; the catalog reports the fault.
     if metadata.get(DIGEST, b"").decode(errors="replace") == digest:
         return None
     return _table(inputs.store, inputs.phase_statuses(), digest)
@@ -96,13 +96,13 @@ def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Tab
         }
         for status in statuses
     ]
-    # Arrow would import pandas for a list of values, where that is installed.
+    # For a list of values, Arrow would import pandas if installed.
     table = pl.DataFrame(lines, schema=dict.fromkeys(STATUS_SCHEMA.names, pl.String)).to_arrow()
     return table.cast(STATUS_SCHEMA).replace_schema_metadata({DIGEST: digest})
 
 
 def _digest(inputs: StatusInputs) -> str:
-    """Digest the manifests, marks, approvals, open attempts and plans of the workspace."""
+    """Return a digest of manifests, marks, approvals, open attempts and plans of the workspace."""
     store, hashed = inputs.store, hashlib.sha256(repr(STATUS_SCHEMA.names).encode())
     for artefact in store.artefacts():
         manifest = artefact.manifest
@@ -121,7 +121,7 @@ def _digest(inputs: StatusInputs) -> str:
 
 
 def _plan_text(plan: RunPlan) -> str:
-    """Return the values that a plan is resolved from, in the same words in every process."""
+    """Return the inputs of a plan as text that is equal in every process."""
     corpus = plan.corpus.model_dump_json()
     specs = [(name, spec.model_dump_json()) for name, spec in plan.specs.items()]
     file = Path(plan.corpus.domains)

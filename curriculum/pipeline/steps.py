@@ -1,4 +1,4 @@
-"""The steps of a phase before it is trained: build and mix. The artefact of each becomes current."""
+"""Build and mix steps of a phase. Each step marks its artefact as current."""
 
 import math
 import os
@@ -37,11 +37,11 @@ from schemas.progress import Progress
 
 
 def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
-    """The rows of a phase's servings, and all that they are made of.
+    """Build the rows of a phase's servings, and return them with everything that they are made of.
 
     Raises:
-        CorpusError: where the corpus leaves no document of a serving; a phase that renormalises shares
-            needs one of any of its servings. A dry walk passes.
+        CorpusError: if the corpus has no document for a serving. A phase that renormalises shares only
+        needs documents for one serving. Dry runs don't raise.
     """
     built = build_phases(plan, [phase], context)
     if not (plan.store.dry or built.missing):
@@ -57,7 +57,7 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
 
 
 def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Built:
-    """The rows of some phases' servings in one pass over the corpus; each phase's are the same alone."""
+    """Build the rows of some phases in one pass; each phase's rows are the same as if built alone."""
     wanted = [data_set for phase in phases for data_set in data_sets(plan.phase(phase))]
     return _built(plan, list(dict.fromkeys(wanted)), (), context)
 
@@ -65,12 +65,12 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
 def build_measured(
     plan: RunPlan, measured: Sequence[RowsSpec], context: Context
 ) -> Mapping[RowsSpec, Mapping[FixedSet, Artefact]]:
-    """The fixed sets of some data sets, with the tokenizer of a plan."""
+    """Build the fixed sets of some data sets, with the tokenizer of a plan."""
     return _built(plan, (), measured, context).measured
 
 
 def fixed_length(plan: RunPlan) -> int:
-    """The row length of the fixed sets: the smallest of the phases file."""
+    """Return the row length of the fixed sets: the smallest one in the phases file."""
     return min(length for spec in plan.specs.values() for length in spec.row_lengths)
 
 
@@ -102,10 +102,11 @@ def _indexing(plan: RunPlan) -> Indexing:
 
 
 def tokenizing_of(plan: RunPlan) -> Tokenizing:
-    """Return the tokenizer that a diet asks for.
+    """Return the tokenizer of a plan's diet.
 
     Raises:
-        TokenizerError, StoreError: for a given one that is refused.
+        TokenizerError: if a given tokenizer isn't usable.
+        StoreError: if a given tokenizer's artefact is damaged.
     """
     diet, given = plan.diet, None
     if diet.tokenizer != TRAINED_TOKENIZER:
@@ -124,7 +125,7 @@ def tokenizing_of(plan: RunPlan) -> Tokenizing:
 
 
 def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tuple[Artefact, ...]:
-    """Some documents of each family that a phase serves, to look at before anything is packed."""
+    """Build a few documents of each family that a phase serves, for inspection before packing."""
     made = sample(
         plan.store,
         plan.corpus,
@@ -141,7 +142,7 @@ def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tu
 
 
 def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Artefact:
-    """The plan of a phase: which rows its specialist sees, in which order."""
+    """Build the mixture of a phase: the selected rows in training order."""
     resolved = plan.phase(phase)
     resumed = plan.resume_point_of(resolved)
     progress = Progress(stage="mix", item=phase, done=0, total=1, unit="tasks")
@@ -166,7 +167,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
 
 
 def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
-    """The pack_ids that a plan leaves out: what is asked, and what the run it continues left out."""
+    """Return the pack_ids to exclude: the requested ones, and those excluded from the run to continue."""
     resumed = plan.resume_point_of(phase)
     before = left_out_before(plan.store, resumed) if resumed else ()
     rows = [built.rows_of(data_set).train for data_set in data_sets(phase)]
@@ -175,19 +176,19 @@ def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[st
         raise MixtureError(
             OPTION,
             plan.config.resume.without_rows,
-            cause=f"no row of {phase.name} is one of these or holds one",
-            cure="Take pack_ids of its plan, ids of its documents or a repository of theirs",
+            cause=f"no row of {phase.name} is excluded by this value",
+            cure="Use pack_ids of its plan, ids of its documents or one of their repositories",
         )
     return (*before, *asked)
 
 
 def tokens_per_step(plan: RunPlan) -> int:
-    """The diet's; else the preset's, raised to whole slots of every phase: it is the same in all."""
+    """Return the diet's tokens per step, else the preset's, rounded up to whole slots of every phase."""
     slots = math.lcm(*(phase.slot_length for phase in plan.phases))
     usual = preset(plan.diet.model).tokens_per_step
     return plan.diet.tokens_per_step or -(-usual // slots) * slots
 
 
 def workers_of(plan: RunPlan) -> int:
-    """Processes that build."""
+    """Return the number of build processes."""
     return plan.config.corpus.workers or len(os.sched_getaffinity(0))

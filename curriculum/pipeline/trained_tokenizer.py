@@ -16,7 +16,7 @@ def train_tokenizer(plan: RunPlan, watch: ProgressCallback) -> Path:
     """Train the tokenizer of a diet on its corpus, as a build would, and return its file.
 
     Raises:
-        CurriculumError: as the stages of a build do.
+        CurriculumError: from the stages of a build.
     """
     listed = repositories(plan.corpus, plan.sources)
     with plan.store.leased():

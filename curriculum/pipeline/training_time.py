@@ -1,4 +1,4 @@
-"""Time that training takes: measured on the runs of a workspace, else published."""
+"""Estimated training time, measured on runs of a workspace or taken from published benchmarks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ HOUR = 3600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """Training that is ahead."""
+    """Remaining training work."""
 
     tokens: int
     """Valid tokens."""
@@ -40,7 +40,7 @@ NO_WORK = Workload(tokens=0, evaluations=0, runs=0)
 
 
 def workload_of(phase: ResolvedPhase, tokens: int, steps: int) -> Workload:
-    """Return the work of training a phase: a gate on val_bpb has it evaluated meanwhile too."""
+    """Return the work of training a phase, including evaluations during training for a val_bpb gate."""
     from curriculum.train.job import EVALUATIONS, MIN_BETWEEN_EVALUATIONS
 
     rule = phase.advance_when
@@ -52,37 +52,37 @@ def workload_of(phase: ResolvedPhase, tokens: int, steps: int) -> Workload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """Speed of training, and the time that a run takes beside its steps."""
+    """Speed of training, and the time of a run outside of its steps."""
 
     source: str
-    """Origin of the figures, in words."""
+    """Source of the figures, as text."""
     model: str
     device: str
     devices: int
-    """GPUs that train together; 1 for a CPU."""
+    """Number of GPUs that train together; 1 for a CPU."""
     seconds_per_token: float
-    """Seconds of one device for a valid token."""
+    """Device seconds per valid token."""
     seconds_per_evaluation: float
     start_seconds: float
-    """Seconds of a run that are neither steps nor evaluations: its start and its checks."""
+    """Seconds of a run outside of steps and evaluations: startup and checks."""
 
     def gpu_seconds(self, work: Workload) -> float:
-        """Seconds of steps and evaluations, times the devices."""
+        """Return the seconds of steps and evaluations, times the number of devices."""
         evaluating = work.evaluations * self.seconds_per_evaluation * self.devices
         return work.tokens * self.seconds_per_token + evaluating
 
     def seconds(self, work: Workload) -> float:
-        """Seconds that training takes with these devices, from the start of its first run to the end."""
+        """Return the seconds from the start of the first run to the end of the last."""
         return self.gpu_seconds(work) / self.devices + work.runs * self.start_seconds
 
     def cost(self, work: Workload, price: float | None) -> float | None:
-        """Cost of steps and evaluations at a price of a GPU hour; a CPU costs nothing."""
+        """Return the cost of steps and evaluations at a price per GPU hour; 0 on a CPU."""
         if price is None:
             return None
         return self.gpu_seconds(work) / HOUR * price if self.device == "cuda" else 0.0
 
     def words(self, work: Workload) -> str:
-        """Describe the time that training takes, and what it is derived from."""
+        """Return the training time as text, with the source of the figures."""
         used = f" ({gpu_hours(self.gpu_seconds(work))})" if self.device == "cuda" else ""
         parts = (
             (self.seconds_per_evaluation, "an evaluation"),
@@ -114,18 +114,18 @@ PUBLISHED = (
     _published("300m", "cuda", "steps on one H200", 26_000),
     _published("attention-300m", "cuda", "steps on one H200", 113_000),
 )
-"""Speeds of docs/benchmarks.md, for workspaces without a run to measure."""
+"""Speeds of docs/benchmarks.md, for workspaces without measured runs."""
 MAX_MEASURED = 5
-"""Runs that a speed is measured on: the newest."""
+"""Maximum number of runs to measure the speed on, newest first."""
 INTERRUPTED = 600
-"""Seconds beside steps and evaluations from which a run counts as interrupted, or as one that waited."""
+"""Seconds outside of steps and evaluations above which a run counts as interrupted or waiting."""
 
 
 def last_speed(plan: RunPlan, resources: Resources) -> Speed | None:
-    """Return the speed of the newest runs of the plan's model on devices such as it would train on.
+    """Return the speed of the newest runs of the plan's model on the plan's kind of devices.
 
-    Without such a run it is the published speed of the model on such a device; None where there is none:
-    another model, or another device, says nothing of this one.
+    Without such a run, return the published speed of the model on that device, or None. Other models or
+    devices are not extrapolated.
     """
     model = plan.diet.model
     published = [speed for speed in PUBLISHED if speed.model == model]
@@ -134,7 +134,7 @@ def last_speed(plan: RunPlan, resources: Resources) -> Speed | None:
         for attempt in attempts_in(plan.store)
         if attempt.is_finished and attempt.job.model.name == model
     ]
-    # To look for a GPU may import torch: only where there is something to compare.
+    # Deferred, because looking for a GPU may import torch.
     if not finished and not published:
         return None
     device = machine_of(plan, resources).device
@@ -155,11 +155,11 @@ def _devices(job: Job) -> int:
 
 
 def _measured(runs: Sequence[tuple[Job, Report]]) -> Speed:
-    """Return the speed of some runs together, the newest first."""
+    """Return the mean speed of some runs, newest first."""
     (job, report), *_ = runs
     devices, reports = _devices(job), [report for _, report in runs]
     starts = [start for start in (_start_seconds(*run) for run in runs) if start is not None]
-    evaluations = sum(len({figure.step for figure in each.history}) for each in reports)
+    evaluations = sum(len({figure.step for figure in report.history}) for report in reports)
     others = f", and {number(len(runs) - 1, 'run')} before it" if len(runs) > 1 else ""
     name = format_reference((job.specialist, job.branch), report.phase)
     return Speed(
@@ -168,16 +168,16 @@ def _measured(runs: Sequence[tuple[Job, Report]]) -> Speed:
         device=job.device,
         devices=devices,
         seconds_per_token=devices
-        * sum(each.seconds for each in reports)
-        / sum(each.tokens.valid for each in reports),
-        seconds_per_evaluation=sum(each.evaluation_seconds or 0.0 for each in reports)
+        * sum(report.seconds for report in reports)
+        / sum(report.tokens.valid for report in reports),
+        seconds_per_evaluation=sum(report.evaluation_seconds or 0.0 for report in reports)
         / max(evaluations, 1),
         start_seconds=fmean(starts) if starts else 0.0,
     )
 
 
 def _start_seconds(job: Job, report: Report) -> float | None:
-    """Return the seconds of a run beside steps and evaluations; None where it was interrupted."""
+    """Return the seconds of a run outside of steps and evaluations; None if it was interrupted."""
     if not (job.begun and report.ended):
         return None
     lasted = datetime.fromisoformat(report.ended) - datetime.fromisoformat(job.begun)
@@ -186,7 +186,7 @@ def _start_seconds(job: Job, report: Report) -> float | None:
 
 
 def expected(work: Workload, model: str, speed: Speed | None) -> str:
-    """Describe the time of some work by the speed that is known, or say that none is."""
+    """Return the time of some work as text, or that no speed is known."""
     if speed is not None:
         return speed.words(work)
     return (

@@ -1,4 +1,4 @@
-"""Data sets of rows that the servings of a phase want."""
+"""Data sets of rows for the servings of a phase."""
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.stages import RowsSpec
@@ -7,7 +7,7 @@ from schemas.families import FAMILIES
 
 
 def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
-    """The data sets of each serving in the servings' order, one a variant."""
+    """Return the data sets of each serving, in serving order, one per variant."""
     return [
         [
             RowsSpec(
@@ -29,21 +29,21 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
 
 
 def data_sets(phase: ResolvedPhase) -> list[RowsSpec]:
-    """Data sets of all servings, each once."""
+    """Return the distinct data sets of all servings."""
     return list(dict.fromkeys(variant for variants in wanted_of(phase) for variant in variants))
 
 
 def _beside(serving: ResolvedServing, phase: ResolvedPhase) -> Beside | None:
-    """Return the family of the phase that a serving leaves commits to, and the repositories where it does."""
+    """Return the family of the phase that replaces commits of a serving, with its repositories."""
     if serving.both or serving.imported is not None:
         return None
     preferred = [
-        each
-        for each in phase.servings
-        if each.imported is None and FAMILIES[each.flat_family].stand_in == serving.flat_family
+        other
+        for other in phase.servings
+        if other.imported is None and FAMILIES[other.flat_family].stand_in == serving.flat_family
     ]
     if not preferred:
         return None
-    named = [each.repositories for each in preferred]
+    named = [other.repositories for other in preferred]
     repositories = sorted({name for names in named for name in names}) if all(named) else ()
     return Beside(family=preferred[0].flat_family, repositories=tuple(repositories))

@@ -81,4 +81,4 @@ def test_documents_without_a_run_lead_on_with_the_diet_that_they_are_built_for(
         (mixture_panels.none_yet(home), "mix"),
     ):
         assert _expect_they_work(page, tmp_path) == [[verb, NAME, "--home", str(home)]]
-        assert "continues from what is built" in page
+        assert "continues from the built artefacts" in page

@@ -144,7 +144,7 @@ def test_inspecting_what_isnt_there_says_so(tmp_path: Path, what: str) -> None:
 def test_checking_what_isnt_there_says_so(tmp_path: Path) -> None:
     home = tmp_path / "home"
     said = _is_a_mistake(curriculum("check", str(tmp_path / "nowhere"), home=home), home)
-    assert "it is neither a path" in said
+    assert "not a path" in said
 
 
 def test_a_check_takes_names_and_keys_beside_paths(tmp_path: Path) -> None:

@@ -134,9 +134,9 @@ def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -
 @pytest.mark.parametrize(
     ("run", "step", "said"),
     [
-        ("syntax", 3, r"@3; the run keeps no checkpoint of step 3\. It has \d+, \d+"),
-        ("anneal", None, "a decay can't be changed in its middle"),
-        ("no such", None, "there is no such run. Name one: templates/demo/anneal"),
+        ("syntax", 3, r"@3; the run has no checkpoint of step 3\. Available: \d+, \d+"),
+        ("anneal", None, "an anneal can't be continued from its middle"),
+        ("no such", None, "no run of that name, path or key. Available: templates/demo/anneal"),
         ("runs", None, "several runs match"),
     ],
 )
@@ -152,14 +152,16 @@ def test_a_step_that_is_no_number_and_a_phase_that_is_not_listed_are_refused(
     demo_home: Path, tmp_path: Path
 ) -> None:
     for text in ("@3", "templates/syntax@", "templates/syntax@last"):
-        with pytest.raises(DietError, match=r"it isn't RUN or RUN@STEP"):
+        with pytest.raises(DietError, match=r"the value must be RUN or RUN@STEP"):
             split_step(text)
     diet = tmp_path / "short.yaml"
     diet.write_text(
         "extends: templates.demo\nbranch: short\nphases: [{phase: syntax, portion: 0.9}]\n"
     )
     key = run_of(demo_home, "structure").key
-    with pytest.raises(DietError, match=r"it is a run of structure, which the diet doesn't list"):
+    with pytest.raises(
+        DietError, match=r"the run belongs to phase structure, which the diet doesn't list"
+    ):
         resolve_plan(RunConfig.of(specialist=str(diet), workspace=demo_home, continue_run=key))
 
 

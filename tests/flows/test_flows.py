@@ -300,11 +300,11 @@ class TestOutcome:
     def test_what_lies_downstream_of_a_rerun_is_named(self, tmp_path: Path) -> None:
         left = ("structure", "anneal")
         said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path), left, ())
-        assert "stale: structure, anneal. `curriculum run templates.demo` continues" in said
+        assert "outdated: structure, anneal. `curriculum run templates.demo` continues" in said
 
     def test_a_rerun_that_leaves_nothing_to_train_names_no_command(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path), (), ())
-        assert said == "syntax was trained anew; the phases after it are up to date."
+        assert said == "syntax was trained again; later phases are up to date."
 
     def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
         runs = self._runs(tmp_path, phase="anneal")

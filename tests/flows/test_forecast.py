@@ -128,7 +128,7 @@ def test_a_missing_price_is_asked_for(printed: Console) -> None:
 
 def test_nothing_to_train_is_said(printed: Console) -> None:
     forecasts.show_forecast(foreseen(0, 0, speed=speed(), price=2.5), until="train")
-    assert "Nothing to train: every run is there." in printed.export_text()
+    assert "Nothing to train: every run is finished." in printed.export_text()
 
 
 def test_an_unmeasured_speed_is_said() -> None:

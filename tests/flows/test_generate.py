@@ -135,7 +135,10 @@ def test_a_phase_a_run_a_key_and_a_checkpoint_are_found(demo_home: Path, syntax:
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [("zebras", "there is no such run. Name one: templates/demo/anneal"), ("RUNS", "several runs")],
+    [
+        ("zebras", "no run of that name, path or key. Available: templates/demo/anneal"),
+        ("RUNS", "several runs"),
+    ],
 )
 def test_an_unknown_model_is_told_with_those_there_are(
     demo_home: Path, what: str, said: str

@@ -132,7 +132,7 @@ def test_there_are_three_results(
 def test_a_job_takes_no_sizes_and_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = leakcheck("nobody/syntax", "--home", str(tmp_path))
     assert done.exit_code == 2
-    assert "there is no such run" in done.output
+    assert "no run of that name, path or key" in done.output
     job = tmp_path / "job.json"
     job.write_text("{}")
     done = leakcheck(str(job), "--row-length", "256")

@@ -160,7 +160,7 @@ def test_a_checkpoint_tells_all_that_its_model_has_read(demo_home: Path) -> None
     [
         ((SYNTAX, "--step", "9999"), "the run has"),
         ((SYNTAX, "--step", "0"), "Give a step from 1 to"),
-        (("nonesuch", "--step", "1"), "there is no such run"),
+        (("nonesuch", "--step", "1"), "no run of that name, path or key"),
         (("src/nonesuch.cpp",), "no run, checkpoint, commit, document, row or file has this name"),
         (("0123456789ab-0000000001",), "unknown row"),
         (("f" * 32,), "unknown document"),
@@ -218,7 +218,7 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
     assert partly.exit_code == 0
     assert f"rows {key}" in partly.stderr
     (syntax, *_) = StatusInputs.read(Store(home, dry=True), Resources()).phase_statuses()
-    assert f"{key} was deleted; a build makes it again" in syntax.why
+    assert f"{key} was deleted; a build recreates it" in syntax.why
 
 
 def begun(home: Path, step: int, gone: list[str]) -> Job:

@@ -261,15 +261,18 @@ def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
         )
         unknown = curriculum(*dry)
         assert unknown.returncode == 0, unknown.stderr
-        said = "syntax, file_graph: it isn't known if there is enough of v2_simple causal at 512, "
+        said = "syntax, file_graph: the supply of v2_simple causal at 512, "
         assert said in unknown.stderr
-        asking = re.search(r"`curriculum (diet check .*)` estimates it", unknown.stderr)
+        asking = re.search(r"estimate it with `curriculum (diet check .*)`", unknown.stderr)
         assert asking is not None
     assert curriculum(*asking[1].split(), *at).returncode == 2
     known = curriculum(*dry)
     assert known.returncode == 0, known.stderr
-    assert "isn't known" not in known.stderr
-    short = r"syntax: by the estimate, v2_simple causal at 512: 270,000,000 tokens asked, about [\d,]+ there"
+    assert "is unknown" not in known.stderr
+    short = (
+        r"syntax: by the estimate, v2_simple causal at 512: 270,000,000 tokens requested, about "
+        r"[\d,]+ available"
+    )
     assert re.search(short, known.stderr), known.stderr
     assert "the phase will be refused" in known.stderr
     edit(

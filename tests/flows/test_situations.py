@@ -387,7 +387,7 @@ TABLE = (
         arrange=begins_to_train,
         states=DONE,
         phase="structure",
-        why="begins; process",
+        why="starting; process",
     ),
     Situation(
         arrange=an_edited_diet_trains,
@@ -401,7 +401,7 @@ TABLE = (
         arrange=an_edited_diet_was_edited_back,
         states=DONE,
         phase="structure",
-        why=" is running: begins; process",
+        why=" is running: starting; process",
     ),
     Situation(
         arrange=another_seed_was_cancelled,
@@ -449,7 +449,7 @@ TABLE = (
         arrange=trained_anew_with_other_weights,
         states="done done stale stale stale",
         phase="repository_graph",
-        why="input previous was made anew",
+        why="input previous was rebuilt",
         trains="repository_graph structure anneal",
         explained="input previous",
     ),

@@ -197,5 +197,5 @@ def test_the_same_study_and_a_run_without_one_are_continued(home: Path, tmp_path
 
 def test_masks_that_are_switched_within_a_phase_need_all_of_it(home: Path, tmp_path: Path) -> None:
     study = "study: {document_mask: {on_from: 0.5}}"
-    with pytest.raises(DietError, match="the masks of a phase are switched once"):
+    with pytest.raises(DietError, match="a phase switches its masks at a fixed fraction"):
         plan_of(tmp_path, home, study, continue_run=str(path_of(home).parents[3] / "phase-syntax"))

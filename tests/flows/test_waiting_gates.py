@@ -59,7 +59,7 @@ def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
     assert (said.kind, said.cure) == ("holds", "curriculum run templates.demo")
     assert said.why == (
         "its budget ended before its gate opened (why; 9 tokens of the 20 that it asks for). "
-        "Raise token_budget, loosen advance_when, or let on_budget be advance."
+        "Raise token_budget, loosen advance_when, or set on_budget: advance."
     )
     loose = replace(plan, phases=(replace(first, on_budget="advance"), *plan.phases[1:]))
     gates.record_gate(loose, run, verdict(loose, "syntax", run))

@@ -226,9 +226,9 @@ def test_a_step_that_isnt_whole_slots_is_refused_as_a_mix_does(serving: Make, ph
     [
         (
             "stop",
-            "3,000 tokens asked, 300 there, 1,200 at max_repetition 4; the phase will be refused",
+            "3,000 tokens requested, 300 available, 1,200 at max_repetition 4; the phase will be refused",
         ),
-        ("renormalise", "its share of 0.5 becomes 0.2, and the others fill the rest"),
+        ("renormalise", "its share of 0.5 becomes 0.2, and the other shares grow"),
     ],
 )
 def test_a_shortage_says_what_is_needed_what_there_is_and_what_follows(
@@ -265,4 +265,4 @@ def test_a_serving_without_rows_is_short(serving: Make, phase: Make) -> None:
         seed=1,
     )
     (line,) = shortages(supply.check()[0])
-    assert "there is no row of it; its share of 0.5 becomes 0," in line
+    assert "no rows are available; its share of 0.5 becomes 0," in line

@@ -305,7 +305,7 @@ APPROVED = Approval(
 )
 WHYS: dict[State, str] = {
     "holds": "repository_graph holds: its budget ended before its gate opened (40000 steps). Look at the "
-    "run; then raise token_budget, loosen advance_when, or let on_budget be advance.",
+    "run; then raise token_budget, loosen advance_when, or set on_budget: advance.",
     "running": "step 12,000 of 20,000, 401k tokens/s, val_bpb 0.731; process 4711 on gpu-1",
     "waiting": "for structure, which is running",
 }

@@ -55,21 +55,19 @@ def test_a_document_is_found_inside_an_artefact(looked: Path, wide: Document) ->
 
 @pytest.mark.parametrize("what", ["zzz", "0" * 32, "-", "documents/none"])
 def test_what_is_nothing_says_so(looked: Path, what: str) -> None:
-    with pytest.raises(
-        StoreError, match=f"{what}: it is neither a path, nor a run's name, nor the first digits"
-    ):
+    with pytest.raises(StoreError, match=f"{what}: not a path, a run's name, or a prefix"):
         _find(looked, what)
 
 
 def test_an_id_that_isnt_in_the_named_artefact_says_so(looked: Path, context: Document) -> None:
-    with pytest.raises(StoreError, match="nor the first digits of a key"):
+    with pytest.raises(StoreError, match="or a prefix of a key"):
         _find(looked, str(_artefact(looked, "v2_simple").path), document=context.document_id)
 
 
 def test_an_id_that_several_artefacts_hold_names_them_and_the_cure_works(looked: Path) -> None:
     first = _artefact(looked, "v2_simple")
     name = ids_beginning(first, "")[0]
-    with pytest.raises(StoreError, match="2 artefacts hold this document") as told:
+    with pytest.raises(StoreError, match="2 artefacts contain this document") as told:
         _find(looked, name)
     assert first.path.relative_to(looked).as_posix() in str(told.value)
     cure = re.search(r"inspect PATH --document (\w+)$", str(told.value))
