@@ -23,9 +23,10 @@ class SpecialistRef(NamedTuple):
 def format_reference(ref: tuple[str, str | None], *more: str) -> str:
     """Return the displayed name of a specialist with its branch and, if given, a phase.
 
-    >>> format_reference(SpecialistRef("templates", "demo"), "syntax"),
-    format_reference(SpecialistRef("testing"))
-    ('templates/demo/syntax', 'testing')
+    >>> format_reference(SpecialistRef("templates", "demo"), "syntax")
+    'templates/demo/syntax'
+    >>> format_reference(SpecialistRef("testing"))
+    'testing'
     """
     return "/".join([*filter(None, ref), *more])
 
