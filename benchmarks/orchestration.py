@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from curriculum.pipeline.execute import Scope, execute, here
+from curriculum.pipeline.execute import Scope, execute, run_in_process
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from flows.server.supervisor import api_for
@@ -66,7 +66,7 @@ def _directly(order: RunConfig, phase: str | None) -> Callable[[], object]:
     def walk() -> None:
         plan = resolve_plan(order)
         scope, context = Scope(phase=phase, retrain=True), context_of()
-        deque(execute(plan, here(context), scope, context), maxlen=0)
+        deque(execute(plan, run_in_process(context), scope, context), maxlen=0)
 
     return walk
 

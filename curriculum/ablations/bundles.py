@@ -9,7 +9,7 @@ from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
 from curriculum.mixing.imported import completed
 from curriculum.outputs import require_own_place
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import FinishedStep, Scope, execute, here
+from curriculum.pipeline.execute import FinishedStep, Scope, execute, run_in_process
 from curriculum.pipeline.phase_job import evaluations_of, spec_name
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.wanted_rows import data_sets
@@ -112,7 +112,7 @@ def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tup
 def _bundled(planned: PlannedArm, context: Context) -> BundledArm:
     """Build and mix an arm, and return what its training reads."""
     arm, plan = planned.arm, planned.plan
-    steps = execute(plan, here(context), Scope(until="mix"), context)
+    steps = execute(plan, run_in_process(context), Scope(until="mix"), context)
     return BundledArm(
         arm=arm.name,
         seed=arm.seed,

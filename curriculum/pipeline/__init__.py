@@ -90,7 +90,7 @@ class Pipeline:
     ) -> Iterator[FinishedStep]:
         from curriculum.pipeline.checks import require_steps
         from curriculum.pipeline.context import Context
-        from curriculum.pipeline.execute import Scope, execute, here
+        from curriculum.pipeline.execute import Scope, execute, run_in_process
         from curriculum.pipeline.plan import resolve_plan
         from curriculum.pipeline.run_config import RunConfig
 
@@ -99,4 +99,4 @@ class Pipeline:
         plan, scope = resolve_plan(config), Scope(until=until, phase=phase)
         if until != "build":
             require_steps(plan, scope, context)
-        return execute(plan, here(context), scope, context)
+        return execute(plan, run_in_process(context), scope, context)

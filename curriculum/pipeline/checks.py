@@ -14,7 +14,7 @@ from curriculum.mixing.row_supply import Supply, read_supply, supposed_supply
 from curriculum.mixing.token_budgets import TokenBudgets, count_budgets
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.estimated_tokens import EstimatedRows, EstimatedTokens
-from curriculum.pipeline.execute import Scope, execute, here, selected
+from curriculum.pipeline.execute import Scope, execute, run_in_process, selected
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued
 from curriculum.pipeline.run_config import command
@@ -157,7 +157,9 @@ def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str
     events = (
         event
         for name in names
-        for event in execute(plan, here(context), Scope(until="build", phase=name), context)
+        for event in execute(
+            plan, run_in_process(context), Scope(until="build", phase=name), context
+        )
     )
     return {event.phase: event.built for event in events if event.built is not None}
 

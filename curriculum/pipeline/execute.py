@@ -1,7 +1,7 @@
 """The loop over phases: build, mix and train each phase until a gate is closed.
 
-`perform` is called with each step and returns its result. `here` runs the step in this process; Prefect
-wraps it in a task, or trains on another machine. Steps of a dry plan only plan artefacts.
+`perform` is called with each step and returns its result. `run_in_process` runs the step in this process;
+Prefect wraps it in a task, or trains on another machine. Steps of a dry plan only plan artefacts.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class Perform(Protocol):
         """Return the result of a step."""
 
 
-def here(context: Context) -> Perform:
+def run_in_process(context: Context) -> Perform:
     """Return the Perform that runs each step in this process."""
 
     def perform(step: Step[Result], /) -> Result:

@@ -14,7 +14,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, resumed_step
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import FinishedStep, Scope, Verb, execute, here
+from curriculum.pipeline.execute import FinishedStep, Scope, Verb, execute, run_in_process
 from curriculum.pipeline.gates import APPROVAL
 from curriculum.pipeline.phase_training import UNKNOWN
 from curriculum.pipeline.plan import RunPlan
@@ -105,7 +105,9 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     Raises:
         JobError: if the previous phase of a phase has no run.
     """
-    by_phase = {event.phase: event for event in execute(plan, here(context), scope, context)}
+    by_phase = {
+        event.phase: event for event in execute(plan, run_in_process(context), scope, context)
+    }
     made = [*by_phase.values()]
     found, unmixed = (
         None,

@@ -15,7 +15,7 @@ from curriculum.ablations.outcome_tables import (
 )
 from curriculum.ablations.planned_arms import PlannedArm, train_arm
 from curriculum.inspection.formats import count, number
-from curriculum.pipeline.execute import here
+from curriculum.pipeline.execute import run_in_process
 from curriculum.store import Artefact
 from dashboards.ablation_page import write_ablation
 from flows.cli.carried_out import require_machine
@@ -34,7 +34,7 @@ def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
 
         def train(planned: PlannedArm) -> tuple[Artefact, ...]:
             _print_arm(planned)
-            return train_arm(planned, here(context), context)
+            return train_arm(planned, run_in_process(context), context)
 
         outcome, made = ablate(spec, file, home, context, repositories=repositories, train=train)
     return _print(outcome, made, home)

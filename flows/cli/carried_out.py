@@ -13,7 +13,7 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.phase_faults import unmeasured
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import NOTHING_TO_DO, FinishedStep, Scope, execute, here
+from curriculum.pipeline.execute import NOTHING_TO_DO, FinishedStep, Scope, execute, run_in_process
 from curriculum.pipeline.explanations import explain_steps
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.plan import RunPlan, looked_at
@@ -69,7 +69,7 @@ def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[FinishedStep]]
     with prepared(plan) as (plan, context):
         if scope.until in ("mix", "train") and not plan.store.dry:
             require_steps(plan, scope, context)
-        for event in execute(plan, here(context), scope, context):
+        for event in execute(plan, run_in_process(context), scope, context):
             events.append(event)
             if event.run is not None and event.gate is not None:
                 _report_trained(plan, event.run)

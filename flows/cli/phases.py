@@ -13,7 +13,7 @@ from curriculum.pipeline.execute import (
     FinishedStep,
     Scope,
     execute,
-    here,
+    run_in_process,
     runs_of,
     selected,
 )
@@ -135,7 +135,7 @@ def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
 def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
     """Return True if a dry plan would make nothing before its first closed gate."""
     context = context_of(warn=ignore)
-    events = execute(plan, here(context), scope, context)
+    events = execute(plan, run_in_process(context), scope, context)
     return not any(
         step_artefact.planned for event in events for step_artefact in event.step_artefacts
     )
@@ -146,5 +146,5 @@ def _reused(looked: RunPlan, scope: Scope) -> list[FinishedStep]:
     plan = replace(resolve_plan(looked.config), sources=looked.sources)
     write_command_snapshot(plan)
     with prepared(plan) as (plan, context):
-        events = execute(plan, here(context), scope, context)
+        events = execute(plan, run_in_process(context), scope, context)
         return [event for event in events if event.run is not None]

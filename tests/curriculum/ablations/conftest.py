@@ -10,7 +10,7 @@ from curriculum.ablations.ablate import Outcome, ablate
 from curriculum.ablations.arms import Arm, load_ablation
 from curriculum.ablations.planned_arms import PlannedArm, train_arm
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import here
+from curriculum.pipeline.execute import run_in_process
 from curriculum.store import Artefact
 
 STEP, STEPS = 1024, 23
@@ -65,7 +65,7 @@ def run(file: Path, home: Path) -> tuple[Outcome, Artefact, list[Arm]]:
 
     def train(planned: PlannedArm) -> tuple[Artefact, ...]:
         begun.append(planned.arm)
-        return train_arm(planned, here(context), context)
+        return train_arm(planned, run_in_process(context), context)
 
     outcome, made = ablate(load_ablation(file), file, home, context, train=train)
     return outcome, made, begun

@@ -16,7 +16,7 @@ from curriculum.ablations.bundles import bundled_runs, write_bundle
 from curriculum.ablations.evidence import Trained
 from curriculum.ablations.planned_arms import plan_arms, plan_of_arm, train_arm
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import here
+from curriculum.pipeline.execute import run_in_process
 from curriculum.store import Store
 from curriculum.train.bundle import BUNDLE, read_runs
 from schemas.errors import JobError
@@ -101,7 +101,7 @@ def test_an_arm_of_a_bundle_measures_what_it_would_have_measured_here(
     }
     arms = write_arms(spec, file, place / "ws")
     planned = plan_arms(arms, plan_of_arm, Context())[0]
-    here_trained = train_arm(planned, here(Context()), Context())
+    here_trained = train_arm(planned, run_in_process(Context()), Context())
     own, there = Trained.from_runs("base", 1, here_trained, {}, {}), outcome.arms[0]
     assert (there.arm, there.seed) == ("base", 1)
     assert [run.key for run in there.runs] == [run.key for run in own.runs]
