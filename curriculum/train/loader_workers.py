@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from curriculum.stop_signals import handlers_restored
-from curriculum.workers.pool import interrupts_held
+from curriculum.workers.pool import defer_signals
 from schemas.errors import JobError
 
 
@@ -24,7 +24,7 @@ def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
     # Ctrl-C is sent to the whole process group; a starting worker would end with a traceback. The loader's
     # SIGCHLD handler would raise anywhere in the process, for example in the middle of a step or
     # checkpoint. Without the handler torch notices a dead worker within five seconds.
-    with _deaths_named(workers), interrupts_held(), handlers_restored(signal.SIGCHLD):
+    with _deaths_named(workers), defer_signals(), handlers_restored(signal.SIGCHLD):
         batches = iter(loader)
     while True:
         with _deaths_named(workers):

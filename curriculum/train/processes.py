@@ -22,7 +22,7 @@ from pathlib import Path
 
 from curriculum.exposure import exposure_above
 from curriculum.stop_signals import terminating_signals
-from curriculum.workers.pool import interrupts_held
+from curriculum.workers.pool import defer_signals
 from curriculum.workers.stopped_processes import stopped_words
 from schemas.errors import CurriculumError, JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Failure
@@ -209,7 +209,7 @@ def start_ranks(
         ]
         # A signal also reaches ranks that are still starting; it would kill them, and the run would count
         # as killed.
-        with interrupts_held(spawns=False, also=terminating_signals()):
+        with defer_signals(spawns=False, also=terminating_signals()):
             # Ranks inherit the slot's lock, so that the slot is taken as long as a rank lives.
             ranks = [
                 subprocess.Popen([*command, *place], env=environment, close_fds=False)

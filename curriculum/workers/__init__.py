@@ -1,10 +1,10 @@
 """Pools that map a function over tasks in worker processes, on this machine or on a Ray cluster.
 
-pool.py              processes of this machine; outcomes of tasks and the rule after a failure, shared by both
-answers.py           answers as bytes, and how those of an untrusted worker are read
-sandboxed_worker.py  a worker process that is confined before its first task
+pool.py               processes of this machine; outcomes of tasks and failure handling, shared by both
+answers.py            answers as bytes, and safe reading of those from an untrusted worker
+sandboxed_worker.py   a worker process that enters a sandbox before its first task
 stopped_processes.py  reports of workers that a signal stopped
-ray.py               workers of a Ray cluster
+ray.py                workers of a Ray cluster
 """
 
 from curriculum.workers.answers import Failure

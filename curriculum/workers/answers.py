@@ -1,4 +1,4 @@
-"""Answers of worker processes as bytes, and the loop in which a worker gives them."""
+"""Serialized answers of worker processes, and the loop in which a worker answers tasks."""
 
 import builtins
 import contextlib
@@ -19,33 +19,33 @@ from pydantic import BaseModel
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 READY = None
-"""First message of a worker: it takes seconds to start, and a long task would fill its pipe."""
+"""First message of a worker, since it takes seconds to start, and a long task would fill its pipe."""
 MAX_ANSWER_BYTES = 1 << 30
-"""Bytes of one answer of a worker."""
+"""Maximum size of one answer in bytes."""
 _OUR_PACKAGES = ("curriculum.", "schemas.")
 _STANDARD_VALUES = (set, frozenset, bytearray, Counter, PosixPath)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A task without a result, and why."""
+    """A task without a result, and the reason."""
 
     outcome: Literal["failed", "timed out", "crashed"]
     reason: str
-    """One line."""
+    """Reason on one line."""
     error: Exception
     trace: str = ""
-    """Output of the worker or of Ray about it."""
+    """Output of the worker or of Ray about the failure."""
 
     def with_note(self) -> Exception:
-        """Return the error with a note of where it came from."""
+        """Return the error with a note about its origin."""
         if self.trace:
             self.error.add_note(f"in a worker:\n{self.trace}")
         return self.error
 
 
 def attempt(work: Callable[[Task], Result], task: Task) -> Result | Failure:
-    """Return the result of a task, or a Failure with the error that it raised."""
+    """Return the result of a task, or a Failure with the raised error."""
     try:
         return work(task)
     except Exception as error:
@@ -54,11 +54,11 @@ def attempt(work: Callable[[Task], Result], task: Task) -> Result | Failure:
 
 
 def pickled(answer: Result | Failure, *, read: Callable[[bytes], object] = pickle.loads) -> bytes:
-    """Pickle an answer; one that the other end can't `read` becomes a Failure with the reason and trace."""
+    """Return a pickled answer; one that the receiver can't `read` becomes a Failure with reason and trace."""
     try:
         data = pickle.dumps(answer)
         if isinstance(answer, Failure):
-            # An error with arguments of its own may fail only where it is read.
+            # An error with its own arguments may fail only when it is unpickled.
             read(data)
     except Exception as unsent:
         if not isinstance(answer, Failure):
@@ -71,9 +71,9 @@ def pickled(answer: Result | Failure, *, read: Callable[[bytes], object] = pickl
 
 
 def unpickled(data: bytes) -> object:
-    """Read an answer of a process that isn't trusted: values alone, and nothing that it could run.
+    """Return the answer of an untrusted process, restricted to plain values that can't run code.
 
-    Values are of standard types, or of dataclasses, models, tuples and errors of loaded modules of ours.
+    Values are of standard types, or dataclasses, models, tuples and errors of our loaded modules.
 
     Raises:
         pickle.UnpicklingError: for anything else.
@@ -83,11 +83,11 @@ def unpickled(data: bytes) -> object:
 
 class _ValueUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type:
-        """Return a type of values by the names that a pickle gives it."""
+        """Return a type of plain values by its module and name."""
         found = getattr(sys.modules.get(module), name, None)
         if isinstance(found, type) and found.__module__ == module and _is_value(found):
             return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no type of values")
+        raise pickle.UnpicklingError(f"{module}.{name} is not a type of plain values")
 
 
 def _is_value(kind: type) -> bool:
@@ -101,7 +101,7 @@ def _is_value(kind: type) -> bool:
 
 
 def answer_tasks(connection: Connection, *, read: Callable[[bytes], object] = pickle.loads) -> None:
-    """Answer tasks until the other end closes; each comes with its function where that is another one."""
+    """Answer tasks until the other end closes; a task comes with its function if that changed."""
     with contextlib.suppress(EOFError, OSError):
         connection.send(READY)
         work: Callable[[object], object] | None = None

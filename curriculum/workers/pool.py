@@ -1,10 +1,10 @@
-"""Map a function over tasks in worker processes of this machine, spawned with interrupts held back.
+"""Map a function over tasks in worker processes of this machine.
 
-tree-sitter and Python hold the lock that threads would share, and a thread can't be killed. The standard
-library's pool gives up all tasks when one process is killed. pebble's (5.2.3) leaves workers running after
-the parent's death, and fails as a whole for one error that can't be unpickled or one killed idle worker.
-
-They are spawned: a forked child would inherit the threads' locks of polars and Arrow.
+Processes are used because tree-sitter and Python hold a lock that threads would share, and because a thread
+can't be killed. The standard library's pool gives up all tasks when one process is killed. pebble (5.2.3)
+leaves workers running after the parent's death, and fails as a whole for one error that can't be unpickled
+or one killed idle worker. Workers are spawned, because a forked child would inherit thread locks of polars
+and Arrow.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ Name = Callable[[Task], str]
 Tell = Callable[[str], None]
 Report = Literal["report"]
 Outcomes = Generator[tuple[int, Result], None, None]
-"""Numbers of tasks with what became of them, in order of completion."""
+"""Numbers of tasks with their outcomes, in order of completion."""
 TRIES = 3
-"""Default tries of a task whose worker is lost; one that raises is tried once."""
+"""Default number of attempts at a task whose worker is lost; a task that raises isn't retried."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -56,7 +56,7 @@ class Backlog(Generic[Task]):
     is_closed: bool = False
 
     def retry(self, number: int) -> None:
-        """Put a task back to the front, unless no more tasks are to start."""
+        """Put a task back to the front, unless the backlog is closed."""
         if not self.is_closed:
             self.waiting.appendleft(number)
 
@@ -67,7 +67,7 @@ class Backlog(Generic[Task]):
 
 
 class Pool(ABC):
-    """Workers that answer tasks; a subclass says where they run."""
+    """Workers that answer tasks; subclasses define where they run."""
 
     @overload
     def map(
@@ -92,12 +92,12 @@ class Pool(ABC):
     ) -> Outcomes[Result | Failure]:
         """Yield the number and the result of each task in order of completion.
 
-        `work` is a module-level function. With "report" a failed task yields its Failure. With "raise" no
-        more tasks start after it, those that run are finished, and the first error is raised. `tell` is
-        called with a sentence about each worker of this machine that a signal stopped.
+        `work` is a module-level function. With on_failure="report", a failed task yields its Failure. With
+        "raise", no more tasks start after a failure, running tasks are finished, and the first error is
+        raised. `tell` receives a sentence about each worker of this machine that a signal stopped.
 
         Raises:
-            WorkerError: for a task whose worker was lost at each try, or was over its time.
+            WorkerError: if the worker of a task was lost in every attempt, or exceeded its time.
         """
         waiting = deque(range(len(tasks)))
         backlog = Backlog[Task](tasks=tasks, name=name, waiting=waiting, tell=tell)
@@ -116,20 +116,20 @@ class Pool(ABC):
     def _outcomes(
         self, work: Callable[[Task], Result], backlog: Backlog[Task]
     ) -> Outcomes[Result | Failure]:
-        """Yield each task's outcome until none waits or runs; closing it ends the workers."""
+        """Yield the outcome of each task; closing the generator ends the workers."""
 
 
 Setup = TypeVar("Setup")
 WAIT_SECONDS = 1.0
-"""The longest wait at once: an interrupt that comes a moment before a wait begins is seen when it ends."""
+"""Maximum time of one wait in seconds, so that an interrupt just before a wait is noticed soon."""
 
 
 def spawned(
     serve: Callable[[Setup, Connection], None], work: Setup
 ) -> tuple[BaseProcess, Connection]:
-    """A process that answers with `serve`, a module's function, and our end of the pipe to it.
+    """Start a process that answers with the module-level function `serve`; return it with our pipe end.
 
-    Inside of `interrupts_held` it starts with SIGINT blocked: `serve` lets it through, or leaves it so.
+    Within `defer_signals`, it starts with SIGINT blocked, and `serve` decides whether to unblock it.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -140,75 +140,75 @@ def spawned(
 
 
 @contextlib.contextmanager
-def interrupts_held(
-    *, spawns: bool = True, also: Collection[signal.Signals] = ()
-) -> Iterator[None]:
-    """An interrupt waits for the end: neither this process nor one that it starts is caught half way.
+def defer_signals(*, spawns: bool = True, also: Collection[signal.Signals] = ()) -> Iterator[None]:
+    """Defer interrupts of this process, and of processes that it starts, until the end of the block.
 
-    So do SIGTERM and SIGHUP, where a handler is in place for them.
-    A process that is started inside has SIGINT blocked, and the signals of `also`; it lets them through when
-    it is ready. A blocked signal alone would not do here: another thread takes it, and Python tells the main
-    one. `spawns` says that multiprocessing starts them; who starts others needs none of its helpers.
+    SIGTERM and SIGHUP are also deferred if they have a handler. Processes started inside have SIGINT and
+    the signals in `also` blocked, and unblock them when they are ready. Blocking a signal isn't enough
+    here, since another thread takes it, and Python notifies the main one. With `spawns`, helper processes
+    of multiprocessing are started first; other kinds of processes don't need them.
     """
     if spawns:
-        # Whoever spawns first starts the tracker too, which ends by letting SIGINT through again.
+        # The first spawn also starts the resource tracker, whose start would unblock SIGINT.
         resource_tracker.ensure_running()
     caught: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     held = [signal.SIGINT] if is_main else []
     if is_main:
         held += [number for number in terminating_signals() if callable(signal.getsignal(number))]
-    before = {each: signal.signal(each, lambda number, _: caught.append(number)) for each in held}
+    before = {
+        number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
+        for number in held
+    }
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *also})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for deferred, handler in before.items():
+            signal.signal(deferred, handler)
     for number in dict.fromkeys(caught):
-        # The handler that was in place takes it: most often that is a KeyboardInterrupt.
+        # The restored handler receives it, usually raising KeyboardInterrupt.
         signal.raise_signal(number)
 
 
 _START_SECONDS = 60.0
-"""Added to the limit of a worker's first task, for the start and for what that task imports."""
-_CURE = "What is finished is kept. Give fewer --workers, or more memory"
+"""Additional time for a worker's first task, for startup and imports."""
+_CURE = "Finished work is kept. Use fewer --workers, or more memory"
 _END_SECONDS = 60.0
-"""Time for a worker to exit by itself: the exit status of one that was killed is the reason reported."""
+"""Time for a worker to exit by itself, so that the exit status of a killed one can be reported."""
 _POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerPool(Pool):
-    """Spawned processes that answer one task at a time; each has at most one task in flight.
+    """Spawned processes that each answer one task at a time.
 
-    They end when the iterator of `map` does, whatever ends it, and with this process. Inside of `keeping`
-    idle ones wait for the next `map` instead.
+    They end with the iterator of `map`, however it ends, and with this process. Within `keeping`, idle
+    workers wait for the next `map` instead.
     """
 
     size: int
-    """Processes; never more than tasks."""
+    """Maximum number of processes; never more than tasks."""
     limit_seconds: float | None = None
-    """Wall-clock time for one task; its worker is killed after it, and the task isn't tried again.
+    """Time limit in seconds per task; its worker is then killed, and the task isn't retried.
 
-    Time during which a signal has stopped the worker, or this process as it waits, isn't counted.
-    """
+    Time in which a signal has stopped the worker or this process isn't counted."""
     tries: int = TRIES
-    """Tries of a task whose worker is killed."""
+    """Number of attempts at a task whose worker is killed."""
     quiet: bool = False
-    """Discard what workers write to stderr, and leave no core dumps."""
+    """True to discard the workers' stderr and core dumps."""
     sandbox: Sandbox | None = None
-    """Sandbox that each worker enters before its first task; it has no environment of ours and answers with
-    values alone. None: workers do what this process may."""
+    """Sandbox that each worker enters before its first task, without our environment and with answers
+    restricted to plain values. None for no restrictions."""
     idle: "list[_Worker] | None" = field(default=None, repr=False)
-    """Workers that wait for the next `map`; None where they end with theirs."""
+    """Workers that wait for the next `map`; None if workers end with their map."""
 
     @contextlib.contextmanager
     def keeping(self) -> "Iterator[WorkerPool]":
         """Keep idle workers from one `map` to the next until the block ends.
 
-        A worker takes seconds to start and to import what its tasks need.
+        Workers take seconds to start and to import what their tasks need.
         """
         idle: list[_Worker] = []
         try:
@@ -244,9 +244,9 @@ class _Worker:
     connection: Connection
     deadline: float | None
     task: int | None = None
-    """None until it is ready."""
+    """Number of the current task; None until the worker is ready."""
     work: object = None
-    """Function that it was last sent."""
+    """The last function sent to the worker."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -258,15 +258,15 @@ class _Processes(Generic[Task, Result]):
     backlog: Backlog[Task]
     workers: list[_Worker] = field(default_factory=list)
     killed: Counter[int | None] = field(default_factory=Counter)
-    """Killed workers by task; under None those that never got ready."""
+    """Number of killed workers by task; None for those that never got ready."""
     stopped: StoppedProcesses = field(init=False)
 
     def __post_init__(self) -> None:
-        """Tell of stopped workers as the map asks for."""
+        """Report stopped workers as the map requests."""
         self.stopped = StoppedProcesses(tell=self.backlog.tell)
 
     def begin(self) -> None:
-        """Take idle workers, and start as many more as there are tasks for."""
+        """Reuse idle workers, and start more up to the number of tasks."""
         number = min(self.pool.size, len(self.backlog.tasks))
         idle = self.pool.idle or []
         while idle and len(self.workers) < number:
@@ -280,8 +280,8 @@ class _Processes(Generic[Task, Result]):
         self.start(number - len(self.workers))
 
     def start(self, number: int) -> None:
-        """Start workers; each asks for a task once it is ready."""
-        with interrupts_held(spawns=self.pool.sandbox is None):
+        """Start workers; each asks for a task when it is ready."""
+        with defer_signals(spawns=self.pool.sandbox is None):
             for _ in range(number):
                 process, connection = self._started()
                 deadline = self._deadline(_START_SECONDS)
@@ -304,13 +304,13 @@ class _Processes(Generic[Task, Result]):
                     yield from self._stop(worker)
 
     def _ready(self) -> Collection[object]:
-        """Wait a moment for answers; time in which a worker or this process is stopped isn't counted."""
+        """Wait briefly for answers; time in which a worker or this process is stopped isn't counted."""
         began = time.monotonic()
-        left = min(each.deadline or float("inf") for each in self.workers) - began
+        left = min(worker.deadline or float("inf") for worker in self.workers) - began
         seconds = min(WAIT_SECONDS, max(0.0, left))
-        ready = wait([each.connection for each in self.workers], timeout=seconds)
+        ready = wait([worker.connection for worker in self.workers], timeout=seconds)
         late = time.monotonic() - began - seconds
-        watched = [(each.process.pid, self._task_name(each)) for each in self.workers]
+        watched = [(worker.process.pid, self._task_name(worker)) for worker in self.workers]
         for worker, stopped in zip(self.workers, self.stopped.look(watched), strict=True):
             if worker.deadline is not None:
                 worker.deadline += max(stopped, late, 0.0)
@@ -330,7 +330,8 @@ class _Processes(Generic[Task, Result]):
             yield from self._refuse(worker, unread)
             return
         task = worker.task
-        # The next task starts before a result is handled, but not before a failure is: none may follow it.
+        # The next task starts before a result is handled, but not before a failure, after which none may
+        # start.
         if isinstance(answer, Failure):
             assert task is not None
             yield task, answer
@@ -345,21 +346,21 @@ class _Processes(Generic[Task, Result]):
         return answer
 
     def _refuse(self, worker: _Worker, unread: Exception) -> Outcomes[Result | Failure]:
-        """Kill a worker that answers with something else than values."""
+        """Kill a worker whose answer isn't a plain value."""
         self._remove(worker)
-        error = self._error(worker, str(unread), "its process was taken over, or it has a fault")
-        reason = f"the worker's answer is refused: {unread}"
+        error = self._error(worker, str(unread), "its process was compromised, or has a bug")
+        reason = f"the worker's answer was refused: {unread}"
         yield from self._lose(worker, Failure(outcome="crashed", reason=reason, error=error))
 
     def _assign(self, worker: _Worker) -> None:
-        """Send a worker its next task, or let it end or wait for the next map."""
+        """Send a worker its next task, or dismiss it."""
         if not self.backlog.waiting:
             self._dismiss(worker)
             return
         if worker.task is not None:
             worker.deadline = self._deadline()
         worker.task = self.backlog.waiting.popleft()
-        # The pipe of a dead worker is broken: its exit is handled when its end of file is read.
+        # The pipe of a dead worker is broken; its exit is handled when its end of file is read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             sent = None if worker.work is self.work else self.work
             worker.work = self.work
@@ -370,17 +371,17 @@ class _Processes(Generic[Task, Result]):
         return None if limit is None else time.monotonic() + limit + extra
 
     def _stop(self, worker: _Worker) -> Outcomes[Result | Failure]:
-        """Kill a worker that is over its time, unless a signal stopped it meanwhile."""
+        """Kill a worker that exceeded its time, unless a signal stopped it in the meantime."""
         if (pid := worker.process.pid) is not None and stopped_words(pid) is not None:
             worker.deadline = time.monotonic() + LOOK_SECONDS
             return
         self._remove(worker)
         end = f"no end after {self.pool.limit_seconds:g} s"
-        error = self._error(worker, end, "its process was over its time and was killed")
+        error = self._error(worker, end, "its process exceeded the time limit and was killed")
         yield from self._lose(worker, Failure(outcome="timed out", reason=end, error=error))
 
     def _replace(self, worker: _Worker) -> Outcomes[Result | Failure]:
-        """Try the task of a worker that died again, or report how its process ended."""
+        """Retry the task of a dead worker, or report how its process ended."""
         self.workers.remove(worker)
         _leave(worker)
         code = worker.process.exitcode
@@ -395,8 +396,10 @@ class _Processes(Generic[Task, Result]):
             return
         end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         reason = f"the worker was {end}" if code < 0 else f"the worker {end}"
-        when = " while it started" if worker.task is None else "; often memory ran out"
-        error = self._error(worker, end, f"its process ended so {self.pool.tries} times{when}")
+        when = " during startup" if worker.task is None else "; often because memory ran out"
+        error = self._error(
+            worker, end, f"its process ended like this {self.pool.tries} times{when}"
+        )
         yield from self._lose(worker, Failure(outcome="crashed", reason=reason, error=error))
 
     def _error(self, worker: _Worker, end: str, cause: str) -> WorkerError:
@@ -407,7 +410,7 @@ class _Processes(Generic[Task, Result]):
         return "a worker" if worker.task is None else backlog.name(backlog.tasks[worker.task])
 
     def _lose(self, worker: _Worker, failure: Failure) -> Outcomes[Result | Failure]:
-        """Fail the task of a worker that is gone; one that never got ready costs the next task."""
+        """Fail the task of a lost worker; a worker that never got ready fails the next task."""
         if worker.task is not None:
             yield worker.task, failure
         elif self.backlog.waiting:
@@ -415,12 +418,12 @@ class _Processes(Generic[Task, Result]):
         self._refill()
 
     def _refill(self) -> None:
-        """Start a worker where more tasks wait than workers that are about to ask for one."""
+        """Start a worker if more tasks wait than workers are starting."""
         if len(self.backlog.waiting) > sum(worker.task is None for worker in self.workers):
             self.start(1)
 
     def _dismiss(self, worker: _Worker) -> None:
-        """Let a worker without a task wait for the next map, or end by itself."""
+        """Keep a worker without a task for the next map, or let it end."""
         self.workers.remove(worker)
         if self.pool.idle is None:
             _leave(worker)
@@ -432,7 +435,7 @@ class _Processes(Generic[Task, Result]):
         _end(worker)
 
     def kill(self) -> None:
-        """End all workers at once."""
+        """Kill all workers immediately."""
         for worker in self.workers:
             worker.process.kill()
         for worker in tuple(self.workers):
@@ -442,7 +445,7 @@ class _Processes(Generic[Task, Result]):
 def _leave(worker: _Worker) -> None:
     """Let a worker's process end by itself, as it does when its connection closes.
 
-    A join with a timeout would wait for what that process has started, too: it has the same descriptors open.
+    A join with a timeout would also wait for processes that it started, since they share its descriptors.
     """
     worker.connection.close()
     until = time.monotonic() + _END_SECONDS
@@ -452,15 +455,15 @@ def _leave(worker: _Worker) -> None:
 
 
 def _end(worker: _Worker) -> None:
-    """Kill a worker's process, if it still runs."""
+    """Kill a worker's process if it is still running."""
     worker.connection.close()
     worker.process.kill()
     worker.process.join()
 
 
 def _serve(quiet: bool, connection: Connection) -> None:
-    """Answer tasks until the other end closes; each comes with its function where that is another one."""
-    # A worker ends at an interrupt, and with its parent, without a message: the parent reports it.
+    """Answer tasks until the other end closes; a task comes with its function if that changed."""
+    # A worker ends silently on an interrupt or with its parent; the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -471,7 +474,7 @@ def _serve(quiet: bool, connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    # The end of a parent that is killed isn't signalled, and its workers would go on, or wait for good.
+    # A killed parent sends no signal, and its workers would continue or wait forever.
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,6 +1,6 @@
-"""Map a function over tasks on the workers of a Ray cluster: the twin of WorkerPool.
+"""Map a function over tasks on the workers of a Ray cluster, like WorkerPool.
 
-Ray places tasks and tries again those whose worker or machine is lost. Only tasks and results travel.
+Ray places tasks and retries those whose worker or machine is lost. Only tasks and results are transferred.
 """
 
 import contextlib
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 ANSWER_SECONDS = 10.0
-"""Ray itself looks for a cluster that isn't there for many minutes."""
+"""Time limit in seconds for a cluster to answer; Ray itself would try for many minutes."""
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RayPool(Pool):
-    """The same map as WorkerPool's over the workers of a cluster.
+    """A pool like WorkerPool over the workers of a cluster.
 
-    Ray ends what runs when this process ends, whatever ends it.
+    Ray ends running tasks when this process ends, however it ends.
     """
 
     address: str
     """host:port"""
     in_flight: int
-    """The most tasks that are submitted at once."""
+    """Maximum number of submitted tasks."""
     tries: int = TRIES
-    """Tries of a task whose worker or machine is lost."""
+    """Number of attempts at a task whose worker or machine is lost."""
 
     def _outcomes(
         self, work: Callable[[Task], Result], backlog: Backlog[Task]
     ) -> Outcomes[Result | Failure]:
         with _connected(self.address) as ray:
-            # Past its first try a task finds what it had finished, as any build does.
+            # A retried task finds its finished artefacts, like any build.
             remote = ray.remote(
                 num_cpus=1, max_retries=self.tries - 1, scheduling_strategy="SPREAD"
             )(_attempt_with)
@@ -65,35 +65,35 @@ class RayPool(Pool):
         try:
             return ray.get(done)
         except ray.exceptions.RayTaskError as failed:
-            # Our function catches what a task raises: what comes here couldn't even begin.
+            # `attempt` catches errors of tasks, so this task couldn't even start.
             raise WorkerError(
                 title,
                 f"{type(failed.cause).__name__}: {failed.cause}",
-                cause="a node can't run it",
+                cause="a node can't run the task",
                 cure="Install the same version of curriculum on all nodes",
             ) from failed
         except ray.exceptions.RayError as lost:
             error = WorkerError(
                 title,
                 type(lost).__name__,
-                cause=f"its worker or machine was lost {self.tries} times; often memory ran out",
-                cure="What is finished is kept. Give fewer --workers, or nodes with more memory",
+                cause=f"its worker or machine was lost {self.tries} times, often because memory ran out",
+                cure="Finished work is kept. Use fewer --workers, or nodes with more memory",
             )
             kind = type(lost).__name__
             return Failure(outcome="crashed", reason=kind, error=error, trace=str(lost))
 
 
 def _umask() -> int:
-    """Return the umask of this process, which the system tells only who sets another."""
+    """Return the umask of this process; it can only be read by setting another one."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _attempt_with(mask: int, work: Callable[[Task], Result], task: Task) -> Result | Failure:
-    """Attempt a task on a node, whose workers have the umask of whoever started Ray there.
+    """Attempt a task on a node, whose workers have the umask of the process that started Ray there.
 
-    What the task makes in the workspace gets no right that the files of the build don't get.
+    Files that the task writes into the workspace get no more permissions than other files of the build.
     """
     os.umask(_umask() | mask)
     return attempt(work, task)
@@ -101,7 +101,7 @@ def _attempt_with(mask: int, work: Callable[[Task], Result], task: Task) -> Resu
 
 @contextlib.contextmanager
 def _connected(address: str) -> "Iterator[ModuleType]":
-    """Ray, connected to a cluster; a connection that stands already is used, and left standing."""
+    """Yield Ray, connected to a cluster; an existing connection is reused and left open."""
     _require_address(address)
     try:
         import ray
@@ -109,7 +109,7 @@ def _connected(address: str) -> "Iterator[ModuleType]":
         raise WorkerError(
             "Ray",
             address,
-            cause="it isn't installed here",
+            cause="Ray is not installed",
             cure=install_command("curriculum[ray]"),
         ) from lacking
     if ray.is_initialized():
@@ -129,22 +129,25 @@ def _connect(ray: "ModuleType", address: str) -> None:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as refused:
         if "AuthenticationError" in f"{refused.__cause__!r} {refused.__cause__}":
-            words = "it asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if it isn't in ~/.ray"
+            words = (
+                "it requires a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if the token isn't in "
+                "~/.ray"
+            )
             raise _unanswered(address, words) from refused
         raise _unanswered(address, str(refused).splitlines()[0]) from refused
     if ray.cluster_resources().get("CPU", 0) < 1:
         ray.shutdown()
-        raise _unanswered(address, "the cluster has no CPU to give")
+        raise _unanswered(address, "the cluster has no CPU")
 
 
 def _require_address(address: str) -> None:
-    """Pass if somebody listens there, and on this machine nobody but this user or root.
+    """Raise unless an address answers; on this machine, only this user or root may listen there.
 
-    What a cluster answers is unpickled: it can run code here.
+    Answers of a cluster are unpickled, so it can run code here.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
-        raise _unanswered(address, "it isn't host:port")
+        raise _unanswered(address, "the address must be host:port")
     try:
         with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as probe:
             there = probe.getpeername()[0]
@@ -155,7 +158,7 @@ def _require_address(address: str) -> None:
 
 
 def _require_seen(ray: "ModuleType", address: str) -> None:
-    """Pass if Ray looks where the address says: by itself it takes 127.0.0.1 for another address of ours."""
+    """Raise unless Ray uses the given address; by itself it may replace 127.0.0.1 by another one."""
     host, _, port = address.rpartition(":")
     if host in LOOPBACK and ray.util.get_node_ip_address() not in LOOPBACK:
         _require_address(f"{ray.util.get_node_ip_address()}:{port}")
@@ -165,6 +168,6 @@ def _unanswered(address: str, cause: str) -> WorkerError:
     return WorkerError(
         "$CURRICULUM_RAY_ADDRESS",
         address,
-        cause=f"no Ray cluster answers there ({cause})",
-        cure="Start one (ray start --head …), correct the address, or unset it to build here",
+        cause=f"no Ray cluster answers at this address ({cause})",
+        cure="Start one (ray start --head …), correct the address, or unset it to build on this machine",
     )

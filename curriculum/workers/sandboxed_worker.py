@@ -1,7 +1,7 @@
-"""A worker process in a sandbox, for code that parses foreign text in C.
+"""A worker process in a sandbox, for code that parses untrusted text in C.
 
-It starts without this process's environment and imports nothing but this package before it is confined, so
-that no thread of a library stays outside. Its answers are read as values alone.
+It starts without this process's environment and imports only this package before it enters the sandbox, so
+that no library thread stays outside. Its answers are restricted to plain values.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _START = (
 
 
 class SandboxedWorker:
-    """A process with the methods of one of multiprocessing that a pool needs."""
+    """A process with the methods of a multiprocessing process that a pool needs."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", scratch: str) -> None:
         self._process = process
@@ -32,12 +32,12 @@ class SandboxedWorker:
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """Process id."""
         return self._process.pid
 
     @property
     def exitcode(self) -> int | None:
-        """Exit code, below 0 for a signal; None while the process runs."""
+        """Exit code, negative for a signal; None while the process runs."""
         return self._process.poll()
 
     def is_alive(self) -> bool:
@@ -45,7 +45,7 @@ class SandboxedWorker:
         return self.exitcode is None
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self._process.kill()
 
     def join(self) -> None:
@@ -55,9 +55,9 @@ class SandboxedWorker:
 
 
 def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedWorker, Connection]:
-    """Start a worker that enters a sandbox before its first task; the process and the pipe to it.
+    """Start a worker that enters a sandbox before its first task; return the process and the pipe to it.
 
-    It may also write temporary files, into a folder of its own.
+    It may also write temporary files into its own folder.
     """
     scratch = tempfile.mkdtemp(prefix="curriculum-worker-")
     ours, theirs = Pipe()
@@ -71,15 +71,15 @@ def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedWorker, 
         pass_fds=[theirs.fileno()],
     )
     theirs.close()
-    # The pipe of a dead worker is broken: its exit is handled when its end of file is read.
+    # The pipe of a dead worker is broken; its exit is handled when its end of file is read.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         ours.send(replace(sandbox, write=(*sandbox.write, scratch)))
     return SandboxedWorker(process, scratch), ours
 
 
 def serve(handle: int) -> None:
-    """Confine this process as the other end of its pipe says, and answer tasks until that end closes."""
-    # A worker ends at an interrupt, and with its parent, without a message: the parent reports it.
+    """Enter the sandbox received through the pipe, and answer tasks until its other end closes."""
+    # A worker ends silently on an interrupt or with its parent; the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection = Connection(handle)
@@ -90,7 +90,7 @@ def serve(handle: int) -> None:
 
 
 def _end_with_parent(handle: int) -> None:
-    """End this process when the other end of its pipe closes, whatever it is doing."""
+    """End this process as soon as the other end of its pipe closes."""
     closed = select.poll()
     closed.register(handle, select.POLLRDHUP)
     closed.poll()

@@ -1,4 +1,4 @@
-"""Processes that a signal stopped: they neither end nor fail, and their parent would wait for ever."""
+"""Processes stopped by a signal, which neither end nor fail, so that their parent would wait forever."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 LOOK_SECONDS = 1.0
 STOPPED_SECONDS = 10.0
-"""Seconds that a process is stopped before it is reported: a debugger's pause may be short."""
+"""Seconds that a process must be stopped before it is reported, since a debugger's pause may be short."""
 
 
 def stopped_words(pid: int) -> str | None:
-    """Say that a process is stopped and how it goes on; None for one that isn't, and one that has ended."""
-    # Imported here: a worker needs it not, and has to enter its sandbox soon.
+    """Return that a process is stopped and how to continue it; None if it isn't stopped or has ended."""
+    # Deferred, because workers don't need it and have to enter their sandbox soon.
     import psutil
 
     try:
@@ -19,22 +19,22 @@ def stopped_words(pid: int) -> str | None:
     except psutil.Error:
         return None
     is_stopped = state in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    return f"is stopped, and `kill -CONT {pid}` lets it go on" if is_stopped else None
+    return f"is stopped; continue it with `kill -CONT {pid}`" if is_stopped else None
 
 
 @dataclass(kw_only=True, slots=True)
 class StoppedProcesses:
-    """Watch over processes, which reports each one that stays stopped once, and no slow one."""
+    """Watch over processes that reports each stopped one once, but no slow ones."""
 
     tell: Callable[[str], None]
     _looked: float = 0.0
     _since: dict[int, float] = field(default_factory=dict)
-    """Times at which stopped processes were first seen so; infinite once that was reported."""
+    """Times at which stopped processes were first seen; infinite after they were reported."""
 
     def look(self, processes: Sequence[tuple[int | None, str]]) -> list[float]:
-        """Look at processes by their pids and what they work at, unless the last look was a moment ago.
+        """Check processes by pid and task name, at most once per LOOK_SECONDS.
 
-        Return the seconds since the last look of each that was stopped at both looks, else 0.
+        Returns, per process, the seconds since the last check if it was stopped both times, else 0.
         """
         now = time.monotonic()
         seconds = now - self._looked
@@ -47,7 +47,7 @@ class StoppedProcesses:
                 continue
             since = before.get(pid, now)
             if now - since >= STOPPED_SECONDS:
-                self.tell(f"worker process {pid} {words}; it works at {task}")
+                self.tell(f"worker process {pid} {words}; its task is {task}")
                 since = float("inf")
             self._since[pid] = since
         still = before.keys() & self._since.keys()

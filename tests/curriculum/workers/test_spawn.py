@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.workers.pool import interrupts_held
+from curriculum.workers.pool import defer_signals
 
 FIRST_TO_SPAWN = """
 import signal
-from curriculum.workers.pool import interrupts_held, spawned
+from curriculum.workers.pool import defer_signals, spawned
 
 def serve(work, connection):
     connection.send(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 if __name__ == "__main__":
-    with interrupts_held():
+    with defer_signals():
         members = [spawned(serve, None) for _ in range(2)]
     print([connection.recv() for _, connection in members])
     print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
@@ -46,7 +46,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_comes_meanwhile_is_raised_at_the_end() -> None:
     went_on = False
-    with pytest.raises(KeyboardInterrupt), interrupts_held():  # noqa: PT012 - what is held is raised at its end
+    with pytest.raises(KeyboardInterrupt), defer_signals():  # noqa: PT012 - what is held is raised at its end
         signal.raise_signal(signal.SIGINT)
         went_on = True
     assert went_on
@@ -56,12 +56,12 @@ def test_a_termination_is_held_where_there_is_a_handler_for_it() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
-        with interrupts_held():
+        with defer_signals():
             signal.raise_signal(signal.SIGTERM)
             assert heard == []
         assert heard == [signal.SIGTERM]
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with interrupts_held():
+        with defer_signals():
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -78,7 +78,7 @@ def test_an_interrupt_that_another_thread_takes_is_held_too() -> None:
     # Started before, it lets signals through.
     thread = threading.Thread(target=take)
     thread.start()
-    with pytest.raises(KeyboardInterrupt), interrupts_held():  # noqa: PT012 - what is held is raised at its end
+    with pytest.raises(KeyboardInterrupt), defer_signals():  # noqa: PT012 - what is held is raised at its end
         go.set()
         thread.join()
         went_on = True
@@ -89,12 +89,12 @@ def test_an_interrupt_is_told_to_who_listens_and_ignored_where_it_is() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
     try:
-        with interrupts_held():
+        with defer_signals():
             signal.raise_signal(signal.SIGINT)
             assert heard == []
         assert heard == [signal.SIGINT]
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with interrupts_held():
+        with defer_signals():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
