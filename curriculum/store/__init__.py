@@ -1,15 +1,15 @@
-"""Artefacts on disk: a directory with its files and a manifest that is written last.
+"""Artefacts on disk: directories with files and a manifest that is written last.
 
-artefact.py       a published directory, its manifest, its recipe and the key that follows from it
-store.py          find, make, publish, verify
-explain.py        differences from the last version, as a tree
-leases.py         keys that running processes use
-owners.py         the processes that records name, and whether they still live
-attempt_state.py  attempts at runs that aren't finished: their state and progress
+artefact.py       published directories with their manifests, recipes and keys
+store.py          find, build, publish and verify artefacts
+explain.py        differences from the previous version, as a tree
+leases.py         keys used by running processes
+owners.py         the processes named in records, and whether they are alive
+attempt_state.py  state and progress of unfinished attempts at runs
 inside.py         files of a workspace: names, locks, removal
-gc.py             artefacts that nothing refers to, and their removal by way of .trash
-marks.py          the lists of live artefacts in current/
-os_errors.py      errors of the operating system, such as a full disk
+gc.py             unreferenced artefacts, and their removal via .trash
+marks.py          lists of live artefacts in current/
+os_errors.py      errors of the operating system, for example a full disk
 """
 
 from curriculum.store.artefact import Artefact, Input, Recipe, StagingDirectory, digest, published

@@ -1,4 +1,4 @@
-"""Artefacts, their recipes and keys, and their manifests: how a published directory appears on disk whole."""
+"""Artefacts with their recipes, keys and manifests."""
 
 import contextlib
 import datetime
@@ -37,36 +37,36 @@ KEY_DIGITS = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Input:
-    """An input by its role, and the key and content that it has."""
+    """An input of an artefact: its role, key and content."""
 
     name: str
     key: str
     content: str
     unverified: Path | None = field(default=None, compare=False)
-    """The artefact's directory, where its files must be verified before they are read; no part of the key."""
+    """Directory of the artefact if its files must be verified before use; not part of the key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
     """Inputs and settings of an artefact.
 
-    `config` holds the fields that change bytes and no others: never paths, hosts, numbers of workers.
-    `labels` say where it lies (`family-v3_simple`) and are no part of the key.
+    `config` has exactly the fields that change bytes: no paths, hosts or numbers of workers. `labels`
+    determine the artefact's folder (`family-v3_simple`) and are not part of the key.
     """
 
     stage: str
     labels: tuple[tuple[str, str], ...]
     revision: int
-    """Raised by hand when the producer's code changes the bytes it writes."""
+    """Raise it whenever the producer's code changes the bytes that it writes."""
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
     alternate_folders: tuple[str, ...] = ()
-    """Patterns of other shelves on which the same may stand: what is of one key is one artefact."""
+    """Globs of other folders that may contain the same artefact (same key, same content)."""
 
     @property
     def key(self) -> str:
-        """sha256 over all that can change the bytes; 64 hex digits."""
+        """sha256 (64 hex digits) over everything that can change the bytes."""
         return key_of(
             stage=self.stage,
             revision=self.revision,
@@ -77,16 +77,16 @@ class Recipe:
 
     @property
     def folder(self) -> PurePosixPath:
-        """The folder, relative to the workspace, in which all versions of this artefact lie."""
+        """Folder of all versions of this artefact, relative to the workspace."""
         for label, value in self.labels:
             assert is_name(label), label
             assert "-" not in label, label
-            assert is_name(value), f"{label} {value} is no safe path"
+            assert is_name(value), f"{label} {value} is not a safe path"
         return PurePosixPath(self.stage, *(label_folder(*label) for label in self.labels))
 
     @property
     def directory(self) -> PurePosixPath:
-        """The artefact's directory, relative to the workspace."""
+        """Directory of the artefact, relative to the workspace."""
         return self.folder / self.key[:KEY_DIGITS]
 
 
@@ -98,9 +98,9 @@ def key_of(
     inputs: tuple[Input, ...],
     tools: Mapping[str, str],
 ) -> str:
-    """The key of these ingredients; the order of inputs and of fields doesn't matter."""
+    """Return the key of some ingredients; the order of inputs and fields doesn't matter."""
     listed: list[JsonValue] = [
-        [each.name, each.key, each.content] for each in sorted(inputs, key=_order)
+        [item.name, item.key, item.content] for item in sorted(inputs, key=_order)
     ]
     return digest(
         {
@@ -120,16 +120,15 @@ def _order(item: Input) -> tuple[str, str, str]:
 
 Model = TypeVar("Model", bound=BaseModel)
 Settings = TypeVar("Settings")
-"""The suffix of files that aren't whole yet; a killed writer may leave one."""
 _RUNS = "runs"
 _SHELF_OR_KEY = re.compile(rf"[^-=]+[-=].*|[0-9a-f]{{{KEY_DIGITS}}}")
 PLANNED = "planned"
-"""The content of an artefact that a dry store would make."""
+"""Content of an artefact that a dry store would build."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Artefact:
-    """A published directory; `made` says whether this process made it just now."""
+    """A published directory; `made` is True if this process has just built it."""
 
     path: Path
     manifest: Manifest
@@ -137,33 +136,33 @@ class Artefact:
 
     @property
     def key(self) -> str:
-        """The digest of what it was made from."""
+        """Key: digest of everything that the artefact was built from."""
         return self.manifest.key
 
     @property
     def content(self) -> str:
-        """The digest of what it is."""
+        """Content: digest of the artefact's files."""
         return self.manifest.content
 
     @property
     def planned(self) -> bool:
-        """True where it is only planned, by a dry store."""
+        """True if a dry store only planned the artefact."""
         return self.content == PLANNED
 
     @property
     def waits(self) -> bool:
-        """True where it is planned, and made of something that is only planned itself."""
-        return self.planned and any(each.content == PLANNED for each in self.manifest.inputs)
+        """True if the artefact and one of its inputs are only planned."""
+        return self.planned and any(record.content == PLANNED for record in self.manifest.inputs)
 
     def reported(self, model: type[Model]) -> Model:
-        """Return what its producer counted, as a model; fields of a newer minor version are left out."""
+        """Return the producer's report as a model; fields of a newer minor version are ignored."""
         return of_version(model, self.manifest.report, self.manifest.schema_version)
 
     def configured(self, settings: type[Settings]) -> Settings:
-        """Return what its producer was set to, as a value of a class; other fields are left out.
+        """Return the producer's config as an instance of a class; other fields are ignored.
 
         Raises:
-            StoreError: for a config that lacks a field, or has another type; no producer writes one.
+            StoreError: if a field is missing or has another type.
         """
         try:
             return TypeAdapter(settings).validate_python(self.manifest.config)
@@ -173,65 +172,65 @@ class Artefact:
                 str(self.path / MANIFEST_NAME),
                 f"config.{'.'.join(map(str, fault['loc']))}",
                 cause=fault["msg"],
-                cure=f"Move {self.path} out of the workspace; a build makes it again",
+                cure=f"Move {self.path} out of the workspace; a build recreates it",
             ) from None
 
     def as_input(self, name: str, *, verified: bool = False) -> Input:
-        """This artefact in the role `name` of another's recipe.
+        """Return this artefact as an input with the role `name` for another recipe.
 
-        Its files are verified whole before the other is made, unless they were hashed just now as it was
-        published, or its reader verifies what it reads.
+        Its files are verified before the other artefact is built, unless they were just published or the
+        reader verifies what it reads.
         """
         done = verified or self.made or self.planned
         path = None if done else self.path
         return Input(name=name, key=self.key, content=self.content, unverified=path)
 
     def files(self) -> list[Path]:
-        """Return its Parquet files, in name order."""
+        """Return the artefact's Parquet files, sorted by name."""
         names = (record.name for record in self.manifest.files)
         return [self.path / name for name in names if name.endswith(PARQUET_ENDINGS)]
 
     def shards(self) -> list[Path]:
-        """Return the Parquet files of its documents or rows, in name order."""
+        """Return the Parquet files of documents or rows, sorted by name."""
         names = (record.name for record in self.manifest.files)
         return [self.path / name for name in names if name.startswith(PARTS)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StagingDirectory:
-    """An artefact in the making: its files go under `path`, its report into `record`."""
+    """An unpublished artefact: its files are written below `path`, its report is passed to `record`."""
 
     recipe: Recipe
     path: Path
     report: dict[str, JsonValue] = field(default_factory=dict)
-    """The JSON for the manifest."""
+    """Report for the manifest, as JSON."""
 
     def record(self, report: StageReport | MixtureReport) -> None:
-        """Add the fields of a report that are filled in, after those that were recorded before."""
+        """Add the set fields of a report to those recorded before."""
         self.record_fields(report.dump())
 
     def record_fields(self, fields: Mapping[str, JsonValue]) -> None:
-        """Add fields of a report that another process filled in."""
+        """Add report fields that another process counted."""
         self.report.update(fields)
 
 
 def published(path: Path) -> Artefact:
-    """The artefact at a path, its manifest held against itself.
+    """Return the artefact at a path after checking that its manifest is consistent.
 
     Raises:
-        StoreError: for a missing or changed manifest.
-        SchemaError: for a manifest that can't be read.
+        StoreError: if the manifest is missing or was changed.
+        SchemaError: if the manifest can't be read.
     """
     file = path / MANIFEST_NAME
     if not file.is_file():
         again = "Train the phase again" if run_of(path) else "Build it again"
-        raise StoreError(str(path), cause="there is no manifest.json", cure=again)
+        raise StoreError(str(path), cause="manifest.json is missing", cure=again)
     manifest = read_manifest(file)
     key = key_of(
         stage=manifest.stage,
         revision=manifest.revision,
         config=manifest.config,
-        inputs=tuple(Input(**each.model_dump()) for each in manifest.inputs),
+        inputs=tuple(Input(**record.model_dump()) for record in manifest.inputs),
         tools=manifest.tools,
     )
     if key != manifest.key or _content_of(manifest.files) != manifest.content:
@@ -240,7 +239,7 @@ def published(path: Path) -> Artefact:
 
 
 def published_in(folder: Path) -> Iterator[Path]:
-    """The directories of a stage that have a manifest, as the store lays them: label-value, key."""
+    """Yield the directories of a stage with a manifest, in the store's layout: label-value, key."""
     found: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         found += entries
@@ -255,7 +254,7 @@ def published_in(folder: Path) -> Iterator[Path]:
 
 
 def file_size(file: Path) -> int | None:
-    """The size of a file; None where there is none."""
+    """Return the size of a file; None if it doesn't exist."""
     try:
         return file.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -263,7 +262,7 @@ def file_size(file: Path) -> int | None:
 
 
 def is_in_place(artefact: Artefact, root: Path) -> bool:
-    """Return True where an artefact lies as the store lays its stage: stage/label-value/…/key."""
+    """Return True if an artefact lies in the store's layout of its stage: stage/label-value/…/key."""
     stage, *labels, key = artefact.path.relative_to(root).parts
     if artefact.manifest.stage == _RUNS and number_of(key, ATTEMPT) is not None:
         key = labels.pop() if labels else ""
@@ -273,13 +272,13 @@ def is_in_place(artefact: Artefact, root: Path) -> bool:
 
 
 def is_publishable(name: str) -> bool:
-    """Return True for a path that a manifest lists: no manifest's, and none of what wasn't written whole."""
+    """Return True for a path that a manifest lists: neither a manifest nor an incomplete draft."""
     steps = name.split("/")
     return steps[-1] != MANIFEST_NAME and not any(step.endswith(DRAFT) for step in steps)
 
 
 def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
-    """The manifest of a draft's files; `content` is the folder that alone makes up its content."""
+    """Return the manifest of a draft's files; `content` is the only folder that counts for the content."""
     names = sorted(_whole_files(draft.path))
     files = tuple(
         FileRecord(
@@ -295,17 +294,16 @@ def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
 
 
 def _whole_files(folder: Path) -> Iterator[str]:
-    """The paths of a folder's files that are published with it."""
     yield from filter(is_publishable, files_of(folder))
 
 
 def is_waiting(recipe: Recipe) -> bool:
-    """Return True where something that the recipe is made from is only planned."""
-    return any(each.content == PLANNED for each in recipe.inputs)
+    """Return True if one of the recipe's inputs is only planned."""
+    return any(item.content == PLANNED for item in recipe.inputs)
 
 
 def planned_manifest(recipe: Recipe) -> Manifest:
-    """The manifest of what a dry store would make."""
+    """Return the manifest of an artefact that a dry store would build."""
     return _described(recipe, files=(), content=PLANNED, report={})
 
 
@@ -320,8 +318,8 @@ def _described(
         revision=recipe.revision,
         config=dict(recipe.config),
         inputs=tuple(
-            InputRecord(name=each.name, key=each.key, content=each.content)
-            for each in recipe.inputs
+            InputRecord(name=item.name, key=item.key, content=item.content)
+            for item in recipe.inputs
         ),
         tools=dict(recipe.tools),
         files=files,
@@ -336,7 +334,7 @@ def _content_of(files: Sequence[FileRecord]) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Flush the files, then let the manifest appear in one rename."""
+    """Flush the files to disk, then write the manifest in a single rename."""
     files = [folder / record.name for record in manifest.files]
     for path in (*files, *sorted({file.parent for file in files})):
         sync(path)

@@ -1,4 +1,4 @@
-"""State of an attempt that isn't finished: the one rule of commands, pages and SQL."""
+"""State of unfinished attempts, shared by commands, pages and SQL."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ _STATE, _HEARTBEAT, _REPORT = "state.json", "heartbeat.json", "report.json"
 
 
 class _Saved(BaseModel):
-    """The fields that are read of the state of a checkpoint."""
+    """The fields read from a checkpoint's state."""
 
     step: int
     tokens: TokenCounts
@@ -26,29 +26,29 @@ class _Saved(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptState:
-    """State of an attempt that isn't finished, the reason, and its progress."""
+    """State of an unfinished attempt, with reason and progress."""
 
     state: State
     why: str = ""
-    """Empty while it runs: its heartbeat says more."""
+    """Reason; empty for a running attempt, since its heartbeat says more."""
     stopped: Stopped | None = None
-    """Outcome of its last process, where that left a report."""
+    """Outcome of its last process, if it left a report."""
     owner: RunState | None = None
-    """The process that trains it, or trained it last."""
+    """The process that trains it or trained it last."""
     beat: Heartbeat | None = None
-    """The last heartbeat; None before the first step and after the process ended well."""
+    """Last heartbeat; None before the first step, and after the process ended normally."""
     steps: int | None = None
-    """Steps done: by the heartbeat, else by the newest checkpoint, from which it would resume."""
+    """Steps done according to the heartbeat, or else the step of the newest checkpoint."""
     valid_tokens: int | None = None
     """Valid tokens of these steps."""
 
 
 def state_of_attempt(root: Path, run: Path, job: Job) -> AttemptState:
-    """Determine the state of an attempt that isn't finished, except whether it waits for a slot.
+    """Return the state of an unfinished attempt, except whether it waits for a slot.
 
     Args:
         root: The workspace.
-        run: The directory of the attempt.
+        run: The attempt's directory.
         job: The job in that directory.
     """
     beat = inside.read(Heartbeat, run / _HEARTBEAT)
@@ -73,12 +73,12 @@ def state_of_attempt(root: Path, run: Path, job: Job) -> AttemptState:
         return replace(found, state="failed", why=report.reason, stopped=stopped)
     how = "cancelled" if stopped == "cancelled" else "stopped"
     where = f"at step {step:,} of {job.steps:,}" if step else "before a checkpoint"
-    why = f"{how} {where}; {CONTINUES if step else 'it begins anew'}"
+    why = f"{how} {where}; {CONTINUES if step else 'it starts again'}"
     return replace(found, state="interrupted", why=why, stopped=stopped)
 
 
 def _saved(run: Path) -> tuple[int | None, int | None]:
-    """Return the step of an attempt's newest checkpoint and its valid tokens, as far as they are known."""
+    """Return the step of an attempt's newest checkpoint and its valid tokens, if known."""
     folders = numbered(run / "checkpoints", STEP)
     whole = [(step, path) for step, path in folders if (path / MANIFEST_NAME).is_file()]
     if not whole:

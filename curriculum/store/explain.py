@@ -1,4 +1,4 @@
-"""Reasons why an artefact is made again: differences from the last version in the same place, as a tree."""
+"""Reasons why an artefact is rebuilt: differences from the previous version, as a tree."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,34 +13,34 @@ from schemas.manifest import InputRecord, Manifest
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedIngredient:
-    """One ingredient that changed; None where it wasn't there."""
+    """A changed ingredient; `before` or `now` is None if it doesn't exist there."""
 
     name: str
     before: JsonValue
     now: JsonValue
     deleted: str = ""
-    """Folder of an input that is still wanted, and isn't in the workspace any more; "" for any other."""
+    """Folder of a required input that is missing in the workspace, otherwise ""."""
 
     @property
     def made_anew(self) -> bool:
-        """Return True if the input was made anew of the same: its key stayed, its content didn't."""
-        keys = [str(each).partition(" ")[0] for each in (self.before, self.now)]
+        """True if the input was rebuilt: the same key, but different content."""
+        keys = [str(version).partition(" ")[0] for version in (self.before, self.now)]
         return self.name.startswith("input ") and keys[0] == keys[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """Differences, and for each input that differs, its own differences."""
+    """Differences from the previous version, with the explanation of each changed input."""
 
     folder: str
     first: bool
-    """True if there is no earlier version to compare with."""
+    """True without a previous version."""
     differences: tuple[ChangedIngredient, ...]
     because: tuple["Explanation", ...]
 
     @property
     def roots(self) -> "Iterator[tuple[str, ChangedIngredient | None]]":
-        """The folders on which it begins, each with what differs there; None for a first version."""
+        """Folders with root differences, each with its difference; None for a first version."""
         if self.first:
             yield self.folder, None
         for difference in self.differences:
@@ -50,7 +50,7 @@ class Explanation:
             yield from cause.roots
 
     def lines(self, depth: int = 0) -> Iterator[str]:
-        """The tree as text, two spaces a level."""
+        """Yield the tree as text, with two spaces per level."""
         indent = "  " * depth
         yield f"{indent}{self.folder}{' (first version)' if self.first else ''}"
         for difference in self.differences:
@@ -62,14 +62,14 @@ class Explanation:
 def explain(store: Store, recipe: Recipe) -> Explanation:
     """Compare a recipe with the newest other version in its folder, down to the inputs that differ.
 
-    What was made of another corpus is no version: rows of several corpora lie in one folder. Mixtures and
-    runs are their specialist's, whatever its corpus.
+    Only versions of the same corpora count, since rows of several corpora share a folder. Mixtures and runs
+    are compared within their specialist, whatever the corpus.
     """
     return explain_all(store, [recipe])[0]
 
 
 def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
-    """Compare each recipe so; the store is read once for all of them."""
+    """Compare several recipes as `explain` does; the store is read only once."""
     manifests = {artefact.key: artefact.manifest for artefact in store.artefacts()}
     published = [*manifests.values()]
     for step in store.steps:
@@ -87,22 +87,22 @@ _Place = tuple[str, frozenset[str]]
 
 
 class _Corpora:
-    """Corpora by key that artefacts are made of: their own label, else those of their inputs."""
+    """Corpora of artefacts by key: their own label, or else those of their inputs."""
 
     def __init__(self, manifests: Mapping[str, Manifest]) -> None:
         self.manifests = manifests
         self.known: dict[str, frozenset[str]] = {}
 
     def place(self, manifest: Manifest) -> _Place:
-        """The versions that one is compared with have the same place."""
+        """Return the place of a manifest; it is compared with versions in the same place."""
         is_specialists = "specialist" in manifest.labels
         return _folder(manifest), frozenset() if is_specialists else self._of(manifest)
 
     def _of(self, manifest: Manifest) -> frozenset[str]:
         if manifest.key not in self.known:
             own = manifest.labels.get("corpus")
-            inputs = (self.manifests.get(each.key) for each in manifest.inputs)
-            made_of = [self._of(each) for each in inputs if own is None and each is not None]
+            inputs = (self.manifests.get(record.key) for record in manifest.inputs)
+            made_of = [self._of(known) for known in inputs if own is None and known is not None]
             self.known[manifest.key] = frozenset({own} if own else ()).union(*made_of)
         return self.known[manifest.key]
 
@@ -114,31 +114,33 @@ def _compare(
     corpora: _Corpora,
 ) -> Explanation:
     folder = _folder(now)
-    others = [each for each in places.get(corpora.place(now), ()) if each.key != now.key]
-    before = max(others, key=lambda each: each.created, default=None)
+    others = [other for other in places.get(corpora.place(now), ()) if other.key != now.key]
+    before = max(others, key=lambda other: other.created, default=None)
     if before is None:
         return Explanation(folder=folder, first=True, differences=(), because=())
-    wanted = {f"input {each.name}": each for each in now.inputs}
+    wanted = {f"input {record.name}": record for record in now.inputs}
     changed = tuple(
-        replace(each, deleted=_folder(manifests[wanted[each.name].key]))
-        if each.made_anew
-        and wanted[each.name].content == PLANNED
-        and wanted[each.name].key in manifests
-        else each
-        for each in _differences(before, now)
+        replace(difference, deleted=_folder(manifests[wanted[difference.name].key]))
+        if difference.made_anew
+        and wanted[difference.name].content == PLANNED
+        and wanted[difference.name].key in manifests
+        else difference
+        for difference in _differences(before, now)
     )
     names = {difference.name for difference in changed}
     because = tuple(
-        _compare(manifests[each.key], manifests, places, corpora)
-        for each in now.inputs
-        if f"input {each.name}" in names and each.key in manifests and not _again(each, before)
+        _compare(manifests[record.key], manifests, places, corpora)
+        for record in now.inputs
+        if f"input {record.name}" in names
+        and record.key in manifests
+        and not _again(record, before)
     )
     return Explanation(folder=folder, first=False, differences=changed, because=because)
 
 
 def _again(now: InputRecord, before: Manifest) -> bool:
-    """Return True if an input is the same as before, made anew: nothing that it was made of tells why."""
-    return any((each.name, each.key) == (now.name, now.key) for each in before.inputs)
+    """Return True if an input was rebuilt with the same key, so that its own inputs don't explain it."""
+    return any((record.name, record.key) == (now.name, now.key) for record in before.inputs)
 
 
 def _differences(before: Manifest, now: Manifest) -> Iterator[ChangedIngredient]:
@@ -152,7 +154,7 @@ def _ingredients(manifest: Manifest) -> dict[str, JsonValue]:
     return {
         "revision": manifest.revision,
         **dict(_flat("", dict(manifest.config))),
-        **{f"input {each.name}": _version(each) for each in manifest.inputs},
+        **{f"input {record.name}": _version(record) for record in manifest.inputs},
         **{f"tool {name}": version for name, version in manifest.tools.items()},
     }
 
@@ -165,11 +167,11 @@ def _flat(prefix: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     inner: Iterable[tuple[object, JsonValue]] = ()
     if isinstance(value, dict):
         inner = value.items()
-    elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
+    elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
         inner = enumerate(value)
     if value and inner:
-        for name, each in inner:
-            yield from _flat(f"{prefix}.{name}" if prefix else str(name), each)
+        for name, item in inner:
+            yield from _flat(f"{prefix}.{name}" if prefix else str(name), item)
     else:
         yield prefix, value
 
@@ -187,8 +189,8 @@ def _as_manifest(recipe: Recipe) -> Manifest:
         revision=recipe.revision,
         config=dict(recipe.config),
         inputs=tuple(
-            InputRecord(name=each.name, key=each.key, content=each.content)
-            for each in recipe.inputs
+            InputRecord(name=item.name, key=item.key, content=item.content)
+            for item in recipe.inputs
         ),
         tools=dict(recipe.tools),
         files=(),

@@ -1,8 +1,8 @@
-"""gc: what nothing refers to any more, and its removal.
+"""Garbage collection: unreferenced artefacts, and their removal.
 
     .trash/<uuid>/<path in the workspace>
 
-Readers don't look there. What an interrupted gc left in it is removed by the next one.
+Readers ignore the trash. Leftovers of an interrupted collection are removed by the next one.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ def discard(root: Path, path: Path) -> None:
 
 
 def discarded(root: Path, pattern: str) -> Iterator[Path]:
-    """Paths in the trash that lay in the workspace under a pattern."""
+    """Yield paths in the trash that matched a glob in the workspace."""
     return (root / FOLDER).glob(f"*/{pattern}")
 
 
 def empty(root: Path) -> int:
-    """Remove all that was put in the trash; the bytes that this freed."""
+    """Delete everything in the trash, and return the number of freed bytes."""
     freed = 0
     for entry in sorted((root / FOLDER).glob("*")):
         if ENTRY.fullmatch(entry.name):
@@ -48,7 +48,7 @@ def empty(root: Path) -> int:
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of all files in a folder."""
+    """Return the total size of all files in a folder in bytes."""
     return sum(file.lstat().st_size for file in leaves_below(folder))
 
 
@@ -56,33 +56,33 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def garbage(store: Store) -> list[Artefact]:
-    """The artefacts that neither stand in current/*.txt or a live lease nor are inputs of those that do.
+    """Return the artefacts that neither current/*.txt, a live lease, nor their transitive inputs refer to.
 
-    Several may have one key: attempts, and runs alike of two specialists. An input is the one that has the
-    content that was read; where none has it any more, all of that key are kept. What doesn't lie as the
-    store lays it is left alone: somebody else put it there.
+    Several artefacts may share a key: attempts, and equal runs of two specialists. An input is the artefact
+    with the recorded content; if none has it any more, all artefacts of that key are kept. Paths outside of
+    the store's layout are left alone.
 
     Raises:
-        StoreError: where a list of current/ is lost, so that what it kept isn't known.
+        StoreError: if a list in current/ is lost, since its artefacts are unknown then.
     """
     for file in sorted((store.root / "current").glob(f"*{LOST}")):
         raise StoreError(
             str(file),
-            cause="this list of artefacts in use is lost, so that gc can't tell what to keep",
-            cure="Give the command again that made its artefacts, then delete the file",
+            cause="this list of used artefacts is lost, so gc can't tell which artefacts to keep",
+            cure="Run the command that built its artefacts again, then delete the file",
         )
     artefacts = list(store.artefacts())
-    by_path = {each.path.relative_to(store.root).as_posix(): each for each in artefacts}
+    by_path = {artefact.path.relative_to(store.root).as_posix(): artefact for artefact in artefacts}
     by_key: dict[str, list[Artefact]] = {}
-    for each in artefacts:
-        by_key.setdefault(each.key, []).append(each)
-    # Leases before pins: a build that ends in between has written its pins.
+    for artefact in artefacts:
+        by_key.setdefault(artefact.key, []).append(artefact)
+    # Leases are read before marks, because a build that ends in between has written its marks.
     used = leases.leased_keys(store.root)
     marked = (
         line for file in sorted((store.root / "current").glob("*.txt")) for line in read_mark(file)
     )
     open_ends = [by_path[line] for line in marked if line in by_path]
-    open_ends += [each for each in artefacts if each.key in used]
+    open_ends += [artefact for artefact in artefacts if artefact.key in used]
     live: set[Path] = set()
     while open_ends:
         kept = open_ends.pop()
@@ -91,7 +91,9 @@ def garbage(store: Store) -> list[Artefact]:
         live.add(kept.path)
         for record in kept.manifest.inputs:
             alike = by_key.get(record.key, [])
-            open_ends += [each for each in alike if each.content == record.content] or alike
+            open_ends += [
+                artefact for artefact in alike if artefact.content == record.content
+            ] or alike
     return [
         artefact
         for artefact in artefacts
@@ -100,7 +102,7 @@ def garbage(store: Store) -> list[Artefact]:
 
 
 def strange(store: Store) -> list[Path]:
-    """List the paths that gc leaves alone, for the store didn't make them."""
+    """Return paths in a workspace that the store didn't create; gc leaves them alone."""
     folders = ((inside.TRASH, ENTRY), (inside.DRAFTS, _KEY), (leases.FOLDER, leases.ENTRY))
     odd = [
         path
@@ -114,10 +116,10 @@ def strange(store: Store) -> list[Path]:
 
 
 def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
-    """Remove those of the artefacts that are still garbage, and what killed processes left; the bytes freed.
+    """Delete artefacts that are still garbage, with leftovers of killed processes; return the freed bytes.
 
-    What is removed is moved to the trash before, so that no reader sees half of it; an earlier gc that was
-    interrupted is finished.
+    Artefacts are moved to the trash first, so that readers never see half of one. An interrupted earlier
+    collection is finished.
     """
     chosen = {artefact.path for artefact in artefacts}
     if not (store.root / WORKSPACE_NAME).is_file():
@@ -126,19 +128,19 @@ def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
         freed = empty(store.root)
         with leases.deciding(store.root):
             leases.remove_dead(store.root)
-            dead = [each for each in garbage(store) if each.path in chosen]
-            for each in dead:
-                _discard(store, each)
-        freed += sum(record.num_bytes for each in dead for record in each.manifest.files)
+            dead = [artefact for artefact in garbage(store) if artefact.path in chosen]
+            for artefact in dead:
+                _discard(store, artefact)
+        freed += sum(record.num_bytes for artefact in dead for record in artefact.manifest.files)
         empty(store.root)
         return freed + _remove_drafts(store)
 
 
 def _discard(store: Store, artefact: Artefact) -> None:
-    """Move an artefact to the trash, and remove the folder of a run that has no attempt any more.
+    """Move an artefact to the trash, and remove the folder of a run without attempts.
 
-    An empty one would hide the same run in another folder. No trainer is about to write there: it would hold
-    a lease on the run's key.
+    An empty folder would hide the same run in another folder. No trainer can be about to write there,
+    because it would hold a lease on the run's key.
     """
     discard(store.root, artefact.path)
     folder = artefact.path.parent
@@ -147,7 +149,7 @@ def _discard(store: Store, artefact: Artefact) -> None:
 
 
 def _remove_drafts(store: Store) -> int:
-    """Remove the drafts that no process is writing; the bytes that this freed."""
+    """Delete drafts that no process is writing, and return the freed bytes."""
     freed = 0
     for draft in sorted((store.root / inside.DRAFTS).glob("*")):
         if not _KEY.fullmatch(draft.name):

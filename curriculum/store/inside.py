@@ -1,7 +1,7 @@
-"""Files of a workspace: their names, locks and removal; and the look through one that isn't trusted.
+"""Files of a workspace: names, locks and removal; and checks of an untrusted workspace.
 
-Who opens a workspace trusts it, or reads it in a sandbox after `require_plain`. So nothing here looks for
-links again: what a path below the root leads to is the workspace's.
+Users trust a workspace that they open, or read it in a sandbox after `require_plain`. So nothing here looks
+for links again: paths below the root belong to the workspace.
 """
 
 import contextlib
@@ -22,25 +22,25 @@ from schemas.visible import one_line
 WORKSPACE_NAME = "workspace.json"
 LOCKS, DRAFTS, TRASH, CLONES = ".locks", ".drafts", ".trash", "repositories"
 MAX_DEPTH = 32
-"""Folders above a file of a workspace that isn't trusted; those that commands make have ten at most."""
+"""Maximum folder depth of files in an untrusted workspace; commands create at most ten levels."""
 
 
 def missing_workspace(home: Path) -> str | None:
-    """The words for a workspace whose folder isn't there; None where it is."""
+    """Return the message for a missing workspace folder; None if it exists."""
     if home.exists():
         return None
-    return f"No workspace is at {one_line(str(home))}; --home or CURRICULUM_HOME names another"
+    return f"No workspace at {one_line(str(home))}. Set --home or CURRICULUM_HOME to another folder"
 
 
 def require_plain(root: Path) -> None:
-    """Raise unless a workspace holds plain files and folders only, not too deep, whose names can be shown.
+    """Raise unless a workspace has only regular files and folders with displayable names, not too deep.
 
-    A name that can be shown is UTF-8 and has no control or invisible characters. What is in a clone may be
-    of any kind and name: git reads it by rules of its own.
+    Displayable names are UTF-8 without control or invisible characters. Contents of clones aren't checked,
+    since git reads them by its own rules.
 
     Raises:
-        StoreError: naming the first link, device, pipe or socket, a name that can't be shown, a folder below
-            MAX_DEPTH others, or what can't be listed.
+        StoreError: naming the first link, device, pipe, socket, undisplayable name, folder below MAX_DEPTH
+        others, or unreadable folder.
     """
     clones = root / CLONES
     _require_shown(root)
@@ -50,10 +50,10 @@ def require_plain(root: Path) -> None:
 
 
 def require_plain_below(root: Path, folder: Path) -> None:
-    """Raise unless a folder of a workspace holds plain files and folders only, and no link leads to it.
+    """Raise unless a folder of a workspace has only regular files and folders, and isn't reached by a link.
 
     Raises:
-        StoreError: as `require_plain`.
+        StoreError: as for `require_plain`.
     """
     for above in (folder, *folder.parents):
         if above == root:
@@ -64,17 +64,17 @@ def require_plain_below(root: Path, folder: Path) -> None:
 
 
 def require_shallow(folder: Path) -> None:
-    """Raise unless a folder outside of workspaces can be searched: its folders aren't nested too deep.
+    """Raise unless the depth of a folder outside of workspaces is limited.
 
     Raises:
-        StoreError: naming a folder below MAX_DEPTH others, or what can't be listed.
+        StoreError: naming a folder below MAX_DEPTH others, or an unreadable folder.
     """
     for _ in _entries_below(folder):
         pass
 
 
 def _entries_below(root: Path) -> Iterator[tuple[Path, "os.DirEntry[str]"]]:
-    """Yield what lies below a folder, each with the folder that it is in; no link is followed."""
+    """Yield all entries below a folder with their parent folders, without following links."""
     pending = [(root, 0)]
     while pending:
         folder, depth = pending.pop()
@@ -92,7 +92,7 @@ def _entries_below(root: Path) -> Iterator[tuple[Path, "os.DirEntry[str]"]]:
 
 
 def _require_plain(entry: "os.DirEntry[str]") -> None:
-    """Raise unless an entry is a plain file or a folder whose name can be shown."""
+    """Raise unless an entry is a regular file or a folder with a displayable name."""
     _require_shown(Path(entry.path))
     if entry.is_symlink():
         raise _refused(entry.path, "a link")
@@ -114,21 +114,23 @@ def _refused(path: str, found: str) -> StoreError:
     return StoreError(
         path,
         found,
-        cause="a workspace that isn't yours may hold plain files and folders only, with names that can be "
-        f"shown, below {MAX_DEPTH} folders at most",
+        cause=(
+            "an untrusted workspace may only contain regular files and folders with displayable "
+            f"names, below at most {MAX_DEPTH} folders"
+        ),
         cure="Move it out of the workspace",
     )
 
 
 def lock(root: Path, name: str) -> Path:
-    """The file of a lock in a workspace, to be held by whoever opens it; its folder is made."""
+    """Return the path of a lock file in a workspace, after creating its folder."""
     file = root / LOCKS / name
     file.parent.mkdir(exist_ok=True)
     return file
 
 
 def read(model: type[Model], file: Path) -> Model | None:
-    """Parse a small file that another process may be writing; None where it can't be read."""
+    """Return the model in a small file that another process may be writing; None if it can't be read."""
     try:
         return model.model_validate_json(regular_files.read(file, follow_links=True))
     except (OSError, ValidationError):
@@ -136,15 +138,14 @@ def read(model: type[Model], file: Path) -> Model | None:
 
 
 def open_lock(file: Path, *, fresh: bool = False) -> int:
-    """Open a file to be locked, and make it where it isn't there; a descriptor.
+    """Open a lock file, creating it if necessary, and return its descriptor.
 
-    A `fresh` one, which must not be there, can be written. Another user of a shared folder may have planted
-    something in its place, or made the lock, which may then be read-only: the system locks it all the same.
+    A `fresh` file must not exist yet and is writable. In a shared folder, another user may have planted
+    something in its place, or created the lock, which may be read-only; it can be locked all the same.
 
     Raises:
-        FileExistsError: for a fresh one that is there.
-        StoreError: for a link, a folder, a pipe, a device or a socket in its place, and for a lock that this
-            user may not read.
+        FileExistsError: if a fresh file exists.
+        StoreError: if the path isn't a regular file, or this user may not read it.
     """
     try:
         if fresh:
@@ -154,7 +155,7 @@ def open_lock(file: Path, *, fresh: bool = False) -> int:
         return _opened_by_all(file)
     except regular_files.IrregularFileError as refused:
         raise StoreError(
-            str(file), cause=f"{refused}, and a lock is a regular file", cure="Remove it"
+            str(file), cause=f"{refused}, but a lock must be a regular file", cure="Remove it"
         ) from None
 
 
@@ -162,17 +163,17 @@ def _opened_by_all(lock: Path) -> int:
     try:
         return regular_files.opened(lock)
     except PermissionError:
-        cause = "its owner lets no other user open it"
-        raise StoreError(str(lock), cause=cause, cure="Have it removed") from None
+        cause = "other users may not open it"
+        raise StoreError(str(lock), cause=cause, cure="Ask its owner to remove it") from None
 
 
 def append(file: Path) -> int:
-    """Open a log for appending, and create it if it doesn't exist; return a descriptor.
+    """Open a log for appending, creating it if necessary, and return its descriptor.
 
-    A log with several names, for example in a copy of the workspace that shares its files, is copied first.
+    A log with several hard links, for example in a copy of the workspace, is copied first.
 
     Raises:
-        StoreError: for a link, a folder, a pipe, a device or a socket in its place.
+        StoreError: if the path isn't a regular file.
     """
     log = _opened_log(file)
     if os.fstat(log).st_nlink < 2:
@@ -194,7 +195,7 @@ def _opened_log(file: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder with all in it, or a link itself; nothing where it isn't there."""
+    """Remove a file, a folder with its contents, or a link itself; a missing path is ignored."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -203,6 +204,6 @@ def remove(path: Path) -> None:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """The files below a folder, by their paths in it."""
+    """Yield the paths of all files below a folder, relative to it."""
     for leaf in leaves_below(folder):
         yield leaf.relative_to(folder).as_posix()

@@ -1,17 +1,19 @@
 """Leases: the keys that running processes use, which gc keeps.
 
-    leases/<uuid>.json   a process, the keys that it found or makes, and when it last was alive; locked by it
-    .locks/gc.guard      held shared while a key is written and looked up, alone while gc decides
+    leases/<uuid>.json   a process, the keys that it found or builds, and its last heartbeat; locked by the
+    process
+    .locks/gc.guard      locked shared while keys are written and looked up, exclusively while gc decides
 
-A build never loses what it uses: it writes a key into its lease and looks the artefact up while it holds the
-guard shared; gc reads leases, decides and renames to .trash while it holds the guard alone. Either the build
-comes first, and gc reads the key; or gc comes first, and the build finds nothing and makes the artefact anew.
-No clock decides between processes of one machine: a lease counts as long as its owner holds the lock of
-its file. Pins need no guard: a build writes them before it removes
-its lease, and gc reads leases before pins, so that it finds the key in one of the two.
+A build never loses an artefact that it uses. It writes the key into its lease and looks up the artefact
+under the shared guard; gc reads leases, decides and renames to .trash under the exclusive guard. Either the
+build comes first, and gc reads the key; or gc comes first, and the build rebuilds the missing artefact.
 
-Workers of a build, in other processes or on other machines, use what the lease of their coordinator names:
-it holds the keys of all tasks before it hands them out.
+No clock decides between processes of one machine: a lease is valid as long as its owner holds the lock of
+its file. Marks need no guard: a build writes them before it removes its lease, and gc reads leases before
+marks, so it finds the key in one of the two.
+
+Workers of a build, in other processes or on other machines, use the keys in their coordinator's lease,
+which contains the keys of all tasks before they are handed out.
 """
 
 import contextlib
@@ -37,7 +39,7 @@ FOLDER = "leases"
 ENTRY = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.draft")
 BEAT_SECONDS = 600.0
 SILENT = datetime.timedelta(hours=24)
-"""The age of its heartbeat from which the lease of another host isn't believed any more."""
+"""Age of the heartbeat after which a lease of another host is ignored."""
 _GUARD = "gc.guard"
 _held: dict[Path, "_Held"] = {}
 _registry = threading.Lock()
@@ -47,7 +49,7 @@ class Leasable(Protocol):
     """A store."""
 
     def leased(self) -> AbstractContextManager[None]:
-        """Keep from gc what this process finds or makes there."""
+        """Return a context in which gc keeps everything that this process finds or builds."""
         ...
 
 
@@ -58,9 +60,9 @@ S = TypeVar("S", bound=Leasable)
 
 @contextlib.contextmanager
 def leased(root: Path) -> Iterator[None]:
-    """Keep from gc all that this process looks up or makes in a workspace; may be nested.
+    """Keep everything that this process looks up or builds in a workspace from gc; may be nested.
 
-    Nothing is written before the first key. What killed commands left is removed.
+    Nothing is written before the first key. Leftovers of killed commands are removed.
     """
     place = root.resolve()
     with _registry:
@@ -80,7 +82,7 @@ def leased(root: Path) -> Iterator[None]:
 
 
 def in_lease(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Decorate work over a store, so that gc keeps what it looks up or makes there until it ends."""
+    """Decorate a function over a store, so that gc keeps everything that it looks up or builds."""
 
     @functools.wraps(work)
     def leased_work(store: S, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -91,16 +93,16 @@ def in_lease(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
 
 
 @contextlib.contextmanager
-def noting(root: Path, keys: Iterable[str]) -> Iterator[None]:
-    """Write keys into this process's lease, then let them be looked up before gc may decide.
+def lease_keys(root: Path, keys: Iterable[str]) -> Iterator[None]:
+    """Write keys into this process's lease, and let them be looked up before gc may decide.
 
-    Without a lease, and where there is no workspace yet, nothing is written.
+    Without a lease, or if there is no workspace yet, nothing is written.
     """
     lease = _held.get(root.resolve()) if _held else None
     if lease is None:
         yield
     elif not root.is_dir():
-        # There is nothing to find, nor to remove; the next call writes these keys as well.
+        # There is nothing to find or to remove yet; the next call also writes these keys.
         lease.add(keys)
         yield
     else:
@@ -112,16 +114,16 @@ def noting(root: Path, keys: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deciding(root: Path) -> Iterator[None]:
-    """Keep all others from looking artefacts up, while gc decides what goes."""
+    """Keep other processes from looking up artefacts while gc decides."""
     with _guard(root, fcntl.LOCK_EX):
         yield
 
 
 def leased_keys(root: Path) -> set[str]:
-    """The keys that live leases name.
+    """Return the keys in live leases.
 
     Raises:
-        StoreError: for a file that isn't a lease.
+        StoreError: if a file isn't a lease.
     """
     return {
         key
@@ -132,9 +134,9 @@ def leased_keys(root: Path) -> set[str]:
 
 
 def remove_dead(root: Path) -> None:
-    """Remove the leases of processes that are gone, and half written ones; only while `deciding`.
+    """Remove incomplete leases and those of dead processes; only within `deciding`.
 
-    A file that isn't a lease stays.
+    Files that aren't leases stay.
     """
     live = set()
     for file in _files(root):
@@ -151,7 +153,7 @@ def remove_dead(root: Path) -> None:
 
 
 def _remove_dead_unless_busy(root: Path) -> None:
-    """Remove what killed commands left, unless somebody looks a key up or decides at this moment."""
+    """Remove leftovers of killed commands, unless another process is looking up keys or deciding."""
     if not any((root / FOLDER).glob("*")):
         return
     with contextlib.suppress(BlockingIOError), _guard(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -173,14 +175,14 @@ class _Held:
         self._heart: threading.Thread | None = None
 
     def add(self, keys: Iterable[str]) -> None:
-        """Take keys up; they count once they are written."""
+        """Add keys; they count after `write`."""
         with self._mutex:
             more = set(keys) - self._keys
             self._keys |= more
             self._unwritten = self._unwritten or bool(more)
 
     def write(self) -> None:
-        """Let others read the keys, where there are new ones; the first time starts its heartbeat."""
+        """Publish new keys, if any; the first call starts the heartbeat."""
         with self._mutex:
             if not self._unwritten:
                 return
@@ -191,7 +193,7 @@ class _Held:
                 self._heart.start()
 
     def release(self) -> None:
-        """Remove the file, and end the thread that wrote it."""
+        """Remove the file, and end its heartbeat thread."""
         self._ended.set()
         if self._heart is not None:
             self._heart.join()
@@ -199,7 +201,7 @@ class _Held:
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
-            # A full disk must not end the beat: the build meets it too, and says so.
+            # A full disk must not end the heartbeat; the build reports the error itself.
             with self._mutex, contextlib.suppress(OSError):
                 self._write()
 
@@ -219,17 +221,17 @@ def _files(root: Path) -> list[Path]:
 
 
 def _read(file: Path) -> Lease | None:
-    """Read a lease; None for one that ended meanwhile.
+    """Return the lease in a file; None if it was removed in the meantime.
 
     Raises:
-        StoreError: for a file that isn't a lease.
+        StoreError: if the file isn't a lease.
     """
     try:
         return read_json(
             Lease,
             file,
             error=StoreError,
-            cause="this is no lease of this version",
+            cause="the file isn't a lease of this version",
             cure="Delete it when no build runs in this workspace",
         )
     except FileNotFoundError:
@@ -239,7 +241,7 @@ def _read(file: Path) -> Lease | None:
 def _is_live(file: Path, lease: Lease) -> bool:
     if is_held(file):
         return True
-    # The locks of another machine may not reach this one.
+    # Locks of another machine may not be visible here.
     return is_elsewhere(lease) and _now() - lease.heartbeat < SILENT
 
 
@@ -249,7 +251,7 @@ def _now() -> datetime.datetime:
 
 @contextlib.contextmanager
 def _guard(root: Path, how: int) -> Iterator[None]:
-    """Hold the guard of a workspace; the system lets go of it when the holder dies."""
+    """Hold the guard of a workspace; the system releases it if the holder dies."""
     lock = inside.open_lock(inside.lock(root, _GUARD))
     try:
         fcntl.flock(lock, how)

@@ -1,4 +1,4 @@
-"""The lists of artefacts in current/, each with a digest of itself."""
+"""Lists of artefacts in current/, each with its own digest."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,26 +9,26 @@ from schemas.cures import LOST
 from schemas.errors import StoreError
 
 MAX_BYTES = 16 << 20
-"""Bytes of a list: some 100,000 artefacts."""
+"""Maximum size of a list in bytes: about 100,000 artefacts."""
 _MARKED = "# sha256 "
 
 
 def marks_text(lines: Sequence[str]) -> str:
-    """The text of current/<name>.txt: a path a line, and a digest of them at the end."""
+    """Return the text of current/<name>.txt: one path per line, and a digest of them at the end."""
     paths = "".join(f"{line}\n" for line in lines)
     return f"{paths}{_MARKED}{hashlib.sha256(paths.encode()).hexdigest()}\n"
 
 
 def read_mark(file: Path) -> list[str]:
-    """The paths, relative to the workspace, that a file current/<name>.txt lists as live.
+    """Return the live paths, relative to the workspace, in a file current/<name>.txt.
 
     Raises:
-        StoreError: naming the file, where its digest is missing or differs, for more than MAX_BYTES, and for
-            what is no file.
+        StoreError: naming the file, if its digest is missing or differs, it has more than MAX_BYTES, or it
+        isn't a file.
     """
     cure = (
-        f"Rename it to {file}{LOST}, and give the command again that made its artefacts; gc removes nothing "
-        "while a list is lost"
+        f"Rename it to {file}{LOST}, and run the command that built its artefacts again; gc removes "
+        "nothing while a list is lost"
     )
     try:
         text = regular_files.read(file, most=MAX_BYTES, follow_links=True).decode(errors="replace")
@@ -39,7 +39,7 @@ def read_mark(file: Path) -> list[str]:
     if marks_text(paths).splitlines() != lines:
         raise StoreError(
             str(file),
-            cause="its last line isn't the digest of the paths before: it was changed since it was written",
+            cause="the list was changed since it was written: its last line isn't the digest of its paths",
             cure=cure,
         )
     return paths

@@ -1,4 +1,4 @@
-"""Errors of the operating system, each named as what it is: a full disk, a missing right, a long name."""
+"""Errors of the operating system, with cause and hint: a full disk, a missing right, a long name."""
 
 import errno
 import os
@@ -8,38 +8,41 @@ from pathlib import Path
 from schemas.errors import StoreError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""A full disk, a quota that is used up, and a limit on the size of files."""
+"""A full disk, an exhausted quota, and a limit on file sizes."""
 
 _SHORT = re.compile(r"\d+ requested and \d+ written")
-"""Numpy's message for it, without the error's number."""
+"""numpy's message for a full disk, which has no errno."""
 
 
 _REFUSALS = {
     errno.EACCES: (
-        "this user may not do that there",
-        "Change the rights, or name a place of yours",
+        "this user has no permission for it",
+        "Change the permissions, or choose another folder",
     ),
-    errno.EPERM: ("this user may not do that there", "Change the rights, or name a place of yours"),
-    errno.EROFS: ("the file system is read-only", "Mount it writable, or name another place"),
+    errno.EPERM: (
+        "this user has no permission for it",
+        "Change the permissions, or choose another folder",
+    ),
+    errno.EROFS: ("the file system is read-only", "Mount it writable, or choose another folder"),
     errno.ENOENT: (
-        "it isn't there, or was removed meanwhile",
+        "it doesn't exist, or was removed in the meantime",
         "Check the path, and run again",
     ),
-    errno.ENOTDIR: ("a part of the path is no folder", "Move away the file that is in its place"),
+    errno.ENOTDIR: ("a part of the path is not a folder", "Move away the file in its place"),
     errno.EISDIR: ("it is a folder where a file is expected", "Move the folder away"),
-    errno.ENAMETOOLONG: ("the name is longer than the file system takes", "Choose shorter names"),
-    errno.EEXIST: ("a file or a link is in its place", "Move it away, or name another place"),
+    errno.ENAMETOOLONG: ("the name is too long for the file system", "Choose shorter names"),
+    errno.EEXIST: ("a file or a link is in its place", "Move it away, or choose another folder"),
     errno.ELOOP: (
-        "it is a link where none may be, or its links lead in a circle",
+        "it is a link where links aren't allowed, or its links form a cycle",
         "Remove or correct the link",
     ),
     errno.EMFILE: ("this process has too many files open", "Raise `ulimit -n`, or lower --workers"),
     errno.ENFILE: ("this machine has too many files open", "End other programs, and run again"),
-    errno.ENOMEM: ("there is no memory left", "Lower --workers, or end other programs"),
-    errno.EIO: ("the disk or its connection is at fault", "Check the disk, and run again"),
-    errno.ESTALE: ("the network storage lost the file", "Mount it anew, and run again"),
+    errno.ENOMEM: ("out of memory", "Lower --workers, or end other programs"),
+    errno.EIO: ("the disk or its connection failed", "Check the disk, and run again"),
+    errno.ESTALE: ("the network storage lost the file", "Mount it again, and repeat the command"),
 }
-"""Cause and cure of other errors, by number."""
+"""Cause and hint of other errors, by errno."""
 
 
 _NUMBERS: dict[type[OSError], int] = {
@@ -48,21 +51,20 @@ _NUMBERS: dict[type[OSError], int] = {
     NotADirectoryError: errno.ENOTDIR,
     IsADirectoryError: errno.EISDIR,
 }
-"""The numbers of errors that pyarrow raises without one."""
+"""errno of errors that pyarrow raises without one."""
 
 
 def refusal(failed: OSError, place: Path) -> StoreError | None:
-    """An error of the operating system by its number; None for one that isn't of a file.
+    """Return the StoreError for an operating system error, or None for errors that don't concern files.
 
-    `place` is named where the error names no file. A number is also lacking where pyarrow reads what isn't
-    of its format.
+    `place` is used if the error names no file. pyarrow's errors about malformed files have no errno either.
     """
     if (full := no_room(failed)) is not None:
         return full
     number = failed.errno or _NUMBERS.get(type(failed), 0)
     if type(failed) is OSError and not number:
         found = (
-            "a file is damaged, or isn't of its format",
+            "a file is damaged, or has another format",
             "Run curriculum check on the workspace",
         )
     elif number in _REFUSALS:
@@ -74,12 +76,12 @@ def refusal(failed: OSError, place: Path) -> StoreError | None:
 
 
 def no_room(failed: OSError) -> StoreError | None:
-    """Return the error to raise after a full disk; None for any other cause."""
+    """Return the StoreError for a full disk; None for any other cause."""
     if failed.errno not in _NO_ROOM and not _SHORT.fullmatch(str(failed)):
         return None
     return StoreError(
         str(failed.filename or "the workspace's disk"),
         os.strerror(failed.errno or errno.ENOSPC),
-        cause="nothing more could be written",
-        cure="Free some space and run the same command again: it continues from what is finished",
+        cause="the disk is full",
+        cure="Free some space and run the same command again; it continues from the finished artefacts",
     )

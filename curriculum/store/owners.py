@@ -1,8 +1,8 @@
-"""Owners of records: the process that a record names, and whether that process still lives.
+"""Owners of records: the process that a record names, and whether it is alive.
 
-A process that lives holds a lock of the system (flock), which ends with it however it ends. So a lock also
-tells of processes that /proc doesn't list: those of a container with a PID namespace of its own. Locks of
-files on shared storage may not reach other machines; heartbeats count there.
+A living process holds a system lock (flock) that ends with it in any case. So locks also show processes
+that /proc doesn't list, for example those of a container with its own PID namespace. Locks on shared
+storage may not be visible on other machines; heartbeats are used there.
 """
 
 import fcntl
@@ -16,33 +16,33 @@ from schemas.job import RunState
 from schemas.json_text import now, seconds_from
 
 SILENT_SECONDS = 600
-"""The age of its last heartbeat from which a run of another machine isn't taken to be running."""
+"""Age in seconds of the last heartbeat after which a run on another machine isn't considered running."""
 
 
 def this_process() -> RunState:
-    """Return the host and pid of this process, as its records name it."""
+    """Return host and pid of this process, as written into its records."""
     return RunState(host=socket.gethostname(), pid=os.getpid(), at=now())
 
 
 def is_elsewhere(owner: RunState) -> bool:
-    """Return True for an owner on another machine, as far as the machine's name tells."""
+    """Return True for an owner on another machine, judged by host name."""
     return owner.host != socket.gethostname()
 
 
 class HeldFile:
-    """A file that this process replaces whole, and holds locked until it is released or the process ends."""
+    """A file that this process replaces as a whole, and keeps locked until release or process end."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock: int | None = None
 
     def write(self, text: str) -> None:
-        """Replace the file; the new one is locked before it has the name, so that it is never seen free.
+        """Replace the file. The new file is locked before the rename, so that it is never seen unlocked.
 
-        The file isn't flushed to the disk: after a loss of power its owner is gone as well.
+        It isn't flushed to disk, because its owner doesn't survive a power loss either.
         """
         draft = self._file.with_name(f".{self._file.name}.draft")
-        inside.remove(draft)  # A killed writer left it, or another user planted it.
+        inside.remove(draft)  # Left by a killed writer, or planted by another user.
         lock = inside.open_lock(draft, fresh=True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -56,29 +56,29 @@ class HeldFile:
         self._lock = lock
 
     def release(self) -> None:
-        """Remove the file, where it was written, and let go of it."""
+        """Remove the file if it was written, and release its lock."""
         if self._lock is not None:
             self._file.unlink(missing_ok=True)
             self.leave()
 
     def leave(self) -> None:
-        """Let go of the file, which stays as it was written."""
+        """Release the lock without removing the file."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
 def is_held(file: Path) -> bool:
-    """Return True while a process that lives holds the lock of a file; False for no regular file."""
+    """Return True while a living process holds the lock of a file; False if it isn't a regular file."""
     while True:
         try:
-            # A shared lock can be asked of on a read-only mount too.
+            # A shared lock also works on a read-only mount.
             lock = regular_files.opened(file)
         except (FileNotFoundError, regular_files.IrregularFileError):
             return False
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            # Its owner may have replaced it since it was opened: then the new file is the one that counts.
+            # If the owner replaced the file after it was opened, the new file has to be checked.
             here, there = os.fstat(lock), file.lstat()
             if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
                 return False
@@ -91,27 +91,27 @@ def is_held(file: Path) -> bool:
 
 
 def train_lock(root: Path, run_key: str, attempt: int) -> Path:
-    """The lock that the trainer of an attempt holds."""
+    """Return the lock held by the trainer of an attempt."""
     return root / inside.LOCKS / f"{run_key}-{attempt}.train.lock"
 
 
 def launch_lock(root: Path, run_key: str) -> Path:
-    """The lock that the launcher of a run holds, whatever the attempt."""
+    """Return the lock held by the launcher of a run, for any attempt."""
     return root / inside.LOCKS / f"{run_key}.launch.lock"
 
 
 def launcher_record(root: Path, run_key: str) -> Path:
-    """The record of the process that launches a run."""
+    """Return the record of the process that launches a run."""
     return root / inside.LOCKS / f"{run_key}.launch.json"
 
 
 def is_owner_alive(lock: Path, owner: RunState, beat: str = "") -> bool:
-    """Return True while the owner of a run holds its lock, or its heartbeat on another machine is fresh.
+    """Return True if the owner of a run holds its lock, or has a recent heartbeat on another machine.
 
     Args:
         lock: The lock that the owner holds.
         owner: The owner's record.
-        beat: The moment of its last heartbeat, in UTC; empty before the first.
+        beat: UTC time of its last heartbeat; empty before the first.
     """
     if is_held(lock):
         return True

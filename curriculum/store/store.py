@@ -1,8 +1,8 @@
-"""Find, make, publish, verify: the only writer of manifests.
+"""The store: finds, builds, publishes and verifies artefacts. Only this module writes manifests.
 
-An artefact appears whole or not at all: it is written beside its place, flushed to disk and renamed.
-A kill at any point leaves a draft that the next writer of the same key removes.
-What a process looks up inside `leased` is in its lease first, so that gc keeps it.
+An artefact is published completely or not at all: it is written to a draft, flushed to disk and renamed.
+After a kill, the next writer of the same key removes the draft. Inside `leased`, keys are added to the
+process's lease before they are looked up, so that gc keeps their artefacts.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ from schemas.stages import STAGES
 
 Model = TypeVar("Model", bound=BaseModel)
 _WHEN_MADE: list[Callable[[Path], None]] = []
-"""Functions that are called with each workspace that this process makes."""
+"""Functions called with each workspace that this process creates."""
 
 
 @contextlib.contextmanager
 def when_made(note: Callable[[Path], None]) -> Iterator[None]:
-    """Call a function with each workspace that this process makes within the block, at once."""
+    """Call a function immediately for each workspace that this process creates within the block."""
     _WHEN_MADE.append(note)
     try:
         yield
@@ -57,7 +57,7 @@ def when_made(note: Callable[[Path], None]) -> Iterator[None]:
 
 
 class WorkspaceFile(Sealed):
-    """workspace.json: lets several workspaces share one server."""
+    """workspace.json: identifies a workspace, so that several can share one server."""
 
     uuid: str
     name: str
@@ -65,7 +65,7 @@ class WorkspaceFile(Sealed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeOutcome:
-    """Outcome of one recipe: it was there, was made, or would be made."""
+    """Outcome for one recipe: the artefact existed, was built, or would be built."""
 
     recipe: Recipe
     outcome: Literal["there", "made", "planned"]
@@ -74,10 +74,9 @@ class RecipeOutcome:
 class Store:
     """A workspace on disk.
 
-    A `dry` store makes nothing: `produce` answers with planned artefacts, so that the same walk that
-    builds also tells what it would build. It reads each artefact once, and keeps what it saw.
-
-    Inputs are verified before something is made of them, each file once a process.
+    A `dry` store builds nothing: `produce` returns planned artefacts, so that the code that builds also
+    shows what it would build. A dry store reads each artefact only once. Inputs are verified before use,
+    each file once per process.
     """
 
     def __init__(self, root: Path, *, dry: bool = False) -> None:
@@ -89,43 +88,45 @@ class Store:
 
     @staticmethod
     def containing(path: Path) -> "Store":
-        """The store that a path lies in.
+        """Return the store that contains a path.
 
         Raises:
-            StoreError: where no folder above holds a workspace.json.
+            StoreError: if no parent folder has a workspace.json.
         """
         if (root := Store.root_of(path)) is None:
             raise StoreError(
-                str(path), cause="no folder above it is a workspace", cure="Name a path inside one"
+                str(path),
+                cause="the path is not inside a workspace",
+                cure="Give a path inside a workspace",
             )
         return Store(root)
 
     @staticmethod
     def root_of(path: Path) -> Path | None:
-        """The workspace that a path lies in, by a workspace.json of any kind; None where there is none."""
+        """Return the workspace that contains a path, judged by its workspace.json, or None."""
         names = ((folder, folder / WORKSPACE_NAME) for folder in path.absolute().parents)
         return next((folder for folder, file in names if file.exists() or file.is_symlink()), None)
 
     def workspace(self) -> WorkspaceFile:
-        """Identity of this workspace, made by its first writer.
+        """Return the identity of this workspace, created by its first writer.
 
         Raises:
-            StoreError: for a file that is missing, or isn't what was written.
+            StoreError: if the file is missing or was changed.
         """
         file = self.root / WORKSPACE_NAME
         if not file.exists():
-            again = "Restore it, or build again: that writes one with another uuid"
-            raise StoreError(str(file), cause="there is no such file", cure=again)
+            again = "Restore it, or build again, which writes one with another uuid"
+            raise StoreError(str(file), cause="the file doesn't exist", cure=again)
         return read_json(
             WorkspaceFile,
             file,
             error=StoreError,
-            cause="it was changed since it was written, or another version wrote it",
-            cure="Restore it, or delete it and build again: that writes one with another uuid",
+            cause="the file was changed since it was written, or was written by another version",
+            cure="Restore it, or delete it and build again, which writes one with another uuid",
         )
 
     def path_of(self, recipe: Recipe) -> Path:
-        """The directory of a recipe: where it stands, in its own folder before another, or will stand."""
+        """Return the directory of a recipe: an existing one, preferably its own, or the future one."""
         own = self.root / recipe.directory
         if own.is_dir():
             return own
@@ -136,15 +137,15 @@ class Store:
         return next(itertools.chain(*(sorted(other) for other in others)), own)
 
     def find(self, recipe: Recipe) -> Artefact | None:
-        """The published artefact of a recipe, if it stands; from then on this process's lease keeps it."""
-        with self._noting([recipe.key]):
+        """Return the published artefact of a recipe, or None, and keep it from gc by this process's lease."""
+        with self._lease_keys([recipe.key]):
             path = self.path_of(recipe)
             if path not in self._seen and not (path / MANIFEST_NAME).is_file():
                 return None
             try:
                 artefact = self._look(path)
             except (FileNotFoundError, StoreError):
-                # A dry store holds nothing off: gc may have removed it meanwhile.
+                # A dry store doesn't hold the guard, so gc may have removed it in the meantime.
                 if not self.dry or path.exists():
                     raise
                 return None
@@ -152,47 +153,49 @@ class Store:
             raise StoreError(
                 str(path),
                 f"key {artefact.key}",
-                cause=f"the directory is named like {recipe.key}, which shares its first digits",
+                cause=f"the directory belongs to another key with the same first digits as {recipe.key}",
                 cure="Move the directory away",
             )
         return artefact
 
     def load(self, path: Path) -> Artefact:
-        """The artefact at a path; its manifest is held against itself and against the files' sizes.
+        """Return the artefact at a path after checking its manifest and its file sizes.
 
         Raises:
-            StoreError: for a missing or changed manifest, a missing file or one of another size.
-            SchemaError: for a manifest that can't be read.
+            StoreError: for a missing or changed manifest, and for missing files or files of another size.
+            SchemaError: if the manifest can't be read.
         """
         artefact = self._look(path)
-        with self._noting([artefact.key]):
-            # gc may have come in between: then there is no manifest any more.
+        with self._lease_keys([artefact.key]):
+            # gc may have removed it in between; then the manifest is missing.
             return artefact if (path / MANIFEST_NAME).is_file() else self._look(path)
 
     def leased(self) -> contextlib.AbstractContextManager[None]:
-        """Keep from gc all that this process finds or makes here, until this is left; may be nested."""
+        """Return a context in which gc keeps everything that this process finds or builds; may be nested."""
         return contextlib.nullcontext() if self.dry else leases.leased(self.root)
 
     def keep(self, artefacts: Iterable[Artefact]) -> bool:
-        """Name artefacts in this process's lease, planned ones too; whether the published ones still stand.
+        """Add artefacts to this process's lease, and return True if the published ones still exist.
 
-        Where one doesn't, gc came before: look again, and make it anew.
+        On False, gc came first: look them up again, and rebuild them.
         """
         listed = list(artefacts)
-        with self._noting(each.key for each in listed):
-            return all((each.path / MANIFEST_NAME).is_file() or each.planned for each in listed)
+        with self._lease_keys(artefact.key for artefact in listed):
+            return all(
+                (artefact.path / MANIFEST_NAME).is_file() or artefact.planned for artefact in listed
+            )
 
     def use(self, recipes: Iterable[Recipe]) -> None:
-        """Name in this process's lease what is about to be made, and what it is made from."""
+        """Add recipes and their inputs to this process's lease before they are built."""
         keys = (
             key for recipe in recipes for key in (recipe.key, *(made.key for made in recipe.inputs))
         )
-        with self._noting(keys):
+        with self._lease_keys(keys):
             pass
 
-    def _noting(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
-        """Name keys in the lease, and hold gc off; what a dry store sees isn't used."""
-        return contextlib.nullcontext() if self.dry else leases.noting(self.root, keys)
+    def _lease_keys(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
+        """Return a context that leases keys and holds the guard; nothing for a dry store."""
+        return contextlib.nullcontext() if self.dry else leases.lease_keys(self.root, keys)
 
     def _look(self, path: Path) -> Artefact:
         if path not in self._seen:
@@ -209,12 +212,12 @@ class Store:
             if found != record.num_bytes and (record.in_content or not is_lost(path / record.name)):
                 words = "no" if found is None else found
                 raise damaged(
-                    path / record.name, f"{words} bytes where {record.num_bytes} were published"
+                    path / record.name, f"{words} bytes instead of the published {record.num_bytes}"
                 )
         return artefact
 
     def verify(self, artefact: Artefact) -> None:
-        """Read every file again and compare its digest with the manifest's.
+        """Read every file again and compare its digest with the manifest.
 
         Raises:
             StoreError: naming the first file that differs.
@@ -223,12 +226,12 @@ class Store:
             verify_file(artefact.path / record.name, record)
 
     def verify_inputs(self, recipes: Iterable[Recipe], *, threads: int = 1) -> None:
-        """Verify what recipes are made from, as far as this process hasn't yet.
+        """Verify the inputs of recipes that this process hasn't verified yet.
 
         Raises:
             StoreError: naming a file that differs.
         """
-        inputs = {each.unverified for recipe in recipes for each in recipe.inputs}
+        inputs = {item.unverified for recipe in recipes for item in recipe.inputs}
         fresh = sorted(path for path in inputs if path is not None and path not in self._verified)
         files = [
             (path / record.name, record)
@@ -242,12 +245,13 @@ class Store:
         self._verified.update(fresh)
 
     def artefacts(self, stage: str | None = None) -> Iterator[Artefact]:
-        """All published artefacts, of one stage or of every, in path order.
+        """Yield all published artefacts of one stage, or of every stage, in path order.
 
-        What gc removes meanwhile is left out. They are only seen: `load` those that are used.
+        Artefacts removed by gc in the meantime are skipped. Yielded artefacts aren't leased: `load` those
+        that are used.
 
         Raises:
-            StoreError: for one that isn't what its manifest says.
+            StoreError: if an artefact doesn't match its manifest.
         """
         for name in [stage] if stage else sorted(STAGES):
             for path in sorted(published_in(self.root / name)):
@@ -262,16 +266,16 @@ class Store:
     def produce(
         self, recipes: Sequence[Recipe], make: Callable[[Sequence[StagingDirectory]], None]
     ) -> list[Artefact]:
-        """The artefacts of the recipes; those that are missing are made by one call of `make`.
+        """Return the artefacts of recipes, building the missing ones by a single call of `make`.
 
-        `make` gets a draft for each missing recipe, so that one pass over an input can feed several
-        artefacts. Another process that makes one of them is waited for. What is made of something that
-        is only planned is planned too.
+        `make` receives a draft for each missing recipe, so that one pass over an input can fill several
+        artefacts. Artefacts being built by another process are waited for. Artefacts with planned inputs
+        are planned too.
 
         Raises:
-            StoreError: where the same key stands with other content, and where the system refuses to read or
-                write a file.
-            OSError: for one that isn't of a file, such as a lost connection.
+            StoreError: if the same key exists with other content, or the system refuses to read or write a
+            file.
+            OSError: for errors that don't concern files, for example a lost connection.
         """
         with self.leased():
             ready = [recipe for recipe in recipes if not is_waiting(recipe)]
@@ -284,11 +288,10 @@ class Store:
     def publish_run(
         self, directory: Path, recipe: Recipe, report: dict[str, JsonValue], *, content: str = ""
     ) -> Artefact:
-        """Close a run's directory: it stays where it is, and its manifest ends it.
+        """Publish a run's directory in place by writing its manifest.
 
-        `content` is the folder, relative to the directory, that alone makes up the run's content: its
-        last checkpoint. So a run that was resumed, or done again with the same weights, leaves what
-        lies downstream as it is.
+        `content` is the folder, relative to the directory, that makes up the run's content: its last
+        checkpoint. So a resumed or repeated run with the same weights doesn't change downstream artefacts.
         """
         draft = StagingDirectory(recipe=recipe, path=directory, report=report)
         manifest = manifest_of(draft, content=content)
@@ -296,7 +299,7 @@ class Store:
         return Artefact(path=directory, manifest=manifest, made=True)
 
     def mark(self, name: str, artefacts: Sequence[Artefact]) -> Path:
-        """List artefacts as live, a path a line, in current/<name>.txt; gc keeps them and their inputs."""
+        """List artefacts as live in current/<name>.txt, one path per line; gc keeps them and their inputs."""
         self.open()
         file = self._mark_of(name)
         file.parent.mkdir(exist_ok=True)
@@ -304,7 +307,7 @@ class Store:
         return file
 
     def is_marked(self, name: str, artefacts: Sequence[Artefact]) -> bool:
-        """Return True if current/<name>.txt lists just these artefacts."""
+        """Return True if current/<name>.txt lists exactly these artefacts."""
         file, text = self._mark_of(name), self._marks_text(artefacts).encode()
         is_as_long = file.is_file() and file.stat().st_size == len(text)
         return is_as_long and file.read_bytes() == text
@@ -318,24 +321,24 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Hold a name against other processes; the system lets go of it when the holder dies."""
+        """Lock a name against other processes; the system releases it if the holder dies."""
         self.open()
         with self._locked(name):
             yield
 
     def open(self) -> None:
-        """Make the workspace, if it isn't one yet: before the first write, so that a mistake leaves none."""
+        """Create the workspace before the first write, unless it exists."""
         self.root.mkdir(parents=True, exist_ok=True)
         file = self.root / WORKSPACE_NAME
         if file.is_file():
             return
         with self._locked(WORKSPACE_NAME):
-            # Of several that begin at once the first says who it is.
+            # If several processes start at once, the first one writes the identity.
             if not file.is_file():
                 who = WorkspaceFile(uuid=str(uuid.uuid4()), name=self.root.name)
                 write_whole(file, who.model_dump_json(indent=1))
-                for each in tuple(_WHEN_MADE):
-                    each(self.root)
+                for note in tuple(_WHEN_MADE):
+                    note(self.root)
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
@@ -346,7 +349,7 @@ class Store:
         self, missing: list[Recipe], make: Callable[[Sequence[StagingDirectory]], None]
     ) -> set[str]:
         with contextlib.ExitStack() as held:
-            for recipe in sorted(missing, key=lambda each: each.key):
+            for recipe in sorted(missing, key=lambda recipe: recipe.key):
                 held.enter_context(self.lock(recipe.key))
             self.use(missing)
             drafts = [self._draft(recipe) for recipe in missing if self.find(recipe) is None]
@@ -367,7 +370,7 @@ class Store:
             return {draft.recipe.key for draft in drafts}
 
     def _draft(self, recipe: Recipe) -> StagingDirectory:
-        """A fresh folder for a key whose lock we hold; what a killed writer of it left is removed."""
+        """Return an empty draft folder for a locked key, after removing leftovers of a killed writer."""
         folder = self.root / inside.DRAFTS
         folder.mkdir(exist_ok=True)
         path = folder / recipe.key
@@ -389,7 +392,7 @@ class Store:
             raise StoreError(
                 str(target),
                 f"content {there.content[:12]}, made again {manifest.content[:12]}",
-                cause="the same key gave other bytes, so its producer isn't deterministic",
+                cause="the same key produced different bytes, so its producer isn't deterministic",
                 cure="Report it with both directories",
             )
 

@@ -261,7 +261,7 @@ def test_gc_waits_for_a_lookup_and_then_finds_its_key(tmp_path: Path) -> None:
     dead = garbage(store)
     gc = threading.Thread(target=lambda: collect_garbage(Store(tmp_path), dead))
     with store.leased():
-        with leases.noting(tmp_path, [made.key]):
+        with leases.lease_keys(tmp_path, [made.key]):
             gc.start()
             gc.join(0.5)
             assert gc.is_alive()

@@ -212,7 +212,7 @@ def test_a_flipped_byte_is_found_by_verify(tmp_path: Path) -> None:
     artefact = store.produce([recipe()], write)[0]
     store.verify(artefact)
     (artefact.path / "part-00000.parquet").write_text("x" * 99 + "y")
-    with pytest.raises(StoreError, match="aren't those published"):
+    with pytest.raises(StoreError, match="differ from the published ones"):
         store.verify(artefact)
 
 
