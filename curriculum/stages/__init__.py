@@ -1,31 +1,31 @@
 """Build: repositories in, packed rows out, stage by stage.
 
-    stage.py                   Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
-    shard.py                   part of a build that shares its tasks with others
+    stage.py                   Stage: tasks, recipes and code of one kind of artefact; Coordinator: runs
+    missing tasks
+    shard.py                   part of a build that is split over several machines
     worker_rights.py           sandbox of the workers
-    same_versions.py           check that workers have the versions of the coordinator
-
-    documents.py               documents of files: one pass over a repository's history feeds all families
+    same_versions.py           check that workers have the coordinator's versions
+    documents.py               documents of files: one pass over a history for all families
     indexes.py                 facts of a compiler frontend about each repository at its pinned commit
     graphs.py                  documents of graphs: a commit within its whole tree
-    conversation_documents.py  documents of conversations, and which of them are kept
-    enriched_documents.py      documents of another family with their structure
-    selection.py               what is kept, on which side of the split, in which domain
-    tokens.py                  a tokenizer, trained on the corpus or given; the ids of each document
+    conversation_documents.py  documents of conversations, and their selection
+    enriched_documents.py      documents of another family with their code structure
+    selection.py               kept documents, with split and domain
+    tokens.py                  a trained or given tokenizer, and the ids of each document
     texts.py                   repositories, and documents of their files and graphs
-    row_sources.py             data sets of rows that are wanted, and the artefacts that they are made of
-    row_recipe.py              what decides the bytes of rows
-    row_sides.py               one side of the split: encodings spooled, planned by domain, written
+    row_sources.py             requested data sets of rows, and the artefacts that they are made of
+    row_recipe.py              everything that decides the bytes of rows
+    row_sides.py               one split: encodings are spooled, planned by domain, and written
     first_showings.py          lines that a repository's documents show for the first time
-    fixed_sets.py              documents of the sets that all phases are measured on
+    fixed_sets.py              documents of the validation sets shared by all phases
     rows.py                    documents fitted, scored, packed, checked and published as rows
-    trained_text.py            held-out text that training documents show, too, left unscored
-    held_out_text.py           check that no row holds text of files on the other side
+    trained_text.py            validation text that also occurs in training documents, left unscored
+    held_out_text.py           check that no row contains text of files in another split
     merge.py                   artefacts of other workspaces
 
-`build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
-is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of
-them are wanted.
+`build` runs all stages. Each stage reads published artefacts and publishes its own; artefacts that are up
+to date are reused. Graphs, indexes, structure and conversations are only built if rows of them are
+requested.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 COMMITS_A_SAMPLE = 4
-"""Commits that are read for each document of a sample: most have one."""
+"""Number of commits to read per sampled document, since not every commit has a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,24 +85,24 @@ class Built:
     indexes: tuple[Artefact, ...]
     documents: tuple[Artefact, ...]
     kept: tuple[Artefact, ...]
-    """Artefacts that selections are made of, of files first."""
+    """Artefacts behind the selections, starting with that of files."""
     selection: Artefact
     selections: Mapping[str, Artefact]
-    """Selections of families that are made of graphs or conversations, by family."""
+    """Selections of graph and conversation families, by family."""
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
     rows: tuple[RowSet, ...]
     fixed: Mapping[FixedSet, Artefact]
-    """Rows of the sets that are the same in every phase."""
+    """Rows of the validation sets that are the same in every phase."""
     measured: Mapping[RowsSpec, Mapping[FixedSet, Artefact]] = field(default_factory=dict)
-    """Rows of the same sets in other formats, as they were asked for."""
+    """Rows of the same sets in other requested formats."""
 
     def rows_of(self, wanted: RowsSpec) -> RowSet:
-        """The rows that were asked for."""
+        """Return the rows of a requested data set."""
         return next(row for row in self.rows if row.wanted == wanted)
 
     def artefacts(self) -> list[Artefact]:
-        """Everything, in the order of the stages."""
+        """Return all artefacts in stage order."""
         rows = {side.key: side for row in self.rows for side in row.splits}
         return [
             *self.indexes,
@@ -119,7 +119,7 @@ class Built:
 
     @property
     def missing(self) -> list[Artefact]:
-        """Artefacts that are only planned: other shards' work, and all that is made of it."""
+        """Planned artefacts: work of other shards, and everything that depends on it."""
         return [artefact for artefact in self.artefacts() if artefact.planned]
 
 
@@ -137,23 +137,24 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     sources: Sources | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> Built:
-    """Build the rows that are wanted, and all that they are made of.
+    """Build the requested rows and everything that they are made of.
 
-    `fixed_length` is the row length of the fixed sets: the curriculum's smallest. `measured` are more data
-    sets of which the fixed sets are made, to measure in another format. A dry store answers
-    with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
-    imported are taken as they are. Pins are resolved anew unless `sources` are given.
+    `fixed_length` is the row length of the fixed sets: the smallest of the curriculum. `measured` are other
+    data sets in whose format the fixed sets are also built. A dry store returns planned artefacts. A shard
+    builds its own tasks and returns the missing ones of other shards as planned. Imported rows are used
+    unchanged. Pins are resolved again unless `sources` are given.
 
     Raises:
-        CorpusError: for a pin that resolves to nothing, before anything but clones is written; and, after
-            all others are built, for sources of which more than `max_skipped` can't be read, unless the
-            corpus skips them.
+        CorpusError: for an unresolvable pin, before anything except clones is written; and, after all
+        others are built, for sources that lose more than `max_skipped`, unless the corpus skips them.
         DietError: for imported rows of another tokenizer.
-        TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
-        WorkerError: where a worker is killed again and again, or a cluster isn't there.
+        TokenizerError: if the tokenizer isn't usable.
+        PackError: if a document can't be packed.
+        SchemaError: if written rows violate their schema.
+        WorkerError: if a worker is killed repeatedly, or a cluster isn't available.
     """
     tokenizing = tokenizing or Tokenizing()
-    own = [each for each in wanted if each.imported is None]
+    own = [spec for spec in wanted if spec.imported is None]
     if tokenizing.given is not None:
         check_objectives(tokenizing.given, (*own, *measured))
     families = _families(wanted, measured)
@@ -169,9 +170,9 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
 
 
 def _families(wanted: Sequence[RowsSpec], measured: Sequence[RowsSpec]) -> set[str]:
-    """Return the families whose documents are built: versions of files always."""
-    own = (each for each in wanted if each.imported is None)
-    return {each.flat_family for each in (*own, *measured)} | {VERSIONS_FAMILY}
+    """Return the families to build; whole file versions are always included."""
+    own = (spec for spec in wanted if spec.imported is None)
+    return {spec.flat_family for spec in (*own, *measured)} | {VERSIONS_FAMILY}
 
 
 def _build(
@@ -183,12 +184,12 @@ def _build(
     tokenizing: Tokenizing,
     indexing: Indexing,
 ) -> Built:
-    """Make one stage after another; each takes what those before it published.
+    """Run the stages in order; each stage reads the published artefacts of earlier ones.
 
-    The first of `measured` is that of the sets that every phase is measured on.
+    The first entry of `measured` is the format of the sets that every phase is measured on.
     """
     make, store = coordinator.make, coordinator.store
-    own = [each for each in wanted if each.imported is None]
+    own = [spec for spec in wanted if spec.imported is None]
     families = _families(wanted, measured)
     files, listed = documents_of_files(coordinator, listed, families, indexing)
     (kept,) = make(SplitDocuments.of_files(store, corpus), files)
@@ -196,7 +197,7 @@ def _build(
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     (selection,) = make(selecting, kept_files)
     (tokenizer,) = make(Tokenizers(tokenizing=tokenizing), kept_files)
-    imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
+    imported = {spec: imported_of(store, tokenizer, spec) for spec in wanted if spec.imported}
 
     indexes, graphs = documents_of_graphs(coordinator, listed, families, indexing)
     kept_graphs = [
@@ -207,7 +208,7 @@ def _build(
             _of(graphs, {family}) for family in families_of("commits") if family in families
         )
     ]
-    graph_selections = [make(selecting, each)[0] for each in kept_graphs]
+    graph_selections = [make(selecting, kept_graph)[0] for kept_graph in kept_graphs]
     chats = make(
         Conversations(corpus=corpus), corpus.conversations if CHAT_FAMILY in families else ()
     )
@@ -216,12 +217,12 @@ def _build(
     texts = (*files, *graphs, *chats)
     require_few_losses(corpus, (text for text in texts if not text.planned))
     tokens = make(Tokens(tokenizer=tokenizer), _of(texts, families))
-    enriched = make(EnrichedDocuments(), _of(texts, {each.base for each in own if each.base}))
+    enriched = make(EnrichedDocuments(), _of(texts, {spec.base for spec in own if spec.base}))
     made = RowSources(
         corpus=corpus,
         documents=(*texts, *enriched),
         selection=selection,
-        selections={_family(each): each for each in (*graph_selections, *chat_selections)},
+        selections={_family(chosen): chosen for chosen in (*graph_selections, *chat_selections)},
         tokenizer=tokenizer,
         tokens=tokens,
     )
@@ -235,9 +236,9 @@ def _build(
         selections=made.selections,
         tokenizer=tokenizer,
         tokens=tokens,
-        rows=tuple(rows[each] for each in wanted),
+        rows=tuple(rows[spec] for spec in wanted),
         fixed=fixed[measured[0]],
-        measured={each: fixed[each] for each in measured[1:]},
+        measured={spec: fixed[spec] for spec in measured[1:]},
     )
 
 
@@ -253,13 +254,13 @@ def sample(
     sources: Sources | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> tuple[Artefact, ...]:
-    """Make at most `number` documents, or 8 MB, of each wanted family in each repository, to look at.
+    """Build at most `number` documents, or 8 MB, per requested family and repository, for inspection.
 
-    They come from the newest commits, of which not each has a document of each family; nothing is
-    selected, tokenised or packed.
+    They come from the newest commits, so some families may have fewer documents. Nothing is selected,
+    tokenized or packed.
     """
-    wanted = [each for each in wanted if each.imported is None]
-    families = {each.flat_family for each in wanted}
+    wanted = [spec for spec in wanted if spec.imported is None]
+    families = {spec.flat_family for spec in wanted}
     listed = _newest(
         resolved_repositories(corpus, families, sources or Sources.from_workspace(store.root)),
         number,
@@ -276,17 +277,17 @@ def sample(
             corpus.conversations if CHAT_FAMILY in families else (),
         ),
     ]
-    enriched = make(EnrichedDocuments(), _of(texts, {each.base for each in wanted if each.base}))
+    enriched = make(EnrichedDocuments(), _of(texts, {spec.base for spec in wanted if spec.base}))
     return (*_of(texts, families), *enriched)
 
 
 def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]:
-    """Limit repositories to the newest commits that a sample of so many documents needs."""
+    """Return repositories limited to the newest commits that a sample needs."""
     wanted = number * COMMITS_A_SAMPLE
-    limits = (min(wanted, each.spec.max_commits or wanted) for each in listed)
+    limits = (min(wanted, repository.spec.max_commits or wanted) for repository in listed)
     return tuple(
-        replace(each, spec=each.spec.model_copy(update={"max_commits": most}))
-        for each, most in zip(listed, limits, strict=True)
+        replace(repository, spec=repository.spec.model_copy(update={"max_commits": limit}))
+        for repository, limit in zip(listed, limits, strict=True)
     )
 
 

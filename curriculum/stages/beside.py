@@ -1,4 +1,4 @@
-"""Commits that two families of graphs could show: the one with the surer edges shows them."""
+"""Commits that two graph families could show: the family with more reliable edges shows them."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,20 @@ Bools = npt.NDArray[np.bool_]
 
 
 def shown_by(documents: Artefact, selection: Artefact) -> frozenset[str]:
-    """Return the commits of a repository that some kept documents to train on show."""
+    """Return the commits of a repository shown by kept training documents."""
     chosen = decisions(selection, documents)
     commits = _commits(documents)["commit"].to_numpy()
     return frozenset(commits[chosen.kept_on("train")].tolist())
 
 
 def are_shown(documents: Artefact, commits: frozenset[str]) -> Bools:
-    """[documents]: True where a document is one of these commits' functions; of build targets it never is."""
+    """Return True per document ([documents]) that shows functions of one of the commits."""
     is_shown = pl.col("commit").is_in(sorted(commits)) & pl.col("language").is_in(sorted(CODE))
     found: Bools = _commits(documents).select(is_shown).to_series().to_numpy()
     return found
 
 
 def _commits(documents: Artefact) -> pl.DataFrame:
-    """Commit and language of each document, in order."""
+    """Return commit and language of each document, in order."""
     columns = frames.scan(documents.shards(), ["language", "provenance"])
     return columns.select("language", commit=frames.document_commit()).collect()

@@ -1,6 +1,6 @@
-"""Conversations: documents of the chat family, source by source, and the selection over all of them.
+"""Conversations: documents of the chat family by source, and their selection.
 
-They depend on nothing else in the corpus, and nothing else depends on them.
+They are independent of the rest of the corpus.
 """
 
 import functools
@@ -41,15 +41,15 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
     raises_last = True
     corpus: CorpusSpec
     sample: int | None = None
-    """Documents of each source after which reading ends; None to read everything."""
+    """Number of documents per source after which reading ends; None to read everything."""
 
     def tasks(self, inputs: Sequence[ConversationsSpec]) -> Sequence[ConversationFiles]:
-        """Find the files of each source.
+        """Return the files of each source.
 
         Raises:
-            CorpusError: for a source without one.
+            CorpusError: for a source without files.
         """
-        return [find_conversations(each) for each in inputs]
+        return [find_conversations(source) for source in inputs]
 
     def title(self, task: ConversationFiles) -> str:
         """Return the source's name."""
@@ -76,8 +76,8 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
         """Write each conversation as a document.
 
         Raises:
-            CorpusError: for files that changed, and where more than `max_skipped` of the lines can't be read,
-                unless the corpus skips such a source.
+            CorpusError: if files changed, or more than `max_skipped` of the lines can't be read, unless the
+            corpus skips the source.
         """
         write_or_skip(self.corpus, drafts, functools.partial(self._write, task, drafts))
 
@@ -93,24 +93,26 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
 
 
 def require_conversations(corpus: CorpusSpec) -> None:
-    """Pass if a corpus names conversations.
+    """Raise unless a corpus has conversations.
 
     Raises:
-        CorpusError: otherwise.
+        CorpusError: naming the corpus.
     """
     if not corpus.conversations:
         raise CorpusError(
             f"corpus {corpus.name}",
             "conversations: none",
-            cause=f"the family {CHAT_FAMILY} is made of them",
-            cure="Name some in the corpus file, conversations: [{name: …, path: ….jsonl}], "
-            f"or take the servings of {CHAT_FAMILY} out of the diet",
+            cause=f"the family {CHAT_FAMILY} needs conversations",
+            cure=(
+                "Add some to the corpus file, conversations: [{name: …, path: ….jsonl}], or "
+                f"remove the servings of {CHAT_FAMILY} from the diet"
+            ),
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationSelection(Stage[Sequence[Artefact], Sequence[Artefact]]):
-    """Kept conversations and their side of the split; their domain is their own."""
+    """Kept conversations and their split; their domain is fixed."""
 
     name = "selection"
     placement = "each shard"
@@ -131,11 +133,11 @@ class ConversationSelection(Stage[Sequence[Artefact], Sequence[Artefact]]):
             labels=(("corpus", self.corpus.name), ("family", CHAT_FAMILY)),
             revision=REVISION,
             config=conversation_ingredients(self.corpus),
-            inputs=tuple(each.as_input(title(each)) for each in task),
+            inputs=tuple(documents.as_input(title(documents)) for documents in task),
         )
         return [recipe]
 
     def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
-        """Find duplicates, apply the rules of quality and split by conversations."""
+        """Find duplicates, apply quality rules, and split by conversations."""
         (draft,) = drafts
         draft.record(select_conversations(folders(task), self.corpus, draft.path).report())

@@ -1,4 +1,4 @@
-"""Documents of files: one pass over the history of a source feeds the writers of all families."""
+"""Documents of files: one pass over a history writes the documents of all families."""
 
 import contextlib
 import functools
@@ -32,17 +32,17 @@ from schemas.reports import DocumentsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repository:
-    """A repository of a corpus, with what its pin resolves to."""
+    """A repository of a corpus with its resolved pin."""
 
     corpus: CorpusSpec
     spec: RepositorySpec
     source: Source
     git: str
-    """Version of git that reads it."""
+    """Version of the git that reads the repository."""
 
     @property
     def name(self) -> str:
-        """Its name in the corpus."""
+        """Name in the corpus."""
         return self.spec.name
 
     def trained(self) -> "Repository":
@@ -54,30 +54,32 @@ class Repository:
         return replace(self, corpus=corpus, spec=spec)
 
     def ingredients(self) -> dict[str, JsonValue]:
-        """Return all that decides which changes are read, for keys; git's version aside."""
+        """Return everything that decides which changes are read, for artefact keys; except git's version."""
         return history.ingredients(self.source, self.spec, self.corpus)
 
     def refuse_losses(self, skips: Skips) -> None:
-        """Pass if little enough of the history was lost.
+        """Raise if too much of the history was lost.
 
         Raises:
-            CorpusError: with the counts, if more than `max_skipped` can't be read.
+            CorpusError: with counts, if more than `max_skipped` can't be read.
         """
         if skips.lost_share > self.corpus.max_skipped:
             raise CorpusError(
                 self.spec.title(),
                 f"{skips.lost_share:.1%} of its changes can't be read ({skips.unreadable_words()})",
                 cause=f"max_skipped allows {self.corpus.max_skipped:.1%}",
-                cure="Mend or exclude these files, or raise max_skipped in the corpus file; or skip the "
-                "repository by on_error",
+                cure=(
+                    "Fix or exclude these files, or raise max_skipped in the corpus file; or set "
+                    "on_error: skip to build without the repository"
+                ),
             )
 
 
 def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]:
-    """Resolve the repositories of a corpus, in its order.
+    """Return the resolved repositories of a corpus, in its order.
 
     Raises:
-        CorpusError: naming all that don't resolve; nothing but clones is written then.
+        CorpusError: naming all that don't resolve; nothing except clones is written then.
     """
     found = sources.resolve_all(corpus.repositories)
     return tuple(
@@ -87,26 +89,26 @@ def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]
 
 
 def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None:
-    """Check that all that a corpus names can be read, before anything but clones is written.
+    """Raise unless everything in a corpus can be read; nothing except clones is written.
 
-    `chat` says that its conversations are read too.
+    `chat` also checks its conversations.
 
     Raises:
-        CorpusError: for the first repository that doesn't resolve, for a plain folder of which no file is
-            read, and for conversations that aren't there.
+        CorpusError: for the first repository that doesn't resolve, a plain folder without readable files,
+        or missing conversations.
     """
-    for chats in corpus.conversations if chat else ():
-        conversation_paths(chats)
+    for source in corpus.conversations if chat else ():
+        conversation_paths(source)
     for repository in repositories(corpus, sources):
         require_files(repository.source, repository.spec, corpus)
 
 
 SAMPLE_BYTES = 8_000_000
-"""Bytes of a family and repository: nobody reads more, and it takes seconds to make."""
+"""Maximum size in bytes of a sample, per family and repository; it takes seconds to build."""
 
 
 class FamilyWriters(contextlib.ExitStack):
-    """Writers of several families' documents, one for each draft, with counts for their manifests."""
+    """Writers for the documents of several families, one per draft, with counts for their manifests."""
 
     def __init__(self, drafts: Sequence[StagingDirectory], *, sample: int | None = None) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class FamilyWriters(contextlib.ExitStack):
 
     @property
     def are_full(self) -> bool:
-        """Return True where a sample was asked for and each family has its own."""
+        """True if a sample was requested and is complete for each family."""
         return not any(self._takes(writer) for writer in self._writers.values())
 
     def _takes(self, writer: DocumentWriter) -> bool:
@@ -136,7 +138,7 @@ class FamilyWriters(contextlib.ExitStack):
         return writer.count < self._sample and writer.num_bytes < SAMPLE_BYTES
 
     def add(self, rendered: RenderResult) -> None:
-        """Write documents and add counts; a family that has its sample gets no more."""
+        """Write documents and add counts; families with a complete sample are skipped."""
         for document in rendered.documents:
             writer = self._writers[document.family]
             if self._takes(writer):
@@ -151,7 +153,7 @@ class FamilyWriters(contextlib.ExitStack):
         more: DocumentsReport,
         by_family: Mapping[str, DocumentsReport] = MappingProxyType({}),
     ) -> None:
-        """Record the counts for the manifests; the files are closed by then."""
+        """Record the counts for the manifests, after the files are closed."""
         for family, draft in self._drafts.items():
             writer = self._writers[family]
             counted = DocumentsReport(
@@ -168,12 +170,12 @@ class FamilyWriters(contextlib.ExitStack):
 def write_or_skip(
     corpus: CorpusSpec, drafts: Sequence[StagingDirectory], write: Callable[[], None]
 ) -> None:
-    """Fill drafts from a source; one that fails leaves them without a document where the corpus skips it.
+    """Fill drafts from a source; if it fails and the corpus skips it, leave them empty.
 
-    Their manifests say why.
+    The manifests say why they are empty.
 
     Raises:
-        CorpusError: as `write` does, where the corpus doesn't skip.
+        CorpusError: from `write`, unless the corpus skips the source.
     """
     try:
         write()
@@ -189,13 +191,13 @@ def write_or_skip(
 
 @dataclass(kw_only=True, slots=True)
 class _LicenceCounts:
-    """Counts of a family's documents by licence, and by the evidence of it."""
+    """Counts of a family's documents by licence and by its evidence."""
 
     licences: Counter[str] = field(default_factory=Counter)
     evidence: Counter[str] = field(default_factory=Counter)
 
     def add(self, document: Document) -> None:
-        """Count one document, once for each licence of its sources."""
+        """Count one document, once per licence of its sources."""
         sources = document.provenance
         self.licences.update({source.licence or UNKNOWN_LICENCE for source in sources})
         self.evidence.update(
@@ -203,7 +205,7 @@ class _LicenceCounts:
         )
 
     def report(self) -> DocumentsReport:
-        """The counts."""
+        """Return the counts."""
         return DocumentsReport(
             licences=dict(sorted(self.licences.items())),
             licence_evidence=dict(sorted(self.evidence.items())),
@@ -212,7 +214,7 @@ class _LicenceCounts:
 
 @dataclass(kw_only=True, slots=True)
 class _GraphCounts:
-    """Counts of chunks and edges in the documents of a family."""
+    """Counts of chunks and edges in a family's documents."""
 
     edges: Counter[str] = field(default_factory=Counter)
     """Number of edges by label."""
@@ -230,7 +232,7 @@ class _GraphCounts:
             self.hops[chunk.hop] += 1
 
     def report(self) -> DocumentsReport:
-        """The counts, if there are any; hop 0 is the target."""
+        """Return the counts, empty without chunks; hop 0 is the target."""
         if not self.forms:
             return DocumentsReport()
         return DocumentsReport(
@@ -243,13 +245,13 @@ class _GraphCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Documents(Stage[Sequence[Repository], Repository]):
-    """Documents of all families that are made of files, repository by repository."""
+    """Documents of all file families, repository by repository."""
 
     name = "documents"
     parses = True
     raises_last = True
     sample: int | None = None
-    """Documents of each family of a repository after which reading ends; None to read everything."""
+    """Number of documents per family and repository after which reading ends; None to read everything."""
 
     def title(self, task: Repository) -> str:
         """Return the repository's name."""
@@ -260,11 +262,11 @@ class Documents(Stage[Sequence[Repository], Repository]):
         return [self._recipe(task, family) for family in families_of("changes")]
 
     def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
-        """Render each change of the history for all families that are missing.
+        """Render each change of the history for all missing families.
 
         Raises:
-            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes,
-                unless the corpus skips such a repository.
+            CorpusError: if the repository or more than `max_skipped` of its changes can't be read, unless
+            the corpus skips the repository.
         """
         write_or_skip(task.corpus, drafts, functools.partial(self._write, task, drafts))
 

@@ -1,4 +1,4 @@
-"""Documents with their structure: those of another family, row by row, text untouched."""
+"""Documents of another family with their code structure, row by row, with unchanged text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class EnrichedDocuments(Stage[Sequence[Artefact], Artefact]):
     parses = True
 
     def title(self, task: Artefact) -> str:
-        """Name the documents."""
+        """Return the title of the documents."""
         return title(task)
 
     def recipes(self, task: Artefact) -> Sequence[Recipe]:
@@ -41,7 +41,7 @@ class EnrichedDocuments(Stage[Sequence[Artefact], Artefact]):
         return [recipe]
 
     def run(self, task: Artefact, drafts: Sequence[StagingDirectory]) -> None:
-        """Parse the documents and write what was found beside their text."""
+        """Parse the documents, and write their structure beside their text."""
         (draft,) = drafts
         with EnrichedWriter(draft.path) as writer:
             for document in documents_in(task.path):

@@ -1,4 +1,4 @@
-"""Shares of the tokens to train on by source file, family by family: one file may be most of a corpus."""
+"""Shares of training tokens by source file and family, since one file may dominate a corpus."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ from curriculum.tokens.token_store import TokenStore
 from schemas.families import families_of
 
 MAX_FILES = 5
-"""Files of a family that are listed."""
+"""Number of listed files per family."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileShare:
-    """A source file under all the names that it had, and its share of a family's tokens."""
+    """A source file across renames, and its share of a family's tokens."""
 
     family: str
     lineage: str
-    """Repository and path: fmt:include/format.h."""
+    """Repository and path, for example fmt:include/format.h."""
     share: float
-    """Its share of the tokens of all kept documents of the family that aren't held out."""
+    """Share of the tokens of all kept training documents of the family."""
 
     @property
     def path(self) -> str:
@@ -34,10 +34,10 @@ class FileShare:
 def file_shares(
     documents: Sequence[Artefact], tokens: Iterable[Artefact], selection: Artefact
 ) -> tuple[FileShare, ...]:
-    """List the files with most tokens of each family of files, the largest share first.
+    """Return the files with the most tokens of each file family, largest share first.
 
-    `tokens` are those of the documents, in any order; documents without tokens and families of graphs add
-    none. All artefacts are there.
+    `tokens` are those of the documents, in any order. Documents without tokens, and graph families, are
+    ignored. All artefacts must exist.
     """
     tokens_of = {record.key: made for made in tokens for record in made.manifest.inputs}
     sums: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""Files of a corpus with their domain, size and side of the split: what val is made of, and what it lacks."""
+"""Files of a corpus with domain, size and split, to inspect the validation set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from schemas.families import VERSIONS_FAMILY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSide:
-    """A file under all the names that it had; all its versions are on one side of the split."""
+    """A file across renames; all its versions are in one split."""
 
     lineage: str
-    """Repository and path: fmt:include/format.h."""
+    """Repository and path, for example fmt:include/format.h."""
     domain: str
     """Domain of most of its versions."""
     num_bytes: int
-    """Bytes of all its versions that are kept."""
+    """Bytes of all its kept versions."""
     is_val: bool
 
     @property
@@ -31,9 +31,9 @@ class FileSide:
 
 
 def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[FileSide, ...]:
-    """List the files in train and val that a selection keeps, the largest first.
+    """Return the kept files in train and val, largest first.
 
-    Families of graphs add none to them.
+    Graph families are ignored.
     """
     versions = [
         artefact for artefact in documents if artefact.manifest.labels["family"] == VERSIONS_FAMILY

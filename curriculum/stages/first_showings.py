@@ -1,8 +1,8 @@
-"""New lines of a repository: judged in the order of its commits, by what fitted documents really show.
+"""New lines of a repository in commit order, judged by the text that fitted documents actually show.
 
-Two passes over the documents of one repository: the first notes which document shows a line first, the second
-scores lines there. So masks depend on nothing but the repository's own training documents of one family,
-fitted to one row length with one tokenizer.
+Two passes over the documents of one repository: the first records the first document that shows a line, the
+second scores lines only there. So masks depend only on the repository's own training documents of one
+family, fitted to one row length with one tokenizer.
 """
 
 import itertools
@@ -43,17 +43,17 @@ def scoring_new_lines(
     read: Callable[..., Iterator[FitResult]],
     judged: Bools,
 ) -> ApplyObjective:
-    """Return an objective that scores less of the judged documents: what a repository shows first.
+    """Return an objective that scores only lines shown for the first time in the judged documents.
 
-    An objective that isn't judged by line scores no context.
+    Objectives that aren't judged by line score no context.
 
     Args:
-        objective: Decides what is scored of all documents.
-        wanted: The rows that are made.
+        objective: Decides which tokens of all documents are scored.
+        wanted: The rows to build.
         documents: Flat documents of one repository and family.
         tokenizer: Tokenizer of the rows.
         read: Fits documents of some files: `encode_documents` for this repository.
-        judged: [documents] whose lines are compared; what is trained on, or for later documents all.
+        judged: [documents] whose lines are compared: training documents, or all for later documents.
     """
     if OBJECTIVES[wanted.objective].by_line:
         kinds = ("target",) if wanted.objective == TARGET_OBJECTIVE else PART_KINDS
@@ -72,7 +72,7 @@ def scoring_new_lines(
 
 
 def turns(documents: Artefact) -> npt.NDArray[np.int64]:
-    """[documents]: the place of each document of a repository by committer time, commit and document id."""
+    """Return the rank of each document ([documents]) by committer time, commit and document id."""
     columns = frames.scan(documents.shards(), ["document_id", "timestamp", "provenance"]).select(
         "document_id",
         "timestamp",
@@ -86,31 +86,31 @@ def turns(documents: Artefact) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class NewLines:
-    """Lines of one repository by the document that shows them first."""
+    """Lines of one repository, with the first document that shows them."""
 
     turns: npt.NDArray[np.int64]
-    """[documents]"""
+    """[documents]: ranks in commit order."""
     tokenizer: Tokenizer
     kinds: tuple[PartKind, ...] = PART_KINDS
     """Kinds of the parts whose lines are judged: those that the objective scores."""
     shown: FirstShowings = field(default_factory=FirstShowings)
 
     def note(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
-        """Note the lines that a fitted document shows."""
+        """Record the lines that a fitted document shows."""
         self.shown.add(int(self.turns[document.row]), self.lines(document, fitted).keys)
         return fitted
 
     def score(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
-        """Return the document with those of its scored tokens that show something new.
+        """Return the document with only those scored tokens that show something new.
 
-        Every document must have been noted before.
+        `note` must have been called for every document before.
         """
         lines = self.lines(document, fitted)
         is_new = self.shown.are_first(int(self.turns[document.row]), lines.keys)
         headers = document.part_bytes[_runs(_of_kinds(document, ("header",)))]
         encodings = [
-            within_new_lines(each, lines.ranges[is_new], headers, self.tokenizer.token_bytes)
-            for each in fitted.encodings
+            within_new_lines(encoding, lines.ranges[is_new], headers, self.tokenizer.token_bytes)
+            for encoding in fitted.encodings
         ]
         counts = (
             ("lines", len(is_new)),
@@ -124,7 +124,7 @@ class NewLines:
         )
 
     def lines(self, document: TokenizedDocument, fitted: FitResult) -> ShownLines:
-        """Return the lines of source text that a fitted document shows."""
+        """Return the source lines that a fitted document shows."""
         shown = _shown(document, fitted.encodings) & ~document.generated
         runs = _runs(shown & _of_kinds(document, self.kinds))
         text = document.ids[int(self.tokenizer.bos_id is not None) :]
@@ -140,7 +140,7 @@ class NewLines:
 
 
 def _runs(chosen: Bools) -> npt.NDArray[np.int64]:
-    """[r, 2]: the runs of neighbours among the chosen parts: [F T T F T] -> [1 3) [4 5)."""
+    """Return runs of neighbouring chosen parts ([r, 2], half-open): [F T T F T] -> [1 3) [4 5)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return edges.reshape(-1, 2)
 
@@ -160,7 +160,7 @@ def outside_context(
 
 
 def _shown(document: TokenizedDocument, encodings: Sequence[Encoding]) -> Bools:
-    """[parts]: those that some encodings have; a part is elided as a whole or not at all."""
+    """Return True per part ([parts]) that occurs in some encodings; parts are elided as a whole."""
     pieces = np.concatenate([encoding.pieces for encoding in encodings])
     text = pieces[pieces[:, KIND] == TEXT_PIECE][:, (BYTE_START, BYTE_END)]
     found: Bools = chunk_of(document.part_bytes[:-1], text) >= 0

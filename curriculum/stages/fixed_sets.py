@@ -1,4 +1,4 @@
-"""Documents of the fixed sets: the same held-out texts for every phase, diet and tokenizer."""
+"""Documents of the fixed sets: the same validation texts for every phase, diet and tokenizer."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,14 +16,14 @@ from schemas.held_out import MIN_DOCUMENTS
 from schemas.objectives import FIXED_SETS, FixedSet
 
 SET_BYTES = 1 << 19
-"""Bytes of all documents of a set."""
+"""Maximum size in bytes of all documents of a set."""
 SIDES: Mapping[FixedSet, Side] = {"anchor": "val", "unseen": "unseen", "later": "later"}
 
 
 def sets_of(corpus: CorpusSpec, family: str = VERSIONS_FAMILY) -> tuple[FixedSet, ...]:
     """Return the fixed sets that a corpus holds out of a family.
 
-    Graphs are built neither of unseen repositories nor of commits after the corpus's date.
+    Graph families have neither unseen repositories nor commits after the corpus's date.
     """
     of_files = not reads_commits(family)
     held_out: Mapping[FixedSet, bool] = {
@@ -37,9 +37,9 @@ def sets_of(corpus: CorpusSpec, family: str = VERSIONS_FAMILY) -> tuple[FixedSet
 def documents_of_set(
     name: FixedSet, sources: Sequence[RowSource], chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """Flag the documents of a set, by artefact: kept ones of its side, order_by_lineage over lineages.
+    """Return masks of the documents of a set by artefact: kept ones of its split, spread over lineages.
 
-    Those that would take more than one in MIN_DOCUMENTS of its bytes come last.
+    Documents larger than 1 / MIN_DOCUMENTS of the set come last.
     """
     places: dict[str, tuple[int, int, int]] = {}
     lineages: dict[str, str] = {}
@@ -50,7 +50,7 @@ def documents_of_set(
             document = picked.document_ids[row].decode()
             places[document] = int(sizes[row]), at, row
             lineages[document] = picked.lineages[int(picked.lineage[row])]
-    masks = [np.zeros(len(each.kept), dtype=np.bool_) for each in chosen]
+    masks = [np.zeros(len(decided.kept), dtype=np.bool_) for decided in chosen]
     room, largest = SET_BYTES, SET_BYTES // MIN_DOCUMENTS
     listed = [places[document] for document in order_by_lineage(lineages)]
     for size, at, row in sorted(listed, key=lambda place: place[0] > largest):

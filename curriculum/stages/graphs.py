@@ -1,4 +1,4 @@
-"""Documents of graphs: one pass over a repository's commits, with its whole tree at hand at each."""
+"""Documents of graphs: one pass over a repository's commits, with the whole tree at each commit."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from schemas.reports import DocumentsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphTask:
-    """A repository with its index, where indexes are read."""
+    """A repository with its index, if indexes are read."""
 
     repository: Repository
     index: Index | None
@@ -34,7 +34,7 @@ class GraphTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphInputs:
-    """Repositories, and the indexes of some or all of them."""
+    """Repositories, and the indexes of some of them."""
 
     repositories: Sequence[Repository]
     indexes: Sequence[Index] = ()
@@ -42,9 +42,9 @@ class GraphInputs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Graphs(Stage[GraphInputs, GraphTask]):
-    """Documents of some families of graphs, repository by repository.
+    """Documents of some graph families, repository by repository.
 
-    A repository without an index has no document of families that need one, and their manifests say why.
+    A repository without an index has no documents of families that need one; their manifests say why.
     """
 
     name = "graphs"
@@ -52,14 +52,14 @@ class Graphs(Stage[GraphInputs, GraphTask]):
     raises_last = True
     families: tuple[str, ...]
     sample: int | None = None
-    """Documents of each family of a repository after which reading ends; None to read everything."""
+    """Number of documents per family and repository after which reading ends; None to read everything."""
 
     def tasks(self, inputs: GraphInputs) -> Sequence[GraphTask]:
-        """Return the repositories with their indexes; none where no family is wanted."""
+        """Return the repositories with their indexes; empty without families."""
         known = {index.repository: index for index in inputs.indexes}
         return [
-            GraphTask(repository=each, index=known.get(each.name))
-            for each in (inputs.repositories if self.families else ())
+            GraphTask(repository=repository, index=known.get(repository.name))
+            for repository in (inputs.repositories if self.families else ())
         ]
 
     def title(self, task: GraphTask) -> str:
@@ -71,11 +71,11 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         return [self._recipe(task, family) for family in self.families]
 
     def run(self, task: GraphTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Apply each commit to the graphs, and render what it changed for all families that are missing.
+        """Apply each commit to the graphs, and render its changes for all missing families.
 
         Raises:
-            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes,
-                unless the corpus skips such a repository.
+            CorpusError: if the repository or more than `max_skipped` of its changes can't be read, unless
+            the corpus skips the repository.
         """
         corpus = task.repository.corpus
         write_or_skip(corpus, drafts, functools.partial(self._write, task, drafts))
@@ -127,30 +127,30 @@ class Graphs(Stage[GraphInputs, GraphTask]):
 
 @dataclass(kw_only=True, slots=True)
 class RepositoryGraphs:
-    """The graphs of one repository as they go from commit to commit."""
+    """The graphs of one repository, updated commit by commit."""
 
     families: Sequence[str]
     syntactic: CallGraph
     resolved: ClangGraph | None
     settings: ContextSettings
     incomplete: set[str] = field(default_factory=set)
-    """Files that had no whole syntax tree at some commit."""
+    """Files without a complete syntax tree at some commit."""
     crowded: dict[str, int] = field(default_factory=dict)
-    """Paths, each with the most names at a commit of which the graph doesn't look up everything."""
+    """Largest number of names by path, for files with more names than the graph looks up."""
     changed: ChangedLines = field(default_factory=ChangedLines)
 
     @classmethod
     def of(
         cls, families: Sequence[str], index: Index | None, settings: ContextSettings
     ) -> "RepositoryGraphs":
-        """Make those that the families need, over an empty tree."""
+        """Return the graphs that the families need, over an empty tree."""
         syntactic = CallGraph()
         snapshot = snapshot_of(index) if need_index(families) else None
         resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
         return cls(families=families, syntactic=syntactic, resolved=resolved, settings=settings)
 
     def apply(self, delta: TreeDelta) -> None:
-        """Take what differs from the tree before."""
+        """Apply the difference from the previous tree."""
         (self.resolved or self.syntactic).apply(delta)
         self.incomplete.update(self.syntactic.incomplete)
         for file in delta.files:
@@ -159,13 +159,13 @@ class RepositoryGraphs:
                 self.crowded[file.path] = max(crowded, self.crowded.get(file.path, 0))
 
     def count(self, commit: CommitChange) -> None:
-        """Count the changed lines of a commit, whose tree was applied."""
+        """Count the changed lines of a commit after its tree was applied."""
         for change in commit.changes:
             if change.language in CODE and change.after is not None:
                 self.changed.add(commit.commit, change, self.syntactic.source(change.path).facts)
 
     def documents(self, commit: CommitChange) -> Iterator[RenderResult]:
-        """The documents of one commit, whose tree was applied."""
+        """Yield the documents of one commit after its tree was applied."""
         for name in self.families:
             family = FAMILIES[name]
             graph = self.resolved if family.needs_index else self.syntactic

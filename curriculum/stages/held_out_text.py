@@ -1,4 +1,4 @@
-"""Check that no row holds text of files on the other side of the split."""
+"""Check that no row contains text of files in another split."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from schemas.packed_row import TEXT_PIECE
 
 ROWS_AT_ONCE = 64
 GENERATED = -1
-"""The side of a part that stands in no file."""
+"""Side of a part that comes from no file."""
 Sides = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """The parts of one document: where each ends, and its side: 1 held out, 0 trained on or GENERATED."""
+    """Ends and sides of a document's parts; sides are 1 held out, 0 training, or GENERATED."""
 
     ends: npt.NDArray[np.int32]
     sides: Sides
     is_context: npt.NDArray[np.bool_]
 
     def between(self, start: int, end: int) -> slice:
-        """The parts that hold some of the bytes `[start, end)`."""
+        """Return the slice of parts that overlap the bytes `[start, end)`."""
         first = int(np.searchsorted(self.ends, start, side="right"))
         return slice(first, int(np.searchsorted(self.ends, end, side="left")) + 1)
 
@@ -38,14 +38,20 @@ def check_sides(
     held_out: frozenset[str],
     token_bytes: npt.NDArray[np.int32],
 ) -> int:
-    """The number of text pieces that were held against the sides of their files; all were on the row's.
+    """Check that all text pieces come from files of the row's split, and return their number.
 
-    The context of a held-out document may be of files that are trained on, where none of it is scored.
-    `documents` are what the rows were made of, `held_out` the files of which no version is trained on,
-    `token_bytes` the bytes of each id. Memory: six bytes a part of a document.
+    The context of a validation document may come from training files if none of it is scored.
+
+    Args:
+        rows: Rows to check.
+        documents: Documents that the rows were made of.
+        held_out: Files without any version in training.
+        token_bytes: Number of bytes of each id.
 
     Raises:
-        PackError: with the first piece that comes from the other side, or has scored context.
+        PackError: for the first piece from another split, or with scored context.
+
+    Memory: six bytes per part of a document.
     """
     known = {name: parts for document in documents for name, parts in _parts(document, held_out)}
     checked = 0
@@ -73,8 +79,8 @@ def _check(
             raise PackError(
                 f"row {row['pack_id']}",
                 f"document {name}",
-                cause="it is in none of the documents that these rows were made of",
-                cure="Build these rows anew",
+                cause="the document is in none of the artefacts that these rows were made of",
+                cure="Rebuild these rows",
             )
         shown = parts.between(piece["byte_start"], piece["byte_end"])
         is_own = np.isin(parts.sides[shown], (own, GENERATED))
@@ -88,9 +94,11 @@ def _check(
             raise PackError(
                 f"row {row['pack_id']}",
                 f"bytes {piece['byte_start']} to {piece['byte_end']} of document {name}",
-                cause=f"some come from a file on the other side than {row['split']}, or are context "
-                "of a held-out target and scored",
-                cure="Build these rows anew",
+                cause=(
+                    f"some bytes come from a file in another split than {row['split']}, or are "
+                    "scored context of a validation target"
+                ),
+                cure="Rebuild these rows",
             )
     return len(texts)
 
@@ -101,7 +109,7 @@ def _parts(documents: Artefact, held_out: frozenset[str]) -> list[tuple[str, _Pa
     for file in documents.shards():
         for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
             for line in batch.to_pylist():
-                side = [int(each["lineage"] in held_out) for each in line["provenance"]]
+                side = [int(record["lineage"] in held_out) for record in line["provenance"]]
                 ends = [part["end"] for part in line["parts"]]
                 sides = [
                     side[part["source"]] if part["source"] >= 0 else GENERATED

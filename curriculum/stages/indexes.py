@@ -1,4 +1,4 @@
-"""Indexes: what a compiler frontend knows of each repository at its pinned commit."""
+"""Indexes: facts of a compiler frontend about each repository at its pinned commit."""
 
 import json
 import platform
@@ -24,13 +24,13 @@ from schemas.families import need_index
 from schemas.progress import ProgressCallback
 
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
-"""Paths of a database in a work tree, as clang's own tools look for it."""
+"""Paths of a compilation database in a work tree, as in clang's own tools."""
 NO_DATABASE = "it has no compile_commands.json; name one in the corpus file, or give --configure"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Index:
-    """The index of a repository, or what it lacks to have one."""
+    """The index of a repository, or the reason that it has none."""
 
     repository: str
     artefact: Artefact | None = None
@@ -39,12 +39,12 @@ class Index:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Indexing:
-    """Rights that the user gives to the making of indexes, beyond parsing in a sandbox."""
+    """Permissions of the user for building indexes, beyond parsing in a sandbox."""
 
     configure: bool = False
-    """Let cmake make the databases that are missing, in a throw-away copy; it runs the repository's code."""
+    """Allow cmake to create missing databases in a temporary copy, which runs the repository's code."""
     unsandboxed: bool = False
-    """Let libclang parse repositories where the kernel can't confine it."""
+    """Allow libclang to parse repositories without a sandbox if the kernel has none."""
 
 
 CAREFUL = Indexing()
@@ -52,14 +52,14 @@ CAREFUL = Indexing()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexTask:
-    """A repository with its compilation database; None where cmake makes it."""
+    """A repository with its compilation database; None if cmake creates it."""
 
     repository: Repository
     database: Path | None
 
     @property
     def original(self) -> Path | None:
-        """The work tree whose paths the database names."""
+        """Work tree to which the database's paths refer."""
         source = self.repository.source
         is_work_tree = source.layout is None or (source.path / ".git").exists()
         return source.path if is_work_tree else None
@@ -67,7 +67,7 @@ class IndexTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Indexes(Stage[Sequence[Repository], IndexTask]):
-    """The index of each repository that can have one; workers share its units, not repositories."""
+    """Index of each repository that can have one. Workers share the units of one repository at a time."""
 
     name = "index"
     placement = "coordinator"
@@ -77,13 +77,16 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
     watch: ProgressCallback
 
     def tasks(self, inputs: Sequence[Repository]) -> Sequence[IndexTask]:
-        """Return the repositories that have a database, or get one by cmake.
+        """Return the repositories that have a database, or get one from cmake.
 
         Raises:
-            CorpusError: for a database that is named and isn't there.
+            CorpusError: for a named database that doesn't exist.
         """
-        found = [IndexTask(repository=each, database=_database(each)) for each in inputs]
-        return [each for each in found if each.database or self.indexing.configure]
+        found = [
+            IndexTask(repository=repository, database=_database(repository))
+            for repository in inputs
+        ]
+        return [task for task in found if task.database or self.indexing.configure]
 
     def title(self, task: IndexTask) -> str:
         """Return the repository's name."""
@@ -93,7 +96,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         """Return the recipe of the index.
 
         Raises:
-            CorpusError: for a database that is none.
+            CorpusError: for an invalid database.
         """
         database = "configured"
         if task.database is not None:
@@ -116,8 +119,8 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         """Index a copy of the tree at the pinned commit, unit by unit.
 
         Raises:
-            CorpusError: where cmake fails, and where the kernel can't confine libclang and neither the user
-                nor the package vouches for the repository.
+            CorpusError: if cmake fails, or the kernel can't sandbox libclang and neither user nor package
+            trusts the repository.
         """
         (draft,) = drafts
         is_confined = landlock() > 0
@@ -138,7 +141,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         draft.record(report)
 
     def _paths(self, source: Source) -> list[str]:
-        """Paths of a source's files; those of a commit are kept, they can't change."""
+        """Return the paths of a source's files; those of a commit are cached, since they can't change."""
         if source.layout is None:
             return [*_as_text(path for path, _ in sources.directory_sizes(source.path))]
         answers, question = KeptAnswers.from_workspace(self.store.root), ("paths", source.commit)
@@ -157,18 +160,18 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
 def make_indexes(
     coordinator: Coordinator, repositories: Sequence[Repository], *, indexing: Indexing = CAREFUL
 ) -> tuple[Index, ...]:
-    """Return the index of every repository, or what it lacks to have one.
+    """Return the index of every repository, or the reason that it has none.
 
     Raises:
-        CorpusError: for a database that is named and isn't there or is none, and where cmake fails.
+        CorpusError: for a missing or invalid database, and if cmake fails.
     """
     lacks = clang.missing()
     if lacks:
-        return tuple(Index(repository=each.name, lacks=lacks) for each in repositories)
+        return tuple(Index(repository=repository.name, lacks=lacks) for repository in repositories)
     processes, watch = coordinator.workers.processes, coordinator.watch
     stage = Indexes(indexing=indexing, processes=processes, store=coordinator.store, watch=watch)
     made = coordinator.make(stage, repositories)
-    by_name = {each.manifest.labels["repository"]: each for each in made}
+    by_name = {artefact.manifest.labels["repository"]: artefact for artefact in made}
     return tuple(
         Index(
             repository=repository.name,
@@ -188,26 +191,26 @@ def _unconfined(repository: Repository) -> CorpusError:
     return CorpusError(
         repository.spec.title(),
         f"{platform.system()} {platform.release()}",
-        cause="this kernel has no Landlock, so that a flaw in libclang could run code of the repository",
+        cause="this kernel has no Landlock, so a flaw in libclang could run code of the repository",
         cure="Build on Linux 5.13 or newer with Landlock; or give --unsandboxed if you trust the repository",
     )
 
 
 def snapshot_of(index: Index | None) -> clang.GraphSnapshot | None:
-    """Open the snapshot of an index, if there is one."""
+    """Return the opened snapshot of an index, or None."""
     return clang.GraphSnapshot.open(index.artefact.path) if index and index.artefact else None
 
 
 def _database(repository: Repository) -> Path | None:
-    """The compilation database of a repository: the one that is named, else one in its work tree."""
+    """Return the compilation database of a repository: the named one, else one in its work tree."""
     named = repository.spec.compile_commands
     if named is not None:
         if not Path(named).is_file():
             raise CorpusError(
                 repository.spec.title("compile_commands"),
                 f"compile_commands = {named}",
-                cause="there is no such file",
-                cure="Generate it, or take the line out of the corpus file",
+                cause="the file doesn't exist",
+                cure="Generate it, or remove the line from the corpus file",
             )
         return Path(named).resolve()
     tree = repository.source.path
@@ -218,8 +221,8 @@ def _database(repository: Repository) -> Path | None:
         raise CorpusError(
             repository.spec.title("compile_commands"),
             f"{found} is a link to {target}",
-            cause="it leads out of the repository, to a build that may be another one's",
-            cure=f"Say compile_commands = {json.dumps(str(target))} in the corpus file, or remove the link",
+            cause="it leads out of the repository, possibly to a build of another one",
+            cure=f"Write compile_commands: {json.dumps(str(target))} in the corpus file, or remove the link",
         )
     return target
 
@@ -231,7 +234,7 @@ def _as_text(paths: Iterable[bytes]) -> Iterator[str]:
 def indexes_for(
     store: Store, corpus: CorpusSpec, families: Collection[str], sources: Sources
 ) -> tuple[Index, ...]:
-    """Return the indexes that a workspace has or would make, where a family needs them."""
+    """Return the existing or planned indexes of a workspace, if a family needs them."""
     if not need_index(families):
         return ()
     coordinator = Coordinator(store=Store(store.root, dry=True))

@@ -1,8 +1,8 @@
-"""Artefacts of other workspaces, published in this one: for builds that share no storage.
+"""Import of artefacts from other workspaces, for builds without shared storage.
 
-Another's workspace enters here: its files are plain ones, they lie where their manifests say, they have
-the digests that these list. Before anything is published, each Parquet file was decoded whole, each artefact
-compared with the contract of its stage and each tokenizer exercised, in a sandbox.
+The other workspace may be untrusted. All its files must be regular, lie where their manifests say, and have
+the listed digests. Before anything is published, each Parquet file is decoded completely, each artefact is
+checked against the schema of its stage, and each tokenizer is exercised, in a sandbox.
 """
 
 import contextlib
@@ -38,43 +38,46 @@ from schemas.regular_files import IrregularFileError
 from schemas.stages import STAGES
 
 NOT_MERGED = {"runs"}
-"""Stages whose directories hold attempts and checkpoints: they belong to where they were trained."""
+"""Stages with attempts and checkpoints, which belong to the workspace in which they were trained."""
 NOT_TAKEN = NOT_MERGED | {"ablations", "estimates", "measurements", "surveys"}
-"""Stages of somebody else's workspace that aren't taken: what only tells of data, and is soon made anew."""
+"""Stages that aren't imported from untrusted workspaces, because they only describe data and are quickly
+rebuilt."""
 MAX_MANIFEST_BYTES = 4 << 20
-"""Bytes of somebody else's manifest, as it is sent and as it would be written here: some 15,000 files. The
-largest of the sample's has 98 KB. Reading takes about 140 times as much memory."""
+"""Maximum size in bytes of an untrusted manifest, as received and as rewritten: about 15,000 files. The
+largest of the sample has 98 KB. Reading takes about 140 times as much memory."""
 MAX_MANIFESTS_BYTES = 64 << 20
-"""Bytes of all manifests of somebody else's workspace, in memory together: some 10,000 usual ones."""
+"""Maximum size in bytes of all manifests of an untrusted workspace, which are in memory together: about
+10,000 typical ones."""
 _BLOCK_BYTES = 1 << 12
 
 
 def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
-    """Each artefact of another workspace but its runs, published here as it is there.
+    """Publish the artefacts of another workspace here, except its runs, and yield each.
 
-    Nor are estimates, surveys and ablations of somebody else taken.
+    Estimates, surveys and ablations of an untrusted workspace are not imported either.
 
-    All manifests are checked before the first file is copied. Files of one's `own` workspace are linked where
-    one disk holds both. Each is read again and held against its manifest before anything appears here; what
-    is here already is only compared.
+    All manifests are checked before the first file is copied. Files of the user's `own` workspace are
+    hard-linked on the same disk. Each artefact is verified against its manifest before it is published;
+    artefacts that already exist are only compared.
 
     Raises:
-        StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
-            file or folder, too large manifests, more bytes than are free here, or a Parquet file that can't
-            be decoded; for an artefact that isn't what its manifest says, or isn't what its stage writes, and
-            where the same was made with other bytes.
-        TokenizerError: for somebody else's tokenizer that loses bytes, or takes too much time or memory.
+        StoreError: for a folder that isn't a workspace; for an untrusted workspace with irregular files,
+        oversized manifests, more bytes than free space, or an undecodable Parquet file; for an artefact
+        that doesn't match its manifest or schema; and if the same key has other bytes here.
+        TokenizerError: for an untrusted tokenizer that loses bytes, or takes too much time or memory.
     """
     if not (source / WORKSPACE_NAME).is_file():
         raise StoreError(
-            str(source), cause="it is no workspace", cure="Name a folder that holds workspace.json"
+            str(source),
+            cause="the folder is not a workspace",
+            cure="Name a folder that contains workspace.json",
         )
     if not own:
         require_plain(source)
         _require_small_manifests(source)
     other = Store(source)
     left = NOT_MERGED if own else NOT_TAKEN
-    taken = [each for each in other.artefacts() if each.manifest.stage not in left]
+    taken = [artefact for artefact in other.artefacts() if artefact.manifest.stage not in left]
     recipes = [_recipe(other, artefact) for artefact in taken]
     if not own:
         _require_room(store, taken, recipes)
@@ -86,7 +89,7 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
 
 
 def copy_own(store: Store, other: Store, artefact: Artefact) -> Artefact:
-    """Publish an artefact of another workspace of one's own here, by links where one disk holds both."""
+    """Publish an artefact of another workspace of the same user here, hard-linked on the same disk."""
     return _take(store, other, artefact, _recipe(other, artefact), {}, own=True)
 
 
@@ -121,39 +124,39 @@ def _take(
         raise StoreError(
             str(here.path),
             f"content {here.content[:KEY_DIGITS]}, in {artefact.path} {artefact.content[:KEY_DIGITS]}",
-            cause="the same key has other bytes in the two workspaces",
-            cure="Run curriculum check on both, and move away the one that isn't what its manifest says",
+            cause="the same key has different bytes in the two workspaces",
+            cure="Run curriculum check on both, and move away the one that doesn't match its manifest",
         )
     return here
 
 
 def _made_of(store: Store, artefact: Artefact, known: Mapping[str, Path]) -> dict[str, Path]:
-    """Return the folders of the documents and of the tokenizer that tokens were made of, by their stage.
+    """Return the folders of the documents and tokenizer that tokens were made of, by stage.
 
-    `known` are the folders of those that were taken before, by key.
+    `known` are the folders of previously imported artefacts, by key.
 
     Raises:
-        StoreError: where one of them isn't in this workspace, after all before it were taken.
+        StoreError: if one of them isn't in this workspace after all earlier artefacts were imported.
     """
     made_of: dict[str, Path] = {}
     for record in artefact.manifest.inputs if artefact.manifest.stage == "tokens" else ():
         stage = "tokenizers" if record.name == "tokenizer" else record.name
         found = known.get(record.key) or next(
-            (each.path for each in store.artefacts(stage) if each.key == record.key), None
+            (other.path for other in store.artefacts(stage) if other.key == record.key), None
         )
         if found is None:
             raise StoreError(
                 str(artefact.path),
                 f"{record.name} {record.key[:KEY_DIGITS]}",
-                cause="what the tokens were made of is in neither workspace, so they can't be checked",
-                cure="Move the tokens out of the workspace: a build makes them again",
+                cause="neither workspace has this input of the tokens, so they can't be checked",
+                cure="Move the tokens out of the workspace; a build recreates them",
             )
         made_of[stage] = found
     return made_of
 
 
 def _recipe(other: Store, artefact: Artefact) -> Recipe:
-    """Return the recipe in the manifest of an artefact, which must lie where its labels say.
+    """Return the recipe in an artefact's manifest; the artefact must lie where its labels say.
 
     Raises:
         StoreError: for a manifest that no build writes.
@@ -165,21 +168,21 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
         labels=tuple(manifest.labels.items()),
         revision=manifest.revision,
         config=manifest.config,
-        inputs=tuple(Input(**each.model_dump()) for each in manifest.inputs),
+        inputs=tuple(Input(**record.model_dump()) for record in manifest.inputs),
         tools=manifest.tools,
     )
     is_known = manifest.stage in STAGES and is_in_place(artefact, other.root)
     if not is_known or other.root / recipe.directory != artefact.path:
         raise StoreError(
             str(artefact.path),
-            cause="by its manifest it would lie elsewhere",
+            cause="its manifest belongs to another folder",
             cure="Move it back, or out of the workspace",
         )
     return recipe
 
 
 def _require_small_manifests(source: Path) -> None:
-    """Raise for a manifest that is too large to be read, and where all together are."""
+    """Raise if a manifest, or all manifests together, are too large to read."""
     total = 0
     for stage in sorted(STAGES):
         for path in published_in(source / stage):
@@ -190,7 +193,7 @@ def _require_small_manifests(source: Path) -> None:
         raise StoreError(
             str(source),
             f"manifests of {total:,} bytes",
-            cause=f"those of a workspace that isn't yours may have {MAX_MANIFESTS_BYTES:,} together",
+            cause=f"all manifests of an untrusted workspace may have {MAX_MANIFESTS_BYTES:,} bytes together",
             cure="Merge it in parts, or trust the workspace",
         )
 
@@ -200,39 +203,39 @@ def _require_small(path: Path, size: int) -> None:
         raise StoreError(
             str(path / MANIFEST_NAME),
             f"{size:,} bytes",
-            cause=f"a manifest of a workspace that isn't yours may have {MAX_MANIFEST_BYTES:,}",
+            cause=f"a manifest of an untrusted workspace may have {MAX_MANIFEST_BYTES:,} bytes",
             cure="Move the artefact out of the workspace, or trust the workspace",
         )
 
 
 def _require_room(store: Store, taken: Sequence[Artefact], recipes: Sequence[Recipe]) -> None:
-    """Raise unless the files that aren't here yet, and each manifest, may be written here."""
+    """Raise unless missing files fit on the disk, and each manifest may be written here."""
     needed = 0
     for artefact, recipe in zip(taken, recipes, strict=True):
         _require_small(artefact.path, len(manifest_text(artefact.manifest).encode()))
         if not store.path_of(recipe).is_dir():
             needed += sum(record.num_bytes for record in artefact.manifest.files)
-    folder = next(each for each in (store.root, *store.root.parents) if each.is_dir())
+    folder = next(above for above in (store.root, *store.root.parents) if above.is_dir())
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise StoreError(
             str(store.root),
             f"{free:,} bytes are free, {needed:,} would be copied",
-            cause="the disk holds less than the manifests list",
+            cause="the disk has too little free space for the files in the manifests",
             cure="Free some space, or merge into a workspace on another disk",
         )
 
 
 def _require_publishable(artefact: Artefact) -> None:
-    """Raise unless publishing the files of a manifest gives the same list again."""
+    """Raise unless publishing the files of a manifest would reproduce its list."""
     names = Counter(record.name for record in artefact.manifest.files)
     for record in artefact.manifest.files:
         if names[record.name] > 1:
             cause = "its manifest lists the file more than once"
         elif not is_publishable(record.name):
-            cause = "its manifest lists a manifest, or a draft, which are never published"
+            cause = "its manifest lists a manifest or a draft, which are never published"
         elif not record.in_content:
-            cause = "its manifest leaves the file out of the content, as only those of runs do"
+            cause = "its manifest excludes the file from the content, which only runs do"
         else:
             continue
         raise StoreError(
@@ -244,13 +247,13 @@ def _require_publishable(artefact: Artefact) -> None:
 
 
 def _link(file: Path, place: Path) -> None:
-    """Link a file of one's own workspace from another folder, or copy it where no link can be made."""
+    """Hard-link a file of the user's own workspace, or copy it if no link can be made."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, place, follow_symlinks=False)
         return
     except OSError as refused:
-        # Another disk, one without links, or too many of them. A full disk is no reason to copy.
+        # Another disk, a disk without links, or too many links. For a full disk, copying wouldn't help.
         if refused.errno not in {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
             raise
         with contextlib.suppress(FileNotFoundError):
@@ -259,10 +262,10 @@ def _link(file: Path, place: Path) -> None:
 
 
 def _copy(root: Path, file: Path, place: Path, num_bytes: int) -> None:
-    """Copy the bytes of a file of another's workspace that its manifest lists.
+    """Copy the listed bytes of a file of an untrusted workspace.
 
     Raises:
-        StoreError: for a link below `root`, which may have been put there after `require_plain`.
+        StoreError: for a link below `root`, which may have been created after `require_plain`.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -271,15 +274,15 @@ def _copy(root: Path, file: Path, place: Path, num_bytes: int) -> None:
         raise StoreError(
             str(file),
             refused.strerror,
-            cause="something else was put in place of the file while it was merged",
-            cure="Merge a copy that nobody else may write to",
+            cause="the file was replaced while it was merged",
+            cure="Merge a copy that nobody else can write to",
         ) from None
     with os.fdopen(found, "rb") as source, place.open("xb") as copy:
         _copy_blocks(source, copy, num_bytes)
 
 
 def _copy_blocks(source: BinaryIO, copy: BinaryIO, num_bytes: int) -> None:
-    """Copy the first `num_bytes`; blocks of zeros become holes, as they may be in the source."""
+    """Copy the first `num_bytes`; blocks of zeros become holes, like in a sparse source."""
     for at in range(0, num_bytes, _BLOCK_BYTES):
         block = source.read(min(_BLOCK_BYTES, num_bytes - at))
         if block.strip(b"\0"):

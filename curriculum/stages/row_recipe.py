@@ -1,4 +1,4 @@
-"""Recipes of rows: all that decides their bytes."""
+"""Recipes of rows: everything that decides their bytes."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,22 +18,22 @@ from schemas.families import CHAT_FAMILY
 from schemas.objectives import FIXED_SETS, OBJECTIVES
 
 REVISION = 5
-"""Raised when the same encodings give other rows."""
+"""Raise it whenever the same encodings give other rows."""
 
 
 def is_compared(wanted: RowsSpec, split: Split) -> bool:
-    """Return True if text of the rows that is trained on, too, is left unscored."""
+    """Return True if text that also occurs in training documents is left unscored in the rows."""
     return split != "train" and wanted.family != CHAT_FAMILY
 
 
 def recipe_of(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
-    """Return the recipe of one side of a data set."""
+    """Return the recipe of one split of a data set."""
     asked = asdict(wanted)
     assert asked.pop("imported") is None, "imported rows aren't built"
     packer = () if asked.pop("packer") == "best_fit" else (("packer", wanted.packer),)
-    assert not packer or split == "train", "what measures is packed best fit"
+    assert not packer or split == "train", "validation rows are packed best fit"
     all_lines = (("score", "all"),) if asked.pop("score") == "all" else ()
-    assert not all_lines or split == "train", "what measures scores all lines anyway"
+    assert not all_lines or split == "train", "validation rows score all lines"
     asked.pop("beside")
     beside = (("beside", wanted.beside.family),) if wanted.beside else ()
     config: dict[str, JsonValue] = {
@@ -58,7 +58,7 @@ def recipe_of(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
         config |= {"score": wanted.score, "score_revision": new_lines.REVISION}
     if wanted.beside:
         config |= {"beside": wanted.beside.family, "beside_in": list(wanted.beside.repositories)}
-    made_of = [each for source in sources.of(wanted) for each in source.inputs()]
+    made_of = [made for source in sources.of(wanted) for made in source.inputs()]
     if is_compared(wanted, split):
         config["trained_text"] = trained_text.REVISION
     return Recipe(
@@ -80,7 +80,7 @@ def recipe_of(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
             sources.selected(wanted).as_input("selection"),
             *_selection_beside(sources, wanted),
             sources.tokenizer.as_input("tokenizer"),
-            *(each.as_input(title(each)) for each in made_of),
+            *(made.as_input(title(made)) for made in made_of),
             *(
                 trained_text.compared_inputs(sources, wanted, beside=made_of)
                 if is_compared(wanted, split)
@@ -91,7 +91,7 @@ def recipe_of(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
 
 
 def _selection_beside(sources: RowSources, wanted: RowsSpec) -> Iterator[Input]:
-    """Yield the selection that says which commits are left out; its key has the documents'."""
+    """Yield the selection that decides which commits are left out; its key covers the documents."""
     if wanted.beside:
         selection = sources.selections[wanted.beside.family]
         yield selection.as_input(f"selection {wanted.beside.family}")

@@ -1,4 +1,4 @@
-"""One side of a data set's split: encodings are spooled, then each domain's are planned and written."""
+"""One split of a data set: encodings are spooled, then planned and written domain by domain."""
 
 import shutil
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from schemas.reports import ChopReport, ContextReport, DomainRows, RowsReport
 PACK_SEED = 17
 """Seed of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
 LONG = 0.9
-"""Share of the documents that are no longer than a long one."""
+"""Quantile of the reported document length."""
 COUNTED_AT_A_TIME = 1 << 16
-"""Encodings."""
+"""Number of encodings counted at a time."""
 Split = Literal["train", "val"] | FixedSet
 SPLITS: tuple[Split, ...] = ("train", "val", *FIXED_SETS)
 Int64s = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class RowSide:
     spool: Spool = field(init=False)
     counts: encode.Counts = field(default_factory=encode.Counts)
     lineages: dict[str, str] = field(default_factory=dict)
-    """Lineages of held-out documents, by document id."""
+    """Lineages of validation documents, by document id."""
 
     def __post_init__(self) -> None:
         self._folder.mkdir()
@@ -60,7 +60,7 @@ class RowSide:
             self.spool.append(encoding, domain=domain)
 
     def write(self, *, store_targets: bool) -> RowsReport:
-        """Pack and write the rows once the spool is closed; returns the report on them."""
+        """Pack and write the rows after the spool is closed, and return their report."""
         spooled = SpooledDocuments(self._folder)
         self.draft.record(self._encoded(spooled))
         writer = RowWriter(
@@ -101,7 +101,7 @@ class RowSide:
     def _planned(
         self, spooled: SpooledDocuments, some: Int64s
     ) -> tuple[SpooledDocuments, best_fit.PackPlan, chop.ChopCounts | None]:
-        """The rows of some documents, with what they are over: these, or divisions of them in a folder."""
+        """Return the row plan of some documents, with its documents: these, or their pieces in a folder."""
         ties = best_fit.tie_breakers(spooled.tie_ids[some], PACK_SEED)
         if self.wanted.packer == "best_fit":
             lengths = spooled.lengths[some]
@@ -129,13 +129,13 @@ class RowSide:
         )
 
     def _rows_needed(self, spooled: SpooledDocuments, some: Int64s) -> int:
-        """Rows that these documents take where domains share them."""
+        """Return the number of rows for these documents if domains share rows."""
         if self.wanted.packer == "best_fit":
             return best_fit.rows_needed(spooled.lengths[some], self.wanted.row_length)
         return self._cuts(spooled, some).num_rows
 
     def _encoded(self, spooled: SpooledDocuments) -> RowsReport:
-        """Counts of the encodings, with those that rows leave out for want of a token to learn from."""
+        """Return the counts of all encodings, and of those left out because they have no scored token."""
         unscored = np.flatnonzero(spooled.scored == 0)
         num_bytes = 0
         for first in range(0, len(unscored), COUNTED_AT_A_TIME):
@@ -151,7 +151,7 @@ class RowSide:
 
     @property
     def _divisions(self) -> Path:
-        """Room for divisions of documents while the rows of one domain are written."""
+        """Folder for pieces of documents while the rows of one domain are written."""
         return self.draft.path / "divisions"
 
     @property
@@ -179,7 +179,7 @@ class RowSide:
 def _domain_rows(
     plan: best_fit.PackPlan, lengths: Int64s, counts: RowCounts, encodings: int
 ) -> DomainRows:
-    """The report on one domain; encodings count once, however often they were cut."""
+    """Return the report of one domain; encodings count once, however often they were cut."""
     packed = replace(best_fit.report(plan, lengths), documents=encodings)
     return DomainRows(
         **asdict(packed),
@@ -190,7 +190,7 @@ def _domain_rows(
 
 
 def _context(written: Sequence[RowCounts], row_length: int, lengths: Int64s) -> ContextReport:
-    """The mean over scored tokens, those past 4k and 16k of context, in longer rows also past 64k."""
+    """Return the mean context of scored tokens, and the shares past 4k, 16k and (in longer rows) 64k."""
     scored = max(1, sum(counts.scored_tokens for counts in written))
     over_16k = sum(counts.context_histogram[-1] for counts in written)
     over_4k = over_16k + sum(counts.context_histogram[-2] for counts in written)

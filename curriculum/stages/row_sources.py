@@ -1,4 +1,4 @@
-"""Specs of rows that are asked for, and what they are made of: artefacts, objectives, imported rows."""
+"""Specs of requested rows, and their sources: artefacts, objectives, imported rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,41 +19,41 @@ from schemas.packed_row import Packer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beside:
-    """A family that is served in the same phase, and shows some commits in another's place."""
+    """A family of the same phase that shows some commits instead of another family."""
 
     family: str
     repositories: tuple[str, ...] = ()
-    """Empty where all count."""
+    """Repositories of the family; empty for all."""
 
     def counts_in(self, repository: str) -> bool:
-        """Return True if it is served there."""
+        """Return True if the family is served in a repository."""
         return not self.repositories or repository in self.repositories
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowsSpec:
-    """A data set of rows that a diet asks for."""
+    """A data set of rows requested by a diet."""
 
     family: str
     base: str = ""
-    """The family that v6_enriched adds structure to; empty for every other."""
+    """Family to which v6_enriched adds structure; empty for other families."""
     objective: str = USUAL_OBJECTIVE
     variant: int = 0
     row_length: int
     repositories: tuple[str, ...] = ()
-    """Empty where all count."""
+    """Repositories to use; empty for all."""
     imported: ImportedRows | None = None
-    """Rows that are there already; None where they are built of the corpus."""
+    """Existing imported rows; None for rows built from the corpus."""
     packer: Packer = "best_fit"
-    """Packer of training rows; what measures them is packed best fit, so that both packers compare."""
+    """Packer of training rows; validation rows are always packed best fit, so that packers are comparable."""
     score: Score = "new"
-    """Targets of training rows; rows that measure them score everything."""
+    """Scored targets of training rows; validation rows score all targets."""
     beside: Beside | None = None
-    """The family whose commits training rows leave out; rows that measure them have all."""
+    """Family whose commits training rows leave out; validation rows keep them."""
 
     @property
     def held_out(self) -> "RowsSpec":
-        """The data set whose validation rows measure this one, by one objective, so that objectives compare.
+        """Data set of the validation rows, with a single objective so that objectives are comparable.
 
         >>> RowsSpec(family="v3_simple", objective="fim", row_length=512).held_out.title
         'v3_simple causal 512'
@@ -66,12 +66,13 @@ class RowsSpec:
 
     @property
     def held_out_apart(self) -> "tuple[RowsSpec, ...]":
-        """The data sets whose validation rows measure it by objective: its own, and targets of graphs.
+        """Data sets of the validation rows by objective: its own objective, and targets of graphs.
 
-        >>> [each.title for each in RowsSpec(family="v3_simple", objective="fim", variant=2, row_length=512)
-        ...     .held_out_apart]
+        >>> spec = RowsSpec(family="v3_simple", objective="fim", variant=2, row_length=512)
+        >>> [held_out.title for held_out in spec.held_out_apart]
         ['v3_simple fim 512']
-        >>> [each.title for each in RowsSpec(family="v4_context_graph", row_length=1024).held_out_apart]
+        >>> spec = RowsSpec(family="v4_context_graph", row_length=1024)
+        >>> [held_out.title for held_out in spec.held_out_apart]
         ['v4_context_graph target 1024']
         """
         names = [self.objective, *([TARGET_OBJECTIVE] if reads_commits(self.flat_family) else ())]
@@ -84,9 +85,9 @@ class RowsSpec:
 
     @property
     def title(self) -> str:
-        """Family, base, objective, which variant but for the first, row length and what is unusual in words.
+        """Title: family, base, objective, variant if not the first, row length and non-default options.
 
-        Imported rows have their name before.
+        Titles of imported rows start with their name.
 
         >>> RowsSpec(family="v6_enriched", base="v2_simple", row_length=4096).title
         'v6_enriched of v2_simple causal 4096'
@@ -96,7 +97,8 @@ class RowsSpec:
         'v3_simple causal 512 chop'
         >>> RowsSpec(family="v3_simple", score="all", row_length=512).title
         'v3_simple causal 512 score all'
-        >>> RowsSpec(family="v4_context_graph", row_length=512, beside=Beside(family="v5_clang_graph")).title
+        >>> beside = Beside(family="v5_clang_graph")
+        >>> RowsSpec(family="v4_context_graph", row_length=512, beside=beside).title
         'v4_context_graph causal 512 beside v5_clang_graph'
         """
         if self.imported is not None:
@@ -112,56 +114,60 @@ class RowsSpec:
 
     @property
     def scores_new_lines(self) -> bool:
-        """True if its training rows score what is new alone; conversations score all."""
+        """True if its training rows score only new text; conversations score everything."""
         return self.score == "new" and self.family != CHAT_FAMILY
 
     @property
     def flat_family(self) -> str:
-        """The family whose texts, tokens and selection count."""
+        """Family that provides texts, tokens and selection."""
         return self.base or self.family
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSet:
-    """One data set of rows: what is trained on, and what is held out to measure it."""
+    """Training and validation rows of one data set."""
 
     wanted: RowsSpec
     train: Artefact
     val: Artefact | None
-    """Rows that measure it in its phase; None of imported rows that nothing was imported to measure."""
+    """Validation rows of its phase; None for imported rows without validation rows."""
     apart: Mapping[str, Artefact]
-    """Rows that measure it by objective; some may hold none."""
+    """Validation rows by objective; some may be empty."""
 
     @property
     def splits(self) -> tuple[Artefact, ...]:
-        """Each as far as it is there: train, val, and those apart that are others."""
+        """Distinct existing artefacts: train, val, and validation rows by objective."""
         sides = (self.train, self.val, *self.apart.values())
         return tuple({side.key: side for side in sides if side is not None}.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSource:
-    """Sources of the rows of one repository; row i of each is the same document.
+    """Sources of the rows of one repository; row i of each artefact is the same document.
 
-    `documents` and `base` differ for v6_enriched only, whose base is selected and tokenised.
+    `documents` and `base` differ only for v6_enriched, whose base is selected and tokenized.
     """
 
     documents: Artefact
     base: Artefact
     tokens: Artefact
     overlong: Overlong = "skip"
-    """Fate of its conversations that are longer than a row."""
+    """Handling of conversations that are longer than a row."""
     licences: LicencesSpec = USUAL_LICENCES
-    """Licences that its contexts may show."""
+    """Licences that contexts may show."""
 
     @property
     def repository(self) -> str:
-        """The repository's name, or that of a source of conversations."""
+        """Name of the repository or conversation source."""
         return self.documents.manifest.labels["repository"]
 
     def inputs(self) -> list[Artefact]:
-        """Each artefact once."""
-        return list({each.key: each for each in (self.documents, self.base, self.tokens)}.values())
+        """Return the distinct artefacts."""
+        return list(
+            {
+                artefact.key: artefact for artefact in (self.documents, self.base, self.tokens)
+            }.values()
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,25 +177,27 @@ class RowSources:
     corpus: CorpusSpec
     documents: tuple[Artefact, ...]
     selection: Artefact
-    """Selection of the families that are made of files."""
+    """Selection of file families."""
     selections: Mapping[str, Artefact]
-    """Selections of families that are made of graphs or conversations, by family."""
+    """Selections of graph and conversation families, by family."""
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
 
     def selected(self, wanted: "RowsSpec") -> Artefact:
-        """The selection that decides about what is wanted."""
+        """Return the selection of a data set."""
         return self.selections.get(wanted.flat_family, self.selection)
 
     def shown_beside(self, wanted: "RowsSpec") -> dict[str, Artefact]:
-        """Return the documents that show commits in place of the wanted ones, by repository."""
+        """Return the documents that show commits instead of the requested family, by repository."""
         if wanted.beside is None:
             return {}
         found = _by_repository(self.documents, wanted.beside.family)
-        return {name: each for name, each in found.items() if wanted.beside.counts_in(name)}
+        return {
+            name: documents for name, documents in found.items() if wanted.beside.counts_in(name)
+        }
 
     def of(self, wanted: "RowsSpec") -> list[RowSource]:
-        """Return the sources of the wanted rows, repository by repository in the corpus' order."""
+        """Return the sources of the requested rows by repository, in corpus order."""
         bases = _by_repository(self.documents, wanted.flat_family)
         tokens = _by_repository(self.tokens, wanted.flat_family)
         found = _by_repository(self.documents, wanted.family, wanted.base)
@@ -218,19 +226,19 @@ def _by_repository(
 
 
 def check_objectives(tokenizer: Tokenizer, wanted: Iterable[RowsSpec]) -> None:
-    """Pass if a given tokenizer has what the objectives need, before anything is read; a trained one has.
+    """Raise unless a given tokenizer supports the objectives, before anything is read.
 
     Raises:
-        TokenizerError: for the first that it can't serve.
+        TokenizerError: for the first unsupported objective.
     """
-    for objective in sorted({each.objective for each in wanted}):
+    for objective in sorted({spec.objective for spec in wanted}):
         objective_of(objective, tokenizer, variant=0)
 
 
 def apply_objective(rule: Objective, tokenizer: Tokenizer, *, row_length: int) -> ApplyObjective:
-    """Return the function that applies an objective to each encoding of a document for rows of one length.
+    """Return a function that applies an objective to the encodings of a document, for one row length.
 
-    Whatever the objective scores of a held-out document with context, its target alone stays scored.
+    In validation documents with context, only the target stays scored, whatever the objective scores.
     """
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
@@ -242,32 +250,34 @@ def apply_objective(rule: Objective, tokenizer: Tokenizer, *, row_length: int) -
             room=row_length,
         )
         done = [rule.apply(encoding, known) for encoding in fitted.encodings]
-        encodings = [each.encoding for each in done]
+        encodings = [result.encoding for result in done]
         if document.targets_alone:
-            encodings = [within_targets(each, known, tokenizer.token_bytes) for each in encodings]
+            encodings = [
+                within_targets(encoding, known, tokenizer.token_bytes) for encoding in encodings
+            ]
         return replace(
             fitted,
             encodings=tuple(encodings),
-            objective_counts=tuple(count for each in done for count in each.counts),
+            objective_counts=tuple(count for result in done for count in result.counts),
         )
 
     return apply
 
 
 def imported_of(store: Store, tokenizer: Artefact, wanted: RowsSpec) -> RowSet:
-    """A data set that was imported, and what was imported to measure it.
+    """Return an imported data set with its imported validation rows.
 
     Raises:
-        DietError: for rows of another tokenizer than `tokenizer`, whose ids mean something else.
-        StoreError: for rows that aren't there any more.
+        DietError: for rows of another tokenizer, whose ids have other meanings.
+        StoreError: for rows that don't exist any more.
     """
     rows = wanted.imported
-    assert rows is not None, "only imported rows are taken as they are"
+    assert rows is not None, "only imported rows are used unchanged"
     train = store.load(store.root / rows.path)
     val = store.load(store.root / rows.measured_by) if rows.measured_by else None
-    for each in (train, val):
-        if each is not None:
-            _require_tokenizer(store, each, tokenizer, rows)
+    for artefact in (train, val):
+        if artefact is not None:
+            _require_tokenizer(store, artefact, tokenizer, rows)
     apart = {wanted.objective: val} if val is not None else {}
     return RowSet(wanted=wanted, train=train, val=val, apart=apart)
 
@@ -275,11 +285,12 @@ def imported_of(store: Store, tokenizer: Artefact, wanted: RowsSpec) -> RowSet:
 def _require_tokenizer(
     store: Store, rows: Artefact, tokenizer: Artefact, stated: ImportedRows
 ) -> None:
-    """Contents are compared: the same tokenizer may have been trained here and given there.
+    """Raise unless imported rows have the same tokenizer content as the diet.
 
-    Of one that isn't trained yet only the key is known; it is looked at when it is.
+    Contents are compared, because the same tokenizer may be trained in one place and given in another. A
+    tokenizer that isn't trained yet is checked later.
     """
-    theirs = next(each for each in rows.manifest.inputs if each.name == "tokenizer")
+    theirs = next(record for record in rows.manifest.inputs if record.name == "tokenizer")
     if tokenizer.planned or tokenizer.content == theirs.content:
         return
     there = [artefact for artefact in store.artefacts("tokenizers") if artefact.key == theirs.key]
@@ -287,6 +298,6 @@ def _require_tokenizer(
     raise DietError(
         f"imported rows {stated.name}, split {rows.manifest.labels['split']}",
         f"ids of tokenizer {theirs.content[:12]}",
-        cause=f"the diet's is {tokenizer.content[:12]}, to which they mean other text",
-        cure=f"Give the diet {other}, or import rows of the diet's tokenizer",
+        cause=f"the diet's tokenizer is {tokenizer.content[:12]}, so the ids have other meanings",
+        cure=f"Set {other} in the diet, or import rows of the diet's tokenizer",
     )

@@ -1,4 +1,4 @@
-"""Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
+"""Rows: documents are fitted to T, scored by an objective, packed, written and checked."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from schemas.reports import RowsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowTask:
-    """One data set, one or both sides of the split."""
+    """One data set, with one or both splits."""
 
     wanted: RowsSpec
     splits: tuple[Split, ...]
@@ -48,32 +48,33 @@ class RowTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows(Stage[Sequence[RowsSpec], RowTask]):
-    """Packed rows of data sets to train on, and of those that measure them, which several may share."""
+    """Packed training rows of data sets, and their validation rows, which several data sets may share."""
 
     name = "rows"
     sources: RowSources
 
     def tasks(self, inputs: Sequence[RowsSpec]) -> Sequence[RowTask]:
-        """Cut by data set: both sides are made in one pass."""
-        measured = (held for each in inputs for held in (each.held_out, *each.held_out_apart))
+        """Return one task per data set; both splits are built in one pass."""
+        measured = (held for spec in inputs for held in (spec.held_out, *spec.held_out_apart))
         asked: dict[RowsSpec, tuple[Split, ...]] = dict.fromkeys(measured, ("val",))
-        asked |= {each: ("train", *asked.get(each, ())) for each in inputs}
-        return [RowTask(wanted=each, splits=splits) for each, splits in asked.items()]
+        asked |= {spec: ("train", *asked.get(spec, ())) for spec in inputs}
+        return [RowTask(wanted=spec, splits=splits) for spec, splits in asked.items()]
 
     def title(self, task: RowTask) -> str:
         """Return the title of the data set."""
         return task.wanted.title
 
     def recipes(self, task: RowTask) -> Sequence[Recipe]:
-        """Return the recipe of each side."""
+        """Return the recipe of each split."""
         return [recipe_of(self.sources, task.wanted, split) for split in task.splits]
 
     def run(self, task: RowTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Fit, score, pack, write and check the rows of all sides that are missing.
+        """Fit, score, pack, write and check the rows of all missing splits.
 
         Raises:
-            PackError, SchemaError: for rows that don't keep the contract.
-            TokenizerError: where the chat template can't mark more than `max_skipped` of the conversations.
+            PackError: for rows that violate their schema.
+            SchemaError: for rows that violate their schema.
+            TokenizerError: if the chat template can't mark more than `max_skipped` of the conversations.
         """
         sources, wanted = self.sources, task.wanted
         tokenizer = load_tokenizer(sources.tokenizer)
@@ -97,12 +98,12 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FixedRows(Rows):
-    """Rows of the fixed sets, the same held-out texts for every phase and diet."""
+    """Rows of the fixed sets, the same validation texts for every phase and diet."""
 
     placement = "each shard"
 
     def tasks(self, inputs: Sequence[RowsSpec]) -> Sequence[RowTask]:
-        """Return a task for each set and length of its rows."""
+        """Return one task per set and row length."""
         return [
             RowTask(wanted=wanted, splits=(name,))
             for wanted in inputs
@@ -120,7 +121,7 @@ def make_rows(
     wanted: Sequence[RowsSpec],
     measured: Sequence[RowsSpec],
 ) -> tuple[list[RowSet], dict[RowsSpec, dict[FixedSet, Artefact]]]:
-    """Return the rows of wanted data sets with those that measure each, and fixed sets of measured ones."""
+    """Return the rows of the requested data sets, and the fixed sets in the formats of `measured`."""
     stage = Rows(sources=sources)
     found = {
         (task.wanted, split): artefact
@@ -129,23 +130,23 @@ def make_rows(
     }
     sets = [
         RowSet(
-            wanted=each,
-            train=found[each, "train"],
-            val=found[each.held_out, "val"],
-            apart={held.objective: found[held, "val"] for held in each.held_out_apart},
+            wanted=spec,
+            train=found[spec, "train"],
+            val=found[spec.held_out, "val"],
+            apart={held.objective: found[held, "val"] for held in spec.held_out_apart},
         )
-        for each in wanted
+        for spec in wanted
     ]
     of_sets = FixedRows(sources=sources)
     fixed = {
-        each: dict(
+        spec: dict(
             zip(
-                sets_of(sources.corpus, each.flat_family),
-                coordinator.make(of_sets, [each]),
+                sets_of(sources.corpus, spec.flat_family),
+                coordinator.make(of_sets, [spec]),
                 strict=True,
             )
         )
-        for each in measured
+        for spec in measured
     }
     return sets, fixed
 
@@ -153,7 +154,7 @@ def make_rows(
 def _spool(
     sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, sides: Mapping[Split, RowSide]
 ) -> None:
-    """Spool the encodings of each side."""
+    """Spool the encodings of each split."""
     built = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - built.reserve
     fitters = {
@@ -227,29 +228,29 @@ def _spool(
 def _asked(
     splits: Sequence[Split], sources: Sequence[RowSource], chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """[documents] of each source: those of a fixed set, or of train, val or both."""
+    """Return masks ([documents]) per source: documents of a fixed set, or of train, val or both."""
     if splits[0] in FIXED_SETS:
         return documents_of_set(splits[0], sources, chosen)
     return [picked.kept & np.isin(picked.side, splits) for picked in chosen]
 
 
 def _side_of(row: int, picked: Decisions, sides: Mapping[Split, RowSide]) -> RowSide:
-    """Return the side that a document's rows are of: the only one, or that of the selection."""
+    """Return the split of a document's rows: the only one, or the one in the selection."""
     if len(sides) == 1:
         return next(iter(sides.values()))
     return sides["train" if picked.side[row] == "train" else "val"]
 
 
 def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:
-    refused = sum(each.documents["refused"] for each in counts)
-    share = refused / max(1, sum(each.documents.total() for each in counts))
+    refused = sum(count.documents["refused"] for count in counts)
+    share = refused / max(1, sum(count.documents.total() for count in counts))
     if share > max_skipped:
         first = next(count for count in counts if count.refused)
         ((cause, most),) = first.refused.most_common(1)
         raise TokenizerError(
             wanted.title,
-            f"{share:.1%} of its conversations are left out (most, {most:,}, since {cause}, such as "
-            f"{first.refused_examples[cause]})",
+            f"{share:.1%} of its conversations are left out (most of them, {most:,}, because {cause}, for "
+            f"example {first.refused_examples[cause]})",
             cause=f"max_skipped allows {max_skipped:.1%}",
             cure="Change the conversations or the chat template, or raise max_skipped in the corpus file",
         )

@@ -1,4 +1,4 @@
-"""Check that a worker would make what the coordinator planned."""
+"""Check that a worker would build what the coordinator planned."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,17 @@ from schemas.errors import WorkerError
 
 
 def require_same(planned: Sequence[Recipe], own: Sequence[Recipe]) -> None:
-    """Check that a worker's recipes are the coordinator's: revisions, settings and tools are the same.
+    """Raise unless a worker's recipes equal the coordinator's: same revisions, settings and tools.
 
     Raises:
-        WorkerError: naming what differs.
+        WorkerError: naming the differences.
     """
     for ours, theirs in zip(planned, own, strict=True):
         if ours.key != theirs.key:
             raise WorkerError(
                 str(theirs.directory),
                 _difference(ours, theirs),
-                cause="a worker would make something else than the coordinator planned",
+                cause="a worker would build something else than the coordinator planned",
                 cure="Install the same version of curriculum, git and parsers on all nodes",
             )
 

@@ -1,11 +1,11 @@
-"""Selections: the only place where the whole corpus is seen.
+"""Selections: the only stage that reads the whole corpus.
 
-    kept        what is kept, on which side of the split; tokenizers are trained on it
-    selection   the same with each document's domain; rows are made by it
+    kept        kept documents and their split; tokenizers are trained on them
+    selection   the same with each document's domain; rows are built from it
 
-One pair is made of the documents of files and decides the sides; each family of graphs has its own on top,
-so that rows of files never depend on what graphs say. A changed rule of domains makes selections and rows
-anew, and neither documents nor tokens.
+One pair covers the documents of files and decides the splits. Each graph family has its own pair on top, so
+that rows of files never depend on graphs. Changed domain rules rebuild selections and rows, but neither
+documents nor tokens.
 """
 
 from collections.abc import Sequence
@@ -32,28 +32,28 @@ from schemas.reports import SelectionReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptDocuments:
-    """Documents, and the artefact that says what of them is kept."""
+    """Documents, and the artefact that decides which of them are kept."""
 
     documents: Sequence[Artefact]
     kept: Artefact
 
     @property
     def of_graphs(self) -> bool:
-        """Return True for documents of one family of graphs."""
+        """True for documents of a graph family."""
         return "family" in self.kept.manifest.labels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
-    """Documents that are kept, and their side of the split; one task sees all of them."""
+    """Kept documents and their split; one task covers all documents."""
 
     name = "selection"
     placement = "each shard"
     corpus: CorpusSpec
     files: KeptDocuments | None = None
-    """Files, whose sides hold; then the documents are of one family of graphs."""
+    """Files whose splits apply; if given, the documents belong to one graph family."""
     others: Sequence[Artefact] = ()
-    """Selections of the corpora whose files are left out."""
+    """Selections of the corpora whose files are excluded."""
 
     @staticmethod
     def of_files(store: Store, corpus: CorpusSpec) -> "SplitDocuments":
@@ -69,11 +69,11 @@ class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
         return [inputs]
 
     def title(self, task: Sequence[Artefact]) -> str:
-        """Name the documents."""
+        """Return the title of the documents."""
         return f"kept of {_title(self.corpus, task, of_graphs=self.files is not None)}"
 
     def recipes(self, task: Sequence[Artefact]) -> Sequence[Recipe]:
-        """Return the recipe of what is kept."""
+        """Return the recipe of the kept documents."""
         kept = (self.files.kept.as_input("kept"),) if self.files else ()
         others = (
             other.as_input(f"left out {other.manifest.labels['corpus']}") for other in self.others
@@ -97,7 +97,7 @@ class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
         return [recipe]
 
     def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
-        """Find duplicates, apply the rules of quality and split by files."""
+        """Find duplicates, apply quality rules, and split by files."""
         (draft,) = drafts
         known = (
             KnownFiles(
@@ -117,7 +117,7 @@ class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
 
 
 def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
-    """Return the newest selection of each corpus whose files are left out of this one.
+    """Return the newest selection of each corpus in `not_in`.
 
     Raises:
         CorpusError: naming a corpus that isn't built in this workspace.
@@ -137,20 +137,22 @@ def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
                 f"not_in of corpus {corpus.name}",
                 repr(name),
                 cause=f"no corpus of that name is built in the workspace {store.root}",
-                cure=f"Build it first, or take it out of not_in. Built: {', '.join(newest) or 'none'}",
+                cure=f"Build it first, or remove it from not_in. Built: {', '.join(newest) or 'none'}",
             )
     return tuple(store.load(newest[name].path) for name in dict.fromkeys(corpus.not_in))
 
 
 def _versions_in(files: KeptDocuments | None) -> list[Artefact]:
-    """The documents of files' versions, of those that a selection of graphs knows."""
+    """Return the documents of file versions known to a selection of graphs."""
     listed = files.documents if files else ()
-    return [each for each in listed if each.manifest.labels["family"] == VERSIONS_FAMILY]
+    return [
+        documents for documents in listed if documents.manifest.labels["family"] == VERSIONS_FAMILY
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection(Stage[KeptDocuments, KeptDocuments]):
-    """Kept documents with the domain of each; one task sees all of them."""
+    """Kept documents with their domains; one task covers all documents."""
 
     name = "selection"
     placement = "each shard"
@@ -162,7 +164,7 @@ class Selection(Stage[KeptDocuments, KeptDocuments]):
         return [inputs]
 
     def title(self, task: KeptDocuments) -> str:
-        """Return the name of the corpus, or of the family of graphs."""
+        """Return the name of the corpus, or of the graph family."""
         return _title(self.corpus, task.documents, of_graphs=task.of_graphs)
 
     def recipes(self, task: KeptDocuments) -> Sequence[Recipe]:
@@ -209,6 +211,6 @@ def folders(documents: Sequence[Artefact]) -> list[DocumentFolder]:
 
 
 def title(artefact: Artefact) -> str:
-    """The role of a family's documents or tokens in other recipes: stage, family, repository."""
+    """Return the name of documents or tokens as inputs of other recipes: stage, family, repository."""
     labels = artefact.manifest.labels
     return f"{artefact.manifest.stage} {labels['family']} {labels['repository']}"

@@ -1,4 +1,4 @@
-"""Shards of a build: machines that share its tasks without a word between them."""
+"""Shards of a build: machines that share its tasks without communication."""
 
 import re
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from schemas.errors import DietError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shard:
-    """One of several builds that share the work without a word between them: every n-th task is its own."""
+    """One of several builds that split the work without communication: it runs every n-th task."""
 
     index: int
-    """Number of the shard, from 0."""
+    """0-based number of the shard."""
     number: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """The shard that a text names: i/n, from 1 on.
+        """Return the shard in a text i/n, counted from 1.
 
         >>> Shard.parse("1/3")
         Shard(index=0, number=3)
@@ -29,13 +29,13 @@ class Shard:
             raise DietError(
                 "--shard",
                 text,
-                cause="it isn't i/n with i from 1 to n",
-                cure="Of three shards the first is 1/3, the last 3/3",
+                cause="the value must be i/n with i from 1 to n",
+                cure="For three shards, use 1/3, 2/3 and 3/3",
             )
         return cls(index=int(found[1]) - 1, number=int(found[2]))
 
     def owns(self, at: int) -> bool:
-        """Return True if the task at an index is this shard's.
+        """Return True if the task at an index belongs to this shard.
 
         >>> [at for at in range(5) if Shard(index=1, number=3).owns(at)]
         [1, 4]

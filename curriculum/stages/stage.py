@@ -1,7 +1,7 @@
-"""Stage: one kind of artefact, its tasks, their recipes and the code that runs one; Coordinator: runs stages.
+"""Stage: one kind of artefact with its tasks, recipes and code. Coordinator: runs stages.
 
-A stage is a frozen dataclass in a file of its own; tokens.py is a short one to imitate. A Coordinator carries
-it out: it computes recipes, looks their keys up, and has only those tasks run of which something is missing.
+A stage is a frozen dataclass in its own file; tokens.py is a short example. A Coordinator computes recipes,
+looks up their keys, and runs only tasks with missing artefacts.
 """
 
 import functools
@@ -30,57 +30,56 @@ Task = TypeVar("Task")
 Placement = Literal["workers", "coordinator", "each shard"]
 """The process that runs a stage's tasks.
 
-workers       worker processes, of this machine or of a cluster; each shard has its own tasks
-coordinator   the coordinator, one task after another, each with all workers; each shard has its own tasks
-each shard    the coordinator of every shard: the first one makes it, the others find it
-"""
+workers       worker processes of this machine or a cluster; each shard runs its own tasks
+coordinator   the coordinator, one task at a time, each with all workers; each shard runs its own tasks
+each shard    the coordinator of every shard: the first one builds the artefact, the others find it"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage(ABC, Generic[Inputs, Task]):
-    """One step from published artefacts to new ones; fields are settings of all its tasks.
+    """One step from published artefacts to new ones. Fields are settings of all its tasks.
 
-    It travels to workers with each task, so that it and its tasks are picklable and small.
+    Stages and tasks must be picklable and small, because they are sent to workers together.
     """
 
     name: ClassVar[str]
-    """The stage in lines of progress."""
+    """Name of the stage in progress lines."""
     placement: ClassVar[Placement] = "workers"
     parses: ClassVar[bool] = False
-    """Tasks parse text of repositories in C: where there are several workers, a confined one runs even a
-    single task."""
+    """True if tasks parse text of repositories in C. With several workers, even a single task then runs in
+    a sandboxed one."""
     raises_last: ClassVar[bool] = False
-    """CorpusErrors of tasks are raised, as one, when all other tasks are done."""
+    """True to raise CorpusErrors of tasks together, after all other tasks are done."""
 
     def tasks(self, inputs: Inputs) -> Sequence[Task]:
-        """Cut the inputs into tasks, none of which needs another; by default each input is one."""
+        """Return independent tasks for the inputs; by default one per input."""
         return cast(Sequence[Task], inputs)
 
     @abstractmethod
     def title(self, task: Task) -> str:
-        """Name a task in lines of progress and in errors."""
+        """Return the title of a task for progress lines and errors."""
 
     @abstractmethod
     def recipes(self, task: Task) -> Sequence[Recipe]:
-        """Return the recipe of each artefact of a task, from the task and installed versions alone."""
+        """Return the recipe of each artefact of a task, based only on the task and installed versions."""
 
     @abstractmethod
     def run(self, task: Task, drafts: Sequence[StagingDirectory]) -> None:
-        """Fill the drafts of all artefacts of a task that are missing, in one pass over what it reads."""
+        """Fill the drafts of all missing artefacts of a task, in one pass over its input."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """The processes that run tasks; their number and place change no byte."""
+    """The processes that run tasks; their number and place don't change any bytes."""
 
     processes: int = 1
-    """Processes of this machine."""
+    """Number of processes on this machine."""
     ray: str | None = None
-    """The address of the Ray cluster whose workers run the tasks instead."""
+    """Address of a Ray cluster whose workers run the tasks instead."""
     in_flight: int | None = None
-    """Tasks that the cluster is given at once; by default all that are missing."""
+    """Maximum number of tasks on the cluster at once; by default all missing ones."""
     shard: Shard | None = None
-    """The part of each stage's tasks that is run; by default all."""
+    """Part of each stage's tasks to run; by default all."""
 
     def owns(self, at: int) -> bool:
         """Return True for the index of a task that this shard runs."""
@@ -100,36 +99,37 @@ class Assignment(Generic[Task]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coordinator:
-    """Carries out stages: computes recipes once, looks keys up, and has run only what is missing.
+    """Runner of stages: computes recipes once, looks up keys, and runs only what is missing.
 
-    With a dry store nothing runs: what isn't there is answered as planned.
+    With a dry store nothing runs; missing artefacts are returned as planned.
     """
 
     store: Store
     workers: Workers = ALONE
     watch: ProgressCallback = ignore_progress
     sandbox: Sandbox | None = None
-    """Sandbox of worker processes of this machine; None: they do what this process may."""
+    """Sandbox of worker processes on this machine; None for no restrictions."""
     pool: WorkerPool | None = None
-    """Processes that are kept from stage to stage; None: each stage starts its own."""
+    """Processes kept across stages; None if each stage starts its own."""
 
     @contextmanager
     def keeping_workers(self) -> Iterator["Coordinator"]:
-        """Keep the worker processes of this machine from stage to stage until the block ends."""
+        """Keep the worker processes of this machine across stages until the block ends."""
         with self._new_pool().keeping() as pool:
             yield replace(self, pool=pool)
 
     def make(self, stage: Stage[Inputs, Task], inputs: Inputs) -> tuple[Artefact, ...]:
-        """Return the artefacts of all tasks, in their order; see `by_task`."""
-        return tuple(each for made in self.by_task(stage, inputs) for each in made)
+        """Return the artefacts of all tasks in task order; see `by_task`."""
+        return tuple(artefact for made in self.by_task(stage, inputs) for artefact in made)
 
     def by_task(self, stage: Stage[Inputs, Task], inputs: Inputs) -> list[tuple[Artefact, ...]]:
-        """Return the artefacts of each task, in the order of the tasks.
+        """Return the artefacts of each task, in task order.
 
-        A shard runs its own tasks. Artefacts of others are there or planned, and so is what is made of them.
+        A shard runs its own tasks. Missing artefacts of other shards, and everything that depends on them,
+        are returned as planned.
 
         Raises:
-            WorkerError: where a worker has other versions than this process, or is lost again and again.
+            WorkerError: if a worker has other versions than this process, or is lost repeatedly.
         """
         assignments = [
             Assignment(task=task, recipes=tuple(stage.recipes(task)))
@@ -144,24 +144,28 @@ class Coordinator:
     def _by_coordinator(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
     ) -> Iterator[tuple[Artefact, ...]]:
-        """Run the tasks of which something is missing one after another in this process."""
+        """Run tasks with missing artefacts one at a time in this process."""
         found = self._look_up(assignments)
-        missing = [at for at, made in enumerate(found) if any(each.planned for each in made)]
+        missing = [
+            at for at, made in enumerate(found) if any(artefact.planned for artefact in made)
+        ]
         ours = [at for at in missing if stage.placement == "each shard" or self.workers.owns(at)]
-        for at, each in enumerate(assignments):
+        for at, assignment in enumerate(assignments):
             if at in ours:
-                title, done = stage.title(each.task), ours.index(at)
+                title, done = stage.title(assignment.task), ours.index(at)
                 self._report(stage.name, title, done, len(ours))
-                found[at] = _run(stage, self.store, each)
+                found[at] = _run(stage, self.store, assignment)
                 self._report(stage.name, title, done + 1, len(ours))
             yield found[at]
 
     def _by_workers(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
     ) -> list[tuple[Artefact, ...]]:
-        """Look all tasks up, and run those of ours of which something is missing."""
+        """Look up all tasks, and run this shard's tasks with missing artefacts."""
         found = self._look_up(assignments)
-        missing = [at for at, made in enumerate(found) if any(each.planned for each in made)]
+        missing = [
+            at for at, made in enumerate(found) if any(artefact.planned for artefact in made)
+        ]
         ours = [
             at
             for at in missing
@@ -191,14 +195,14 @@ class Coordinator:
                     self._report(stage.name, stage.title(assignments[at].task), done, len(ours))
             raise_combined(failed)
         theirs = sorted({*missing} - {*ours})
-        # Others may have made them meanwhile: then this shard goes on further.
+        # Other shards may have built them in the meantime, so that this shard can continue.
         now = self._look_up([assignments[at] for at in theirs])
         for at, made in zip(theirs, now, strict=True):
             found[at] = made
         return found
 
     def _look_up(self, assignments: Sequence[Assignment[Task]]) -> list[tuple[Artefact, ...]]:
-        """Return what is there of each task, and the rest as planned; all in this process's lease."""
+        """Return existing and planned artefacts of each task, and lease the existing ones."""
         while True:
             dry = Store(self.store.root, dry=True)
             found = [_planned(dry, assignment) for assignment in assignments]
@@ -215,23 +219,28 @@ class Coordinator:
         """Yield the number of each task with its artefacts or error, in order of completion."""
         pool = self._pool(stage, len(assignments))
         if pool is None:
-            return ((at, _tried(stage, self.store, each)) for at, each in enumerate(assignments))
-        # Inputs are verified once here, and not by each of the workers that read them.
+            return (
+                (at, _tried(stage, self.store, assignment))
+                for at, assignment in enumerate(assignments)
+            )
+        # Inputs are verified once here instead of by every worker that reads them.
         self.store.verify_inputs(recipes, threads=self.workers.processes)
-        # The workspace is this command's, not that of whichever worker writes first.
+        # The workspace is created by this process, not by the first worker that writes.
         self.store.open()
         uuid = self.store.workspace().uuid
         for folder in self.sandbox.write if self.sandbox else ():
-            # A worker can't enter a folder that is made later.
+            # A sandboxed worker can't access a folder that is created later.
             Path(folder).mkdir(exist_ok=True)
         work = functools.partial(run_in_worker, stage, self.store.root, uuid)
-        return pool.map(work, assignments, name=lambda each: stage.title(each.task), tell=tell)
+        return pool.map(
+            work, assignments, name=lambda assignment: stage.title(assignment.task), tell=tell
+        )
 
     def _new_pool(self) -> WorkerPool:
         return WorkerPool(size=self.workers.processes, sandbox=self.sandbox)
 
     def _pool(self, stage: Stage[Inputs, Task], tasks: int) -> Pool | None:
-        """Return the workers that run so many tasks; None where this process runs them."""
+        """Return the workers for a number of tasks; None if this process runs them."""
         workers = self.workers
         if workers.ray is not None:
             return RayPool(address=workers.ray, in_flight=workers.in_flight or tasks)
@@ -247,7 +256,7 @@ class Coordinator:
 
 
 def _planned(store: Store, assignment: Assignment[Task]) -> tuple[Artefact, ...]:
-    """Return what a dry store has of a task, and the rest as planned."""
+    """Return existing and planned artefacts of a task from a dry store."""
     return tuple(store.produce(assignment.recipes, _run_nothing))
 
 
@@ -258,7 +267,7 @@ def _run_nothing(_: Sequence[StagingDirectory]) -> None:
 def _run(
     stage: Stage[Inputs, Task], store: Store, assignment: Assignment[Task]
 ) -> tuple[Artefact, ...]:
-    """Run a task for those of its artefacts that are missing."""
+    """Run a task for its missing artefacts."""
     run = functools.partial(stage.run, assignment.task)
     return tuple(store.produce(assignment.recipes, run))
 
@@ -266,7 +275,7 @@ def _run(
 def _tried(
     stage: Stage[Inputs, Task], store: Store, assignment: Assignment[Task]
 ) -> tuple[Artefact, ...] | CorpusError:
-    """Run a task; the error of a stage that raises last is returned."""
+    """Run a task; return the error of a stage with `raises_last`."""
     try:
         return _run(stage, store, assignment)
     except CorpusError as failed:
@@ -278,17 +287,17 @@ def _tried(
 def run_in_worker(
     stage: Stage[Inputs, Task], root: Path, uuid: str, assignment: Assignment[Task]
 ) -> tuple[Artefact, ...] | CorpusError:
-    """Run a task in a worker process, in the workspace that has this uuid.
+    """Run a task in a worker process, in the workspace with a uuid.
 
     Raises:
-        WorkerError: where the worker sees another folder under that path, or has other versions.
+        WorkerError: if the worker sees another folder at that path, or has other versions.
     """
     store = Store(root)
     if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
         raise WorkerError(
             f"node {platform.node()}",
             str(root),
-            cause="it sees another folder there than the machine that began the build",
+            cause="the node sees another folder at this path than the machine that started the build",
             cure="Keep the workspace on storage that all nodes share, under the same path",
         )
     require_same(assignment.recipes, stage.recipes(assignment.task))

@@ -1,4 +1,4 @@
-"""Repositories of a corpus, and documents of their files and graphs, of a whole history or of a sample."""
+"""Repositories of a corpus, and documents of their files and graphs, of the whole history or a sample."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -23,10 +23,10 @@ def documents_of_files(
     families: Collection[str],
     indexing: Indexing,
 ) -> tuple[tuple[Artefact, ...], list[Repository]]:
-    """Make documents of files; also return the repositories that the corpus doesn't skip.
+    """Build documents of files, and return them with the repositories that aren't skipped.
 
     Raises:
-        CorpusError: where some fail, after graphs are made of the others too; and where all are skipped.
+        CorpusError: if some fail, after graphs of the others are built; and if all are skipped.
     """
     try:
         made = coordinator.by_task(Documents(), listed)
@@ -44,13 +44,13 @@ def documents_of_files(
         raise CorpusError(
             f"corpus {listed[0].corpus.name}",
             cause=". ".join(map(_lacks, made)),
-            cure="A corpus needs one repository that isn't skipped",
+            cure="A corpus needs at least one repository that isn't skipped",
         )
     return tuple(artefact for documents in made for artefact in documents), sound
 
 
 def _lacks(documents: Sequence[Artefact]) -> str:
-    """Say why a repository is skipped; empty where it isn't, or isn't read yet."""
+    """Return why a repository is skipped; empty if it isn't, or isn't built yet."""
     there = (artefact for artefact in documents if not artefact.planned)
     lacks = (artefact.reported(DocumentsReport).lacks for artefact in there)
     return next(filter(None, lacks), "")
@@ -64,8 +64,8 @@ def documents_of_graphs(
     *,
     sample: int | None = None,
 ) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
-    """Make the indexes that the families need, and documents of graphs, of what is trained on."""
-    listed = [each.trained() for each in listed if not each.spec.unseen]
+    """Build the indexes that the families need, and documents of graphs without held-out data."""
+    listed = [repository.trained() for repository in listed if not repository.spec.unseen]
     indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, indexing=indexing)
     inputs = GraphInputs(repositories=listed, indexes=indexes)
@@ -74,32 +74,34 @@ def documents_of_graphs(
 
 
 def require_few_losses(corpus: CorpusSpec, texts: Iterable[Artefact]) -> None:
-    """Raise where documents that are there already were made under a larger `max_skipped`.
+    """Raise if existing documents lost more than `max_skipped` allows now.
 
     Raises:
-        CorpusError: naming the source, with the counts by reason.
+        CorpusError: naming the source, with counts by reason.
     """
     for artefact in texts:
         report = artefact.reported(DocumentsReport)
-        skips = max(report.changes, report.lines, key=lambda each: each.lost)
+        skips = max(report.changes, report.lines, key=lambda report: report.lost)
         if skips.lost > corpus.max_skipped:
             counts = ", ".join(f"{reason} {number:,}" for reason, number in skips.skipped.items())
             raise CorpusError(
                 f"documents of {artefact.manifest.labels['repository']} of corpus {corpus.name}",
-                f"{skips.lost:.1%} of what they are made of can't be read ({counts})",
-                cause=f"max_skipped allows {corpus.max_skipped:.1%}, and allowed more when they were made",
-                cure="Mend or exclude what can't be read, raise max_skipped in the corpus file, or skip the "
-                "source by on_error",
+                f"{skips.lost:.1%} of their input can't be read ({counts})",
+                cause=f"max_skipped allows {corpus.max_skipped:.1%}, but allowed more when they were built",
+                cure=(
+                    "Fix or exclude the unreadable input, raise max_skipped in the corpus file, "
+                    "or set on_error: skip to build without the source"
+                ),
             )
 
 
 def resolved_repositories(
     corpus: CorpusSpec, families: Collection[str], sources: Sources
 ) -> tuple[Repository, ...]:
-    """Resolve the repositories, once all that is read beside them is there too.
+    """Return the resolved repositories, after checking that conversations exist if needed.
 
     Raises:
-        CorpusError: for what isn't there.
+        CorpusError: for anything missing.
     """
     if CHAT_FAMILY in families:
         require_conversations(corpus)

@@ -1,4 +1,4 @@
-"""The tokenizer, and each document's ids once."""
+"""The tokenizer, and the ids of each document."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ from schemas.reports import TokenizerReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokenizing:
-    """Choice of a tokenizer: a `given` one, else one of `vocab_size` ids from the corpus."""
+    """Choice of a tokenizer: a `given` one, or one with `vocab_size` ids trained on the corpus."""
 
     given: Tokenizer | None = None
     vocab_size: int = 32_768
@@ -31,7 +31,7 @@ class Tokenizing:
 
     @property
     def config(self) -> dict[str, JsonValue]:
-        """Return the settings of the tokenizer in the keys of what is made with it."""
+        """Settings of the tokenizer in artefact keys."""
         if self.given is not None:
             return train.given_config(self.given)
         roles = Roles(document_tokens=self.document_tokens)
@@ -48,14 +48,14 @@ class TokenizerTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
-    """The tokenizer of a build; one that is trained sees texts of the train side only."""
+    """The tokenizer of a build; a trained one only sees texts of the training set."""
 
     name = "tokenizer"
     placement = "each shard"
     tokenizing: Tokenizing
 
     def tasks(self, inputs: KeptDocuments) -> Sequence[TokenizerTask]:
-        """Choose the documents whose texts a tokenizer is trained on where none is given."""
+        """Return the documents on which a tokenizer is trained, unless one is given."""
         task = TokenizerTask(
             texts=[
                 document
@@ -67,7 +67,7 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         return [task]
 
     def title(self, task: TokenizerTask) -> str:
-        """Return the name of the file, or say that it is trained."""
+        """Return the name of the file, or that it is trained."""
         given = self.tokenizing.given
         return given.name if given else "trained on the corpus"
 
@@ -77,7 +77,7 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         return [_given(given) if given else _trained(self.tokenizing, task)]
 
     def run(self, task: TokenizerTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Train the tokenizer if none is given, and write it."""
+        """Train the tokenizer unless one is given, and write it."""
         (draft,) = drafts
         tokenizer = self.tokenizing.given or _train(self.tokenizing, task)
         draft.record(train.write_tokenizer(tokenizer, draft.path))
@@ -86,13 +86,13 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
 def foreign_tokenizer(
     store: Store, file: Path, roles: Roles, *, finished: bool = False, unsandboxed: bool = False
 ) -> Tokenizer:
-    """Return the tokenizer of a file or folder; one that the workspace has was exercised when it came in.
+    """Return the tokenizer of a file or folder; tokenizers known to the workspace aren't exercised again.
 
     A tokenizer for `finished` rows, for which no text is encoded, may lose bytes.
 
     Raises:
-        TokenizerError: for another one that loses bytes, and one that takes too much time or memory.
-        StoreError: for one that isn't known, where the kernel has no sandbox and `unsandboxed` is False.
+        TokenizerError: for an unknown tokenizer that loses bytes, or takes too much time or memory.
+        StoreError: for an unknown tokenizer, if the kernel has no sandbox and `unsandboxed` is False.
     """
     texts = TokenizerTexts.read(file)
     known = _same(store, texts.sha256)
@@ -110,10 +110,11 @@ def given_tokenizer(
     finished: bool = False,
     unsandboxed: bool = False,
 ) -> Artefact:
-    """The artefact of a tokenizer's file or folder; the same one of the workspace, where there is one.
+    """Return the artefact of a tokenizer's file or folder, reusing an equal one of the workspace.
 
     Raises:
-        TokenizerError, StoreError: as `foreign_tokenizer`; nothing is written then.
+        TokenizerError: as for `foreign_tokenizer`; nothing is written then.
+        StoreError: as for `foreign_tokenizer`; nothing is written then.
     """
     roles = Roles(document_tokens=document_tokens)
     given = foreign_tokenizer(store, file, roles, finished=finished, unsandboxed=unsandboxed)
@@ -145,11 +146,11 @@ def _template(tokenizer: Tokenizer) -> str:
 
 
 def exercise_tokenizer(artefact: Artefact, *, name: str) -> None:
-    """Exercise the tokenizer of an artefact from elsewhere; one without an engine runs nothing.
+    """Exercise the tokenizer of an untrusted artefact; a tokenizer without an engine isn't run.
 
     Raises:
-        TokenizerError: naming the artefact, for one that `load_foreign` refuses or that has no roles.
-        StoreError: where the kernel can't confine a process.
+        TokenizerError: naming the artefact, if `load_foreign` refuses it or it has no roles.
+        StoreError: if the kernel has no sandbox.
     """
     try:
         settings = artefact.configured(TokenizerSettings)
@@ -165,7 +166,7 @@ def exercise_tokenizer(artefact: Artefact, *, name: str) -> None:
 
 
 def load_tokenizer(artefact: Artefact) -> Tokenizer:
-    """The tokenizer of an artefact."""
+    """Return the tokenizer of an artefact."""
     texts = TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
     settings = artefact.configured(TokenizerSettings)
     if settings.encodes:
@@ -175,13 +176,13 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokens(Stage[Sequence[Artefact], Artefact]):
-    """Ids of the documents of an artefact, each encoded once; v6_enriched has the tokens of its base."""
+    """Ids of an artefact's documents, each encoded once; v6_enriched uses the tokens of its base."""
 
     name = "tokens"
     tokenizer: Artefact
 
     def title(self, task: Artefact) -> str:
-        """Name the documents."""
+        """Return the title of the documents."""
         return title(task)
 
     def recipes(self, task: Artefact) -> Sequence[Recipe]:
@@ -196,7 +197,7 @@ class Tokens(Stage[Sequence[Artefact], Artefact]):
         return [recipe]
 
     def run(self, task: Artefact, drafts: Sequence[StagingDirectory]) -> None:
-        """Encode the documents in their order."""
+        """Encode the documents in order."""
         (draft,) = drafts
         tokenizer = load_tokenizer(self.tokenizer)
         draft.record(token_store.tokenize_documents(task.shards(), tokenizer, draft.path))
@@ -227,8 +228,8 @@ def _trained(tokenizing: Tokenizing, task: TokenizerTask) -> Recipe:
 
 def _train(tokenizing: Tokenizing, task: TokenizerTask) -> Tokenizer:
     known: set[str] = set()
-    for each in task.texts:
-        known |= train_ids(task.kept, each)
+    for documents in task.texts:
+        known |= train_ids(task.kept, documents)
     files = [file for text in task.texts for file in text.shards()]
     sample = train.sample_texts(files, keep=known)
     made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)

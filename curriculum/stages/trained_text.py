@@ -1,12 +1,12 @@
-"""Held-out text that training documents show, too: it would measure memory, so rows leave it unscored.
+"""Validation text that also occurs in training documents: scoring it would measure memorization.
 
-Text is compared by windows of tokens (schemas/windows.py): a target counts as shown where a document that is
-trained on has the same token after the same 15, whether it is scored or only read there. Training documents
-are the versions of all files and the documents of the measured family, fitted to rows of the same length. So
-rows that measure don't depend on what else a diet serves.
+Text is compared by windows of tokens (schemas/windows.py): a target counts as known if a training document
+has the same token after the same 15 tokens, whether scored or only read. The compared training documents
+are the versions of all files and the documents of the measured family, fitted to the same row length. So
+validation rows don't depend on other servings of a diet.
 
-Memory: 8 bytes a different window of the held-out documents, what breaks first. Time: training documents are
-read once more, at some 10 Mtok/s.
+Memory: 8 bytes per distinct window of the validation documents, the first limit to be reached. Time:
+training documents are read once more, at about 10 Mtok/s.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from schemas.families import VERSIONS_FAMILY
 from schemas.packed_row import COMPARED_INPUT
 
 REVISION = 1
-"""Raised when other tokens are left unscored."""
+"""Raise it whenever other tokens are left unscored."""
 Hashes = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 _START = np.zeros(1, dtype=np.int64)
@@ -52,7 +52,7 @@ def compared_families(wanted: RowsSpec) -> tuple[RowsSpec, ...]:
 def compared_inputs(
     sources: RowSources, wanted: RowsSpec, *, beside: Sequence[Artefact]
 ) -> Iterator[Input]:
-    """Yield what is compared `beside` the artefacts that the rows are made of."""
+    """Yield the compared inputs in addition to the artefacts `beside` that the rows are made of."""
     own = {made.key for made in (sources.selected(wanted), *beside)}
     compared = {"selection of files": sources.selection}
     for spec in compared_families(wanted):
@@ -65,17 +65,17 @@ def compared_inputs(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TrainedText:
-    """Windows of held-out documents that training documents show."""
+    """Windows of validation documents that also occur in training documents."""
 
     windows: Hashes
-    """Sorted."""
+    """Sorted hashes."""
 
     @staticmethod
     def of(
         held_out: Iterable[FitResult], sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer
     ) -> "TrainedText":
-        """Find the scored windows of held-out documents in the documents that are trained on."""
-        windows = np.unique(_joined(_scored(each) for each in _encodings(held_out)))
+        """Return the scored windows of validation documents that occur in training documents."""
+        windows = np.unique(_joined(_scored(encoding) for encoding in _encodings(held_out)))
         shown = np.zeros(len(windows), dtype=np.bool_)
         for spec in compared_families(wanted) if len(windows) else ():
             for encoding in _encodings(_trained(sources, spec, tokenizer)):
@@ -85,11 +85,11 @@ class TrainedText:
         return TrainedText(windows=windows[shown])
 
     def unscoring(self, objective: ApplyObjective, measured: Bools) -> ApplyObjective:
-        """Return the objective without the held-out targets whose windows training documents show.
+        """Return the objective without validation targets whose windows occur in training documents.
 
         Args:
-            objective: Decides what is scored.
-            measured: [documents] that aren't trained on.
+            objective: Decides which tokens are scored.
+            measured: [documents] that aren't training documents.
         """
 
         def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
@@ -114,7 +114,7 @@ class TrainedText:
 
 
 def _encodings(fitted: Iterable[FitResult]) -> Iterable[Encoding]:
-    return (encoding for each in fitted for encoding in each.encodings)
+    return (encoding for result in fitted for encoding in result.encodings)
 
 
 def _scored(encoding: Encoding) -> Hashes:
@@ -127,7 +127,7 @@ def _joined(hashes: Iterable[Hashes]) -> Hashes:
 
 
 def _trained(sources: RowSources, spec: RowsSpec, tokenizer: Tokenizer) -> Iterable[FitResult]:
-    """Yield the documents of a data set that are trained on, fitted to its rows."""
+    """Yield the training documents of a data set, fitted to its rows."""
     selection = sources.selected(spec)
     held_out = held_out_files(selection)
     fitter = encode.fitter_of(tokenizer, row_length=spec.row_length, family=spec.family)

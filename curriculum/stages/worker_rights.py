@@ -1,4 +1,4 @@
-"""Rights of the worker processes that parse text of repositories: the sandbox of a build."""
+"""Permissions of worker processes that parse text of repositories: the sandbox of a build."""
 
 import os
 import sys
@@ -12,19 +12,19 @@ from schemas.corpus import CorpusSpec
 from schemas.regular_files import expanded
 
 MAX_SHARD_BYTES = 1 << 40
-"""Bytes of a file that a worker writes."""
+"""Maximum size in bytes of a file that a worker writes."""
 _OPEN = (".drafts", ".locks", ".trash", "leases")
-"""Folders of a workspace in which a writer works."""
+"""Folders of a workspace that writers use."""
 _ZONES = "/usr/share/zoneinfo"
 
 
 def worker_rights(
-    store: Store, corpus: CorpusSpec, repositories: Iterable[Repository], shelves: Sequence[str]
+    store: Store, corpus: CorpusSpec, repositories: Iterable[Repository], folders: Sequence[str]
 ) -> Sandbox | None:
-    """Return the sandbox of a build's workers; None where the kernel has none.
+    """Return the sandbox of a build's workers; None if the kernel has none.
 
-    They read code, the workspace, the repositories and the conversations; they write artefacts of the
-    stages `shelves` and neither diets nor runs; they start git and other programs of the system, which
+    Workers may read code, the workspace, the repositories and the conversations. They may write artefacts
+    of the stages `folders`, but neither diets nor runs. They may start git and other system programs, which
     stay in the sandbox.
     """
     if not landlock():
@@ -37,7 +37,7 @@ def worker_rights(
     read += [str(expanded(source.path)) for source in corpus.conversations]
     return Sandbox(
         read=tuple(read),
-        write=tuple(str(store.root / name) for name in (*_OPEN, *shelves)),
+        write=tuple(str(store.root / name) for name in (*_OPEN, *folders)),
         run=(
             *SYSTEM_CODE,
             "/usr/libexec",

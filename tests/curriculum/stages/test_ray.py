@@ -214,7 +214,7 @@ def test_nothing_of_ray_listens_beyond_this_machine(cluster: str) -> None:
     "address", ["auto", "ray://127.0.0.1:1", "127.0.0.1", ":6379", "a:b", "a:²"]
 )
 def test_what_is_no_address_is_refused_by_name(address: str) -> None:
-    with pytest.raises(WorkerError, match=r"CURRICULUM_RAY_ADDRESS.*it isn't host:port"):
+    with pytest.raises(WorkerError, match=r"CURRICULUM_RAY_ADDRESS.*the address must be host:port"):
         results(address, len, ["a"])
 
 
@@ -227,7 +227,7 @@ def test_an_address_where_nobody_listens_is_refused_before_ray_looks_for_it(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(WorkerError, match="no Ray cluster answers there"):
+        with pytest.raises(WorkerError, match="no Ray cluster answers at this address"):
             results(address, len, ["a"])
 
 

@@ -452,7 +452,7 @@ def test_a_flipped_byte_is_named_and_nothing_of_it_is_published(
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     store = Store(tmp_path / "to")
-    with pytest.raises(StoreError, match="its bytes aren't those published"):
+    with pytest.raises(StoreError, match="its bytes differ from the published ones"):
         list(merge(store, tmp_path / "from"))
     assert list(store.artefacts()) == []
     assert not any((store.root / ".drafts").iterdir())
@@ -475,7 +475,7 @@ def test_an_artefact_that_lies_elsewhere_than_its_manifest_says_is_refused(
     moved = artefact.path.parent.with_name("repository-other") / artefact.path.name
     moved.parent.mkdir()
     artefact.path.rename(moved)
-    with pytest.raises(StoreError, match="by its manifest it would lie elsewhere"):
+    with pytest.raises(StoreError, match="its manifest belongs to another folder"):
         list(merge(Store(tmp_path / "to"), tmp_path / "from"))
 
 
@@ -489,11 +489,11 @@ def test_the_same_key_with_other_bytes_is_refused(tmp_path: Path, small: Path) -
     from curriculum.stages.merge import _recipe
 
     changed.produce([_recipe(Store(tmp_path / "from"), artefact)], fill)
-    with pytest.raises(StoreError, match="the same key has other bytes"):
+    with pytest.raises(StoreError, match="the same key has different bytes"):
         list(merge(changed, tmp_path / "from"))
 
 
 def test_a_folder_that_is_no_workspace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="it is no workspace"):
+    with pytest.raises(StoreError, match="the folder is not a workspace"):
         list(merge(Store(tmp_path / "to"), tmp_path))
     assert not (tmp_path / "to").exists()
