@@ -1,4 +1,4 @@
-"""A library that makes each artefact from the one before, with no orchestrator in sight."""
+"""Library that builds each artefact from its predecessors, independent of any orchestrator."""
 
 import os
 from pathlib import Path
@@ -7,16 +7,16 @@ from curriculum import exposure
 
 
 def _keep_folders_from_other_users() -> None:
-    """Name folders of torch and polars before they name ones themselves, as they do early.
+    """Set safe cache folders for torch and polars before these libraries choose their own.
 
-    Their own are folders of /tmp and /var/tmp that whoever comes first owns: torch runs the kernels that lie
-    there, and polars deletes what it takes for its own of the past, behind links too. A home can be such a
-    folder as well: services and containers set HOME=/tmp. Where no folder of the user's home is safe, nobody
-    else can guess the folders' name, and processes that are started from here share it. Nothing is made or
-    written here: sandboxed processes come by, too.
+    Their default folders in /tmp and /var/tmp belong to the user who creates them first: torch runs kernels
+    found there, and polars deletes supposed leftovers there, even behind links. A home can be shared as
+    well, since services and containers set HOME=/tmp. Without a safe folder in the user's home, a random
+    name is used that nobody else can guess, shared with child processes. Nothing is created here, because
+    sandboxed processes import this module, too.
 
-    torch keeps precompiled headers and answers of its planner below /tmp whatever its cache is named, and
-    compiles what it finds there into each kernel; both are off.
+    torch keeps precompiled headers and planner results below /tmp regardless of its cache folder, and
+    compiles headers found there into each kernel; both are turned off.
     """
     home = os.environ.get("HOME", "")
     unguessable = f"{os.environ.get('TMPDIR', '/tmp')}/{os.urandom(16).hex()}"
@@ -31,7 +31,7 @@ def _keep_folders_from_other_users() -> None:
 
 
 def _own_folder(home: str, name: str) -> str | None:
-    """Return a folder for caches in an existing home if this user can make it and no other can change it."""
+    """Return a cache folder in an existing home if this user can create it and no other can change it."""
     folder = Path(home) / ".cache" / name
     if not (folder.is_absolute() and os.access(home, os.W_OK)):
         return None

@@ -1,4 +1,4 @@
-"""Paths that another user of the machine can change: folders of others, or folders that others may write."""
+"""Paths that another user of the machine can change: foreign folders, and folders writable by others."""
 
 import contextlib
 import grp
@@ -11,50 +11,50 @@ from pathlib import Path
 
 ROOT_USER = 0
 MAX_LINKS = 40
-"""Links that Linux follows on one way."""
+"""Maximum number of links that Linux follows in a path."""
 ACCESS_LIST = "system.posix_acl_access"
-"""Attribute of files with an access control list."""
+"""Extended attribute of files with an access control list."""
 DEFAULT_LIST = "system.posix_acl_default"
-"""Attribute of folders whose new entries get an access control list, which no umask limits."""
+"""Extended attribute of folders whose new entries get an access control list, regardless of umask."""
 _OTHERS_WRITE = 0o022
 _WRITE = 2
-"""The right to write in an entry of an access control list."""
+"""Write permission in an entry of an access control list."""
 _USER, _OWN_GROUP, _GROUP, _MASK, _OTHERS = 2, 4, 8, 16, 32
-"""Kinds of entries that grant rights to others than the owner, and of the mask of all but the last."""
+"""Kinds of access control list entries: those for others than the owner, and the mask."""
 
 
 def deny_others_writing() -> None:
-    """Let no other user write to what this process, and each that it starts, makes from now on."""
+    """Keep other users from writing to files that this process and its children create from now on."""
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
 
 
 def is_trusted_by_environment(path: Path) -> bool:
-    """Return True for $CURRICULUM_TRUST and what lies in it: trusted without a record, as in containers."""
+    """Return True for $CURRICULUM_TRUST and paths inside, which are trusted without a record."""
     given = os.environ.get("CURRICULUM_TRUST") or None
     return given is not None and path.is_relative_to(real_path(Path(given)))
 
 
 def exposure(path: Path) -> str | None:
-    """Return how another user could change or replace what lies at a real path, or None.
+    """Return how another user could change or replace a resolved path, or None.
 
-    The folder must belong to this user, and each folder above it to this user or to root. No other user may
-    write to any of these folders; in folders above with the sticky bit, such as /tmp, others can't replace an
-    entry of this user. A path that doesn't exist is safe only where this user and root alone can make it, and
-    where no other user may write to it then.
+    The folder must belong to this user, and each parent folder to this user or root. No other user may
+    write to any of them, except to sticky parent folders like /tmp, where others can't replace an entry of
+    this user. A path that doesn't exist is safe only if just this user and root can create it, and no other
+    user may write to it afterwards.
     """
     return _words(*_judged(path, (*reversed(path.parents), path)))
 
 
 def exposure_above(path: Path) -> str | None:
-    """Return how another user could replace what lies at a real path, by the folders above it; or None."""
+    """Return how another user could replace a resolved path through its parent folders, or None."""
     return _words(*_judged(path, reversed(path.parents)))
 
 
 def claim(path: Path) -> None:
-    """Make what others could make first of a real path: it is this user's then, and nobody can replace it.
+    """Create the first part of a resolved path that others could create, so that nobody can replace it.
 
-    That is one folder in a folder such as /tmp. Where others made it before, `exposure` tells. Nothing is
-    made where another user can change a folder above.
+    That is one folder in a folder like /tmp. If others created it before, `exposure` reports it. Nothing is
+    created if another user can change a parent folder.
     """
     words, missing = _judged(path, (*reversed(path.parents), path))
     if words is None and missing is not None:
@@ -63,10 +63,10 @@ def claim(path: Path) -> None:
 
 
 def _judged(path: Path, folders: Iterable[Path]) -> tuple[str | None, Path | None]:
-    """Return how another user could change one of the folders, and the first that others could make.
+    """Return how another user could change one of the folders, and the first that others could create.
 
-    The folders lead down to a path. Each is looked at once, after those above it: where these are safe,
-    nobody else can put another in its place afterwards.
+    The folders lead down to a path. Each is checked once, after its parents: if these are safe, nobody else
+    can replace the folder afterwards.
     """
     is_shared, inherited = False, None
     for place in folders:
@@ -80,22 +80,22 @@ def _judged(path: Path, folders: Iterable[Path]) -> tuple[str | None, Path | Non
 
 
 def _words(words: str | None, missing: Path | None) -> str | None:
-    """Return how another user could change a path, of what was found on the way to it."""
+    """Return how another user could change a path, from the results of `_judged`."""
     if missing is not None:
-        return f"{missing} isn't there, and users other than you may make it first"
+        return f"{missing} doesn't exist, and users other than you may create it first"
     return words
 
 
 def exposure_below(folder: Path) -> str | None:
     """Return how another user could change something in a folder, at any depth, or None.
 
-    Each entry must belong to this user or to root, and no other user may write to it. Links aren't followed.
+    Each entry must belong to this user or root, and no other user may write to it. Links aren't followed.
     """
     return _exposure_of_entries(_entries_below(folder))
 
 
 def exposure_inside(folder: Path) -> str | None:
-    """Return how another user could change an entry of a folder, as `exposure_below`, but at no depth."""
+    """Return how another user could change a direct entry of a folder, with the rules of `exposure_below`."""
     return _exposure_of_entries(_entries_in(folder))
 
 
@@ -107,9 +107,9 @@ def _exposure_of_entries(entries: Iterable["os.DirEntry[str]"]) -> str | None:
 
 
 def leaves_below(folder: Path, *, without: str = "") -> Iterator[Path]:
-    """Yield the paths of all but folders and links to folders, at any depth, in no order.
+    """Yield all paths at any depth except folders and links to folders, in no particular order.
 
-    Folders of the name `without` are passed over.
+    Folders with the name `without` are skipped.
     """
     for entry in _entries_below(folder, without):
         leaf = Path(entry.path)
@@ -119,7 +119,7 @@ def leaves_below(folder: Path, *, without: str = "") -> Iterator[Path]:
 
 
 def _entries_below(folder: Path, without: str = "") -> Iterator["os.DirEntry[str]"]:
-    """Yield what lies in a folder, at any depth; `os.walk` fails below as many folders as Python recurs."""
+    """Yield all entries of a folder at any depth; `os.walk` fails at Python's recursion limit."""
     pending = [folder]
     while pending:
         for entry in _entries_in(pending.pop()):
@@ -129,7 +129,7 @@ def _entries_below(folder: Path, without: str = "") -> Iterator["os.DirEntry[str
 
 
 def _entries_in(folder: Path) -> list["os.DirEntry[str]"]:
-    """Return what lies in a folder itself; nothing where it can't be listed."""
+    """Return the entries of a folder; empty if it can't be listed."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -138,16 +138,16 @@ def _entries_in(folder: Path) -> list["os.DirEntry[str]"]:
 
 
 def led_path(path: Path) -> tuple[Path, str | None]:
-    """Return where the links of an absolute path lead, and how another user could lead it elsewhere, or None.
+    """Return the target of an absolute path's links, and how another user could redirect it, or None.
 
-    Each link on the way, and each folder that holds one, must belong to this user or to root, and be safe
-    from others as in `exposure`. Folders above the real path aren't judged. Each is judged as it was when it
-    was followed: that it was removed afterwards changes nothing.
+    Each link on the way, and each folder that contains one, must belong to this user or root, and be safe
+    as in `exposure`. Parents of the resolved path aren't checked. Links are judged by their state when
+    followed; removing them later doesn't matter.
     """
     way: dict[Path, os.stat_result | None] = {}
     real = _followed(path, way)
     if real is None:
-        return path, "its links lead in a circle"
+        return path, "its links form a cycle"
     owners = {ROOT_USER, os.getuid()}
     words = (
         _exposure_of(place, found, owners, is_above=True)
@@ -158,7 +158,7 @@ def led_path(path: Path) -> tuple[Path, str | None]:
 
 
 def _followed(path: Path, way: dict[Path, os.stat_result | None]) -> Path | None:
-    """Return a path without links, and note each place on the way as it was; None for too many links."""
+    """Return a path without links, recording each place's status; None for too many links."""
     place, pending, links = Path(path.anchor), [*reversed(path.parts[1:])], 0
     while pending:
         name = pending.pop()
@@ -179,7 +179,7 @@ def _followed(path: Path, way: dict[Path, os.stat_result | None]) -> Path | None
 
 
 def _target(link: Path) -> Path:
-    """Return where a link leads; to itself where it was replaced meanwhile."""
+    """Return the target of a link, or the link itself if it was replaced in the meantime."""
     try:
         return link.readlink()
     except OSError:
@@ -187,9 +187,9 @@ def _target(link: Path) -> Path:
 
 
 def real_path(path: Path) -> Path:
-    """Return a path without links; where its links lead in a circle, the absolute path.
+    """Return a path without links; for a cycle of links, the absolute path.
 
-    Before Python 3.13, pathlib raises a RuntimeError for such a circle, and it is no user's error.
+    Before Python 3.13, pathlib raises RuntimeError for a cycle.
     """
     try:
         return path.resolve()
@@ -198,13 +198,13 @@ def real_path(path: Path) -> Path:
 
 
 def own_exposure(folder: Path) -> str | None:
-    """Return why a folder itself isn't this user's alone, or None; what doesn't exist is no one's."""
+    """Return why a folder itself isn't exclusively this user's, or None; also None if it doesn't exist."""
     found = _status(folder)
     return None if found is None else _exposure_of_folder(folder, found, is_above=False)
 
 
 def _exposure_of_folder(place: Path, found: os.stat_result, *, is_above: bool) -> str | None:
-    """Return how another user could change a folder, or replace one in it; no link is one."""
+    """Return how another user could change a folder or replace one inside, or None; links count as unsafe."""
     if not stat.S_ISDIR(found.st_mode):
         return f"{place} is a link or a file, not a folder"
     owners = {os.getuid(), *((ROOT_USER,) if is_above else ())}
@@ -214,7 +214,7 @@ def _exposure_of_folder(place: Path, found: os.stat_result, *, is_above: bool) -
 def _exposure_of(
     place: Path, found: os.stat_result | None, owners: set[int], *, is_above: bool = False
 ) -> str | None:
-    """Return how another user could change what was found at a place, or None."""
+    """Return how another user could change a place with a given status, or None."""
     if found is None:
         return None
     if found.st_uid not in owners:
@@ -228,7 +228,7 @@ def _exposure_of(
 
 
 def _exposure_by_default(place: Path, found: os.stat_result) -> str | None:
-    """Return how another user could change what is made in a folder, by its default list; or None."""
+    """Return how another user could change new entries of a folder through its default access list."""
     if not (stat.S_ISDIR(found.st_mode) and _others_may_write_inside(place, found)):
         return None
     return f"users other than you may write to what is made in {place}, by its default access control list"
@@ -238,14 +238,14 @@ def _status(place: Path) -> os.stat_result | None:
     try:
         return place.lstat()
     except OSError:
-        return None  # It doesn't exist, or this user can't reach it and so can't use it either.
+        return None  # It doesn't exist, or this user can't reach it and so can't use it.
 
 
 def _others_may_write(place: Path, found: os.stat_result) -> bool:
-    """Return True for what all users may write, or a group with other members than the owner.
+    """Return True if all users may write, or a group with members other than the owner.
 
-    Where each user has a group of its own, the umask is 002: that group grants nothing to others. Where a
-    folder has an access control list, the bits of the group say what any user of the list may do at most.
+    With one group per user, the umask is 002, and the group grants nothing to others. With an access
+    control list, the group bits are the maximum permissions of any user in the list.
     """
     if found.st_mode & stat.S_IWOTH:
         return True
@@ -255,7 +255,7 @@ def _others_may_write(place: Path, found: os.stat_result) -> bool:
 
 
 def _others_may_write_inside(folder: Path, found: os.stat_result) -> bool:
-    """Return True if a folder's default list lets others write to what this user makes in it."""
+    """Return True if a folder's default access list lets others write to this user's new entries."""
     entries = [*struct.iter_unpack("<HHI", (_attribute(folder, DEFAULT_LIST) or b"")[4:])]
     mask = next((rights for kind, rights, _ in entries if kind == _MASK), _WRITE)
     kinds = {kind for kind, rights, _ in entries if rights & _WRITE and kind != _USER}
@@ -282,7 +282,9 @@ def _attribute(place: Path, name: str) -> bytes | None:
     try:
         return os.getxattr(place, name)
     except OSError:
-        return None  # The file system has no such attributes, or the place has none of this name.
+        return (
+            None  # The file system has no extended attributes, or the place has none of this name.
+        )
 
 
 def _is_group_of_one(group_id: int, owner_id: int) -> bool:
@@ -290,7 +292,7 @@ def _is_group_of_one(group_id: int, owner_id: int) -> bool:
         group, owner = grp.getgrgid(group_id), pwd.getpwuid(owner_id)
     except KeyError:
         return False
-    # Of a group that is a user's first one, the list of members doesn't say so.
+    # The member list of a group omits users whose primary group it is.
     members = {
         *group.gr_mem,
         *(user.pw_name for user in pwd.getpwall() if user.pw_gid == group.gr_gid),

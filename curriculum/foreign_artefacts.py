@@ -1,6 +1,6 @@
-"""The door of foreign artefacts: their contents are compared with the contract of their stage, in a sandbox.
+"""Checks of foreign artefacts in a sandbox: their contents must match the contract of their stage.
 
-That a file can be decoded, as `foreign_decoding` finds out, doesn't make it one that a build can read.
+A file that can be decoded (see `foreign_decoding`) isn't necessarily one that a build can read.
 """
 
 import tempfile
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from curriculum.store import Artefact
 
 _RATIO = 100
-"""Bytes of temporary files for each byte of an artefact: ranges of text that are sorted on disk."""
+"""Bytes of temporary files per byte of an artefact, for text ranges that are sorted on disk."""
 _MIN_FILE_BYTES = 1 << 20
 _MAX_FAULT = 500
-"""Characters of what is said of a fault."""
+"""Maximum number of displayed characters of a fault."""
 
 
 def check_foreign(artefact: "Artefact", made_of: Mapping[str, Path], *, name: str) -> None:
-    """Compare the contents of a foreign artefact with the contract of its stage, in a sandbox.
+    """Raise unless a foreign artefact matches the contract of its stage; it is checked in a sandbox.
 
     Args:
-        artefact: a draft, whose files are those of its manifest.
-        made_of: folders of the artefacts that tokens were made of, by their stage.
-        name: the path by which errors name the artefact.
+        artefact: a draft whose files are those of its manifest.
+        made_of: folders of the artefacts that tokens were made of, by stage.
+        name: the path that errors name.
 
     Raises:
-        StoreError: for contents that no build writes, or whose check takes too much memory or processor time;
-            and where the kernel can't confine a process.
+        StoreError: for contents that no build writes, a check that takes too much memory or processor time,
+        and a kernel without sandbox.
     """
     folders = [artefact.path, *made_of.values()]
     files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
@@ -65,7 +65,7 @@ def check_foreign(artefact: "Artefact", made_of: Mapping[str, Path], *, name: st
         raise StoreError(
             name,
             str(fault)[:_MAX_FAULT],
-            cause=f"it isn't what the stage {artefact.manifest.stage} of this version writes",
+            cause=f"it doesn't match what the stage {artefact.manifest.stage} of this version writes",
             cure="Ask its sender for another copy, or move it out of the workspace",
         )
 

@@ -1,8 +1,8 @@
-"""The door of foreign Parquet files: each is decoded whole, once, in a sandbox, and trusted from then on.
+"""Checks of foreign Parquet files: each is decoded completely once in a sandbox, and trusted afterwards.
 
-A file of some kilobytes can decode to gigabytes, lie about itself or crash its reader. In the sandbox that
-harms nobody: memory and processor time have limits, and what the file decodes to is counted by decoding it.
-Files may decode together to MAX_BYTES, or to RATIO times their own size where that is more.
+A file of a few kilobytes can decode to gigabytes, have false metadata or crash its reader. The sandbox
+limits memory and processor time, and decoded bytes are counted by actual decoding. All files together may
+decode to MAX_BYTES, or to RATIO times their own size if that is more.
 """
 
 from collections.abc import Sequence
@@ -21,22 +21,22 @@ from curriculum.sandboxed_process import (
 from schemas.errors import StoreError
 
 MAX_BYTES = 1 << 30
-"""Decoded, of files of any size."""
+"""Maximum number of decoded bytes for files of any size."""
 RATIO = 100
-"""Decoded bytes for each stored byte; rows of real text have some 30."""
+"""Maximum number of decoded bytes per stored byte; rows of real text have about 30."""
 _MIN_ROW_BYTES = 8
-"""Bytes that a row counts for at least, whatever its columns."""
+"""Minimum number of bytes counted per row, whatever its columns."""
 _ROWS = 1 << 14
 _MAX_FAULT = 500
-"""Characters of what a reader says of a file."""
+"""Maximum number of displayed characters of a reader's error."""
 
 
 def decode_foreign(files: Sequence[Path], *, unsandboxed: bool = False) -> None:
-    """Decode foreign Parquet files whole in a sandbox, and drop what they hold.
+    """Decode foreign Parquet files completely in a sandbox, and discard their contents.
 
     Raises:
-        StoreError: naming the first file that can't be decoded, decodes to more than files may, or takes more
-            memory or processor time than its reader has; and where the kernel can't confine a process.
+        StoreError: naming the first file that can't be decoded, decodes to too many bytes, or takes too
+        much memory or processor time; and for a kernel without sandbox.
     """
     if not files:
         return
@@ -54,7 +54,7 @@ def decode_foreign(files: Sequence[Path], *, unsandboxed: bool = False) -> None:
                 raise StoreError(
                     str(file),
                     str(fault)[:_MAX_FAULT],
-                    cause="its reader, which runs in a sandbox, couldn't decode it whole",
+                    cause="its reader, which runs in a sandbox, couldn't decode the whole file",
                     cure="Ask its sender for another copy, or leave it out",
                 )
 
@@ -75,10 +75,10 @@ def _serve() -> None:
 
 
 def _decoded_bytes(file: str, room: int) -> int:
-    """Return the bytes that a file decodes to.
+    """Return the number of bytes that a file decodes to.
 
     Raises:
-        ValueError: for more than `room`, and for other rows than its footer counts.
+        ValueError: for more than `room` bytes, and for a row count that differs from the footer's.
     """
     import pyarrow.parquet as pq
 
@@ -97,12 +97,12 @@ def _decoded_bytes(file: str, room: int) -> int:
     if num_bytes > room:
         raise ValueError(f"it decodes to more than {room >> 20:,} MiB")
     if rows != counted:
-        raise ValueError(f"its footer counts {counted:,} rows, and it has {rows:,}")
+        raise ValueError(f"its footer counts {counted:,} rows, but it has {rows:,}")
     return num_bytes
 
 
 def _size(column: Any) -> int:
-    """Return the bytes of an array; a text of a dictionary counts as often as a value refers to it."""
+    """Return the size of an array in bytes; a dictionary value counts once per reference."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):

@@ -1,8 +1,8 @@
-"""The door of foreign tokenizers: each is loaded and exercised once, in a sandbox, and trusted from then on.
+"""Checks of foreign tokenizers: each is loaded and exercised once in a sandbox, and trusted afterwards.
 
-Engines expand what a file says, run its patterns with backtracking, and end the process at the rest. In the
-sandbox that harms nobody: memory and processor time have limits, and a tokenizer that reaches them while it
-encodes the texts of tokens/adversarial.py is refused.
+Engines expand what a file contains, run its patterns with backtracking, and abort the process on errors.
+The sandbox limits memory and processor time; a tokenizer that reaches a limit while encoding the texts of
+tokens/adversarial.py is refused.
 """
 
 import functools
@@ -18,21 +18,20 @@ if TYPE_CHECKING:
     from curriculum.tokens.tokenizer_texts import TokenizerTexts
 
 SECONDS, MEMORY = 8, 2 << 30
-"""CPU seconds, and one more for each megabyte of the file, and bytes of the process that exercises it.
+"""Limits of the exercising process: CPU seconds, plus one per megabyte of the file, and bytes of memory.
 
-Tokenizers in use take one second, and a quarter for each megabyte.
-"""
+Common tokenizers take one second, plus a quarter per megabyte."""
 
 
 def load_foreign(
     texts: "TokenizerTexts", roles: "Roles", *, unsandboxed: bool = False
 ) -> "Tokenizer":
-    """Return the tokenizer of texts from elsewhere.
+    """Return the tokenizer of foreign texts.
 
     Raises:
-        TokenizerError: for texts that aren't one, a tokenizer that loses bytes, and one whose engine crashes
-            or takes more time or memory than its sandbox has.
-        StoreError: where the kernel can't confine a process and `unsandboxed` is False.
+        TokenizerError: for invalid texts, a tokenizer that loses bytes, and one whose engine crashes or
+        exceeds the sandbox's time or memory.
+        StoreError: if the kernel has no sandbox and `unsandboxed` is False.
     """
     from curriculum.tokens.codec import Tokenizer
 
@@ -43,11 +42,11 @@ def load_foreign(
 def load_finished(
     texts: "TokenizerTexts", roles: "Roles", *, unsandboxed: bool = False
 ) -> "Tokenizer":
-    """Return the tokenizer of finished rows, without an engine where `load_foreign` refuses it.
+    """Return the tokenizer of finished rows, without an engine if `load_foreign` refuses it.
 
     Raises:
-        TokenizerError: for texts that aren't one, and a model whose pieces don't say what they stand for.
-        StoreError: where the kernel can't confine a process and `unsandboxed` is False.
+        TokenizerError: for invalid texts, and a model whose pieces don't define their bytes.
+        StoreError: if the kernel has no sandbox and `unsandboxed` is False.
     """
     from curriculum.tokens.finished import pieces_of, without_engine
 
@@ -71,7 +70,7 @@ def _exercise(text: str, roles: "Roles", name: str, unsandboxed: bool) -> None:
                 name, process.end_reason(),
                 cause="its engine can't load it and encode long lines within the limits of its sandbox, "
                 f"{seconds} CPU seconds and {MEMORY >> 20:,} MiB",
-                cure="Mend its patterns and parts, or train one: curriculum tokenizer train",
+                cure="Fix its patterns and parts, or train one: curriculum tokenizer train",
             )  # fmt: skip
     if found["fault"] is not None:
         name, value, cause, cure = found["fault"]
@@ -81,7 +80,7 @@ def _exercise(text: str, roles: "Roles", name: str, unsandboxed: bool) -> None:
 def _fault_of(
     text: str, roles: dict[str, Any], name: str
 ) -> tuple[str, str | None, str, str] | None:
-    """Exercise a tokenizer, and return the parts of the error that refuses it, or None."""
+    """Return the parts of the error that refuses a tokenizer, or None, after exercising it."""
     from curriculum.tokens.adversarial import exhausting_texts
     from curriculum.tokens.codec import Roles, Tokenizer
 

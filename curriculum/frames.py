@@ -1,6 +1,6 @@
-"""Parquet files as polars frames, by their own names: no path is a pattern, and no folder a column.
+"""Parquet files as polars frames; paths are never globs, and folders never become columns.
 
-A file of an artefact is compared with the published one before polars, which compares no checksums, opens it.
+polars compares no checksums, so a file of an artefact is compared with the published one first.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from curriculum.page_checksums import require_pages
 
 
 def scan(files: Path | list[Path], columns: Sequence[str]) -> pl.LazyFrame:
-    """Scan columns of one or several files, in the order of their rows, read when they are collected.
+    """Return a lazy scan of columns of one or several files, in row order.
 
     Raises:
         StoreError: naming the file whose columns were changed.
@@ -23,15 +23,15 @@ def scan(files: Path | list[Path], columns: Sequence[str]) -> pl.LazyFrame:
 
 
 def read(file: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    """Read the rows of a file.
+    """Return the rows of a file.
 
     Raises:
-        StoreError: naming the file, where it was changed.
+        StoreError: naming the file, if it was changed.
     """
     require_pages(file, columns)
     return pl.read_parquet(file, columns=columns, glob=False, hive_partitioning=False)
 
 
 def document_commit() -> pl.Expr:
-    """Return the commit of a document, that of its first source, of the column `provenance`."""
+    """Return an expression for a document's commit: that of its first source in `provenance`."""
     return pl.col("provenance").list.first().struct.field("commit")

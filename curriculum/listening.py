@@ -1,16 +1,16 @@
-"""Users whose processes listen at an address of this machine: others than this one, maybe."""
+"""Users whose processes listen at an address of this machine."""
 
 import socket
 import struct
 from pathlib import Path
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-"""A line for each socket. Without IPv6 there is the first alone; some systems have neither."""
+"""Tables with one line per socket. Without IPv6 only the first exists; some systems have neither."""
 _LISTENS = "0A"
 
 
 def is_told() -> bool:
-    """Return True if this system says whose process listens at a port."""
+    """Return True if this system shows whose process listens at a port."""
     return _TABLES[0].exists()
 
 
@@ -27,7 +27,7 @@ def is_here(address: str) -> bool:
 def listening_users(address: str, port: int) -> set[int]:
     """Return the ids of the users whose processes listen at a port of an IP address of this machine.
 
-    Those are among them that listen at all addresses, a socket of IPv6 for those of IPv4 too.
+    Sockets that listen at all addresses are included, also IPv6 sockets for IPv4 addresses.
     """
     places = {f"{place}:{port:04X}" for place in _places(address)}
     tables = (table.read_text() for table in _TABLES if table.exists())
@@ -40,7 +40,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def _places(address: str) -> set[str]:
-    """The forms in which the tables name the sockets that are reached at an address."""
+    """Return the forms in which the tables show sockets that are reached at an address."""
     reached = [socket.inet_pton(_family(address), address), bytes(16)]
     if _family(address) == socket.AF_INET:
         reached += [bytes(4), socket.inet_pton(socket.AF_INET6, f"::ffff:{address}")]

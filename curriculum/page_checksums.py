@@ -1,4 +1,4 @@
-"""Checksums of the pages of Parquet files, compared for readers that don't compare them."""
+"""Comparison of Parquet page checksums, for readers that don't compare them."""
 
 import contextlib
 import functools
@@ -12,16 +12,14 @@ from curriculum.published_files import Identity, damaged, identity_of, published
 from schemas.errors import StoreError
 
 _BATCH_ROWS = 64
-"""Rows in memory at a time: a text can have megabytes, and a dictionary can repeat it in each row."""
+"""Number of rows in memory at a time, since texts can have megabytes, and dictionaries can repeat them."""
 
 
 def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
-    """Decode the columns of a file, some skipped, and compare the checksums of their pages.
-
-    The result is the first fault; None where there is none.
+    """Decode the columns of a file except the skipped ones, and return the first fault, or None.
 
     Raises:
-        LookupError: where the pages have no checksums.
+        LookupError: if the pages have no checksums.
     """
     with File(file) as opened:
         if opened.num_row_groups and not has_checksums(file, opened.metadata):
@@ -38,9 +36,9 @@ def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
 
 
 def require_pages(file: Path, columns: Collection[str] | None = None) -> None:
-    """Raise unless columns of a file of an artefact, by default all, are the published ones.
+    """Raise unless columns of an artefact's file, by default all, are the published ones.
 
-    For readers that compare no checksums. A file whose pages have none is compared whole.
+    This is for readers that compare no checksums. A file without page checksums is compared as a whole.
 
     Raises:
         StoreError: naming the file.

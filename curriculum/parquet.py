@@ -1,8 +1,8 @@
 """Readers and writers of the Parquet files of a workspace.
 
-The files of artefacts are the published ones, as they are opened: their footers are compared, and then the
-checksums of the pages that are read; a file whose pages have no checksums is compared whole. What no checksum
-covers are the headers of pages: a changed one ends in an error, or in fewer rows than the footer counts.
+Files of artefacts are compared with the published ones when they are opened: first their footers, then the
+checksums of the pages that are read; a file without page checksums is compared as a whole. Page headers
+aren't covered by checksums; a changed header causes an error, or fewer rows than the footer counts.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ from schemas.errors import DamagedFileError, StoreError
 _BATCH = 1 << 16
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
 _WITH_CHECKSUM = re.compile(rb"(?:\x15%b){3}\x15" % _NUMBER)
-"""A page's header in Thrift's compact protocol: its type, two sizes, and then a checksum."""
+"""A page header in Thrift's compact protocol: page type, two sizes, and then a checksum."""
 _ROW = "row of its group"
 
 Filter = tuple[str, str, Any]
-"""A column, how it is compared, and with what; of several all hold."""
+"""Column, operator and value; several filters are combined by AND."""
 
 
 class File(pq.ParquetFile):
-    """A file whose pages are compared with their checksums as they are read, and whose errors name it.
+    """A file whose page checksums are compared when pages are read, and whose errors name it.
 
     Raises:
-        StoreError: naming the file, when it is opened and isn't the published one, and when pages are read
-            that are damaged or lack a column.
+        StoreError: naming the file, if it isn't the published one when opened, or if pages that are read
+        are damaged or lack a column.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class File(pq.ParquetFile):
         metadata: pq.FileMetaData | None = None,
         **options: Any,
     ) -> None:
-        """Open a file, or what is open as `source`; a footer that is given isn't compared again."""
+        """Open a file, or its open `source`; a given footer isn't compared again."""
         self._path = path
         if metadata is None:
             metadata = read_metadata(path, source)
@@ -68,7 +68,7 @@ class File(pq.ParquetFile):
         use_threads: bool = True,
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
-        """Read a row group."""
+        """Return the rows of a row group."""
         with naming(self._path):
             table = super().read_row_group(i, columns, use_threads, use_pandas_metadata)
         if columns is not None and table.num_columns < len(columns):
@@ -84,7 +84,7 @@ class File(pq.ParquetFile):
         use_threads: bool = True,
         use_pandas_metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Read batches of row groups, by default all."""
+        """Yield batches of row groups, by default of all."""
         self._require_columns(columns)
         groups = range(self.num_row_groups) if row_groups is None else row_groups
         counted, rows = sum(self.metadata.row_group(group).num_rows for group in groups), 0
@@ -106,7 +106,7 @@ class File(pq.ParquetFile):
         use_threads: bool = True,
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
-        """Read the whole file."""
+        """Return the rows of the whole file."""
         with naming(self._path):
             table = super().read(columns, use_threads, use_pandas_metadata)
         if columns is not None and table.num_columns < len(columns):
@@ -115,9 +115,9 @@ class File(pq.ParquetFile):
         return table
 
     def _require_columns(self, wanted: Sequence[str] | None) -> None:
-        """Raise unless the file has the columns that are asked for, or those that fields of them are in.
+        """Raise unless the file has the requested columns, or the parents of requested fields.
 
-        pyarrow leaves out what isn't there.
+        pyarrow silently omits missing columns.
         """
         there = {*self.schema_arrow.names}
         for name in wanted or ():
@@ -125,19 +125,19 @@ class File(pq.ParquetFile):
                 raise StoreError(
                     str(self._path),
                     f"columns {', '.join(self.schema_arrow.names)}",
-                    cause=f"it has no column {name}",
+                    cause=f"the file has no column {name}",
                     cure=cure_of(self._path),
                 )
 
     def _require_rows(self, rows: int, counted: int) -> None:
         if rows != counted:
             raise damaged(
-                self._path, f"its pages have {rows:,} rows, and its footer counts {counted:,}"
+                self._path, f"its pages have {rows:,} rows, but its footer counts {counted:,}"
             )
 
 
 def place(first_rows: npt.NDArray[np.integer[Any]], row: int) -> tuple[int, int]:
-    """The row group of a row, and its place in it; groups begin at `first_rows`, and the last one ends.
+    """Return the row group of a row, and its index there; `first_rows` are the group starts and the end.
 
     >>> place(np.array([0, 4, 8, 10]), 5)
     (1, 1)
@@ -153,7 +153,7 @@ def read_table(
     filters: Sequence[Filter] | None = None,
     schema: pa.Schema | None = None,
 ) -> pa.Table:
-    """Read columns of files, by default all, one file after another, each as the columns of the first.
+    """Return columns of files, by default all, concatenated and cast to the first file's types.
 
     Raises:
         StoreError: naming the file that isn't the published one, or is damaged.
@@ -170,8 +170,8 @@ def read_table(
 
 
 def _filtered(file: File, columns: list[str] | None, filters: Sequence[Filter]) -> pa.Table:
-    """Read the rows of a file for which the filters hold; other columns only where there are such rows."""
-    # It imports pyarrow.dataset, and that pandas where it is installed: most of a short command's time.
+    """Return the matching rows of a file; other columns are only read for groups with matches."""
+    # pyarrow.dataset imports pandas if installed, which takes most of a short command's time.
     compared: Any = [*filters]
     holds = pq.filters_to_expression(compared)
     names = file.schema_arrow.names if columns is None else columns
@@ -187,15 +187,15 @@ def _filtered(file: File, columns: list[str] | None, filters: Sequence[Filter]) 
 
 @contextlib.contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """Name the file in errors of its footer and its pages, which Arrow leaves out.
+    """Name the file in errors about its footer and pages, which Arrow omits.
 
     Raises:
-        DamagedFileError: naming the file, where its content can't be decoded or a checksum differs.
+        DamagedFileError: naming the file, if its content can't be decoded or a checksum differs.
     """
     try:
         yield
     except (pa.ArrowException, OSError) as failed:
-        # Arrow's own errors have no number; those of the operating system aren't damage.
+        # Arrow's own errors have no errno; errors of the operating system aren't damage.
         is_plain = type(failed) is OSError and failed.errno is None
         if isinstance(failed, OSError | MemoryError) and not is_plain:
             raise
@@ -205,19 +205,19 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def parse_table(content: bytes) -> pa.Table:
-    """Read all of a file from memory, in the calling thread alone.
+    """Return the table of a file in memory, read in the calling thread only.
 
-    One of Arrow's threads that releases memory of Python's while the interpreter ends aborts the process
-    (pyarrow 26: about one of 75 builds on two busy cores).
+    An Arrow thread that releases Python memory while the interpreter exits aborts the process (pyarrow 26:
+    about one of 75 builds on two busy cores).
     """
     return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMetaData:
-    """Parse the footer of a file, from what is open as `source` or else from the file.
+    """Return the footer of a file, read from the open `source` or else from the file.
 
     Raises:
-        StoreError: naming the file that isn't Parquet, or whose footer isn't the published one.
+        StoreError: naming the file, if it isn't Parquet, or its footer isn't the published one.
     """
     if (record := published_record(file)) is not None:
         require_footer(file, record)
@@ -226,7 +226,7 @@ def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMet
 
 
 def read_schema(file: Path) -> pa.Schema:
-    """Parse the columns of a file.
+    """Return the columns of a file.
 
     Raises:
         StoreError: naming the file.
@@ -235,7 +235,7 @@ def read_schema(file: Path) -> pa.Schema:
 
 
 def has_checksums(file: Path, metadata: pq.FileMetaData) -> bool:
-    """Return True where the first page of a file has a checksum."""
+    """Return True if the first page of a file has a checksum."""
     if not (metadata.num_row_groups and metadata.num_columns):
         return False
     chunk = metadata.row_group(0).column(0)
@@ -245,22 +245,22 @@ def has_checksums(file: Path, metadata: pq.FileMetaData) -> bool:
 
 
 def shards_of(folder: Path) -> list[Path]:
-    """Return the shards that a ShardWriter wrote into a folder, in their order."""
+    """Return the shards that a ShardWriter wrote into a folder, in order."""
     return sorted(folder.glob(f"{PARTS}*.parquet"))
 
 
 class ShardWriter:
-    """Writes tables into data/part-00000.parquet, data/part-00001.parquet … of a folder, as they come.
+    """Writer of tables into data/part-00000.parquet, data/part-00001.parquet … of a folder.
 
-    Equal tables give equal bytes; pages have checksums only where `encoding` asks for them.
+    Equal tables give equal bytes. Pages have checksums only if `encoding` requests them.
     """
 
     def __init__(
         self, folder: Path, schema: pa.Schema, *, group_rows: int, **encoding: Any
     ) -> None:
-        """Write into `folder`, zstd at level 1; `encoding` goes to pyarrow's ParquetWriter."""
+        """Write into `folder` with zstd at level 1; `encoding` is passed to pyarrow's ParquetWriter."""
         self.count = 0
-        """Shards that were begun."""
+        """Number of started shards."""
         self._folder, self._schema = folder, schema
         self._group_rows, self._encoding = group_rows, encoding
         self._file: pq.ParquetWriter | None = None
@@ -271,7 +271,7 @@ class ShardWriter:
         return self._file is not None
 
     def begin(self) -> None:
-        """Finish the shard that is open and open the next."""
+        """Finish the open shard and start the next one."""
         self.close()
         path = self._folder / f"{PARTS}{self.count:05d}.parquet"
         path.parent.mkdir(exist_ok=True)
@@ -281,12 +281,12 @@ class ShardWriter:
         self.count += 1
 
     def append(self, table: pa.Table) -> None:
-        """Add rows to the open shard, in row groups of `group_rows` at most."""
+        """Add rows to the open shard, in row groups of at most `group_rows`."""
         assert self._file is not None, "begin a shard first"
         self._file.write_table(table, row_group_size=self._group_rows)
 
     def close(self) -> None:
-        """Finish the shard that is open; without it that file has no footer and no reader."""
+        """Finish the open shard; without this, the file has no footer and can't be read."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""Footers of Parquet files: what they say of the size of columns, before any page is decoded."""
+"""Sizes of columns according to Parquet footers, before any page is decoded."""
 
 from typing import TYPE_CHECKING
 
@@ -15,15 +15,15 @@ _BYTES = {
     "BYTE_ARRAY": 4,
     "FIXED_LEN_BYTE_ARRAY": 1,
 }
-"""Min bytes of a decoded value by its stored type; of a text they are its offset."""
+"""Minimum number of bytes of a decoded value by stored type; for text, that of its offset."""
 _FLAT_DEPTH = 3
-"""Max steps of the path of a list's values; values of a list of structs have more."""
+"""Maximum path length of a list's values; values in lists of structs have longer paths."""
 
 
 def min_decoded_bytes(footer: "pq.FileMetaData") -> int:
-    """Return the min bytes that all columns of a file decode to, as its footer counts their values."""
+    """Return the minimum number of bytes that all columns of a file decode to, according to its footer."""
     columns = [footer.schema.column(number) for number in range(footer.num_columns)]
-    # Whole numbers with a logical type may be of one byte.
+    # Whole numbers with a logical type may have a single byte.
     sizes = [
         1
         if column.physical_type == "INT32" and column.logical_type.type == "INT"
@@ -39,10 +39,10 @@ def min_decoded_bytes(footer: "pq.FileMetaData") -> int:
 
 
 def longest_list(footer: "pq.FileMetaData", names: frozenset[str]) -> tuple[str, int] | None:
-    """Return one of the named columns, and a number of values that one of its lists has at least.
+    """Return one of the named columns, and a lower bound for the length of its longest list.
 
-    Lists of structs aren't counted. The column is the one with the most values for each row of a group of
-    rows; None where no group has such a column and a row.
+    It is the column with the most values per row in a row group. Lists of structs aren't counted. None if
+    no row group has such a column and a row.
     """
     longest: tuple[str, int] | None = None
     for number in range(footer.num_row_groups):

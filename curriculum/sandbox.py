@@ -1,9 +1,9 @@
-"""Sandbox of a process that handles foreign text, files or questions: what the kernel leaves to it.
+"""Sandbox of a process that handles foreign text, files or queries.
 
-Landlock restricts reading and writing to named paths, a system call filter refuses sockets, and resource
-limits bound memory, processor time and files. A process can't leave its sandbox, and neither can its threads
-and children. Threads that run before stay outside: only the standard library is imported here, so that a
-process can enter before a library starts a thread.
+Landlock restricts reading and writing to given paths, a system call filter refuses sockets, and resource
+limits bound memory, processor time and files. A process can't leave its sandbox, and neither can its
+threads and children. Threads that were started earlier stay outside: only the standard library is imported
+here, so that a process can enter before a library starts a thread.
 """
 
 import ctypes
@@ -28,19 +28,19 @@ _MACHINES = {
     "ppc64le": (0xC0000015, 326),
     "s390x": (0x80000016, 359),
 }
-"""Machines, each with its number for filters and its number of the call `socket`."""
+"""Machines, with their architecture number for filters and their number of the system call `socket`."""
 _RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
 _CHANGE = sum(1 << bit for bit in (1, 4, 5, 7, 8, 13, 14))
-"""Write and truncate files; make and remove files and folders, and move them between folders."""
+"""Rights to write and truncate files, to create and remove files and folders, and to move them."""
 _MAKE_LINK = 1 << 12
 _CHANGE_FILE = 1 << 1 | 1 << 14
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""Rights over files that each version knows: opening, making, removing; moving; truncating; devices."""
+"""Number of file rights by Landlock version: opening, creating, removing; moving; truncating; devices."""
 _NO_NEW_PRIVILEGES, _SET_FILTER, _FILTER = 38, 22, 2
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 _OTHER_CALLS = 0x40000000
-"""First number of the calls of x32, which would pass a filter for those of x86_64."""
+"""First number of the system calls of x32, which would pass a filter for those of x86_64."""
 
 
 _OWN_CODE = Path(__file__).parent
@@ -55,59 +55,60 @@ MACHINE = (
     "/dev/null",
     ENDLESS,
 )
-"""Files that say how many processors and how much memory there are, and devices without a state."""
+"""Files with the number of processors and the size of memory, and stateless devices."""
 
 
 PYTHON = (sys.executable, "-P", "-s", "-B")
-"""Command of a process that is going to enter a sandbox: modules come from `bare_environment` alone."""
+"""Command of a process that will enter a sandbox; modules come only from `bare_environment`."""
 
 
 class SandboxError(RuntimeError):
-    """A kernel that can't confine this process, and why."""
+    """A kernel that can't sandbox this process, with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sandbox:
-    """The files, memory and time that are left to a process that entered."""
+    """The files, memory and time available to a process in the sandbox."""
 
     read: tuple[str, ...] = ()
-    """Files, and folders with all that is in them. Paths that aren't there are left out."""
+    """Readable files and folders, including their contents. Missing paths are ignored."""
     foreign: tuple[str, ...] = ()
-    """Files and folders to read that others may change, by paths without links. Where a link lies on the way
-    as the process enters, the path is left out."""
+    """Readable files and folders that others may change, given without links. If a link is on the way when
+    the process enters, the path is omitted."""
     write: tuple[str, ...] = ()
-    """Folders in which the process may also make, change and remove files and folders."""
+    """Folders in which the process may also create, change and remove files and folders."""
     run: tuple[str, ...] = ()
-    """Programs, and folders of programs and their libraries, that it may start: they stay in the sandbox."""
+    """Programs, and folders of programs and libraries, that the process may start; they stay in the
+    sandbox."""
     scratch: str | None = None
-    """A folder for files that nobody else reads: symbolic links may be made there, too."""
+    """A folder for private files, in which symbolic links may also be created."""
     file_bytes: int = 0
-    """Bytes of a file that the process writes."""
+    """Maximum size in bytes of a file that the process writes."""
     memory: int | None = None
-    """Bytes of memory of its own; None leaves the limit as it is."""
+    """Limit of the process's own memory in bytes; None leaves it unchanged."""
     cpu_seconds: int | None = None
-    """Processor time of all its threads; None leaves the limit as it is."""
+    """Limit of processor time in seconds for all its threads; None leaves it unchanged."""
 
     def enter(self) -> int:
-        """Confine this thread, and all that it starts, for good. Return the version of Landlock.
+        """Restrict this thread, and everything that it starts, permanently; return the version of Landlock.
 
-        Files that are open stay open, and the environment stays.
+        Open files and the environment aren't affected.
 
         Raises:
-            SandboxError: where the kernel can't confine it.
+            SandboxError: if the kernel can't enforce it.
         """
         version = landlock()
         if not version:
-            raise SandboxError("this kernel enforces no Landlock")
+            raise SandboxError("this kernel doesn't enforce Landlock")
         _restrict_files(version, self)
         _refuse_sockets()
         self.limit()
         return version
 
     def limit(self) -> None:
-        """Bound memory, time and files of this process for good, and leave it whatever it may read.
+        """Limit memory, time and file sizes of this process permanently, without restricting what it reads.
 
-        Lower limits of the machine stay.
+        Lower existing limits stay in place.
         """
         for limit, value in (
             (resource.RLIMIT_FSIZE, self.file_bytes),
@@ -122,33 +123,33 @@ class Sandbox:
 
 
 def bare_environment() -> dict[str, str]:
-    """Return the variables of a process that gets nothing of ours but where Python's libraries are."""
+    """Return the environment of a process that only receives the paths of Python's libraries."""
     folders = dict.fromkeys([*filter(None, sys.path), str(_OWN_CODE.parent)])
     return {"LC_ALL": "C.UTF-8", "PYTHONPATH": ":".join(folders), "TZ": "UTC"}
 
 
 def require_one_thread() -> None:
-    """Raise unless this process has one thread: others would stay outside of its sandbox, in the same memory.
+    """Raise unless this process has one thread; other threads would stay outside of its sandbox.
 
     Raises:
-        SandboxError: where another thread runs.
+        SandboxError: if another thread is running.
     """
     if len([*Path("/proc/self/task").iterdir()]) > 1:
         raise SandboxError("a thread of a library would stay outside")
 
 
 def landlock() -> int:
-    """Return the version of Landlock that this kernel enforces; 0 where it has none."""
+    """Return the version of Landlock that this kernel enforces; 0 without Landlock."""
     if platform.system() != "Linux" or platform.machine() not in _MACHINES:
         return 0
     return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def code_paths() -> tuple[str, ...]:
-    """Return the folders of code that a process may import after it entered: Python's, libraries' and ours.
+    """Return the code folders that a process may import from after entering: Python's, libraries' and ours.
 
-    Folders of `sys.path` that hold more than code, as that of a checkout, are left out. Who may read our code
-    may list names below the folder that holds it, without which Python finds no package there.
+    Folders of `sys.path` with more than code, like that of a checkout, are omitted. Reading our code
+    includes listing names in its parent folder, without which Python finds no package there.
     """
     paths = sysconfig.get_paths()
     names = ("schemas", "curriculum", "flows", "dashboards")
@@ -177,7 +178,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _restrict_files(version: int, left: Sandbox) -> None:
-    """Leave files below some paths; no TCP from version 4 on, and from 6 on no signal to other processes."""
+    """Restrict files to given paths; TCP from version 4 on, and signals to other processes from 6 on."""
     all_rights = (1 << _FILE_RIGHTS.get(version, 16)) - 1
     rights = _Rights(
         files=all_rights,
@@ -221,12 +222,12 @@ def _allow(rules: int, path: str, allowed: int, *, over_links: bool = True) -> N
 
 
 def _opened(path: str, flags: int = 0, beside: int | None = None) -> int:
-    """Open what lies at a path; a descriptor that gives no content."""
+    """Open a path and return a descriptor without access to its content."""
     return os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=beside)
 
 
 def _opened_without_links(path: str) -> int:
-    """Open what lies at an absolute path, one name after the other.
+    """Open an absolute path component by component, without following links.
 
     Raises:
         NotADirectoryError: for a link.
@@ -245,9 +246,9 @@ def _opened_without_links(path: str) -> int:
 
 
 def _refuse_sockets() -> None:
-    """Refuse to open sockets, by themselves or through io_uring: Landlock knows TCP alone."""
+    """Refuse to open sockets, directly or through io_uring, because Landlock only covers TCP."""
     machine, socket = _MACHINES[platform.machine()]
-    # Each line: operation, lines to skip where it holds, lines to skip where not, operand.
+    # Each line: operation, lines to skip if it matches, lines to skip otherwise, operand.
     lines = (
         (_LOAD, 0, 0, 4),
         (_EQUAL, 0, 4, machine),

@@ -1,9 +1,9 @@
-"""Processes that parse foreign bytes: confined before they read any, asked and answered by lines of JSON.
+"""Processes that parse foreign bytes in a sandbox, and communicate by lines of JSON.
 
-The caller starts a module of ours by `SandboxedProcess`; the module begins with `enter_sandbox` and answers
-with `answer`. Nothing that the process says is unpickled, and of the caller's environment it gets only where
-Python's libraries are. Libraries that start threads, as pyarrow's allocator does, are imported once a process
-has entered: a thread that ran before would stay outside, in the same memory.
+The caller starts one of our modules by `SandboxedProcess`; the module starts with `enter_sandbox` and
+answers with `answer`. Nothing that the process sends is unpickled, and it only receives the paths of
+Python's libraries from the caller's environment. Libraries that start threads, like pyarrow's allocator,
+are imported after entering, because earlier threads would stay outside, in the same memory.
 """
 
 import contextlib
@@ -31,39 +31,39 @@ _MAX_ANSWER_BYTES = 16 << 20
 _PART_BYTES = 1 << 16
 _ENDING_SECONDS = 5
 MIN_MEMORY = 4 << 30
-"""Bytes that such a process may take on any machine, whatever it reads."""
+"""Memory in bytes that such a process may use on any machine."""
 _MEMORY_RATIO = 16
-"""Bytes more for each byte that it reads; with all of them it may take half of a machine's memory."""
+"""Additional bytes of memory per byte that it reads; in total at most half of the machine's memory."""
 MAX_IDLE_SECONDS = 600
-"""Seconds that all answers of a process may take together, beyond its processor time."""
+"""Maximum total waiting time in seconds for all answers of a process, beyond its processor time."""
 MAX_SECONDS = 24 * 3600
-"""Seconds of processor time that no import may exceed."""
+"""Maximum processor time of an import in seconds."""
 UNSANDBOXED = "--unsandboxed"
 
 
 def usual_memory(num_bytes: int) -> int:
-    """Return the limit of memory in bytes for a process that parses foreign files of so many bytes."""
+    """Return the memory limit in bytes for a process that parses `num_bytes` of foreign files."""
     return max(MIN_MEMORY, min(machine_memory() // 2, MIN_MEMORY + _MEMORY_RATIO * num_bytes))
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory of this machine."""
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def usual_seconds(num_bytes: int) -> int:
-    """Return the limit of processor time in seconds for foreign files of so many bytes, sparse or not."""
+    """Return the limit of processor time in seconds for `num_bytes` of foreign files, sparse or not."""
     return min(60 + num_bytes // 100_000, MAX_SECONDS)
 
 
 class SandboxedProcess:
-    """A module that runs in a process of its own inside a sandbox.
+    """A module that runs in its own process inside a sandbox.
 
-    Use it in a `with` block, at whose end the process is killed if it still runs. A process that lets its
-    caller wait for longer than its processor time and MAX_IDLE_SECONDS is killed as well.
+    Use it in a `with` block, which kills the process at its end. A process that makes its caller wait for
+    longer than its processor time plus MAX_IDLE_SECONDS is also killed.
 
     Raises:
-        StoreError: where the kernel has no Landlock and `unsandboxed` is False.
+        StoreError: if the kernel has no Landlock and `unsandboxed` is False.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class SandboxedProcess:
         if not (unsandboxed or landlock()):
             raise StoreError(
                 "Landlock",
-                cause="this kernel has none, and without it foreign files could do harm as they are read",
+                cause="this kernel has no Landlock, so foreign files could do harm when they are read",
                 cure="Use Linux 5.13 or newer with landlock among its security modules "
-                f"(/sys/kernel/security/lsm), or say {UNSANDBOXED} for files that you trust",
+                f"(/sys/kernel/security/lsm), or give {UNSANDBOXED} for files that you trust",
             )
         self._sandbox = sandbox
         self._max_seconds = MAX_IDLE_SECONDS + (sandbox.cpu_seconds or 0)
@@ -91,7 +91,7 @@ class SandboxedProcess:
         self.tell({"sandbox": asdict(sandbox), "is_confined": not unsandboxed, "request": request})
 
     def tell(self, message: object) -> None:
-        """Send a line; a process that has ended is noticed by its answers."""
+        """Send a line; a process that ended is noticed when its answer is read."""
         assert self._process.stdin
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -100,7 +100,7 @@ class SandboxedProcess:
             pass
 
     def next_answer(self) -> dict[str, Any] | None:
-        """Return the next answer, or None where the process ended, was late or said anything else."""
+        """Return the next answer; None if the process ended, was late or sent anything else."""
         from schemas.json_text import parse_json
 
         began = time.monotonic()
@@ -113,9 +113,9 @@ class SandboxedProcess:
         return found if isinstance(found, dict) else None
 
     def _line(self, deadline: float) -> bytes:
-        """Return what the process says until its next line feed, end, bound or deadline.
+        """Return the output of the process up to its next line feed, end, size limit or deadline.
 
-        A child of the process may hold its output open: only the deadline ends that.
+        A child of the process may keep its output open; only the deadline ends that.
         """
         assert self._process.stdout
         handle, ready = self._process.stdout.fileno(), select.poll()
@@ -137,7 +137,7 @@ class SandboxedProcess:
         try:
             code = self._process.wait(_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
-            return "its reader says what nobody asked for"
+            return "its reader sent an unexpected answer"
         if -code in (signal.SIGKILL, signal.SIGXCPU):
             return f"reading it took more than {self._sandbox.cpu_seconds} s of processor time, or was killed"
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -158,21 +158,21 @@ class SandboxedProcess:
 
 
 def fault_of(broken: Exception) -> str:
-    r"""Return a line on what a reader of foreign files failed at, in its sandbox.
+    r"""Return one line about the error of a reader of foreign files in its sandbox.
 
     >>> fault_of(ValueError("no magic bytes\nat 0")), fault_of(KeyError())
     ('no magic bytes', 'KeyError')
     """
     if isinstance(broken, MemoryError):
-        return "it needs more memory than its reader may take"
+        return "it needs more memory than its reader may use"
     return (str(broken).splitlines() or [type(broken).__name__])[0]
 
 
 def enter_sandbox() -> Any:
-    """Confine this process as its caller asks, before it loads a library, and return the request.
+    """Enter the requested sandbox before any library is loaded, and return the request.
 
     Raises:
-        SandboxError: where the kernel can't confine it, or another thread runs already.
+        SandboxError: if the kernel can't enforce it, or another thread is already running.
     """
     asked = json.loads(sys.stdin.buffer.readline())
     limits: dict[str, Any] = {
@@ -189,7 +189,7 @@ def enter_sandbox() -> Any:
 
 
 def next_request() -> Any:
-    """Return the caller's next message, or None where the caller has no other."""
+    """Return the caller's next message, or None if there is none."""
     line = sys.stdin.buffer.readline()
     return json.loads(line) if line else None
 

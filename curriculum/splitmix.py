@@ -1,4 +1,4 @@
-"""splitmix64's finalizer: 64-bit words mixed so that every bit depends on every bit."""
+"""splitmix64 finalizer: mixes 64-bit words so that every output bit depends on every input bit."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,7 +7,7 @@ UInt64s = npt.NDArray[np.uint64]
 
 
 def mixed_words(words: UInt64s) -> UInt64s:
-    """Return a bijection of 64-bit words whose results look random, even of 0, 1, 2 and so on.
+    """Return a bijection of 64-bit words whose results look random, even for 0, 1, 2 and so on.
 
     >>> [f"{word:016x}" for word in mixed_words(np.arange(3, dtype=np.uint64))]
     ['0000000000000000', '5692161d100b05e5', 'dbd238973a2b148a']

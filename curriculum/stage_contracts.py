@@ -1,7 +1,7 @@
-"""Contracts of artefacts: what the files of each stage hold, and how they fit those that they were made of.
+"""Contracts of artefacts: the required contents of each stage's files, and their consistency with inputs.
 
-Builds read artefacts of their own workspace without these checks. For those of others they are made once,
-by `foreign_artefacts` in a sandbox.
+Builds read artefacts of their own workspace without these checks. Artefacts of others are checked once, by
+`foreign_artefacts` in a sandbox.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
 from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
 Columns = Mapping[str, tuple[pa.Schema, ...]]
-"""The schemas that a Parquet file may have, by how its name begins."""
+"""Allowed schemas of Parquet files by name prefix."""
 COLUMNS: Mapping[str, Columns] = {
     "documents": {
         PARTS: (DOCUMENT_SCHEMA, ENRICHED_SCHEMA),
@@ -67,24 +67,25 @@ COLUMNS: Mapping[str, Columns] = {
     },
     "mixtures": {"plan.": (PLAN_SCHEMA,), "left_out.": (LEFT_OUT_SCHEMA,)},
 }
-"""Parquet files by stage. The reader of indexes knows theirs; other stages aren't taken from elsewhere."""
+"""Parquet files by stage. Those of indexes are checked by their reader; other stages aren't imported."""
 
 
 def require_contract(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
-    """Raise unless the files of an artefact keep the contract of its stage.
+    """Raise unless the files of an artefact match the contract of its stage.
 
     Args:
         artefact: may be a draft whose manifest isn't written yet.
-        made_of: folders of the artefacts that tokens were made of, by their stage.
+        made_of: folders of the artefacts that tokens were made of, by stage.
 
     Raises:
-        ValueError, CurriculumError: with the first thing that is wrong.
+        ValueError: for the first violation.
+        CurriculumError: for the first violation.
     """
     stage = artefact.manifest.stage
     artefact.reported(STAGES[stage].report)
     for name in _required_files(artefact):
         if not (artefact.path / name).is_file():
-            raise ValueError(f"there is no {name}")
+            raise ValueError(f"{name} is missing")
     for file in artefact.files() if stage in COLUMNS else ():
         _require_columns(file, file.relative_to(artefact.path).as_posix(), COLUMNS[stage])
     if stage in _CONTENTS:
@@ -92,7 +93,7 @@ def require_contract(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
 
 
 def _required_files(artefact: Artefact) -> tuple[str, ...]:
-    """Return the names of files without which no build can read an artefact."""
+    """Return the names of files that a build needs to read an artefact."""
     is_kept = artefact.manifest.labels.get("step") == "kept"
     required = {
         "selections": (KEPT_NAME if is_kept else SELECTION_NAME, SIDES_NAME),
@@ -106,7 +107,7 @@ def _required_files(artefact: Artefact) -> tuple[str, ...]:
 def _require_columns(file: Path, name: str, columns: Columns) -> None:
     known = next((schemas for begin, schemas in columns.items() if name.startswith(begin)), None)
     if known is None:
-        raise ValueError(f"{name} is no table of its stage")
+        raise ValueError(f"{name} is not a table of its stage")
     found = parquet.read_schema(file).remove_metadata()
     if any(found.equals(schema.remove_metadata()) for schema in known):
         return
@@ -133,7 +134,7 @@ def _require_documents(artefact: Artefact, _: Mapping[str, Path]) -> None:
             "family": artefact.manifest.labels.get("family"),
         }
         if row != made:
-            raise ValueError(f"document {document.document_id} is stored as {row}, and is {made}")
+            raise ValueError(f"document {document.document_id} is stored as {row}, but is {made}")
 
 
 def _require_index(artefact: Artefact, _: Mapping[str, Path]) -> None:
@@ -149,7 +150,7 @@ def _require_mixture(artefact: Artefact, _: Mapping[str, Path]) -> None:
     names = ["position", "shard", "row", "valid_tokens", "row_length"]
     table = parquet.read_table(artefact.path / "plan.parquet", columns=names)
     if len(table) != report.rows:
-        raise ValueError(f"its plan has {len(table):,} rows, and its report {report.rows:,}")
+        raise ValueError(f"its plan has {len(table):,} rows, but its report {report.rows:,}")
     if report.steps * report.tokens_per_step != report.slots * report.slot_length:
         raise ValueError(f"{report.slots:,} slots aren't {report.steps:,} whole steps")
     position = table["position"].to_numpy()
@@ -183,7 +184,7 @@ def _require_selection(artefact: Artefact, _: Mapping[str, Path]) -> None:
         if (file := artefact.path / name).is_file():
             sides = {*map(str, parquet.read_table(file, columns=["split"])["split"].to_pylist())}
             if unknown := sorted(sides - {*get_args(Side)}):
-                raise ValueError(f"{name} names a side {unknown[0]!r}")
+                raise ValueError(f"{name} has an unknown split {unknown[0]!r}")
 
 
 def _require_tokens(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
@@ -195,14 +196,14 @@ def _require_tokens(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
     texts = parquet.read_table(documents, columns=["parts"])["parts"] if documents else None
     counts = pc.list_value_length(texts).to_numpy() if texts is not None else np.zeros(0, int)
     if len(counts) != len(store):
-        raise ValueError(f"{len(store):,} documents, and it was made of {len(counts):,}")
+        raise ValueError(f"it has {len(store):,} documents, but was made of {len(counts):,}")
     parts = parquet.read_table(artefact.path / "parts.parquet")
     document, part, start, end = (parts[name].to_numpy() for name in TOKEN_PARTS_SCHEMA.names)
     first = np.repeat(np.cumsum(counts) - counts, counts)
     if not np.array_equal(
         document, np.repeat(np.arange(len(counts)), counts)
     ) or not np.array_equal(part, np.arange(len(first)) - first):
-        raise ValueError("its parts aren't those of the documents that it was made of")
+        raise ValueError("its parts differ from those of the documents that it was made of")
     if (start < store.offsets[document]).any() or (end > store.offsets[document + 1]).any():
         raise ValueError("the tokens of a part are outside of its document")
     if (end < start).any() or (start[1:] < end[:-1]).any():
@@ -214,7 +215,7 @@ def _require_tokens(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
     flat = flat.combine_chunks()
     bytes_of = flat.field("end").to_numpy() - flat.field("start").to_numpy()
     if not np.array_equal(before[end] - before[start], bytes_of):
-        raise ValueError("the tokens of a part haven't as many bytes as its text")
+        raise ValueError("the tokens of a part have another number of bytes than its text")
 
 
 _CONTENTS: Mapping[str, Callable[[Artefact, Mapping[str, Path]], None]] = {

@@ -1,4 +1,4 @@
-"""Signals that ask a process to end in order, and handlers that libraries must not replace."""
+"""Signals that ask a process to terminate, and handlers that libraries must not replace."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ def terminating_signals() -> tuple[signal.Signals, ...]:
 
 @contextlib.contextmanager
 def handlers_restored(*numbers: signal.Signals) -> Iterator[None]:
-    """Restore the handlers of some signals after the block; in a thread, which can set none, do nothing."""
+    """Restore the handlers of some signals after the block; do nothing outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

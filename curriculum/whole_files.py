@@ -1,4 +1,4 @@
-"""Files that appear whole: written beside their place, flushed to the disk, and renamed over it."""
+"""Atomic file writes: a file is written to a draft, flushed to disk, and renamed."""
 
 import os
 import uuid
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 DRAFT = ".draft"
-"""Ending of a file that isn't whole yet."""
+"""Suffix of an incomplete file."""
 
 
 def replace_whole(file: Path, write: Callable[[Path], object]) -> None:
-    """Let a file appear, or change, in one rename; after a loss of power it is the old or the new one.
+    """Create or replace a file in one rename; after a power loss it is either the old or the new one.
 
-    `write` writes the draft at the path that it is given. The draft of a write that fails is removed.
+    `write` writes the draft at the given path. The draft of a failed write is removed.
     """
-    # Builds of several machines write here, and their processes may have one number.
+    # Builds of several machines write here, and their processes may have equal pids.
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}{DRAFT}")
     try:
         write(draft)
@@ -27,12 +27,12 @@ def replace_whole(file: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Let a text file appear, or change, in one rename."""
+    """Create or replace a text file in one rename."""
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder's list of names, to the disk."""
+    """Flush a file, or a folder's list of names, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -68,7 +68,7 @@ def test_no_cluster_of_another_user_on_this_machine_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    words = "no Ray cluster answers there .a process of another user listens there"
+    words = "no Ray cluster answers at this address .a process of another user listens there"
     with other_process_at("0.0.0.0") as port:
         pool = RayPool(address=f"127.0.0.1:{port}", in_flight=1)
         with pytest.raises(WorkerError, match=words):

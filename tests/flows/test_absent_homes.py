@@ -150,7 +150,7 @@ def test_a_command_that_needs_a_workspace_takes_none_that_others_could_make(
     sticky: Path, words: str
 ) -> None:
     refused = curriculum(*words.split(), cwd=sticky)
-    assert (refused.returncode, "may make it first" in refused.stderr) == (WRONG, True)
+    assert (refused.returncode, "may create it first" in refused.stderr) == (WRONG, True)
     assert [*sticky.iterdir()] == []
 
 

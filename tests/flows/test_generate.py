@@ -149,7 +149,7 @@ def test_an_unknown_model_is_told_with_those_there_are(
 
 
 def test_a_folder_outside_any_workspace_is_told(demo_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no folder above it is a workspace"):
+    with pytest.raises(StoreError, match="the path is not inside a workspace"):
         checkpoint_of(demo_home, str(tmp_path))
 
 

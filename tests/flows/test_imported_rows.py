@@ -320,7 +320,7 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
     shutil.copytree(home, again)
     before = {each.key for each in Store(again).artefacts("rows")}
     plan = little(diet(tmp_path, "other", ALONE, vocab_size=500), again)
-    with pytest.raises(DietError, match="to which they mean other text") as caught:
+    with pytest.raises(DietError, match="so the ids have other meanings") as caught:
         build_phase(plan, "syntax", Context())
     assert {each.key for each in Store(again).artefacts("rows")} == before
     file = Path(str(caught.value.cure).partition("tokenizer: ")[2].partition(",")[0])

@@ -55,7 +55,7 @@ def test_a_workspace_that_is_not_there_is_named_by_what_looks_into_it(tmp_path: 
         done = curriculum(*words, home=absent)
         assert done.returncode == 0
         said = " ".join((done.stdout + done.stderr).split())
-        assert f"No workspace is at {absent}; --home or CURRICULUM_HOME names another" in said
+        assert f"No workspace at {absent}. Set --home or CURRICULUM_HOME to another folder" in said
         assert not absent.exists()
     absent.mkdir()
     assert "The workspace is empty" in curriculum("status", home=absent).stdout

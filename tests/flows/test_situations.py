@@ -413,7 +413,7 @@ TABLE = (
         arrange=another_process_has_the_pid,
         states=DONE,
         phase="structure",
-        why="stopped before a checkpoint; it begins anew",
+        why="stopped before a checkpoint; it starts again",
     ),
     Situation(
         arrange=another_machine_fell_silent,

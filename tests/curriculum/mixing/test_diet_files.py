@@ -225,7 +225,7 @@ def test_an_unknown_name_says_in_which_folder_it_was_looked_up(tmp_path: Path) -
     with pytest.raises(DietError, match=f"no such phases file in {tmp_path}/phases, "):
         load_phases("long", tmp_path)
     absent = tmp_path / "absent"
-    with pytest.raises(DietError, match=f"No workspace is at {absent}; --home or CURRICULUM_HOME"):
+    with pytest.raises(DietError, match=f"No workspace at {absent}. Set --home or CURRICULUM_HOME"):
         load_diet("argparse", home=absent)
 
 

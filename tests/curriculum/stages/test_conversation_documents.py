@@ -300,7 +300,9 @@ def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
 
 
 def test_a_corpus_without_conversations_says_so_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="conversations: none; the family chat needs conversations"):
+    with pytest.raises(
+        CorpusError, match="conversations: none; the family chat needs conversations"
+    ):
         build_conversations(tmp_path / "home", CHAT, conversations=())
     with pytest.raises(CorpusError, match="conversations: none"):
         sample(Store(tmp_path / "home"), corpus(conversations=()), CHAT, number=2)

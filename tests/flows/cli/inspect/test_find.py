@@ -42,7 +42,7 @@ def test_a_path_means_the_workspace_that_it_lies_in(looked: Path, tmp_path: Path
     for what in (str(artefact.path), str(looked)):
         assert store_of(tmp_path, what).root == looked
     assert store_of(looked, artefact.key).root == looked
-    with pytest.raises(StoreError, match="no folder above it is a workspace"):
+    with pytest.raises(StoreError, match="the path is not inside a workspace"):
         store_of(looked, str(tmp_path))
 
 
