@@ -103,7 +103,7 @@ def test_the_error_says_how_to_go_on_without_the_row(model: Decoder) -> None:
     ) as error:
         finite(model).require(math.nan, "the loss", [batch])
     assert error.value.cause == (
-        "by itself the loss isn't finite for row abcdefabcdef-0000000001 (document number 1)"
+        "the loss isn't finite for row abcdefabcdef-0000000001 (document number 1) alone"
     )
     assert error.value.cure.endswith("--from-step 7 --without-rows abcdefabcdef-0000000001")
 

@@ -157,7 +157,7 @@ def test_a_damaged_cost_is_deleted_as_its_cure_says_and_measured_again(
     with pytest.raises(JobError) as refused:
         measure_once(long_job(world), world.store.root, tmp_path, CPU)
     assert refused.value.name == str(file)
-    assert refused.value.cure.startswith("Delete it")
+    assert refused.value.cure.startswith("Delete the file")
     file.unlink()
     assert measure_once(long_job(world), world.store.root, tmp_path, CPU) == cost(0.96)
     assert file.is_file()

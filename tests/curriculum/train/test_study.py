@@ -336,6 +336,6 @@ def test_a_study_is_carried_on_by_its_own_diet_alone(world: Any) -> None:
     require_same_study(world.job(), diet(study={"document_mask": "off"}))
     for other in ({}, {"study": {"document_mask": {"on_from": 0.5}}}):
         with pytest.raises(
-            JobError, match="study: document_mask off; a study is trained only for compar"
+            JobError, match="study: document_mask off; a run of a study is trained only for compar"
         ):
             require_same_study(before, diet(**other))
