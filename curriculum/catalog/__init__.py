@@ -1,18 +1,18 @@
-"""Questions to a workspace: DuckDB views over its published artefacts.
+"""DuckDB views over the published artefacts of a workspace.
 
     open_catalog   views.py: sql/*.sql over exactly the files of a snapshot
-    query          answer.py: one SELECT, one answer
-    lines          lines.py: an answer as frozen values
-    ask            page_query.py: a question of somebody whom nobody trusts, in a process that writes nothing
+    query          answer.py: run one SELECT and return its rows
+    lines          lines.py: the rows of an answer as frozen values
+    ask            page_query.py: run an untrusted query in a process that can't write
 
-    notices        notices.py: what an answer lacks, and names of which there is nothing
+    notices        notices.py: warnings about missing data and unknown names
 
-    snapshot.py <- tables.py (what manifests and reports say), cache.py (what was read before),
+    snapshot.py <- tables.py (contents of manifests and reports), cache.py (tables of earlier snapshots),
     parquet_files.py (data files that DuckDB reads)
 
-A catalog is a snapshot: its views read the files that the manifests listed when it was opened, so a
-build that runs meanwhile can neither break nor change an answer. Token lists are scanned only where
-a question names them.
+A catalog is a snapshot: its views read the files that the manifests listed when the catalog was opened. A
+build that runs at the same time can neither break nor change an answer. Token lists are scanned only if a
+query names them.
 """
 
 import os
@@ -51,10 +51,10 @@ __all__ = [
 def open_catalog(
     root: Path | str | None = None, status: pa.Table | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the views of a workspace, by default of $CURRICULUM_HOME.
+    """Open an in-memory DuckDB with the views of a workspace, by default of $CURRICULUM_HOME.
 
-    An empty workspace gives empty views with the right columns. What can't be read is named in the
-    view `problems`; all others answer without it. The view `status` has the given table, by default that of
+    An empty workspace has empty views with the right columns. The view `problems` lists everything that can't
+    be read; the other views leave it out. The view `status` reads the table `status`, by default
     current/status.parquet.
     """
     home = Path(root or os.environ.get("CURRICULUM_HOME", "workspace"))

@@ -1,4 +1,4 @@
-"""Answers to questions in this process, and the rows of Parquet files for which a condition holds."""
+"""Answers to queries run in this process, and row numbers of Parquet files that match a condition."""
 
 import contextlib
 import re
@@ -24,13 +24,13 @@ from schemas.errors import CatalogError
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
-    """Return the numbers of the rows of each file for which a condition on its columns holds, ascending.
+    """Return the ascending row numbers in each file for which a condition on its columns holds.
 
-    Nothing but these files can be read, and none written.
+    DuckDB can read only these files and can't write.
 
     Raises:
-        CatalogError: for what is no condition, or names columns that aren't there.
-        StoreError: naming a file whose columns in the condition aren't the published ones.
+        CatalogError: if the text isn't one condition, or names unknown columns.
+        StoreError: if the columns in the condition differ from the published ones; names the file.
     """
     for file in files:
         require_pages(file, _named_columns(file, condition))
@@ -71,7 +71,7 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
 
 
 def _named_columns(file: Path, condition: str) -> list[str] | None:
-    """Return the columns of a file whose names stand in a condition; None where it may mean any."""
+    """Return the columns of a file that a condition mentions, or None if it may mention any."""
     if "*" in condition or "columns" in condition.lower():
         return None
     words = {word.lower() for word in re.findall(r"\w+", condition)}
@@ -79,7 +79,7 @@ def _named_columns(file: Path, condition: str) -> list[str] | None:
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, read: str) -> str:
-    """The columns that there are: what the condition can name."""
+    """Return a hint that lists the columns that a condition can name."""
     described = connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()
     names = [str(row[0]) for row in described]
     return f"Columns: {', '.join(names[:-2])}"
@@ -87,7 +87,7 @@ def _columns(connection: duckdb.DuckDBPyConnection, read: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Answer to a question: column names, and rows of plain Python values."""
+    """Answer to a query: column names, and rows of plain Python values."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -96,7 +96,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
-    """An answer in batches, of any length in little memory; read while its question is open."""
+    """Answer in batches, read while the query is open; memory doesn't grow with the length of the answer."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -104,10 +104,10 @@ class Stream:
 
 
 def query(root: Path, sql: str) -> Answer:
-    """The answer to one SELECT (or SHOW, DESCRIBE) that can read the workspace and write nothing.
+    """Run one SELECT (or SHOW, DESCRIBE) that can read the workspace and can't write.
 
     Raises:
-        CatalogError: for anything else than one SELECT, or one that DuckDB refuses.
+        CatalogError: if the text isn't exactly one SELECT, or DuckDB refuses it.
     """
     with _resolve(root, sql) as (relation, notices):
         try:
@@ -121,12 +121,12 @@ def query(root: Path, sql: str) -> Answer:
 def stream(
     root: Path, sql: str, form: AnswerForm = "arrow", status: pa.Table | None = None
 ) -> Iterator[Stream]:
-    """Answer as `query` does, in Arrow batches of a form, while the block lasts.
+    """Run a query like `query` does, and yield its answer as Arrow batches in the given form.
 
-    A `status` that was computed since replaces the one that is written.
+    A given `status` table replaces the stored one.
 
     Raises:
-        CatalogError: as `query` does; also while batches are read.
+        CatalogError: under the same conditions as `query`; also while batches are read.
     """
     with _resolve(root, sql, status) as (relation, notices):
         try:
@@ -140,7 +140,7 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
     try:
         yield from reader
     except OSError as refused:
-        # Arrow's streams carry DuckDB's refusals as errors of this kind.
+        # Arrow streams report DuckDB's errors as OSError.
         raise refusal(sql, sql, str(refused)) from None
 
 
@@ -148,7 +148,7 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 def _resolve(
     root: Path, sql: str, status: pa.Table | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyRelation, tuple[str, ...]]]:
-    """A question whose names are resolved, of which nothing has been computed yet; and its notices."""
+    """Resolve the names in a query without running it; yield the relation and the notices."""
     snapshot = take(root, status)
     publish(root, snapshot)
     with contextlib.ExitStack() as held:
@@ -156,7 +156,7 @@ def _resolve(
             try:
                 relation = _relation(held, snapshot, sql, asked=sql)
             except (duckdb.CatalogException, duckdb.BinderException):
-                # A name that isn't spelt out, or a wrong one: try with all of the catalog.
+                # The query may build a name at run time, or misspell one. Retry with the whole catalog.
                 relation = _relation(held, snapshot, sql, asked=None)
         except duckdb.Error as refused:
             raise refusal(sql, sql, str(refused)) from None
@@ -166,24 +166,24 @@ def _resolve(
 def _relation(
     held: contextlib.ExitStack, snapshot: Snapshot, sql: str, *, asked: str | None
 ) -> duckdb.DuckDBPyRelation:
-    """Resolve a question in a DuckDB that can read the workspace and nothing else."""
+    """Resolve a query in a DuckDB that can read the workspace and nothing else."""
     connection = held.enter_context(contextlib.closing(connect(snapshot, asked)))
     home = f"{snapshot.home}/"
-    # DuckDB looks up both the pattern that it is given and the path that it finds.
+    # DuckDB checks both the glob that it is given and the path that it finds.
     allowed = ", ".join(map(quoted, dict.fromkeys((home, pattern(home)))))
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     inner = _one_select(connection, sql)
-    # A COPY hidden in a WITH is a SELECT too; below top level DuckDB refuses it.
+    # A COPY inside a WITH passes for a SELECT. DuckDB refuses it in a subquery.
     return connection.sql(f"SELECT * FROM (\n{inner}\n)")
 
 
 def _one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Return the one SELECT that a text holds, without its end.
+    """Return the only SELECT of a text, without its final semicolon.
 
     Raises:
-        CatalogError: for anything else.
+        CatalogError: if the text isn't exactly one SELECT.
     """
     try:
         return gated(connection, sql)

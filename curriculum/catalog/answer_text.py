@@ -1,7 +1,7 @@
-"""Answers as text: JSON and CSV as DuckDB writes them, and values as a table shows them.
+"""Answers as text: JSON and CSV in DuckDB's format, and values in the format of a table on a page.
 
-The question's own connection makes the text, by casts: it can write no file, so that DuckDB's COPY isn't
-available there.
+The query's own connection formats the text by casts. That connection can't write files, so DuckDB's
+COPY isn't available.
 """
 
 import re
@@ -15,17 +15,21 @@ from curriculum.catalog.connections import connected
 from curriculum.catalog.page_query_process import portable, quoted_name
 
 AnswerForm = Literal["arrow", "cells", "text", "json"]
-"""arrow: types that Arrow and Parquet have; cells: numbers and booleans as they are, all else as text;
-text: each column as text; json: one column, a JSON object a row."""
+"""Form of the values of an answer.
+
+arrow   types that Arrow and Parquet have
+cells   numbers and booleans unchanged, all other values as text
+text    every column as text
+json    one column with one JSON object per row"""
 _PLAIN = re.compile(r"(U?(TINY|SMALL|BIG)INT|U?INTEGER|HUGEINT|FLOAT|DOUBLE|DECIMAL\(.*\)|BOOLEAN)")
-"""DuckDB's types of numbers and booleans whose values Arrow has, too."""
+"""Numeric and boolean types of DuckDB whose values Arrow can represent."""
 _QUOTED_IN_CSV = re.compile(r'[,"#\r\n]')
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
-"""A text of a JSON line, or a number that JSON doesn't have."""
+"""A string in a JSON line, or a number that JSON can't represent."""
 
 
 def in_form(relation: duckdb.DuckDBPyRelation, form: AnswerForm) -> duckdb.DuckDBPyRelation:
-    """Return the rows of a relation in a form; their order stays."""
+    """Return the rows of a relation in the given form, in the same order."""
     names = [quoted_name(name) for name in relation.columns]
     if form == "json":
         fields = ", ".join(f"{name} := #{at}" for at, name in enumerate(names, 1))
@@ -46,13 +50,13 @@ def _column(kind: str, name: str, number: int, form: AnswerForm) -> str:
 
 
 def rows_of(table: pa.Table, form: AnswerForm) -> list[tuple[Any, ...]]:
-    """Return the rows of an Arrow table in a form."""
+    """Return the rows of an Arrow table in the given form."""
     with connected(python_enable_replacements="false") as connection:
         return in_form(connection.from_arrow(table), form).fetchall()
 
 
 def csv_line(cells: Sequence[str | None]) -> str:
-    r"""Return a line of a CSV file; null is empty, and an empty text a pair of quotes.
+    r"""Return a line of a CSV file; null is an empty cell, and an empty text is a pair of quotes.
 
     >>> csv_line(["", None, "x,y", '6" long'])
     '"",,"x,y","6"" long"\n'
@@ -67,7 +71,7 @@ def _csv_cell(text: str | None) -> str:
 
 
 def standard_json(line: str) -> str:
-    """Return a JSON text of DuckDB's with null in place of NaN and Infinity, which JSON doesn't have.
+    """Replace NaN and Infinity, which DuckDB writes and JSON lacks, by null.
 
     >>> standard_json('{"NaN":[NaN,-Infinity,1.5]}')
     '{"NaN":[null,null,1.5]}'

@@ -1,14 +1,14 @@
-"""Tables that earlier questions kept, in `<workspace>/catalog/`.
+"""Cached tables of the catalog in `<workspace>/catalog/`.
 
-    catalog/<12 hex digits>/<table>.parquet     a group of tables, named by what they are made from
+    catalog/<12 hex digits>/<table>.parquet     a group of tables, named by the digest of its sources
     catalog/<12 hex digits>/identities.json     the identity of each of these files
     catalog/last.json                           the groups that were written last
-    catalog/replaced.json                       since when the others are replaced
+    catalog/replaced.json                       the time at which each of the other groups was replaced
 
-A group is read as long as its files are the very ones that were written: their inodes, sizes and the
-system's own times of their last change. After a copy or an edit it is made anew.
+A cached group is valid while its files are the very files that were written: same inodes, sizes and
+change times. After a copy or an edit the group is rebuilt.
 
-FileFindings says in the same way which other files of a workspace needn't be read again.
+FileFindings uses the same rule to skip other files of a workspace that haven't changed.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ from schemas.json_text import Sealed, now, parse_json, seconds_from
 
 FOLDER = "catalog"
 KEPT_SECONDS = 3600
-"""The time that a group stays after it was replaced: who opened it has read it by then."""
+"""Seconds that a replaced group is kept, so that open catalogs can finish reading it."""
 MAX_TABLE_BYTES = 1 << 30
-"""Bytes of a kept table, of which all are read."""
+"""Maximum size of a cached table, which is read into memory as a whole."""
 _IDENTITIES, _LAST, _REPLACED = "identities.json", "last.json", "replaced.json"
 _GROUP, _DRAFT = re.compile(r"[0-9a-f]{12}"), re.compile(r"\.[0-9a-f]{32}")
 
 
 class KeptIdentities(Sealed):
-    """identities.json of a group: the Identity of each file, by its table."""
+    """identities.json of a group: the Identity of each file by table name."""
 
     tables: dict[str, tuple[int, int, int]]
 
 
 class LastGroups(Sealed):
-    """last.json: the groups that were written last, empty where there is none."""
+    """last.json: names of the groups that were written last; empty if there are none."""
 
     seen: str = ""
     snapshot: str = ""
@@ -54,7 +54,7 @@ class LastGroups(Sealed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """The kept tables of a workspace."""
+    """Cached tables of a workspace."""
 
     home: Path
 
@@ -63,7 +63,7 @@ class Cache:
         return f"{FOLDER}/{group}/{table}.parquet"
 
     def holds(self, group: str, names: Collection[str]) -> bool:
-        """Return True where a group has exactly these tables, as they were written."""
+        """Return True if a group consists of exactly these tables and no file has changed."""
         try:
             return self._identities(group) == {
                 name: identity_of(self._file(group, name).stat()) for name in names
@@ -72,7 +72,7 @@ class Cache:
             return False
 
     def tables(self, group: str, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table] | None:
-        """Return tables of a group; None unless they are as they were written, with these columns."""
+        """Return tables of a group, or None if a file has changed or a schema differs."""
         try:
             kept = self._identities(group)
             for name in schemas:
@@ -90,7 +90,7 @@ class Cache:
         return tables if is_known else None
 
     def keep(self, group: str, tables: Mapping[str, pa.Table]) -> bool:
-        """Let a group appear in one rename; False where the workspace can't be written."""
+        """Write a group by one atomic rename; return False if the workspace can't be written."""
         draft = self._folder / f".{uuid.uuid4().hex}"
         try:
             draft.mkdir()
@@ -99,7 +99,7 @@ class Cache:
                 _remove(self._folder / group)
             draft.rename(self._folder / group)
         except OSError:
-            _remove(draft)  # Full or read-only; or another process was faster.
+            _remove(draft)  # The disk is full or read-only, or another process was faster.
         return self.holds(group, tables)
 
     def forget(self, group: str) -> None:
@@ -107,21 +107,21 @@ class Cache:
         _remove(self._folder / group)
 
     def last(self) -> LastGroups:
-        """Return the groups that were written last."""
+        """Return the names of the groups that were written last."""
         try:
             return LastGroups.model_validate_json(regular_files.read(self._folder / _LAST))
         except (OSError, ValidationError):
             return LastGroups()
 
     def keep_last(self, last: LastGroups) -> None:
-        """Write down the groups that were written last, where that can be."""
+        """Record the groups that were written last; do nothing if the workspace can't be written."""
         with contextlib.suppress(OSError):
             _replace(self._folder / _LAST, last.model_dump_json())
 
     def prune(self, keep: Collection[str]) -> None:
-        """Remove groups that were replaced a while ago, and drafts that nobody finished.
+        """Remove groups that were replaced more than KEPT_SECONDS ago, and abandoned drafts.
 
-        Only folders that have a name of this cache are removed.
+        Folders with other names are never removed.
         """
         with contextlib.suppress(OSError):
             ours = [
@@ -133,7 +133,10 @@ class Cache:
                 before = dict(parse_json(regular_files.read(self._folder / _REPLACED)))
                 age = {name: seconds_from(moment) for name, moment in before.items()}
             except (OSError, ValueError, TypeError):
-                before, age = {}, {}  # It isn't there, or damaged: all are replaced from now on.
+                before, age = (
+                    {},
+                    {},
+                )  # The file is missing or damaged: count every group as replaced now.
             since = {name: before.get(name, now()) for name in ours if name not in keep}
             for name in [*since]:
                 if age.get(name, 0) > KEPT_SECONDS:
@@ -150,14 +153,14 @@ class Cache:
         return self.home / self.path(group, table)
 
     def _identities(self, group: str) -> dict[str, Identity]:
-        """Return the identities of a group's files, as they were written."""
+        """Return the recorded identities of a group's files."""
         text = regular_files.read(self._folder / group / _IDENTITIES)
         tables = KeptIdentities.model_validate_json(text).tables
         return {name: Identity(*identity) for name, identity in tables.items()}
 
 
 def digest_of(tables: Mapping[str, pa.Table]) -> str:
-    """Digest the content of tables: the name of a group that is made from nothing else."""
+    """Return the digest of tables' content, which names a group that has no other sources."""
     hashed = hashlib.sha256()
     for name, table in tables.items():
         hashed.update(f"{name}\0{len(table)}\0".encode())
@@ -167,7 +170,6 @@ def digest_of(tables: Mapping[str, pa.Table]) -> str:
 
 
 def _write(tables: Mapping[str, pa.Table], folder: Path) -> None:
-    """Write tables and their identities into a folder."""
     identities: dict[str, tuple[int, int, int]] = {}
     for name, table in tables.items():
         file = folder / f"{name}.parquet"
@@ -177,14 +179,14 @@ def _write(tables: Mapping[str, pa.Table], folder: Path) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Let a file change in one rename."""
+    """Replace a file's text by one atomic rename."""
     draft = file.with_name(f".{uuid.uuid4().hex}")
     draft.write_text(text)
     draft.replace(file)
 
 
 def _remove(path: Path) -> None:
-    """Remove a group or a draft, as far as that can be."""
+    """Remove a group or a draft; ignore files that can't be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -205,21 +207,21 @@ _SEEN_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in _FINDING_TYPES.
 
 @dataclass(kw_only=True, slots=True)
 class FileFindings:
-    """Findings in the files of a workspace, by path relative to it, valid while the file is the same.
+    """Findings about the files of a workspace, by relative path; each is valid until its file changes.
 
-    A hint of what needn't be read again: an edit, a copy or a restore gives a file another identity.
+    An edit, a copy or a restore changes the identity of a file, so that the file is read again.
     """
 
     cache: Cache
     known: dict[str, tuple[Identity, str | None]]
     last: LastGroups
-    """The groups that were written last, empty where none is known."""
+    """The groups that were written last; empty if none is known."""
     looked: dict[str, tuple[Identity, str | None]] = field(default_factory=dict)
-    """The files that were asked for by now."""
+    """Findings for the files that were requested so far."""
 
     @staticmethod
     def read(cache: Cache) -> "FileFindings":
-        """Read what earlier snapshots kept; nothing where that can't be read."""
+        """Read the findings of earlier snapshots; return empty findings if they can't be read."""
         last = cache.last()
         tables = cache.tables(last.seen, {_SEEN: _SEEN_SCHEMA})
         if tables is None:
@@ -232,7 +234,10 @@ class FileFindings:
         return FileFindings(cache=cache, known=known, last=last)
 
     def find(self, file: str, identity: Identity, look: Callable[[Path], str | None]) -> str | None:
-        """Return what `look` finds in a file, or found when it was the same; None for a refusal to read."""
+        """Return the cached or new result of `look` for a file, or None if the file can't be read.
+
+        The result is cached until the file's identity changes.
+        """
         known = self.known.get(file)
         if known is None or known[0] != identity:
             try:
@@ -243,13 +248,13 @@ class FileFindings:
         return known[1]
 
     def find_again(self, file: str, look: Callable[[Path], str | None]) -> str | None:
-        """Look anew into a file that was asked for, and return what `look` finds in it."""
+        """Call `look` again for a file that was requested before, and return the new result."""
         found = look(self.cache.home / file)
         self.looked[file] = self.looked[file][0], found
         return found
 
     def keep(self, snapshot: str) -> None:
-        """Write down what was found for this snapshot; nothing where the workspace can't be written."""
+        """Write the findings for a snapshot; do nothing if the workspace can't be written."""
         group = self.last.seen
         if self.looked != self.known or not group:
             lines = [(file, *identity, found) for file, (identity, found) in self.looked.items()]

@@ -1,7 +1,7 @@
-"""The texts that a question compares columns with, as DuckDB's own parser finds them.
+"""Texts that a query compares columns with, found by DuckDB's own parser.
 
-A text counts wherever the question compares it: in a subquery, on either side, in a list, as a pattern, put
-together by ||. A text that only running the question would give doesn't.
+Every comparison counts: in a subquery, on either side, in a list, as a pattern, or with a text joined by ||.
+Texts that are known only after running the query don't count.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from curriculum.catalog.connections import connected
 
 Node: TypeAlias = dict[str, Any]
-"""A part of a parsed question, as json_serialize_sql gives it."""
+"""Part of a parsed query, in the format of json_serialize_sql."""
 _EQUALITIES = frozenset(
     {
         *("COMPARE_EQUAL", "COMPARE_NOTEQUAL"),
@@ -23,24 +23,24 @@ _EQUALITIES = frozenset(
     }
 )
 _PATTERNS = frozenset({"~~", "!~~", "~~*", "!~~*"})
-"""LIKE, NOT LIKE, ILIKE and NOT ILIKE."""
+"""DuckDB's names for LIKE, NOT LIKE, ILIKE and NOT ILIKE."""
 _JOINED = frozenset({"||", "concat"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedName:
-    """A text that a column is compared with."""
+    """Text that a column is compared with."""
 
     column: str
-    """The column's name in lower case, without its view."""
+    """Name of the column in lower case, without its view."""
     text: str
     is_pattern: bool
 
 
 def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
-    """Return the texts that a question compares any of these columns with, each once.
+    """Return the distinct texts that a query compares any of these columns with.
 
-    A question that isn't one SELECT compares nothing.
+    The result is empty for a text that isn't one SELECT.
     """
     if not any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in columns):
         return []
@@ -52,7 +52,7 @@ def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
 
 
 def _nodes(part: Any) -> Iterator[Node]:
-    """Yield a parsed part and all that is below it, in the order of the question."""
+    """Yield a parsed part and all parts below it, in the order of the query."""
     if isinstance(part, dict):
         yield part
     below = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
@@ -61,7 +61,7 @@ def _nodes(part: Any) -> Iterator[Node]:
 
 
 def _compared(node: Node) -> Iterator[ComparedName]:
-    """Yield the texts that one comparison compares columns with."""
+    """Yield the texts of one comparison, paired with the compared columns."""
     is_pattern = node.get("function_name") in _PATTERNS
     kinds = {node.get("type"), node.get("comparison_type")}
     if not is_pattern and kinds.isdisjoint(_EQUALITIES):
@@ -78,7 +78,7 @@ def _compared(node: Node) -> Iterator[ComparedName]:
 
 
 def _operands(node: Node) -> Sequence[Node]:
-    """Return what a comparison or a function is applied to; its form depends on DuckDB's version."""
+    """Return the operands of a comparison or function; their place depends on DuckDB's version."""
     if "subquery" in node:
         return [operand for operand in (node["child"], node["subquery"]["node"]) if operand]
     if "left" in node:
@@ -89,7 +89,7 @@ def _operands(node: Node) -> Sequence[Node]:
 
 
 def _texts(node: Node) -> Sequence[str]:
-    """Return the texts that an expression is one of; none for what running it alone would give."""
+    """Return the possible texts of an expression; empty if they are known only after running the query."""
     if (text := _constant(node)) is not None:
         return [text]
     if node.get("function_name") in _JOINED:
@@ -108,7 +108,7 @@ def _texts(node: Node) -> Sequence[str]:
 
 
 def _constant(node: Node) -> str | None:
-    """Return a text that stands in the question; None for anything else."""
+    """Return the text of a string literal, or None for any other expression."""
     literal, value = node.get("literal") or {}, node.get("value")
     if literal.get("kind") == "STRING":
         return str(literal["text"])

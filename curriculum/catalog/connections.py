@@ -1,4 +1,4 @@
-"""Connections to DuckDB: what they spill lies where no other user reads or plants anything."""
+"""DuckDB connections whose temporary files are private to this user."""
 
 import shutil
 import tempfile
@@ -14,10 +14,11 @@ _CONFIG: dict[str, Setting] = {
 
 
 def connected(*, may_spill: bool = False, **config: Setting) -> duckdb.DuckDBPyConnection:
-    """Return a connection to a database in memory, with settings beside those of every connection.
+    """Return a connection to an in-memory database, with default settings and those in `config`.
 
-    DuckDB by itself spills into `.tmp` of the current folder, which may be another user's. Here a connection
-    that `may_spill` has a folder of its own, which goes with it; any other keeps all in memory.
+    By default DuckDB spills into `.tmp` of the current folder, which may belong to another user. With
+    `may_spill` the connection spills into a private temporary folder that is removed with the connection.
+    Without it the connection keeps all data in memory.
     """
     folder = tempfile.mkdtemp(prefix="curriculum-query-") if may_spill else ""
     connection = duckdb.connect(config={**_CONFIG, "temp_directory": folder, **config})

@@ -1,4 +1,4 @@
-"""Answers of the catalog as frozen values."""
+"""Rows of catalog answers as frozen values."""
 
 from typing import TypeVar
 
@@ -11,10 +11,10 @@ Answered = TypeVar("Answered")
 def lines(
     connection: duckdb.DuckDBPyConnection, line: type[Answered], sql: str, *values: object
 ) -> list[Answered]:
-    """Return the lines of an answer as values of a dataclass whose fields are columns, structs or lists.
+    """Return the rows of an answer as values of a dataclass whose fields are columns, structs or lists.
 
     Raises:
-        ValidationError: for a column of another type, or one that the answer lacks.
+        ValidationError: if a column has another type, or the answer lacks a column.
     """
     answer = connection.execute(sql, values)
     columns = [column[0] for column in answer.description or ()]

@@ -1,4 +1,4 @@
-"""Notices beside an answer: what it lacks, and names in its question of which there is nothing."""
+"""Notices shown beside an answer: missing data, and unknown names in the query."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -14,25 +14,25 @@ from schemas.specialist import format_reference
 _LABEL = re.compile(r"/([a-z_]+)-([^/]+)")
 _SPECIALIST = re.compile(r"/specialist-([^/]+)(?:/branch-([^/]+))?/")
 _LABELS = ("base", "corpus", "family", "objective", "phase", "repository", "specialist", "split")
-"""Columns of names that folders of artefacts have."""
+"""Columns whose values are labels in the paths of artefacts."""
 _PATHS = ("mixture", "run")
-"""Columns of paths of artefacts."""
+"""Columns whose values are paths of artefacts."""
 _LISTED = 240
-"""Characters of known names that a notice lists."""
+"""Maximum number of characters of known names in a notice."""
 
 
 def notices(root: Path, sql: str = "") -> tuple[str, ...]:
-    """Return the notices that belong with the answer to a question about a workspace of now."""
+    """Return the notices for a query on the current state of a workspace."""
     return notices_of(take(root), sql)
 
 
 def notices_of(snapshot: Snapshot, sql: str = "") -> tuple[str, ...]:
-    """Return the notices that belong with the answer to a question, each a sentence or more."""
+    """Return the notices for a query on a snapshot; each notice is one or more sentences."""
     return (*_unreadable(snapshot), *_unused(snapshot, sql), *_unknown_names(snapshot, sql))
 
 
 def _unreadable(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a line where something can't be read: answers may lack it."""
+    """Yield a notice if a part of the workspace can't be read, since answers may lack it."""
     problems = snapshot.tables["problems"]
     if not len(problems):
         return
@@ -46,7 +46,7 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _unused(snapshot: Snapshot, sql: str) -> Iterator[str]:
-    """Yield a line for each kind of data that a question reads and of which none is in use."""
+    """Yield a notice for each kind of data that the query reads and of which no artefact is in use."""
     read = data_read(sql) if snapshot.unused else ()
     for kind, count in snapshot.unused.items():
         if kind in read:
@@ -57,7 +57,7 @@ def _unused(snapshot: Snapshot, sql: str) -> Iterator[str]:
 
 
 def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
-    """Yield a line for each text that a column of names is compared with and that names nothing here."""
+    """Yield a notice for each text that the query compares with a name column and that names nothing."""
     for asked in compared_names(sql, (*_LABELS, *_PATHS)):
         known = _names(snapshot, asked.column)
         if not _is_known(asked, known) and not _is_known(
@@ -74,7 +74,7 @@ def _is_known(asked: ComparedName, known: Collection[str]) -> bool:
 
 
 def _known_names_hint(name: str, known: Collection[str]) -> str:
-    """Return the rest of a notice: the names that there are, or the likely ones of many."""
+    """Return the end of a notice: all known names, or the closest ones if there are many."""
     listed = sorted(known)
     if not listed:
         return ", nor any other."
@@ -85,7 +85,7 @@ def _known_names_hint(name: str, known: Collection[str]) -> str:
 
 
 def _names(snapshot: Snapshot, column: str) -> set[str]:
-    """Return the names of a column that the folders of artefacts, there or lost, have."""
+    """Return the values of a column in the paths of artefacts, existing or lost."""
     paths = {*snapshot.paths, *snapshot.marks}
     if column in _PATHS:
         stage = f"{column}s/"
@@ -97,7 +97,7 @@ def _names(snapshot: Snapshot, column: str) -> set[str]:
 
 
 def _table_values(snapshot: Snapshot, column: str) -> set[str]:
-    """Return the values of a column in the tables of a snapshot, which know of more than has a folder."""
+    """Return the values of a column in the tables of a snapshot, which know more names than folders do."""
     kept = (
         parquet.read_table(snapshot.home / path, [column])
         for path in snapshot.kept.values()

@@ -1,8 +1,8 @@
-"""Questions of people whom a page lets in: each answered in a process of its own that can write nothing.
+"""Queries of visitors of a page, each run in its own process that can't write.
 
-DuckDB's own settings don't keep a SELECT from writing. What does is the kernel: the process of a question
-may read the data files of the snapshot and write none (see page_query_process.py). It ends with its answer,
-with its time or with its memory, whatever is asked.
+DuckDB's settings don't prevent a SELECT from writing. The kernel does: the query's process may read the data
+files of the snapshot and write none (see page_query_process.py). The process ends when the answer is
+complete, or when its time or memory limit is reached, whatever the query does.
 """
 
 import contextlib
@@ -34,20 +34,20 @@ _SCRIPT = Path(page_query_process.__file__)
 _QUESTION = "the question"
 _ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
 _UNKNOWN_NAMES = ("Catalog Error", "Binder Error")
-"""DuckDB's errors for a name that isn't there."""
+"""DuckDB's errors for unknown names."""
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _POLL_S = 0.2
 _OVERHEAD = 1 << 30
-"""Bytes that a process needs beside DuckDB's own: libraries, stacks, and the answer on its way."""
+"""Memory in bytes that a process needs in addition to DuckDB's limit: libraries, stacks, and the answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of one question."""
+    """Limits of one query."""
 
     rows: int = 10_000
     bytes: int = 32 << 20
-    """Bytes of the answer."""
+    """Size of the answer."""
     seconds: float = 20.0
     memory: int = 1 << 30
     threads: int = 2
@@ -55,36 +55,39 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """The answer to a question, as much of it as its limits let through."""
+    """Answer to a query, cut at its limits."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    """DuckDB's."""
+    """DuckDB types of the columns."""
     table: pa.Table
     truncated: Literal["", "rows", "bytes"]
-    """The limit that cut it; empty where it is whole."""
+    """Limit that cut the answer; empty if the answer is complete."""
     seconds: float
     landlock: int
-    """The version of Landlock that kept the question from writing."""
+    """Version of Landlock that kept the query from writing."""
     notices: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Plain Python values; a column with what Python has no value for, as the year 20000, is text."""
+        """Rows of plain Python values.
+
+        A column is text if Python can't represent one of its values, such as the year 20000.
+        """
         columns = (_values(self.table.select([place])) for place in range(len(self.columns)))
         return list(zip(*columns, strict=True))
 
     def cells(self, count: int) -> list[tuple[Any, ...]]:
-        """Return the first rows as a table shows them: numbers and booleans, all else as text."""
+        """Return the first `count` rows: numbers and booleans unchanged, all other values as text."""
         return rows_of(self.table.slice(0, count), "cells")
 
     def csv(self) -> bytes:
-        """Comma-separated, in UTF-8, with a line of names, as DuckDB writes it."""
+        """Return the answer as CSV in UTF-8 with a header line, in DuckDB's format."""
         rows = rows_of(self.table, "text")
         return "".join(map(csv_line, (self.columns, *rows))).encode()
 
     def parquet(self) -> bytes:
-        """A Parquet file with the types that the answer has."""
+        """Return the answer as a Parquet file with its original types."""
         sink = io.BytesIO()
         pq.write_table(self.table, sink)
         return sink.getvalue()
@@ -93,20 +96,20 @@ class Reply:
 def ask(
     home: Path, sql: str, limits: Limits | None = None, given_up: Callable[[], bool] = bool
 ) -> Reply:
-    """The answer to one SELECT over the views of a workspace, asked by somebody whom nobody trusts.
+    """Run one untrusted SELECT over the views of a workspace in a confined process.
 
-    Its process ends soon after `given_up` returns True, which is asked several times a second.
+    `given_up` is polled several times a second; the process is killed soon after it returns True.
 
     Raises:
-        CatalogError: for anything else than one SELECT, one that DuckDB refuses, one that is beyond its
-            limits, one that is given up, and where the kernel can't confine it.
+        CatalogError: if the text isn't exactly one SELECT, DuckDB refuses it, it exceeds its limits, it was
+            given up, or the kernel can't confine the process.
     """
     limits = limits or Limits()
     snapshot = take(home)
     text = sql.encode(errors="replace").decode()
     head, body = _run(snapshot, text, limits, given_up, asked=text)
     if str(head.get("message")).startswith(_UNKNOWN_NAMES):
-        # A name that the question doesn't spell out, or a wrong one: try with all of the catalog.
+        # The query may build a name at run time, or misspell one. Retry with the whole catalog.
         head, body = _run(snapshot, text, limits, given_up, asked=None)
     if "refused" in head:
         raise _refused(sql, head["refused"], head["message"], limits)
@@ -130,12 +133,12 @@ def _run(
     *,
     asked: str | None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Run a question in a process of its own; the head of its answer, and the Arrow stream after it.
+    """Run a query in its own process; return the header of its answer and the Arrow stream.
 
-    The process ends itself in time. Of our environment it gets nothing but where its libraries are.
+    The process enforces its own time limit. Its environment holds only the paths of its libraries.
 
     Raises:
-        CatalogError: where it ended without an answer.
+        CatalogError: if the process ended without an answer.
     """
     home, request = snapshot.home, _request(snapshot, sql, limits, asked)
     process = subprocess.Popen(
@@ -153,10 +156,10 @@ def _run(
             with contextlib.suppress(BrokenPipeError), process.stdin:
                 process.stdin.write(request)
             head = process.stdout.readline(limits.bytes)
-            # Twice, for what a line of an Arrow stream takes isn't only its data.
+            # Twice the limit, since an Arrow stream has more bytes than its data.
             body = process.stdout.read(2 * limits.bytes + (1 << 20))
         finally:
-            # It has ended, or writes more than it may.
+            # The process has ended, or it writes more than its limit.
             process.kill()
     if given_up():
         cause = "its page is closed, or asks another one"
@@ -167,11 +170,11 @@ def _run(
 
 
 def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
-    """Encode a request: the question, the views it needs, their files; then tables in memory."""
+    """Encode a request: query, views and files in a JSON line, then the in-memory tables."""
     names = {name: f"{name} of now" for name in snapshot.tables}
     memory = {name: f'"{incoming}"' for name, incoming in names.items()}
     setup = script(snapshot, root="", memory=memory, asked=asked)
-    # A view reads all files of a kind.
+    # A view reads either all files of a kind or none, so checking the first file is enough.
     kinds = [
         files for files in snapshot.files.values() if files and quoted(pattern(files[0])) in setup
     ]
@@ -197,7 +200,7 @@ def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) ->
 
 @contextlib.contextmanager
 def _kill_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Kill a process once its question is given up, as long as the block lasts."""
+    """Kill a process as soon as its query is given up, while the block runs."""
     done = threading.Event()
 
     def watch() -> None:
@@ -216,7 +219,7 @@ def _kill_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]")
 
 
 def _refused(sql: str, kind: page_query_process.Kind, message: str, limits: Limits) -> CatalogError:
-    """Return the error of a question that its process refused."""
+    """Return the error for a query that its process refused."""
     if kind == "kernel":
         return CatalogError(
             "Landlock",
@@ -246,7 +249,7 @@ def _too_much(limits: Limits) -> CatalogError:
 
 
 def _ended_error(code: int, limits: Limits) -> CatalogError:
-    """Return the reason why a sandbox ended without an answer."""
+    """Return the error for a process that ended without an answer."""
     if -code in (signal.SIGALRM, signal.SIGXCPU):
         return CatalogError(
             _QUESTION,
@@ -262,7 +265,7 @@ def _ended_error(code: int, limits: Limits) -> CatalogError:
 
 
 def _values(column: pa.Table) -> list[Any]:
-    """Return the values of a table of one column."""
+    """Return the values of a one-column table."""
     try:
         return [_plain_value(value) for value in column[0].to_pylist()]
     except (ValueError, OverflowError, pa.ArrowException):
@@ -270,7 +273,7 @@ def _values(column: pa.Table) -> list[Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """A sum of whole numbers as one."""
+    """Return an integral Decimal, such as a sum of integers, as an int."""
     if isinstance(value, decimal.Decimal) and value.as_tuple().exponent == 0:
         return int(value)
     return value

@@ -1,10 +1,9 @@
-"""The process that one question of a page runs in: it reads the files that it is given and writes none.
+"""Process that runs one query of a page; it reads only the given files and can't write.
 
-It is a script that needs DuckDB and pyarrow alone. Its standard input is the request, files to read and the
-question; its standard output the answer; both are a line of JSON and Arrow streams. Before
-DuckDB is loaded it gives up for good, by Landlock and by limits of the kernel, whatever the question
-could do harm with: each thread that DuckDB starts inherits that. What DuckDB itself refuses comes on
-top of it.
+The script needs only DuckDB and pyarrow. Standard input holds the request: a JSON line with the files and the
+query, then Arrow streams. Standard output receives the answer in the same format. Before DuckDB is loaded,
+the process gives up every harmful permission for good, by Landlock and resource limits; DuckDB's threads
+inherit the restrictions. DuckDB's own restrictions apply in addition.
 """
 
 import bisect
@@ -21,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from curriculum.sandbox import MACHINE, Sandbox, SandboxError
 
 STARTING_SECONDS = 60
-"""Until the question begins; then its own limit holds."""
+"""Time limit in seconds until the query starts; from then on the query's own limit applies."""
 
 _CONFIG = {
     "temp_directory": "",
@@ -37,16 +36,16 @@ Kind = Literal["kernel", "gate", "sql", "memory", "start"]
 
 
 class RefusedError(Exception):
-    """A question without an answer: the kind of reason, and DuckDB's message or ours."""
+    """Query without an answer: the kind of reason, and a message from DuckDB or from this module."""
 
     def __init__(self, kind: Kind, message: str) -> None:
-        """Keep both."""
+        """Store the kind and the message."""
         super().__init__(message)
         self.kind: Kind = kind
 
 
 class AnswerTable(NamedTuple):
-    """An answer as it leaves this process."""
+    """Encoded answer and its measurements."""
 
     types: list[str]
     truncated: Literal["", "rows", "bytes"]
@@ -55,7 +54,7 @@ class AnswerTable(NamedTuple):
 
 
 def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
-    """Answer the question over tables, and over views that `options` sets up on its files."""
+    """Run the query over in-memory tables and over the views that `options` define on files."""
     import duckdb
 
     try:
@@ -69,13 +68,13 @@ def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
     except (duckdb.OutOfMemoryException, MemoryError) as short:
         raise RefusedError("memory", str(short)) from None
     except (duckdb.Error, OSError) as refused:
-        # An Arrow stream that has begun carries DuckDB's errors as its own, by their text.
+        # Once an Arrow stream has begun, DuckDB's errors arrive as Arrow errors with the same text.
         message = _with_question_lines(str(refused), sql)
         raise RefusedError("memory" if "Out of Memory" in message else "sql", message) from None
 
 
 def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Make the views, then forbid to open other files and to change a setting."""
+    """Create the views, then forbid opening other files and changing settings."""
     for name, table in tables.items():
         connection.register(name, table)
     connection.execute(options["setup"])
@@ -88,7 +87,7 @@ def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) ->
 
 
 def _with_question_lines(message: str, sql: str) -> str:
-    r"""Return the message with the line as the question counts it, not as its wrapper does.
+    r"""Replace the wrapper's line numbers in a message by the query's own.
 
     >>> _with_question_lines("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
     'no such column\nLINE 2: FROM a'
@@ -103,11 +102,11 @@ def _with_question_lines(message: str, sql: str) -> str:
 
 
 def _run_question(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
-    """Run the question within its time, and encode its answer."""
+    """Run the query within its time limit, and encode its answer."""
     start = time.perf_counter()
     signal.setitimer(signal.ITIMER_REAL, options["seconds"])
-    # One row more than wanted shows whether there are more. Below top level DuckDB refuses a COPY that
-    # hides in a WITH.
+    # One row beyond the limit shows whether the answer is cut. In a subquery DuckDB refuses a COPY
+    # inside a WITH.
     result = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {options['rows'] + 1}")
     types = [str(kind) for kind in result.types]
     columns = map(portable, types, result.columns, range(1, len(types) + 1))
@@ -118,25 +117,25 @@ def _run_question(connection: Any, sql: str, options: dict[str, Any]) -> AnswerT
 
 
 def portable(kind: str, name: str, number: int) -> str:
-    """Return the column of a number and type; as text where Arrow or Parquet have no such type."""
+    """Return the expression for column `number`, cast to text if Arrow or Parquet lack its type."""
     as_text = f"CAST(#{number} AS VARCHAR) AS {quoted_name(name)}"
     return as_text if _OWN_TYPES.search(kind) else f"#{number}"
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as SQL writes it."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def gated(connection: Any, sql: str) -> str:
-    """The question without the semicolon at its end, if it is exactly one SELECT.
+    """Return the query without its final semicolon if it is exactly one SELECT.
 
     >>> import duckdb
     >>> gated(duckdb.connect(), "SELECT ';' ; -- one;")
     "SELECT ';' "
 
     Raises:
-        RefusedError: with what it is instead.
+        RefusedError: if it isn't; the message names the statements that were found.
     """
     import duckdb
 
@@ -154,7 +153,7 @@ def gated(connection: Any, sql: str) -> str:
 
 
 def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows", "bytes"]]:
-    """An Arrow stream of at most `rows` rows and about `most` bytes, and which of the two cut it."""
+    """Return an Arrow stream of at most `rows` rows and about `most` bytes, and the limit that cut it."""
     import pyarrow as pa
 
     sink = io.BytesIO()
@@ -173,7 +172,7 @@ def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows
 
 
 def _count_fitting(batch: Any, rows: int, room: int) -> int:
-    """Return how many of the first `rows` rows of a batch have room."""
+    """Return how many of the first `rows` rows of a batch fit into `room` bytes."""
     if batch.slice(0, rows).nbytes <= room:
         return rows
     return max(
@@ -182,16 +181,16 @@ def _count_fitting(batch: Any, rows: int, room: int) -> int:
 
 
 def _load(names: list[str]) -> dict[str, Any]:
-    """The tables that follow on standard input, and the libraries, which can't be read any more later."""
+    """Read the tables from standard input; also import the libraries, which can't be read later."""
     importlib.import_module("duckdb")
     arrow = importlib.import_module("pyarrow.ipc")
     return {name: arrow.open_stream(sys.stdin.buffer).read_all() for name in names}
 
 
 def _sandbox_of(options: dict[str, Any]) -> Sandbox:
-    """Return the sandbox of a question: its files can be read, and nothing can be written."""
+    """Return the sandbox of a query, which can read the query's files and can't write."""
     return Sandbox(
-        # DuckDB ends where it can't read about the machine.
+        # DuckDB aborts if it can't read the machine's properties.
         read=(*options["kept"], *options["data"], *MACHINE),
         memory=options["process_memory"],
         cpu_seconds=int(STARTING_SECONDS + options["seconds"] * (options["threads"] + 1)) + 1,
@@ -199,11 +198,11 @@ def _sandbox_of(options: dict[str, Any]) -> Sandbox:
 
 
 def main() -> NoReturn:
-    """Read a request, confine this process, answer, and exit without any cleanup."""
+    """Read a request, confine this process, write the answer, and exit without cleanup."""
     signal.alarm(STARTING_SECONDS)
     version = 0
     try:
-        # Before any library could start a thread, which Landlock would pass over.
+        # Confine the process before a library starts a thread: Landlock doesn't apply to existing threads.
         version = Sandbox(read=("/",)).enter()
         options = json.loads(sys.stdin.buffer.readline())
         tables = _load(options["tables"])
@@ -217,7 +216,7 @@ def main() -> NoReturn:
         head, body = {"refused": refusal.kind, "message": str(refusal), "landlock": version}, b""
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)
     sys.stdout.buffer.flush()
-    # DuckDB's threads may be in the midst of something that nobody waits for.
+    # DuckDB's threads may still be running, and waiting for them has no purpose.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Parquet files that DuckDB reads: their paths, and what is wrong with them."""
+"""Parquet files that DuckDB reads: their paths as globs, and their faults."""
 
 import contextlib
 import functools
@@ -17,13 +17,14 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 def pattern(path: str) -> str:
-    r"""The pattern that matches a path alone: DuckDB takes whatever it reads for a pattern.
+    r"""Return the glob that matches only this path, since DuckDB reads every path as a glob.
 
     >>> pattern("/w*s [a]/rows.parquet")
     '/w[*]s [[]a]/rows.parquet'
 
     Raises:
-        CatalogError: for a backslash beside pattern characters; DuckDB takes it for a separator there.
+        CatalogError: if the path has both a backslash and glob characters; DuckDB reads the backslash as a
+            separator.
     """
     if not _GLOB.search(path):
         return path
@@ -37,12 +38,12 @@ def pattern(path: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as SQL writes it."""
+    """Return a text as a quoted SQL string."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def fault_of(file: Path, kind: DataTable) -> str | None:
-    """Return the reason why a view can't read a file; None where it can."""
+    """Return the reason why a view can't read a file, or None if it can."""
     try:
         found = parquet.read_schema(file)
     except StoreError as refused:
@@ -53,10 +54,10 @@ def fault_of(file: Path, kind: DataTable) -> str | None:
 
 
 def damage_of(file: Path, kind: DataTable | None, *, sha256: str, footer: str | None) -> str | None:
-    """Return what tells a file from the one that was published; None where nothing does.
+    """Return how a file differs from the published file, or None if it doesn't.
 
-    `kind` is None for a file of no table. Of a file with token lists the footer and the other columns' pages
-    are read, of others all bytes.
+    `kind` is None for a file that belongs to no table. If a file has token lists, only its footer and the
+    pages of its other columns are read; otherwise all bytes are read.
     """
     try:
         if kind is not None and kind.token_lists and footer is not None:
@@ -73,7 +74,7 @@ def damage_of(file: Path, kind: DataTable | None, *, sha256: str, footer: str | 
 
 @functools.lru_cache(maxsize=256)
 def _schema_fault(found: pa.Schema, kind: DataTable) -> str | None:
-    """Find the first fault of a schema; cached, since few of thousands of files differ in their columns."""
+    """Return the first fault of a schema; cached, since thousands of files share few schemas."""
     wanted = kind.schema
     shared = {*found.names} & {*wanted.names}
     if not shared:
@@ -91,7 +92,7 @@ def _schema_fault(found: pa.Schema, kind: DataTable) -> str | None:
 
 
 def _type_class(kind: pa.DataType) -> str:
-    """The class of a type, whatever its width: text, number, bool, or its nesting."""
+    """Return the class of a type regardless of its width: text, number, bool, or nested classes."""
     if pa.types.is_dictionary(kind):
         return _type_class(kind.value_type)
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""DuckDB's refusals of questions as errors: its message, its candidates, and the right names nearby."""
+"""Errors for queries that DuckDB refuses, with hints at the right names."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ _ALIAS = re.compile(r"Column \"(\w+)\" referenced that exists in the SELECT clau
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+((?:[\w.\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*[\w.\"]+)", re.I)
 _WORD = re.compile(r"\w+")
 _OURS = "Invalid Input Error: there is no "
-"""The beginning of what our macros say of a name that isn't there; they list those that are."""
+"""Beginning of our macros' errors for unknown names; these errors list the known names."""
 _SYNTAX = "Parser Error"
 _DOCUMENTS, _ROWS = ("documents",), ("rows", "row_documents", "pieces")
 _STEPS = ("steps", "mixture_rows")
@@ -28,16 +28,16 @@ ELSEWHERE = (
     ),
     ("commit repository licence path", _STEPS, "lineage"),
 )
-"""Columns that are asked of views which lack them, those views, and what to read to have them."""
+"""Columns that people expect in a view that lacks them: (columns, views, what to read instead)."""
 MAX_CANDIDATES = 5
-"""Lines of candidates: of a function DuckDB lists one for each type of its arguments."""
+"""Maximum number of candidates in a hint; DuckDB lists a function once per argument type."""
 
 
 def refusal(name: str, sql: str, message: str, *, with_line: bool = False) -> CatalogError:
-    """Return the error of a question that DuckDB refused with a message.
+    """Return the error for a query that DuckDB refused with a message.
 
-    Its cure holds the candidates of DuckDB's message and names the views that the question reads, or those
-    that are spelled like one that isn't there. Its value ends `with_line`, the one that DuckDB points at.
+    The cure lists DuckDB's candidates, and either the views that the query reads or views with similar
+    names. With `with_line` the value ends with the line that DuckDB points at.
     """
     text, _, rest = message.partition("\n\n")
     line = rest.partition("\n\n")[0]
@@ -52,7 +52,7 @@ def refusal(name: str, sql: str, message: str, *, with_line: bool = False) -> Ca
 
 
 def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
-    """Yield what may have been meant, and the questions that list the right names."""
+    """Yield hints: names that the query probably means, and queries that list the right names."""
     missing = _MISSING.search(first)
     meant = _close_matches(missing[2], called="Function" in missing[1]) if missing else []
     if source := _other_view(sql, first):
@@ -77,7 +77,7 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
 
 
 def _other_view(sql: str, first: str) -> str:
-    """Return what to read for a column that the views of a question lack; "" where nothing is known."""
+    """Return a hint at a source with the missing column, or "" if none is known."""
     lacking = _COLUMN.search(first)
     name, read = (lacking[1] or lacking[2]) if lacking else "", [*_views_of(sql)]
     for columns, views, source in ELSEWHERE:
@@ -87,7 +87,7 @@ def _other_view(sql: str, first: str) -> str:
 
 
 def _close_matches(name: str, *, called: bool) -> list[str]:
-    """Return the view, or with `called` the macro as a call, whose name is spelled like another."""
+    """Return the view with the most similar name, or with `called` the macro as a call; at most one."""
     calls = {macro.name: f"{macro.name}({', '.join(macro.columns)})" for macro in macros()}
     known = calls if called else {view_name: f'"{view_name}"' for view_name in view_names()}
     near = difflib.get_close_matches(name.strip('"').lower(), known, n=1)
@@ -95,6 +95,6 @@ def _close_matches(name: str, *, called: bool) -> list[str]:
 
 
 def _views_of(sql: str) -> Iterator[str]:
-    """The views and tables of the catalog that a question reads from, in its order."""
+    """Yield the views and tables of the catalog that a query reads, in its order."""
     words = (word for listed in _READ.findall(sql) for word in _WORD.findall(listed.lower()))
     yield from dict.fromkeys(word for word in words if word in view_names())

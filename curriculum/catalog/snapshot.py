@@ -1,8 +1,8 @@
-"""Snapshot of a workspace: its tables, its live data files, and the problems of what can't be read.
+"""Snapshot of a workspace: its tables, its data files in use, and problems with unreadable files.
 
-What manifests say is kept as a group of the cache, so that the next snapshot reads only the manifests that
-are new or changed; the group's name is the digest of their bytes. Where the workspace can't be written, or
-there is none, the tables stay in memory.
+The contents of manifests are cached as a group of tables that is named by the digest of the manifests. The
+next snapshot reads only new and changed manifests. If there is no workspace, or it can't be written, the
+tables stay in memory.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ from schemas.run_folders import ATTEMPT, number_of
 from schemas.stages import DATA_TABLES, STAGES, data_table_of
 
 VERSION = 8
-"""Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
+"""Version of the cached tables, raised by hand; changed columns also cause a rebuild."""
 
 _TEXT: pa.DataType = pa.string()
 _NUMBER: pa.DataType = pa.int64()
@@ -63,39 +63,39 @@ _OWN: dict[str, pa.Schema] = {
     "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
     "lost_inputs": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
 }
-"""Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
+"""Tables that a snapshot needs in addition to TABLES: manifests read, artefacts in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 
 _BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
-"""A folder that leads to artefacts or is one: <12 hex digits>, label-value or attempt=1."""
+"""Name of an artefact's folder or of a folder above one: <12 hex digits>, label-value or attempt=1."""
 _KEY = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Paths of each table, and the files of each kind of data."""
+    """Tables of a workspace at one point in time, and its data files by kind."""
 
     home: Path
     digest: str
     kept: Mapping[str, str]
-    """Tables that are files, by name: paths relative to the workspace."""
+    """Paths of cached tables relative to the workspace, by table name."""
     tables: Mapping[str, pa.Table]
-    """Tables in memory."""
+    """In-memory tables by name."""
     files: Mapping[str, Sequence[str]]
-    """Live data files that can be read, relative to the workspace, by the name of their kind."""
+    """Readable data files in use, relative to the workspace, by name of their kind."""
     paths: Sequence[str]
-    """Published artefacts and open runs, readable or not."""
+    """Paths of published artefacts and open runs, readable or not."""
     marks: Collection[str]
-    """Artefacts in use, there or lost: those that the lists in current/ name."""
+    """Paths of artefacts that the lists in current/ name, existing or lost."""
     unused: Mapping[str, int]
-    """Number of artefacts with data of a kind of which none is in use, by the name of the kind."""
+    """Number of artefacts by name of a kind, for kinds of data of which no artefact is in use."""
 
 
 def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -> Snapshot:
-    """Take a snapshot of the present; files that are the ones that were read before aren't opened again.
+    """Take a snapshot of the current workspace; files that haven't changed aren't opened again.
 
-    A `status` that was computed since replaces the one that is written. Each file of a `verified` one was
-    compared with what was published, once for each inode, size and time of change that the system gives it.
+    A given `status` table replaces the stored one. With `verified`, every data file is compared with the
+    published file; the result is cached until the file's inode, size or change time differs.
     """
     home = home.absolute()
     listing = walk(home)
@@ -158,28 +158,28 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManifestStat:
-    """A manifest on disk."""
+    """Manifest on disk."""
 
     path: str
-    """Path of its artefact, relative to the workspace."""
+    """Path of the manifest's artefact, relative to the workspace."""
     identity: Identity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkspaceListing:
-    """The published artefacts and the open runs of a workspace, in path order."""
+    """Published artefacts and open runs of a workspace, sorted by path."""
 
     published: tuple[ManifestStat, ...]
     open_runs: tuple[str, ...]
     passed_over: tuple[tuple[str, str], ...]
-    """Paths of what isn't walked into, each with the reason."""
+    """Folders that couldn't be listed, with the reasons."""
 
 
 def walk(home: Path) -> WorkspaceListing:
-    """The artefacts and open runs of a workspace; of one that isn't there, none.
+    """List the artefacts and open runs of a workspace; the listing is empty if there is no workspace.
 
-    Of the workspace only the folders of stages are walked into. Below them a folder `label-value`,
-    `<12 hex digits>` or `attempt=1` is walked into until it has a manifest, as the store lays them.
+    The walk enters only folders of stages. Below them it follows the store's layout: it enters folders named
+    `label-value`, `<12 hex digits>` or `attempt=1` until it finds a manifest.
     """
     published: list[ManifestStat] = []
     open_runs: list[str] = []
@@ -209,7 +209,7 @@ def walk(home: Path) -> WorkspaceListing:
 
 
 def _folders(folder: str, above: str, passed_over: list[tuple[str, str]]) -> list[os.DirEntry[str]]:
-    """The folders in a folder; one that can't be listed is added to `passed_over`, with the reason."""
+    """Return the subfolders of a folder; if it can't be listed, add it to `passed_over` with the reason."""
     try:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if entry.is_dir()]
@@ -228,14 +228,14 @@ def _status(file: str) -> os.stat_result | None:
 
 
 def _marked(home: Path) -> dict[str, list[str]]:
-    """The paths that each current/*.txt lists as live."""
+    """Return the paths in each current/*.txt, by file name."""
     return {file.name: read_mark(file) for file in sorted((home / "current").glob("*.txt"))}
 
 
 def _dangling(
     marked: Mapping[str, list[str]], manifests: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the paths that are in use and have no manifest, each with the reason."""
+    """Yield paths that are in use and have no manifest, with the reasons."""
     for name, paths in marked.items():
         for path in paths:
             if path not in manifests:
@@ -243,7 +243,7 @@ def _dangling(
 
 
 def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> str:
-    """Digest all that the kept tables are made from: the name of their group."""
+    """Return the digest of the cached tables' sources, which names their group."""
     hashed = hashlib.sha256(f"{VERSION} {KEPT}\n".encode())
     for path, digest in manifests.items():
         hashed.update(f"{path}\0{digest}\n".encode())
@@ -252,7 +252,7 @@ def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> st
 
 
 def _is_repaired(home: Path, problems: pa.Table) -> bool:
-    """Return True if an artefact that couldn't be read now can, though its manifest is as it was."""
+    """Return True if an artefact that couldn't be read is readable now with the same manifest."""
     paths = map(str, problems["path"].to_pylist())
     return any("problems" not in _read(home, path, "") for path in paths)
 
@@ -260,8 +260,8 @@ def _is_repaired(home: Path, problems: pa.Table) -> bool:
 def _build(
     cache: Cache, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
-    """The tables of these manifests: what the last snapshot has of them, and the rest read now."""
-    # Where every manifest was read before, none of it is needed.
+    """Build the tables of manifests: reuse the last snapshot's rows and read the remaining manifests."""
+    # Importing pyarrow.compute is slow and isn't needed while the cache is up to date.
     import pyarrow.compute as pc
 
     before = cache.tables(last, KEPT) or {
@@ -300,10 +300,10 @@ def _build(
 
 
 def _tables(lines: Iterable[Lines]) -> dict[str, pa.Table]:
-    """The tables of artefacts' lines.
+    """Return the tables of several artefacts' rows.
 
     Raises:
-        ValueError, TypeError, OverflowError: for a value that doesn't fit into its column.
+        ValueError, TypeError, OverflowError: if a value doesn't fit into its column.
     """
     listed = list(lines)
     return {
@@ -315,7 +315,7 @@ def _tables(lines: Iterable[Lines]) -> dict[str, pa.Table]:
 
 
 def _checked_lines(path: str, lines: Lines) -> Lines:
-    """The lines of an artefact; of one with a value that doesn't fit into the tables, the problem alone."""
+    """Return an artefact's rows, or only a problem if one of its values doesn't fit into its column."""
     try:
         _tables([lines])
     except (ValueError, TypeError, OverflowError) as refused:
@@ -324,7 +324,7 @@ def _checked_lines(path: str, lines: Lines) -> Lines:
 
 
 def _read(home: Path, path: str, digest: str) -> Lines:
-    """The lines of an artefact, or why something of it can't be read; that is tried again next time."""
+    """Return an artefact's rows; list unreadable parts as a problem, so that the next snapshot retries."""
     try:
         artefact = artefact_at(home / path)
         lines = lines_of(artefact, path)
@@ -343,11 +343,11 @@ def _read(home: Path, path: str, digest: str) -> Lines:
 
 
 _FACTS = "facts"
-"""The kind of the files of a finished run that its lines are made of."""
+"""Kind of a finished run's job.json and report.json, which the run's rows are read from."""
 
 
 def _kind_of(stage: str, name: str) -> str | None:
-    """Return the kind of a file that answers are made of; None for any other."""
+    """Return the kind of a file that the catalog reads, or None for other files."""
     if stage == "runs" and name in (JOB_NAME, REPORT_NAME):
         return _FACTS
     table = data_table_of(stage, name)
@@ -355,9 +355,9 @@ def _kind_of(stage: str, name: str) -> str | None:
 
 
 def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[str], list[Line]]:
-    """The paths that current/*.txt list, and those of their inputs, at any depth; as gc keeps them.
+    """Return the artefacts that current/*.txt list, with their inputs at any depth; gc keeps the same ones.
 
-    Beside them a line for each of these artefacts an input of which isn't there.
+    The second result has one row per artefact and missing input.
     """
     artefacts = tables["artefacts"].select(["path", "key", "content"]).to_pylist()
     by_key: dict[str, list[Line]] = {}
@@ -386,7 +386,7 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
 
 
 def _unused(live: pa.Table, data: pa.Table) -> dict[str, int]:
-    """The number of artefacts with data of each kind of which none is in use."""
+    """Return the number of artefacts of each kind of data of which no artefact is in use."""
     in_use = {*live["path"].to_pylist()}
     paths: dict[str, set[str]] = {kind: set() for kind in _TABLES}
     for kind, path in zip(data["kind"].to_pylist(), data["path"].to_pylist(), strict=True):
@@ -396,13 +396,13 @@ def _unused(live: pa.Table, data: pa.Table) -> dict[str, int]:
 
 
 _UNVERIFIED = "unverified"
-"""The finding in a file that can be read and wasn't compared with the published one yet."""
+"""Finding for a file that is readable and hasn't been compared with the published file yet."""
 
 
 def _readable(
     findings: FileFindings, live: pa.Table, data: pa.Table, *, verified: bool
 ) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """The live files by kind, and the faults of those that can't be read; each is opened once."""
+    """Return readable files in use by kind, and the faults of unreadable ones; open each file once."""
     in_use = {*live["path"].to_pylist()}
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
@@ -421,7 +421,7 @@ def _readable(
 
 
 def _fault(findings: FileFindings, file: str, kind: str, num_bytes: int) -> str | None:
-    """Return the reason why a file that was published can't be read now."""
+    """Return the reason why a published file can't be read now, or None if it can."""
     try:
         found = (findings.cache.home / file).stat()
     except FileNotFoundError:
@@ -439,7 +439,7 @@ def _fault(findings: FileFindings, file: str, kind: str, num_bytes: int) -> str 
 
 
 def _damage(findings: FileFindings, file: str, kind: str, line: pa.Table) -> str | None:
-    """Return what tells a file from the one of its line, the one that was published."""
+    """Return how a file differs from the published file that `line` describes, or None if it doesn't."""
     sha256, footer = line["sha256"][0].as_py(), line["footer"][0].as_py()
     return findings.find_again(
         file, lambda path: damage_of(path, _TABLES.get(kind), sha256=sha256, footer=footer)

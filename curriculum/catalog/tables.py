@@ -1,8 +1,9 @@
-"""Tables of the catalog: everything that a question can ask without opening data.
+"""Tables of the catalog, which answer queries without opening data files.
 
-Those of published artefacts, from their manifests, reports and jobs, are named in `TABLES`; a line of any of
-them names its artefact by `path`, relative to the workspace, so that what didn't change is kept and what did
-is replaced. Those of open runs, closed gates and status, in `OPEN_TABLES`, are read anew each time.
+`TABLES` lists the tables of published artefacts; they come from manifests, reports and jobs. Their
+column `path` names the artefact relative to the workspace, so that rows of unchanged artefacts are
+reused and rows of changed artefacts are replaced. `OPEN_TABLES` lists the tables of open runs, closed
+gates and status; they are read again for each snapshot.
 """
 
 import itertools
@@ -32,9 +33,9 @@ from schemas.whole_numbers import whole_number
 JOB_NAME, REPORT_NAME = "job.json", "report.json"
 
 Line = dict[str, Any]
-"""A line of a table, by column."""
+"""Row of a table, by column."""
 Lines = dict[str, list[Line]]
-"""Lines by table."""
+"""Rows by table."""
 
 _TYPES: dict[str, pa.DataType] = {
     "": pa.string(),
@@ -46,7 +47,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def _schema(columns: str) -> pa.Schema:
-    """Columns by name, text unless a type follows: `phase step:int64`."""
+    """Return a schema; columns are text unless they name a type: `phase step:int64`."""
     pairs = (column.partition(":") for column in columns.split())
     return pa.schema([pa.field(name, _TYPES[kind]) for name, _, kind in pairs])
 
@@ -89,24 +90,24 @@ TABLES: dict[str, pa.Schema] = {
         drawn_before:int64 tokens:int64 repetition:double
     """),
 }
-"""Tables of published artefacts; one Parquet file each in the cache."""
+"""Tables of published artefacts; the cache stores each as one Parquet file."""
 OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
-    # Of a trainer that writes fewer columns the others are null.
+    # Metrics of trainers that write fewer columns are null in the other columns.
     "open_metrics": pa.schema(
         [*(field.with_nullable(True) for field in METRICS_SCHEMA), pa.field("path", pa.string())]
     ),
     "closed_gates": _schema("run content kind why cure"),
     "status": STATUS_SCHEMA,
 }
-"""Tables of open runs, closed gates and status, which are read anew each time."""
+"""Tables of open runs, closed gates and status, which are read again for each snapshot."""
 
 
 def table_of(lines: Sequence[Line], schema: pa.Schema) -> pa.Table:
-    """Lines as a table.
+    """Return rows as an Arrow table.
 
-    pyarrow imports pandas, where that is installed, for every array that it makes of Python values: half a
-    second. Most of these tables are empty, and no array is made then.
+    pyarrow imports pandas, if it is installed, to convert Python values to an array, which takes half a
+    second. Most of these tables are empty and are created without an array.
     """
     if not lines:
         return pa.Table.from_batches([], schema=schema)
@@ -114,10 +115,10 @@ def table_of(lines: Sequence[Line], schema: pa.Schema) -> pa.Table:
 
 
 def lines_of(artefact: Artefact, path: str) -> Lines:
-    """The lines that one artefact gives, `path` being where it lies in the workspace.
+    """Return the rows of one artefact; `path` is its path in the workspace.
 
-    A run or a mixture whose report can't be read is listed all the same, with its inputs and files; a
-    line of `problems` says why no more is known of it.
+    A run or a mixture with an unreadable report is still listed with its inputs and files; a row in
+    `problems` gives the reason.
     """
     manifest = artefact.manifest
     lines: Lines = {
@@ -169,7 +170,7 @@ def _artefact(artefact: Artefact) -> Line:
 
 
 def _run(artefact: Artefact) -> Lines:
-    """The line of a finished run, and those of its figures."""
+    """Return the row of a finished run and the rows of its figures."""
     manifest, report = artefact.manifest, artefact.reported(Report)
     job, fault = _job_of(artefact.path)
     specialist = format_reference((report.specialist, manifest.labels.get("branch")))
@@ -226,7 +227,7 @@ def _mean_bpb(
 
 
 def _job_of(run: Path) -> tuple[Job | None, Line | None]:
-    """A run's job, or the problem with it; neither where it has none."""
+    """Return a run's job, or the problem with it; both are None if the run has no job."""
     try:
         return Job.model_validate_json(regular_files.read(run / JOB_NAME, follow_links=True)), None
     except FileNotFoundError:
@@ -237,7 +238,7 @@ def _job_of(run: Path) -> tuple[Job | None, Line | None]:
 
 
 def _job_columns(job: Job) -> Line:
-    """Return the columns that a run's job fills."""
+    """Return the columns of a run that its job determines."""
     columns: Line = {
         "ordinal": job.ordinal,
         "planned_steps": job.steps,
@@ -262,7 +263,7 @@ def _job_columns(job: Job) -> Line:
 
 
 def _mixture(report: MixtureReport) -> Lines:
-    """The line of a mixture, and those of its strata."""
+    """Return the row of a mixture and the rows of its strata."""
     names = ("slot_length", "slots", "rows", "tokens", "budget", "tokens_per_step", "steps")
     continued, read, left_out = report.continued, report.repetition, report.left_out
     mixture = {
@@ -292,7 +293,7 @@ def _mixture(report: MixtureReport) -> Lines:
 
 
 def open_run(home: Path, path: str, job: Job) -> Line:
-    """The line of a run that isn't closed."""
+    """Return the row of a run that isn't closed."""
     found = state_of_attempt(home, home / path, job)
     owner, beat = found.owner, found.beat
     return {
@@ -319,15 +320,15 @@ GATES_FOLDER = "gates"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenTables:
-    """Tables that are read anew each time, and why something of them can't be read."""
+    """Tables that are read for each snapshot, and problems with unreadable parts."""
 
     tables: dict[str, pa.Table]
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """Paths, each with the reason."""
+    """Pairs of path and reason."""
 
 
 def closed_gates(home: Path) -> OpenTables:
-    """The table of the gates that are closed; what goes while it is read is left out."""
+    """Return the table of closed gates; skip gates that are removed while they are read."""
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
     folder = home / GATES_FOLDER
@@ -336,7 +337,7 @@ def closed_gates(home: Path) -> OpenTables:
             text = regular_files.read(file, follow_links=True)
             lines.append(ClosedGate.model_validate_json(text).model_dump())
         except FileNotFoundError:
-            continue  # Somebody approves just now.
+            continue  # The gate has just been approved.
         except ValidationError as invalid:
             problems.append((f"{GATES_FOLDER}/{file.name}", _first_fault(invalid)))
         except OSError as refused:
@@ -354,12 +355,12 @@ STATUS_FILE = f"current/{STATUS_NAME}"
 
 
 def written_status(home: Path) -> OpenTables:
-    """Read the status of a workspace: no line where none was computed yet."""
+    """Read the stored status of a workspace; the table is empty if none was stored yet."""
     empty = {"status": table_of([], STATUS_SCHEMA)}
     try:
         table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
         table = table.select(STATUS_SCHEMA.names)
-        # A cast imports all of pyarrow's functions, even where there is nothing to do.
+        # Avoid a needless cast, which imports all of pyarrow.compute.
         same = table.schema.equals(STATUS_SCHEMA)
         return OpenTables(tables={"status": table if same else table.cast(STATUS_SCHEMA)})
     except FileNotFoundError:
@@ -372,7 +373,7 @@ METRICS_NAME = "metrics"
 
 
 def open_tables(home: Path, paths: Sequence[str]) -> OpenTables:
-    """Return the tables of the open runs at these paths; what a trainer removes meanwhile is left out."""
+    """Return the tables of the open runs at these paths; skip files that a trainer removes meanwhile."""
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
     metrics = [table_of([], OPEN_TABLES["open_metrics"])]
@@ -387,7 +388,9 @@ def open_tables(home: Path, paths: Sequence[str]) -> OpenTables:
             try:
                 metrics.append(_metrics(home / file, path))
             except (OSError, StoreError, pa.ArrowException) as broken:
-                if (home / file).exists():  # The trainer of an open run may start again before it.
+                if (
+                    home / file
+                ).exists():  # A trainer that resumes from an earlier step removes later parts.
                     said = str(broken).partition("\n")[0]
                     problems.append((file, f"{said}: its lines are left out"))
     runs = table_of(lines, OPEN_TABLES["open_runs"])
@@ -396,13 +399,13 @@ def open_tables(home: Path, paths: Sequence[str]) -> OpenTables:
 
 
 def _metrics_files(home: Path, path: str) -> Iterator[str]:
-    """The files of a run's metrics, by their paths in the workspace."""
+    """Yield the paths of a run's metrics files in the workspace."""
     for file in sorted((home / path / METRICS_NAME).glob("[0-9]*.parquet")):
         yield f"{path}/{METRICS_NAME}/{file.name}"
 
 
 def _metrics(file: Path, path: str) -> pa.Table:
-    """Read a file of metrics; a column that it lacks is null."""
+    """Read a metrics file; columns that the file lacks are null."""
     found = parquet.read_table(file)
     columns = [
         found[field.name].cast(field.type)

@@ -1,7 +1,7 @@
-"""The SQL of a catalog, run in this process or written to catalog.sql: sql/*.sql over a snapshot's files.
+"""SQL of a catalog: sql/*.sql over a snapshot's files, run in this process or written to catalog.sql.
 
-`$name` in those files is a relation: a table of the snapshot, or all data files of a kind. Everything
-else is plain DuckDB SQL, of forms that versions 1.5 and 2.0 both have.
+`$name` in those files stands for a relation: a table of the snapshot, or all data files of a kind. The
+rest is plain DuckDB SQL that versions 1.5 and 2.0 both accept.
 """
 
 import functools
@@ -26,14 +26,14 @@ from schemas import regular_files
 from schemas.stages import DATA_TABLES
 
 FIRST = ("tables", "views", "names")
-"""Subjects that others build on; the rest follow by name."""
+"""Files of sql/ that the other files depend on; the others follow by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,
     **OPEN_TABLES,
     **{kind.name: kind.schema for kind in DATA_TABLES},
 }
 _ROWS_AT_ONCE = 1 << 14
-"""Lines of a table that are Python values at a time."""
+"""Rows of a table that are converted to Python values at a time."""
 _RELATION = re.compile(r"\$([a-z_]+)")
 _CACHED = "SET parquet_metadata_cache = true"
 _SCHEMA = "CREATE SCHEMA internal"
@@ -47,26 +47,26 @@ _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", 
 
 
 def text_of(subject: str) -> str:
-    """A file of sql/, as it stands."""
+    """Return the text of a file of sql/."""
     file = resources.files("curriculum.catalog").joinpath("sql", f"{subject}.sql")
     return file.read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """One statement of sql/: what it makes or tells of."""
+    """Statement of sql/, with the name of the object that it creates or comments on."""
 
     name: str
     text: str
     reads: frozenset[str]
-    """The names that it reads from or calls; some are DuckDB's own."""
+    """Names that the statement reads from or calls, including DuckDB's own functions."""
     makes: bool
-    """True if it makes something; others are comments on what is made."""
+    """True for CREATE statements; the others are COMMENT statements."""
 
 
 @functools.cache
 def statements() -> tuple[Statement, ...]:
-    """All statements of sql/, in the order in which they are run; each ends with a line's last `;`."""
+    """Return all statements of sql/ in execution order; a semicolon at the end of a line ends a statement."""
     names = {
         file.name.removesuffix(".sql")
         for file in resources.files("curriculum.catalog").joinpath("sql").iterdir()
@@ -83,7 +83,7 @@ def statements() -> tuple[Statement, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relation:
-    """A view, table or macro of the catalog, and what it means."""
+    """View, table or macro of the catalog, and its description."""
 
     name: str
     meaning: str
@@ -93,7 +93,7 @@ class Relation:
 
 @functools.cache
 def macros() -> tuple[Relation, ...]:
-    """The macros that questions may use, in name order; no database is asked for them."""
+    """Return the macros that queries may use, sorted by name, without opening a database."""
     meanings = {statement.name: statement.text for statement in statements() if not statement.makes}
     return tuple(
         Relation(
@@ -108,18 +108,18 @@ def macros() -> tuple[Relation, ...]:
 
 @functools.cache
 def view_names() -> frozenset[str]:
-    """The names of the views and tables that questions may use; no database is asked for them."""
+    """Return the names of the views and tables that queries may use, without opening a database."""
     return frozenset(match[1] for match in _public() if match[2] is None)
 
 
 def _public() -> Iterator[re.Match[str]]:
-    """Yield the beginning of each statement that makes something for questions."""
+    """Yield a match for each statement that creates a relation for queries."""
     found = (_PUBLIC.match(_REMARK.sub("", statement.text).strip()) for statement in statements())
     return (match for match in found if match)
 
 
 def _meaning(comment: str) -> str:
-    r"""Return the text of a comment.
+    r"""Return the text of a COMMENT statement.
 
     >>> _meaning("COMMENT ON MACRO TABLE a IS\n    'what isn''t b'")
     "what isn't b"
@@ -128,10 +128,10 @@ def _meaning(comment: str) -> str:
 
 
 def needed(asked: str) -> list[Statement]:
-    """The statements that a question rests on: those that it mentions, and what they read.
+    """Return the statements that a query depends on: relations that it mentions, and their sources.
 
-    A word of a question that only looks like a name costs a moment. A question about the catalog itself
-    rests on all of it.
+    Words that only look like names add statements that aren't needed, at little cost. A query about the
+    catalog itself needs all statements.
     """
     words = frozenset(_WORD.findall(asked.lower()))
     if any(word in _ABOUT or word.startswith(("duckdb_", "pragma_")) for word in words):
@@ -149,7 +149,7 @@ def needed(asked: str) -> list[Statement]:
 
 
 def data_read(asked: str) -> frozenset[str]:
-    """The kinds of data that the views and macros in a question read; none of one about the catalog."""
+    """Return the kinds of data that a query's views and macros read; empty for a query about the catalog."""
     read = needed(asked)
     if len(read) == len(statements()):
         return frozenset()
@@ -158,7 +158,7 @@ def data_read(asked: str) -> frozenset[str]:
 
 
 def _reads(text: str) -> frozenset[str]:
-    """Return the relations that a statement of sql/ reads from or calls.
+    """Return the relations and functions that a statement of sql/ uses.
 
     >>> sorted(_reads("CREATE VIEW a AS SELECT lineage FROM main.b JOIN c USING (file) -- FROM d"))
     ['b', 'c']
@@ -171,11 +171,11 @@ def _reads(text: str) -> frozenset[str]:
 def script(
     snapshot: Snapshot, *, root: str, memory: Mapping[str, str], asked: str | None = None
 ) -> str:
-    """All views and macros over a snapshot's files; paths begin with `root`, which may be empty.
+    """Return the SQL of all views and macros over a snapshot's files.
 
-    Tables that are in memory are read from the relations that `memory` names. Of what nothing in the
-    question `asked` needs, nothing is made; and what a file says of itself is kept for the next
-    question, where one can come.
+    All paths begin with `root`, which may be empty. `memory` names the relations from which in-memory
+    tables are read. With a query `asked`, only the statements that it needs are returned; without one,
+    DuckDB also caches Parquet metadata for later queries.
     """
     settings = (_CACHED, _SCHEMA) if asked is None else (_SCHEMA,)
     wanted = statements() if asked is None else needed(asked)
@@ -189,7 +189,7 @@ def script(
 
 
 def _relation(snapshot: Snapshot, name: str, root: str) -> str:
-    """Read a table's file, or all data files of a kind; without a file it has columns and no rows."""
+    """Return the SQL that reads a table or all data files of a kind; without files it gives no rows."""
     if name in snapshot.kept:
         return f"read_parquet({quoted(pattern(root + snapshot.kept[name]))})"
     columns = [(field.name, sql_type(field.type)) for field in SCHEMAS[name]]
@@ -199,7 +199,7 @@ def _relation(snapshot: Snapshot, name: str, root: str) -> str:
         listed = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in [*columns, *own])
         return f"(SELECT {listed} WHERE false)"
     paths = ",\n".join(quoted(pattern(root + file)) for file in files)
-    # What a file of an earlier version lacks is null; no other file is opened to learn that.
+    # With an explicit schema, columns that an older file lacks are null, and DuckDB opens no other file.
     listed = ", ".join(
         f"{quoted(column)}: {{'name': {quoted(column)}, 'type': {quoted(kind)}, 'default_value': NULL}}"
         for column, kind in columns
@@ -209,7 +209,7 @@ def _relation(snapshot: Snapshot, name: str, root: str) -> str:
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """A type as DuckDB writes it.
+    """Return an Arrow type in DuckDB's syntax.
 
     >>> sql_type(pa.list_(pa.struct([("at", pa.int32()), ("what", pa.string())])))
     'STRUCT("at" INTEGER, "what" VARCHAR)[]'
@@ -246,7 +246,7 @@ _HEAD = """\
 
 
 def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the views of a snapshot; of a question that is `asked`, what it names."""
+    """Return an in-memory DuckDB with a snapshot's views, or only those that the query `asked` needs."""
     connection = connected(may_spill=True)
     memory = {name: f'"incoming {name}"' for name, table in snapshot.tables.items() if len(table)}
     text = script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked)
@@ -260,9 +260,9 @@ def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConn
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Copy a table into a temporary one of DuckDB's, by values.
+    """Copy the values of an Arrow table into a temporary DuckDB table.
 
-    DuckDB imports pandas, where that is installed, for every object that is registered: half a second.
+    Registering the table instead would import pandas, if it is installed, which takes half a second.
     """
     kinds = [(f'"{field.name}"', sql_type(field.type)) for field in table.schema]
     connection.execute(f"CREATE TEMP TABLE {name} ({', '.join(map(' '.join, kinds))})")
@@ -273,9 +273,9 @@ def _copy_table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Tabl
 
 
 def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:
-    """Write catalog.sql, and as Parquet files what it reads; by default for a snapshot that is taken now.
+    """Write catalog.sql and the Parquet files that it reads, by default for a new snapshot.
 
-    The result is its path, or None where the workspace can't be written: read-only, or full.
+    Return the path of catalog.sql, or None if the workspace can't be written (read-only or full).
     """
     snapshot = snapshot or take(home, verified=False)
     home, cache = snapshot.home, Cache(home=snapshot.home)
@@ -285,7 +285,7 @@ def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:
     for name, table in snapshot.tables.items():
         if not len(table):
             continue
-        # The status is a file of the workspace already; catalog.sql reads the newest.
+        # The status already is a file of the workspace, and catalog.sql should read the newest version.
         path = STATUS_FILE
         if name != "status":
             alone = {name: table}
@@ -299,7 +299,7 @@ def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:
 
 
 def relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
-    """The views and tables of a catalog in name order, with the columns that they have."""
+    """Return the views and tables of a catalog with their columns, sorted by name."""
     found = connection.execute("""
         WITH named AS (
             SELECT view_name AS name, comment FROM duckdb_views()
@@ -317,12 +317,12 @@ def relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
 
 
 def _write_script(file: Path, text: bytes) -> Path | None:
-    """Let catalog.sql hold a text; None where that can't be. A link in its place is replaced."""
+    """Write catalog.sql and replace a link in its place; return None if it can't be written."""
     try:
         if regular_files.read(file, most=len(text)) == text:
             return file
     except OSError:
-        pass  # It isn't there, or something else is in its place, which the rename replaces.
+        pass  # The file is missing or isn't a regular file; the rename below replaces it.
     draft = file.with_name(f".{SCRIPT_NAME}.{uuid.uuid4().hex}")
     try:
         with draft.open("xb") as opened:
