@@ -1,4 +1,4 @@
-"""Tables and warnings of builds and mixtures, the same in the terminal and on a run's page."""
+"""Tables and warnings of builds and mixtures, shared by the terminal and the pages of runs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -36,9 +36,9 @@ YIELD_NOTE = (
     "if mixed: had domains shared rows, which they never do"
 )
 MIN_LENGTH = 1 / 3
-"""Mean length of held-out documents, as a share of that of trained ones, below which a build warns."""
+"""Ratio of mean document lengths, held-out to training, below which a build warns."""
 MAX_REPOSITORIES = 12
-"""Number of repositories shown, those with most bytes; the selection's report has all."""
+"""Maximum number of repositories shown, the largest first; the selection's report lists all."""
 
 COUNTS = ("documents", "val", "bytes", "code_bytes", "comment_bytes")
 Place = TypeVar("Place", bound=Hashable)
@@ -46,14 +46,14 @@ Place = TypeVar("Place", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildTable:
-    """A table, and the notes below it; either may be empty."""
+    """Table with notes below it; either may be empty."""
 
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
 
 
 def build_tables(built: Built) -> Iterator[BuildTable]:
-    """Yield how full the rows of a phase are, how long their context is, and their domains."""
+    """Yield the tables of a phase's build: yields, context lengths, graphs, domains and comments."""
     notes = (YIELD_NOTE, *fullness_lines(built))
     yield BuildTable(lines=tuple(yield_lines(built)), notes=notes)
     for listed in (new_line_lines, held_out_lines, chop_lines, length_lines, context_lines):
@@ -64,7 +64,7 @@ def build_tables(built: Built) -> Iterator[BuildTable]:
 
 
 def build_warnings(built: Built) -> Iterator[str]:
-    """Yield what a person should not miss of the build of a phase."""
+    """Yield all warnings about a phase's build."""
     yield from lack_warnings(built)
     yield from graph_warnings(built)
     yield from context_warnings(built)
@@ -77,9 +77,9 @@ def build_warnings(built: Built) -> Iterator[str]:
 
 
 def yield_lines(built: Built) -> Iterator[Line]:
-    """A line a data set of training rows: how full the rows are, and what became of the documents.
+    """Yield one row per training data set: the yield of its rows, and the outcomes of its documents.
 
-    Conversations that are refused or too long are counted where there are any.
+    Columns for refused and overlong conversations appear only if there are any.
     """
     reports = [(rows.wanted, _train(rows)) for rows in built.rows]
     outcomes = [
@@ -107,7 +107,7 @@ def yield_lines(built: Built) -> Iterator[Line]:
 
 
 def fullness_lines(built: Built) -> Iterator[str]:
-    """Yield a sentence a data set of training rows that aren't full: the reasons that are known."""
+    """Yield one sentence per training data set with a low yield: the known causes."""
     for rows in built.rows:
         yields = RowYields.of(_train(rows), rows.wanted.row_length)
         if yields and yields.causes:
@@ -115,7 +115,7 @@ def fullness_lines(built: Built) -> Iterator[str]:
 
 
 def new_line_lines(built: Built) -> Iterator[Line]:
-    """Yield a line for each data set that scores new lines: their share, and what shows nothing new."""
+    """Yield one row per data set that scores new lines: their share, and documents without new lines."""
     for rows in built.rows:
         report = _train(rows)
         counts = report.encode.objective
@@ -130,7 +130,7 @@ def new_line_lines(built: Built) -> Iterator[Line]:
 
 
 def chop_lines(built: Built) -> Iterator[Line]:
-    """A line a data set of training rows that were cut: what was cut, and rows that teach nothing."""
+    """Yield one row per training data set that cuts documents: cut documents, and rows without a target."""
     for rows in built.rows:
         if rows.wanted.packer == "chop":
             report = _train(rows)
@@ -144,7 +144,7 @@ def chop_lines(built: Built) -> Iterator[Line]:
 
 
 def yield_words(built: Built) -> str:
-    """Sum up the yield of each data set, in a sentence.
+    """Return the yields of all data sets in one sentence.
 
     yield_words(built) ->
     'v3_simple causal 512: 98.2%, v3_doxygen causal 512: 98.4% of all positions'
@@ -154,7 +154,7 @@ def yield_words(built: Built) -> str:
 
 
 def mixture_words(mixture: Artefact) -> str:
-    """Sum up a plan in a sentence, with the warnings of the mix."""
+    """Return the summary of a plan with the warnings of its mixture."""
     report = mix.report_of(mixture)
     largest = max(abs(stratum.tokens / report.tokens - stratum.share) for stratum in report.strata)
     held = (
@@ -165,7 +165,7 @@ def mixture_words(mixture: Artefact) -> str:
 
 
 def mixture_lines(mixture: Artefact) -> Iterator[Line]:
-    """A line a stratum: its share as the diet plans it and as the plan realises it, and its repetition."""
+    """Yield one row per stratum: its planned and realised shares, and its repetition."""
     report = mix.report_of(mixture)
     for stratum in report.strata:
         whose = f"{stratum.imported}: " if stratum.imported else ""
@@ -182,7 +182,7 @@ def mixture_lines(mixture: Artefact) -> Iterator[Line]:
 
 
 def branch_lines(branch: Branch, depth: int = 0) -> Iterator[Line]:
-    """A line a branch of a mixture, indented two spaces a level."""
+    """Yield one row per branch of a mixture, indented by two spaces per level."""
     yield {
         "mixture": "  " * depth + branch.title,
         "tokens": count(branch.tokens),
@@ -197,7 +197,7 @@ def branch_lines(branch: Branch, depth: int = 0) -> Iterator[Line]:
 
 
 def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
-    """A line an artefact of documents."""
+    """Yield one row per artefact of documents."""
     for artefact, report in _reported(documents):
         yield {
             "family": family_title(artefact.manifest.labels),
@@ -209,7 +209,7 @@ def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
 
 
 def index_lines(built: Built) -> Iterator[Line]:
-    """A line an index: what became of its database's units, and its functions."""
+    """Yield one row per index: outcomes of its compilation units, and its functions."""
     for artefact in built.indexes:
         report = artefact.reported(IndexReport)
         yield {
@@ -226,7 +226,7 @@ def index_lines(built: Built) -> Iterator[Line]:
 
 
 def graph_lines(built: Built) -> Iterator[Line]:
-    """A line a repository and family of graphs: documents, edges by label, what an index covers."""
+    """Yield one row per repository and graph family: documents, edges by label, coverage by the index."""
     for artefact, report in _reported(built.documents):
         family, coverage = artefact.manifest.labels["family"], report.coverage
         if reads_commits(family):
@@ -243,7 +243,7 @@ def graph_lines(built: Built) -> Iterator[Line]:
 
 
 def changed_lines(built: Built) -> Iterator[str]:
-    """Yield a line a repository: the share of its changed lines that stands in no function."""
+    """Yield one line per repository: the share of changed lines outside functions."""
     found = {
         artefact.manifest.labels["repository"]: report.changed_lines
         for artefact, report in _reported(built.documents)
@@ -259,7 +259,7 @@ def changed_lines(built: Built) -> Iterator[str]:
 
 
 def graph_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings: units that aren't indexed, files without a syntax tree."""
+    """Yield warnings about units that aren't indexed and files without a syntax tree."""
     for artefact in built.indexes:
         index, name = artefact.reported(IndexReport), artefact.manifest.labels["repository"]
         if index.replaced:
@@ -280,9 +280,9 @@ def graph_warnings(built: Built) -> Iterator[str]:
 
 
 def length_lines(built: Built) -> Iterator[Line]:
-    """A line a data set: documents and their tokens by length, before anything is left out.
+    """Yield one row per data set: documents and their tokens by length, before any are left out.
 
-    Of what imported rows were fitted from nothing is known, here and below.
+    Imported rows are skipped here and below, since their documents are unknown.
     """
     for rows in _own_rows(built):
         lengths = _train(rows).encode.lengths
@@ -293,10 +293,10 @@ def length_lines(built: Built) -> Iterator[Line]:
 
 
 def context_lines(built: Built) -> Iterator[Line]:
-    """A line a data set: tokens of its own document before each scored token, and what was left out.
+    """Yield one row per data set: tokens of the same document before each scored token, and omitted parts.
 
-    Those past 64k are counted where there are any. Last what is held out: its tokens, and those before each
-    of its scored tokens, which are targets alone in documents with context.
+    The column for contexts longer than 64k appears only if there are any. The last columns describe the
+    held-out set: its tokens, and its mean context. Only targets are scored in documents with context.
     """
     reports = [
         (rows.wanted.title, _train(rows), rows.val.reported(RowsReport))
@@ -324,7 +324,7 @@ def context_lines(built: Built) -> Iterator[Line]:
 
 
 def context_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings of rows that are twice as long as nine in ten of their context documents, or longer."""
+    """Yield warnings about rows at least twice as long as 90 % of their context documents."""
     for rows in _own_rows(built):
         wanted = rows.wanted
         if rows.train.planned or not reads_commits(wanted.flat_family):
@@ -339,7 +339,7 @@ def context_warnings(built: Built) -> Iterator[str]:
 
 
 def held_out_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings of held-out documents that are much shorter than those that are trained on."""
+    """Yield warnings about held-out documents that are much shorter than training documents."""
     seen: set[tuple[str, int]] = set()
     for rows in _own_rows(built):
         wanted = rows.wanted
@@ -359,7 +359,7 @@ def held_out_warnings(built: Built) -> Iterator[str]:
 
 
 def domain_lines(built: Built) -> Iterator[Line]:
-    """A line a domain over all families that were selected, the largest first."""
+    """Yield one row per domain, summed over all families, the largest first."""
     sizes = _sizes(built, lambda _, domain: domain)
     whole = sum(size.bytes for size in sizes.values())
     for name, size in sorted(sizes.items(), key=lambda pair: (-pair[1].bytes, pair[0])):
@@ -374,7 +374,7 @@ def domain_lines(built: Built) -> Iterator[Line]:
 
 
 def comment_lines(built: Built) -> Iterator[Line]:
-    """A line a repository: the share of comments by bytes, in all its code and in each domain."""
+    """Yield one row per repository: the share of comments in its code, overall and by domain."""
     sizes = _sizes(built, lambda repository, domain: (repository, domain))
     whole = _sizes(built, lambda repository, _: repository)
     names = sorted({domain for _, domain in sizes})
@@ -388,14 +388,14 @@ def comment_lines(built: Built) -> Iterator[Line]:
 
 
 def tokenizer_warnings(built: Built) -> Iterator[str]:
-    """Yield why the tokenizer doesn't encode at full speed, if it doesn't."""
+    """Yield the reason why the tokenizer doesn't encode at full speed, if there is one."""
     reason = built.tokenizer.reported(TokenizerReport).engine_reason
     if reason:
         yield f"tokenizer {built.tokenizer.key[:KEY_DIGITS]} doesn't encode at full speed: {reason}"
 
 
 def domain_warnings(built: Built) -> Iterator[str]:
-    """Domain rules that separate no documents, of the selection of files."""
+    """Yield warnings about domain rules that don't separate documents."""
     yield from built.selection.reported(SelectionReport).warnings
 
 
@@ -404,7 +404,7 @@ def _train(rows: RowSet) -> RowsReport:
 
 
 def _own_rows(built: Built) -> Iterator[RowSet]:
-    """Yield the data sets of training rows that aren't imported."""
+    """Yield the training data sets that aren't imported."""
     yield from (rows for rows in built.rows if rows.wanted.imported is None)
 
 
@@ -418,7 +418,7 @@ def _bucket(bucket: LengthBucket) -> str:
 
 
 def _sizes(built: Built, by: Callable[[str, str], Place]) -> dict[Place, DomainSize]:
-    """Add up what was selected, by a function of repository and domain; shares are no part of a sum."""
+    """Sum the sizes of selected documents by a function of repository and domain; shares are not summed."""
     found: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for selection in (built.selection, *built.selections.values()):
         for repository, domains in selection.reported(SelectionReport).repositories.items():
@@ -429,5 +429,5 @@ def _sizes(built: Built, by: Callable[[str, str], Place]) -> dict[Place, DomainS
 
 
 def _comments(size: DomainSize) -> str:
-    """The share of comments in the bytes of code; empty where there is no code."""
+    """Return the share of comments in the bytes of code; empty if there is no code."""
     return percent(size.comment_bytes / size.code_bytes) if size.code_bytes else ""

@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint's safetensors, read of the file's head: no tensor is loaded."""
+"""Tensors of a checkpoint, listed from the header of its safetensors file without loading any tensor."""
 
 import re
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from schemas.whole_numbers import whole_number
 
 WEIGHTS = "model.safetensors"
 _MAX_HEAD = 100_000_000
-"""Bytes: what safetensors themselves allow."""
+"""Maximum number of header bytes that safetensors allows."""
 _NUMBERED = re.compile(r"^(.*?\.\d+)\.")
 
 
 class _Head(BaseModel):
-    """Entry of one tensor in a file's head."""
+    """Entry of one tensor in the header."""
 
     dtype: str = ""
     shape: tuple[int, ...] = ()
@@ -26,22 +26,22 @@ class _Head(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """A tensor; or those that belong to one block, or to one thing outside the blocks."""
+    """One tensor, or a group of tensors from one block or with the same first part of the name."""
 
     name: str
     kind: str
-    """Type, as F32; of several tensors all types."""
+    """Type such as F32; all types if a group has several."""
     shape: tuple[int, ...] = ()
-    """Shape of a tensor."""
+    """Shape of one tensor; empty for a group."""
     tensors: int = 1
     parameters: int
 
 
 def tensors(checkpoint: Path) -> list[Weights]:
-    """The tensors of a checkpoint's weights, as the file lists them; none where it has no such file.
+    """Return the tensors of a checkpoint in file order; empty if it has no weights file.
 
     Raises:
-        JobError: for another file than the one that was written.
+        JobError: if the file differs from the one that was written.
     """
     file = checkpoint / WEIGHTS
     if not file.is_file():
@@ -64,7 +64,7 @@ def tensors(checkpoint: Path) -> list[Weights]:
 
 
 def groups(listed: Sequence[Weights]) -> list[Weights]:
-    """Tensors by the block that they are of, else by the first part of their name.
+    """Group tensors by block, or by the first part of their name outside the blocks.
 
     blocks.0.norm, blocks.0.mlp.up, embedding.weight -> blocks.0, embedding
     """
@@ -85,7 +85,7 @@ def groups(listed: Sequence[Weights]) -> list[Weights]:
 
 
 def _order(name: str) -> tuple[object, ...]:
-    """Numbers as numbers.
+    """Return a sort key that compares the numbers in a name by value.
 
     >>> _order("blocks.10") > _order("blocks.9")
     True

@@ -1,6 +1,6 @@
-"""Runs side by side: the settings that differ, figures with verdicts, and shares of their mixtures.
+"""Runs side by side: settings that differ, figures with verdicts, and shares of their mixtures.
 
-The values are those that `curriculum compare` prints, as tables and as JSON.
+`curriculum compare` prints these values as tables and as JSON.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,30 +26,30 @@ NOT_SETTINGS = {
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
     "study",
 }
-"""Fields of a job that identify the run, or are listed by other names."""
+"""Fields of a job that identify the run or are listed under other names."""
 ROWS = "rows"
 OTHER_ROWS, TOUCH = "measured on other rows", "intervals touch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedRun:
-    """A run, open or closed, as it was read."""
+    """Open or closed run, and the files that describe it."""
 
     title: str
     path: Path
     job: Job
     report: Report | None
-    """None while it is open."""
+    """Report of a closed run; None while the run is open."""
     progress: AttemptState | None
-    """State and progress of an open one."""
+    """State and progress of an open run."""
     mixture: Artefact | None
-    """Mixture that it is trained on; None where that is gone."""
+    """Mixture that the run is trained on; None if it was deleted."""
     tools: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettingValues:
-    """A setting and its value in each run; None where a run has no such setting."""
+    """Setting with its value in each run; None if a run lacks the setting."""
 
     name: str
     values: tuple[str | None, ...]
@@ -57,31 +57,31 @@ class SettingValues:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredPair:
-    """An evaluation at the end of each run; None where a run hasn't got it."""
+    """Evaluation at the end of each run; None if a run lacks it."""
 
     set: str
     phase: str
     family: str
-    """`*` for the weighted mean of a set."""
+    """Family, or `*` for the weighted mean of a set."""
     domain: str
     figures: tuple[Figure | None, ...]
     is_sure: tuple[bool, ...]
-    """True for each figure of documents and lineages enough."""
+    """True for each figure with enough documents and lineages."""
     bpb_change: float | None
-    """The last of two runs less the first; None where a run hasn't got it, and of more runs."""
+    """Last figure minus first figure; None if one is missing, or more than two runs are compared."""
     paired: PairedChange | None
-    """The same on the documents that both were measured on; None where there are none."""
+    """Change on the documents of both runs; None if they share none."""
     documents: int
     lineages: int
-    """Documents and lineages of the paired change, else of the last run that has the figure."""
+    """Documents and lineages of the paired change, or of the last run with this figure."""
     same_rows: bool
-    """True if all that have it were measured on the same rows, so that the figures can be compared."""
+    """True if all figures were measured on the same rows, so that they are comparable."""
     verdict: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StratumShare:
-    """Share of a stratum in one mixture, as planned and as the plan holds it."""
+    """Share of a stratum in one mixture: the planned share and the realised one."""
 
     planned: float
     realised: float
@@ -95,7 +95,7 @@ class StratumShare:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedStratum:
-    """A stratum in each mixture; None where a mixture hasn't got it."""
+    """Stratum in each mixture; None if a mixture lacks it."""
 
     serving: str
     domain: str
@@ -103,9 +103,9 @@ class ComparedStratum:
 
 
 def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
-    """Return the settings that differ, in the order of the job.
+    """Return the settings that differ, in the order of the job's fields.
 
-    Rows that only some runs draw on are listed with the servings.
+    Rows that only some runs read appear with the servings instead.
     """
     listed = [dict(_settings(side)) for side in compared]
     names = dict.fromkeys(name for settings in listed for name in settings)
@@ -122,7 +122,7 @@ def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
 
 
 def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
-    """Return every evaluation that a run ended with: the weighted means first, then strata."""
+    """Return all evaluations at the end of the runs: weighted means first, then strata."""
     after = [
         {figure.place: figure for figure in (side.report.after if side.report else ())}
         for side in compared
@@ -171,10 +171,10 @@ def _pair(
 def _verdict(
     first: Figure | None, last: Figure | None, change: PairedChange | None, *, same_rows: bool
 ) -> str:
-    """Compare the last with the first: `lower` or `higher` only where the interval is surely so.
+    """Return `lower` or `higher` if the last figure surely differs from the first, else the reason for doubt.
 
-    The verdict is that of the change on the same documents where it is known, else the figures' own
-    intervals must not touch. Figures of too few documents or lineages say nothing.
+    The verdict comes from the change on shared documents if it is known. Otherwise the intervals of the
+    figures must not overlap. Figures with too few documents or lineages have no verdict.
     """
     if not all(figure is None or figure.is_sure for figure in (first, last)):
         return TOO_FEW
@@ -190,13 +190,13 @@ def _verdict(
 
 
 def _paired(compared: Sequence[ComparedRun]) -> dict[Place, PairedChange]:
-    """Return the changes from the first of two runs to the last, where both left documents."""
+    """Return the changes from the first of two runs to the last, if both stored their documents."""
     ends = [(side.path, side.report.steps) for side in compared if side.report]
     return changes_between(*ends) if len(compared) == len(ends) == 2 else {}
 
 
 def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
-    """Return every stratum of the mixtures, the largest first."""
+    """Return all strata of the mixtures, the largest first."""
     reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
     shares = [
         {
@@ -245,7 +245,7 @@ def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Serving:
-    """A serving in the manifest of a mixture."""
+    """Serving in the manifest of a mixture."""
 
     family: str
     objective: str
@@ -274,7 +274,7 @@ def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
 
 
 def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Nested values by dotted names.
+    """Yield nested values under dotted names.
 
     >>> [*_flatten("", {"model": {"width": 128}, "require": ["leakcheck"]})]
     [('model.width', '128'), ('require', 'leakcheck')]
@@ -289,7 +289,7 @@ def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def _labels(path: str) -> str:
-    """The labels of an artefact's path, but for its split and a variant of 0.
+    """Return the label values in an artefact's path, without its split and a variant of 0.
 
     >>> _labels("rows/family-v3_simple/objective-causal/variant-0/row_length-512/split-train/787bd5ce12ad")
     'v3_simple causal 512'
@@ -303,7 +303,7 @@ def _labels(path: str) -> str:
 
 
 def _grounds(job: Job) -> dict[Place, str]:
-    """Return the rows behind each figure of a run, in words that are the same for the same rows."""
+    """Return a text per figure of a run that is equal if and only if the measured rows are equal."""
     found: dict[Place, str] = {}
     for evaluation in job.evaluations:
         found[evaluation.set, evaluation.phase, "*", "*"] = repr(_ground(evaluation))

@@ -1,4 +1,4 @@
-"""Context documents as trees: every chunk below the chunk that led to it, and edges in words."""
+"""Context documents as trees: each chunk below the chunk that led to it, and edges in words."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ WORDS: dict[EdgeKind, tuple[str, str]] = {
     "links": ("links", "linked by"),
     "compiles": ("compiles", "compiled by"),
 }
-"""An edge from its source to its target, and read the other way."""
+"""Words for an edge read from its source to its target, and in the other direction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeChunk:
-    """A chunk where it hangs in the tree."""
+    """Position of a chunk in the tree."""
 
     chunk: int
     depth: int
     edge: Edge | None = None
-    """Edge from or to the chunk above; None at a root."""
+    """Edge from or to the parent chunk; None at a root."""
 
     @property
     def word(self) -> str:
-        """Return the relation to the chunk above in words; empty at a root.
+        """Relation to the parent chunk in words; empty at a root.
 
         TreeChunk(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
         """
@@ -41,9 +41,9 @@ class TreeChunk:
 
 
 def branches(document: Document) -> list[TreeChunk]:
-    """Every chunk once, each below the chunk that led to it; siblings by edge kind, surest first.
+    """Return every chunk once, in tree order; siblings are sorted by edge kind, then by confidence.
 
-    A chunk that no target leads to is a root of its own, after the targets.
+    A chunk that isn't reachable from a target becomes a root after the targets.
     """
     below = _below(document)
     roots = [index for index, chunk in enumerate(document.chunks) if chunk.via < 0]
@@ -67,7 +67,7 @@ def branches(document: Document) -> list[TreeChunk]:
 
 
 def nearest(tree: list[TreeChunk], most: int | None) -> list[TreeChunk]:
-    """Return at most so many branches, the shallowest, in their order; all of them for None."""
+    """Return the `most` shallowest branches in tree order, or all of them for None."""
     if most is None or len(tree) <= most:
         return tree
     kept = {branch.chunk for branch in sorted(tree, key=lambda branch: branch.depth)[:most]}
@@ -75,7 +75,7 @@ def nearest(tree: list[TreeChunk], most: int | None) -> list[TreeChunk]:
 
 
 def guides(tree: list[TreeChunk]) -> list[str]:
-    """The lines that lead to each branch.
+    """Return the connecting lines before each branch of a text tree.
 
     At depths 0, 1, 2, 1: ['', '├ ', '│ └ ', '└ ']
     """
@@ -91,7 +91,7 @@ def guides(tree: list[TreeChunk]) -> list[str]:
 
 
 def edge_words(edges: tuple[Edge, ...]) -> str:
-    """Edges by kind, and how they are known.
+    """Return the number of edges by kind and label, in words.
 
     edge_words(edges) ->
     'calls 12 (resolved 8, syntactic 4) · inherits 3 (resolved)'
@@ -108,7 +108,7 @@ def edge_words(edges: tuple[Edge, ...]) -> str:
 
 
 def left_out_words(left_out: tuple[LeftOut, ...]) -> str:
-    """Definitions that would have come next, each with the reason that it isn't shown.
+    """Return the next definitions that the context leaves out, with the reasons.
 
     left_out_words(document.left_out) ->
     'calls fill (a.cc): doubtful, 0.33 · called by main (b.cc): unrelated, 2 edges away'
@@ -130,7 +130,7 @@ def _reason(left_out: LeftOut) -> str:
 
 
 def target_parts(document: Document) -> tuple[int, int]:
-    """The parts of the target, [first, last); all parts of a document without chunks."""
+    """Return the target's range of parts [first, last); all parts if the document has no chunks."""
     own = [chunk for chunk in document.chunks if chunk.hop == 0]
     if not own:
         return 0, len(document.parts)
@@ -138,14 +138,14 @@ def target_parts(document: Document) -> tuple[int, int]:
 
 
 def path_of(document: Document, chunk: Chunk) -> str:
-    """The file that a chunk came from; empty for generated text."""
+    """Return the path of a chunk's file; empty for generated text."""
     sources = (document.parts[part].source for part in range(chunk.first_part, chunk.last_part))
     known = next((source for source in sources if source >= 0), None)
     return "" if known is None else document.provenance[known].path
 
 
 def _below(document: Document) -> dict[int, list[tuple[int, Edge]]]:
-    """The chunks that hang below each chunk, and by which edge."""
+    """Return the children of each chunk, with the edges that lead to them."""
     below: dict[int, list[tuple[int, Edge]]] = defaultdict(list)
     for index, chunk in enumerate(document.chunks):
         if 0 <= chunk.via < len(document.edges):

@@ -1,4 +1,4 @@
-"""Sources of conversations as lines of words and numbers, and what of them was left out."""
+"""Tables of conversation sources, and warnings about conversations that were left out."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from schemas.reports import DocumentsReport, EncodeReport, RowsReport, Selection
 
 
 def conversation_lines(built: Built) -> Iterator[Line]:
-    """A line a source of conversations."""
+    """Yield one row per source of conversations."""
     for name, report in _sources(built):
         yield {
             "conversations": name,
@@ -20,7 +20,7 @@ def conversation_lines(built: Built) -> Iterator[Line]:
 
 
 def conversation_warnings(built: Built) -> Iterator[str]:
-    """Lines and conversations that were left out, and why; keys that aren't read; turns without marks."""
+    """Yield warnings about omitted lines and conversations, ignored keys, and missing control tokens."""
     for name, report in _sources(built):
         lines = report.lines
         reasons = ", ".join(
@@ -62,7 +62,7 @@ def conversation_warnings(built: Built) -> Iterator[str]:
 
 
 def _too_long(place: str, encoded: EncodeReport) -> Iterator[str]:
-    """Conversations that are longer than a row."""
+    """Yield warnings about conversations longer than a row."""
     if left_out := encoded.documents.get("too_long"):
         share = percent(encoded.num_bytes["too_long"] / sum(encoded.num_bytes.values()))
         yield (

@@ -1,4 +1,4 @@
-"""Clusters of near copies that are so large that a pair may join what doesn't belong together."""
+"""Warnings about large clusters of near copies, which one wrong pair of files may have joined."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from schemas.reports import SelectionReport
 
 
 def copy_warnings(report: SelectionReport) -> Iterator[str]:
-    """Yield a sentence for each large cluster of a selection, with the pair that joins most of it."""
+    """Yield a sentence per large cluster of a selection; it names the two files that join most of it."""
     for cluster in report.copy_clusters:
         yield (
             f"{cluster.lineages} files with {cluster.share:.1%} of the bytes are near copies of one "

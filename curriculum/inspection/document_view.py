@@ -1,4 +1,4 @@
-"""Documents of an artefact as values: what the terminal, JSON and pages show of them."""
+"""Documents of an artefact as values, shared by the terminal, JSON output and pages."""
 
 import functools
 import re
@@ -22,31 +22,31 @@ _EDGES = ("call_edges", "type_edges")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentView(Document):
-    """A document of an artefact, by the columns of its line, and what is known beside it."""
+    """Document of an artefact: the columns of its row, its row number and its token counts."""
 
     document_id: str = field()
     content_id: str = field()
     num_bytes: int
     number: int
-    """Its row number in the artefact."""
+    """Row number in the artefact."""
     part_tokens: tuple[int, ...] | None = None
-    """Tokens of each part, where the workspace has them."""
+    """Number of tokens of each part; None if the workspace lacks the tokens."""
     base_document_id: str | None = None
     structure: Structure | None = None
 
     @property
     def content(self) -> bytes:
-        """The text as UTF-8: what all offsets count in."""
+        """Text as UTF-8, which all offsets refer to."""
         return self.text.encode()
 
     @property
     def origin(self) -> Provenance | None:
-        """The first entry of its lineage, else the last one: the target's largest file."""
+        """Provenance of the target's largest file: the first entry of the lineage, else the last entry."""
         own = (source for source in self.provenance if source.lineage == self.lineage)
         return next(own, self.provenance[-1] if self.provenance else None)
 
     def tokens(self, first_part: int, last_part: int) -> int | None:
-        """Tokens of the parts [first_part, last_part)."""
+        """Return the number of tokens in the parts [first_part, last_part)."""
         return None if self.part_tokens is None else sum(self.part_tokens[first_part:last_part])
 
 
@@ -56,16 +56,16 @@ def _adapter() -> TypeAdapter[DocumentView]:
 
 
 def documents(store: Store, artefact: Artefact, options: InspectOptions) -> list[DocumentView]:
-    """Return the first `options.rows` chosen documents."""
+    """Return the first `options.rows` selected documents."""
     tokens = tokens_of(store, artefact)
     found = islice(chosen_lines(store, artefact, options), options.rows)
     return [document_of(artefact, line, number, tokens) for number, line in found]
 
 
 def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
-    """The tokens of the documents, the newest where several tokenizers made some.
+    """Return the tokens of the documents; the newest if several tokenizers encoded them.
 
-    A v6 artefact has the parts of its base, row by row, so the base's tokens are as good.
+    A v6 artefact has the same parts as its base, row by row, so the tokens of the base serve as well.
     """
     keys = {artefact.key, *(record.key for record in artefact.manifest.inputs)}
     made = [
@@ -82,10 +82,10 @@ def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
 def document_of(
     artefact: Artefact, line: Line, number: int, tokens: TokenStore | None
 ) -> DocumentView:
-    """Return the document of a line.
+    """Return the document of a row.
 
     Raises:
-        StoreError: for a line that is no document.
+        StoreError: if the row isn't a document.
     """
     structure = None
     if "run_ends" in line:
@@ -118,7 +118,7 @@ _SUBJECT = re.compile(r"Subject: +(.+)|^\S* ?=== TARGET: (.+) ===$", re.MULTILIN
 
 
 def subject_of(document: Document) -> str:
-    """The subject of the commit, where a generated header has it."""
+    """Return the subject of the commit from a generated header, or ""."""
     content = document.text.encode()
     headers = (part for part in document.parts if part.kind == "header")
     for part in headers:
@@ -129,7 +129,7 @@ def subject_of(document: Document) -> str:
 
 
 def facts(document: DocumentView) -> Iterator[str]:
-    """Yield the facts of a document, in a few lines of words."""
+    """Yield the facts of a document as short lines of text."""
     if origin := document.origin:
         path = "" if document.chunks else origin.path
         yield " ".join(filter(None, (origin.repository, origin.commit[:10], path)))
@@ -163,5 +163,5 @@ def _sizes(document: DocumentView) -> Iterator[str]:
 
 
 def what(chunk: Chunk) -> str:
-    """Return the kind of a chunk: `function`, or where it isn't whole, `function, signature`."""
+    """Return the kind of a chunk: `function`, or `function, signature` if the chunk isn't whole."""
     return chunk.symbol if chunk.form == "whole" else f"{chunk.symbol}, {chunk.form}"

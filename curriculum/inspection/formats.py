@@ -1,4 +1,4 @@
-"""Numbers and times as text, and lines of tables, the same in the terminal, on pages and in messages."""
+"""Numbers and times as text, and rows of tables, shared by the terminal, pages and messages."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,16 +8,16 @@ from schemas.held_out import MIN_DOCUMENTS, MIN_LINEAGES, HeldOutCount
 from schemas.visible import shortened
 
 if TYPE_CHECKING:
-    # It imports pyarrow, and --help formats nothing.
+    # The import loads pyarrow, which --help doesn't need.
     from curriculum.train.document_sums import PairedChange
     from schemas.diet import AdvanceWhen
 
 Line = Mapping[str, str | int]
-"""A line of a table: its cells by their columns."""
+"""Row of a table: its cells by column."""
 
 
 def percent(share: float) -> str:
-    """A share to a tenth of a percent.
+    """Format a share as a percentage with one decimal place.
 
     >>> percent(0.9954)
     '99.5%'
@@ -26,7 +26,7 @@ def percent(share: float) -> str:
 
 
 def count(number: float) -> str:
-    """A number in three digits and a letter.
+    """Format a number with three digits and a letter for its magnitude.
 
     >>> count(950), count(16_100_000), count(2e20)
     ('950', '16.1M', '2e+20')
@@ -40,7 +40,7 @@ def count(number: float) -> str:
 
 
 def integer(amount: float) -> str:
-    """A whole number with its thousands apart.
+    """Format a number as an integer with thousands separators.
 
     >>> integer(1200), integer(2209.7)
     ('1,200', '2,210')
@@ -49,7 +49,7 @@ def integer(amount: float) -> str:
 
 
 def money(amount: float) -> str:
-    """A sum of money; small ones in two digits.
+    """Format an amount of money; amounts near zero with two significant digits.
 
     >>> money(1120), money(0.5), money(0.00123)
     ('1,120.00', '0.50', '0.0012')
@@ -58,13 +58,13 @@ def money(amount: float) -> str:
 
 
 MAX_NAMED = 5
-"""Names of many that a message lists."""
+"""Maximum number of names that a message lists."""
 MAX_NAME = 100
-"""Characters that are listed of each name."""
+"""Maximum number of characters of each listed name."""
 
 
 def first_names(names: Sequence[str], most: int = MAX_NAMED) -> str:
-    """Return the first of some names, and the number of the others.
+    """Return the first names, and the number of the remaining ones.
 
     >>> first_names(["a", "b", "c"], 2), first_names(["a", "b"], 2)
     ('a, b and 1 more', 'a, b')
@@ -75,7 +75,7 @@ def first_names(names: Sequence[str], most: int = MAX_NAMED) -> str:
 
 
 def number(amount: int, thing: str) -> str:
-    """So many of a thing.
+    """Format a number of things, with the noun in the singular or plural.
 
     >>> number(1, "file"), number(1200, "file"), number(2, "repository")
     ('1 file', '1,200 files', '2 repositories')
@@ -85,7 +85,7 @@ def number(amount: int, thing: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units: the one rule for all that is shown to a reader.
+    """Format a duration in its two largest units; all durations are shown in this format.
 
     >>> duration(4.2), duration(52), duration(200), duration(4_320), duration(273_600)
     ('4.2 s', '52 s', '3 min 20 s', '1 h 12 min', '3 d 4 h')
@@ -106,7 +106,7 @@ def duration(seconds: float) -> str:
 
 
 def family_title(labels: Mapping[str, str]) -> str:
-    """A family of documents or rows, with the one that it adds structure to.
+    """Return the family of documents or rows, with the base that its structure is added to.
 
     >>> family_title({"family": "v6_enriched", "base": "v3_simple"})
     'v6_enriched of v3_simple'
@@ -118,7 +118,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def gpu_hours(seconds: float) -> str:
-    """Hours of one GPU.
+    """Format seconds of GPU time as GPU hours.
 
     >>> gpu_hours(1_612_800), gpu_hours(5_000), gpu_hours(1_280_000_000)
     ('448 GPU hours', '1.4 GPU hours', '355,556 GPU hours')
@@ -128,7 +128,7 @@ def gpu_hours(seconds: float) -> str:
 
 
 def moment(iso: str) -> str:
-    """A point in time, in UTC, to the minute.
+    """Format an ISO time to the minute, in UTC.
 
     >>> moment("2026-11-21T13:50:17+00:00")
     '21 Nov 2026, 13:50'
@@ -138,7 +138,7 @@ def moment(iso: str) -> str:
 
 
 def day(timestamp: int) -> str:
-    """The day of a time in seconds since 1970, in UTC.
+    """Format the day of a Unix timestamp, in UTC.
 
     >>> day(1_700_000_000)
     '14 Nov 2023'
@@ -148,7 +148,7 @@ def day(timestamp: int) -> str:
 
 
 def bits(figure: float) -> str:
-    """A figure in bits per byte.
+    """Format a figure in bits per byte.
 
     >>> bits(1.8071)
     '1.807'
@@ -157,11 +157,11 @@ def bits(figure: float) -> str:
 
 
 TOO_FEW = "too few to tell"
-"""In place of the interval of a figure that is of too few documents or lineages."""
+"""Shown instead of an interval if a figure has too few documents or lineages."""
 
 
 def interval(low: float, high: float, *, is_sure: bool) -> str:
-    """The 95 % interval of a figure in bits per byte, where it is of documents enough.
+    """Format the 95 % interval of a figure in bits per byte, if the figure has enough documents.
 
     >>> interval(1.75, 1.812, is_sure=True), interval(1.75, 1.76, is_sure=False)
     ('1.750 to 1.812', 'too few to tell')
@@ -170,7 +170,9 @@ def interval(low: float, high: float, *, is_sure: bool) -> str:
 
 
 def held_out_words(count: HeldOutCount) -> str:
-    """The documents and lineages that a figure is of; what they are worth where their weights make it unsure.
+    """Return the number of documents and lineages of a figure.
+
+    The effective numbers follow if unequal weights make the figure unsure.
 
     held_out_words(count) ->
     '21 documents of 10 lineages (by weight 4.0 of 1.0)'
@@ -182,7 +184,7 @@ def held_out_words(count: HeldOutCount) -> str:
 
 
 def alike(lines: Iterable[tuple[str, str | None]]) -> list[str]:
-    """A line for all phases of which the same is said; None says nothing.
+    """Group phases with the same text into one line; skip phases without a text.
 
     >>> alike([("syntax", "too few"), ("file_graph", None), ("anneal", "too few")])
     ['syntax, anneal: too few']
@@ -195,7 +197,7 @@ def alike(lines: Iterable[tuple[str, str | None]]) -> list[str]:
 
 
 def difference(by: float) -> str:
-    """Format a change of a figure, with its sign.
+    """Format the change of a figure with its sign.
 
     >>> difference(-0.1179), difference(0.0021), difference(-0.0001)
     ('−0.118', '+0.002', '±0.000')
@@ -207,7 +209,7 @@ def difference(by: float) -> str:
 
 
 def paired(change: "PairedChange") -> str:
-    """Format a change on the same documents with its interval, where that says something.
+    """Format a change on the same documents with its interval, if there are enough documents.
 
     paired(change) ->
     '−0.118 (−0.130 to −0.104)'
@@ -219,7 +221,7 @@ def paired(change: "PairedChange") -> str:
 
 
 def rule(gate: "AdvanceWhen | None") -> str:
-    """Condition of a gate in words; empty where there is none.
+    """Return the condition of a gate in words; empty if there is none.
 
     rule(gate) ->
     'val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens'

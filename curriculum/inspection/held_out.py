@@ -1,4 +1,4 @@
-"""Held-out documents by domain: what val_bpb is measured on, what fills val, and domains that val lacks."""
+"""Held-out documents by domain: documents behind val_bpb, dominant files of val, and domains without any."""
 
 import math
 from collections import Counter, defaultdict
@@ -31,38 +31,38 @@ from schemas.objectives import PHASE_SET
 from schemas.reports import RowsReport
 
 FILLED = 0.5
-"""Share of val's bytes from which on one file, or two, fill it."""
+"""Share of val's bytes above which one or two files dominate it."""
 MAX_FILES = 2
 MIN_FILES = 2
-"""Files of a domain of which one can be held out and another trained on."""
+"""Number of files of a domain needed to hold one out and train on another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutDocuments:
-    """Documents of split val that the servings of a phase are measured on."""
+    """Validation documents that the servings of a phase are measured on."""
 
     served: tuple[str, ...]
-    """Domains that are trained on, those with most tokens first."""
+    """Domains of the training rows, those with most tokens first."""
     documents: Mapping[str, int]
-    """Held-out documents of all servings, by domain."""
+    """Number of held-out documents of all servings, by domain."""
     count: HeldOutCount
-    """Their lineages, and how many of equal weight they are worth in val_bpb."""
+    """Documents and lineages behind val_bpb, and their effective numbers given the weights."""
     knows_lineages: bool = True
-    """False where lineages aren't known yet, and each document counts as one of its own."""
+    """False if lineages aren't known yet and each document counts as its own lineage."""
     rows: Mapping[str, int] = field(default_factory=dict)
-    """Their rows in all servings, by domain; empty where no row is built."""
+    """Number of held-out rows of all servings, by domain; empty if no row is built."""
     files: tuple[FileSide, ...] = ()
-    """Files of the corpus on both sides, the largest first; of a sample where nothing is built."""
+    """Files of both sides of the corpus, the largest first; files of a sample if nothing is built."""
     is_whole: bool = True
-    """False where the files are those of a sample: others may exist."""
+    """False if the files come from a sample, so that other files may exist."""
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Domains that are served and have no held-out document."""
+        """Domains of the training rows without a held-out document."""
         return tuple(name for name in self.served if not self.documents.get(name))
 
     def warning(self) -> str | None:
-        """Sentences on what is held out, where that is hardly anything, a file or two, or lacks a domain."""
+        """Return a warning if val is tiny, consists of one or two files, or lacks a domain; else None."""
         return ". ".join(self._sentences()) or None
 
     def _sentences(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ class HeldOutDocuments:
         return number(sum(self.documents.values()), "document")
 
     def _filled(self) -> Iterator[str]:
-        """Yield what fills val, and the line that leaves it out."""
+        """Yield a sentence on the files that dominate val, with the line that excludes them."""
         if found := filling(self.files):
             listed = ", ".join(f'"{file.path}"' for file, _ in found)
             whole = sum(file.num_bytes for file in self.files)
@@ -103,7 +103,7 @@ class HeldOutDocuments:
             )
 
     def _advice(self) -> str:
-        """Advice against few documents, or against a domain without any."""
+        """Return advice for too few documents, or for domains without any."""
         counted = {name: len(self._files_of(name)) for name in self.unmeasured}
         if not self.is_whole or not counted or not all(counted.values()):
             return "Add repositories, or raise the corpus's val_fraction"
@@ -122,7 +122,7 @@ class HeldOutDocuments:
         return ". ".join(advice)
 
     def _fraction_of(self, domain: str) -> float:
-        """The val_fraction from which on the hash of a file of a domain holds it out."""
+        """Return the smallest val_fraction at which the hash holds out a file of a domain."""
         return min(hash_fraction(file.lineage) for file in self._files_of(domain)) / BY_HASH
 
     def _files_of(self, domain: str) -> list[FileSide]:
@@ -130,7 +130,7 @@ class HeldOutDocuments:
 
 
 def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
-    """Return the one or two files that val mostly consists of, with their shares of its bytes."""
+    """Return the one or two files that dominate val, with their shares of its bytes."""
     held = [file for file in files if file.is_val]
     whole = sum(file.num_bytes for file in held)
     shares = [(file, file.num_bytes / whole) for file in held[:MAX_FILES]] if whole else []
@@ -141,13 +141,13 @@ def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
 
 
 def filling_words(files: Sequence[FileSide]) -> str:
-    """Name the files that val mostly consists of; empty where there are many."""
+    """Name the files that dominate val; empty if none do."""
     named = " and ".join(f"{file.lineage} ({percent(share)})" for file, share in filling(files))
     return f"val is mostly {named}" if named else ""
 
 
 def filling_of(built: Sequence[Artefact]) -> str:
-    """Name the files that fill val by the artefacts of a build: its documents, and its selection of files."""
+    """Name the files that dominate val, given the artefacts of a build."""
     selections = [artefact for artefact in built if artefact.manifest.stage == "selections"]
     of_files = [
         selection
@@ -165,9 +165,9 @@ def held_out(
     *,
     workspace: Path,
 ) -> HeldOutDocuments | None:
-    """The held-out documents of a phase's servings, each with its rows, in a workspace.
+    """Return the held-out documents of a phase's servings, given their row sets.
 
-    None where some rows aren't built or nothing is measured.
+    The result is None if some rows aren't built or no serving has held-out rows.
     """
     if any(side is not None and side.planned for pair in sets for side in (pair.train, pair.val)):
         return None
@@ -207,7 +207,7 @@ def _files_of(built: Built) -> tuple[FileSide, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpectedServing:
-    """A kind of rows that isn't built: its share of a phase, and its factors by domain."""
+    """Kind of rows that isn't built yet: its share of a phase, and its factors by domain."""
 
     kind: DocumentKind
     share: float
@@ -215,7 +215,7 @@ class ExpectedServing:
 
 
 def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> HeldOutDocuments:
-    """About the documents that a build would hold out for some servings, by an estimate."""
+    """Estimate the documents that a build would hold out for the servings."""
     tokens, documents = Counter[str](), Counter[tuple[DocumentKind, str]]()
     of_kind: defaultdict[DocumentKind, Counter[str]] = defaultdict(Counter)
     wanted = {serving.kind for serving in servings}

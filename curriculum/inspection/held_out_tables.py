@@ -1,4 +1,4 @@
-"""Rows that measure a build, set by set: their size, and the share of them that training documents show."""
+"""Tables of held-out row sets: their size, and the share that training documents also contain."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from schemas.objectives import FixedSet
 from schemas.reports import RowsReport
 
 MAX_TRAINED_SHARE = 0.02
-"""Share of an unseen repository's text that training documents show, above which a build warns."""
+"""Share of an unseen repository's text found in training documents above which a build warns."""
 CURES: dict[FixedSet, str] = {
     "anchor": "Raise val_fraction in the corpus",
     "unseen": "Of its repositories no file is kept, or all are copies of files elsewhere: name other ones "
@@ -21,9 +21,9 @@ CURES: dict[FixedSet, str] = {
 
 
 def held_out_lines(built: Built) -> Iterator[Line]:
-    """A line a set of held-out rows: documents, files, scored tokens, and the share that is trained on.
+    """Yield one row per set of held-out rows: documents, files, scored tokens, and share found in training.
 
-    That share of its targets is left unscored; conversations and imported rows aren't compared.
+    Targets found in training documents are left unscored. Conversations and imported rows aren't compared.
     """
     measured = {rows.val.key: (_title(rows.wanted), rows.val) for rows in built.rows if rows.val}
     for title, rows in (*measured.values(), *built.fixed.items()):
@@ -48,7 +48,7 @@ def _line(title: str, rows: Artefact) -> Line:
 
 
 def held_out_set_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings of fixed sets without a row, and of unseen text that much of training shows."""
+    """Yield warnings about empty fixed sets, and about unseen text that training documents contain."""
     for name, rows in built.fixed.items():
         if rows.planned:
             continue

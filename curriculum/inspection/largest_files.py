@@ -1,4 +1,4 @@
-"""Source files with the largest shares of the tokens, of all families and of a phase."""
+"""Source files with the largest shares of tokens, over all families and by phase."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,13 +11,13 @@ from curriculum.store import Artefact
 from schemas.errors import CurriculumError
 
 LARGE = 0.25
-"""Share of a phase's tokens from which on a file is warned of."""
+"""Share of a phase's tokens above which a file causes a warning."""
 LISTED = 3
-"""Files that a line of a phase names."""
+"""Maximum number of files listed for a phase."""
 
 
 def shares_of(built: Built) -> tuple[FileShare, ...]:
-    """The shares of the files of a build; none where something of it isn't built."""
+    """Return the files' shares of tokens in a build; empty if a part isn't built."""
     made = [built.selection, *built.documents, *built.tokens]
     if any(artefact.planned for artefact in made):
         return ()
@@ -25,9 +25,9 @@ def shares_of(built: Built) -> tuple[FileShare, ...]:
 
 
 def lines_of_artefacts(built: Sequence[Artefact]) -> tuple[Line, ...]:
-    """Return the lines of the largest files of built artefacts.
+    """Return the table of the largest files in built artefacts.
 
-    Empty unless exactly one selection of files is among the artefacts, and if an artefact can't be read.
+    The table is empty unless exactly one artefact is a selection of files, and if an artefact can't be read.
     """
     by_stage = {
         stage: [artefact for artefact in built if artefact.manifest.stage == stage]
@@ -48,7 +48,7 @@ def lines_of_artefacts(built: Sequence[Artefact]) -> tuple[Line, ...]:
 
 
 def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:
-    """A line a file, the largest first: its share of the tokens of each family."""
+    """Yield one row per file, the largest first: its share of each family's tokens."""
     families = sorted({file.family for file in shares})
     ranked = dict.fromkeys(
         file.lineage for file in sorted(shares, key=lambda file: file.share, reverse=True)
@@ -63,9 +63,9 @@ def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:
 
 
 def phase_shares(phase: ResolvedPhase, shares: Iterable[FileShare]) -> list[tuple[str, float]]:
-    """The files with the largest shares of a phase's tokens.
+    """Return the files with the largest shares of a phase's tokens.
 
-    Of servings of graphs, of imported rows and of named repositories no file is known.
+    Files of graph servings, imported rows and servings of named repositories are unknown and don't count.
     """
     known = [*shares]
     sums: defaultdict[str, float] = defaultdict(float)
@@ -89,7 +89,7 @@ def phase_words(found: Sequence[tuple[str, float]]) -> str:
 
 
 def large_file_warning(found: Sequence[tuple[str, float]]) -> str | None:
-    """A sentence on the largest file of a phase, where it is a large part of its tokens."""
+    """Return a warning if the largest file of a phase has a large share of its tokens."""
     lineage, share = found[0] if found else ("", 0.0)
     if share < LARGE:
         return None

@@ -1,4 +1,4 @@
-"""Options of `inspect`, and the artefact's lines that they choose."""
+"""Options of `inspect`, and the rows of an artefact that they select."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ from schemas.stages import data_table_of
 from schemas.whole_numbers import whole_number
 
 OF_DOCUMENTS = ("repository", "path", "commit", "licence")
-"""Filters that only documents have: rows are chosen by the documents in them."""
+"""Filters on documents; rows are selected by the documents in them."""
 FILTERS = {
     "rows": ("family", "domain", *OF_DOCUMENTS, "where"),
     "documents": ("family", "domain", *OF_DOCUMENTS, "where"),
@@ -33,7 +33,7 @@ FILTERS = {
     "runs": ("family", "domain", "step", "where"),
     "checkpoints": ("family", "domain"),
 }
-"""Filters of the lines of each stage; a run's lines are its figures and its steps."""
+"""Filters that each stage supports; the rows of a run are its figures and its steps."""
 FILES = {
     "documents": (PARTS,),
     "rows": (PARTS,),
@@ -42,38 +42,38 @@ FILES = {
     "runs": ("metrics/",),
     "tokenizers": ("token_bytes.parquet",),
 }
-"""Beginnings of the names of the files that hold the lines of a stage."""
+"""Prefixes of the names of the files that hold a stage's rows."""
 NO_LICENCE = "none"
 BATCH_LINES = 8
 Mask = npt.NDArray[np.bool_]
 Line = dict[str, Any]
-"""A line of a Parquet file, as Arrow gives it."""
+"""Row of a Parquet file as a dict."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineFilter:
-    """Filter of lines: all given values must match."""
+    """Filter of rows; a row must match all given values."""
 
     family: str | None = None
     domain: str | None = None
     repository: str | None = None
     path: str | None = None
-    """A file, a folder, or a pattern with * and ?."""
+    """File, folder, or pattern with * and ?."""
     commit: str | None = None
-    """Its first digits."""
+    """Prefix of the commit's hash."""
     licence: str | None = None
     step: tuple[int, int] | None = None
-    """Steps from the first to the last, both among them, counted from 1."""
+    """First and last step, both inclusive and counted from 1."""
     where: str | None = None
-    """An SQL condition on the columns of the lines."""
+    """SQL condition on the columns."""
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of what is asked for."""
+        """Names of the filters with a value."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
 
     def words(self, name: str) -> str:
-        """Return the value of a filter as it was given.
+        """Return the value of a filter as the user wrote it.
 
         >>> LineFilter(step=(3, 3)).words("step"), LineFilter(step=(3, 5)).words("step")
         ('3', '3-5')
@@ -82,11 +82,11 @@ class LineFilter:
         return "-".join(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else str(value)
 
     def has_figure(self, family: str, domain: str) -> bool:
-        """Return True for the family and domain of a figure that is asked for."""
+        """Return True if the filter matches a figure's family and domain."""
         return self.family in (None, family) and self.domain in (None, domain)
 
     def refuse(self, stage: str, what: str, *, known: Collection[str] | None = None) -> None:
-        """Raise a StoreError for a filter that the lines of a stage don't have."""
+        """Raise a StoreError if a given filter isn't supported by the stage, or isn't in `known`."""
         can = FILTERS.get(stage, ()) if known is None else known
         for name in self.given:
             if name not in can:
@@ -101,24 +101,24 @@ class LineFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectOptions:
-    """Number of rows or documents, their filter, and whole texts or excerpts."""
+    """Number of rows or documents, their filter, and full texts or excerpts."""
 
     rows: int = 1
     pack_id: str | None = None
     document: str | None = None
-    """Id of a document."""
+    """ID of a document."""
     full: bool = False
     only: LineFilter = LineFilter()
 
 
 def steps(text: str | None) -> tuple[int, int] | None:
-    """A step, or a range of them.
+    """Parse a step or a range of steps.
 
     >>> steps("12"), steps("10-20")
     ((12, 12), (10, 20))
 
     Raises:
-        StoreError: for what is neither.
+        StoreError: if the text is neither.
     """
     if text is None:
         return None
@@ -134,7 +134,7 @@ def steps(text: str | None) -> tuple[int, int] | None:
 
 
 def line_files(artefact: Artefact) -> list[Path]:
-    """The files that hold an artefact's lines, in their order."""
+    """Return the files that hold an artefact's rows, in order."""
     prefixes = FILES.get(artefact.manifest.stage, ())
     names = [file.name for file in artefact.manifest.files]
     mine = sorted(name for name in names if name.startswith(prefixes) and prefixes)
@@ -142,14 +142,14 @@ def line_files(artefact: Artefact) -> list[Path]:
 
 
 def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
-    """Return the documents that tokens were made of, row by row the same; None where they were deleted."""
+    """Return the documents from which tokens were encoded, row by row, or None if they were deleted."""
     own = {record.key for record in tokens.manifest.inputs if record.name == "documents"}
     found = [documents for documents in inputs(store, tokens, "documents") if documents.key in own]
     return found[0] if found and line_files(found[0]) else None
 
 
 def has_lines(store: Store, artefact: Artefact, options: InspectOptions) -> bool:
-    """Return True if an artefact has a line of what is asked for; of tokens their documents count."""
+    """Return True if a row of an artefact matches the options; tokens match if their documents do."""
     stage = artefact.manifest.stage
     if options.pack_id is not None and stage != "rows":
         return False
@@ -163,10 +163,10 @@ def has_lines(store: Store, artefact: Artefact, options: InspectOptions) -> bool
 def chosen_lines(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[tuple[int, Line]]:
-    """Yield the chosen lines with their numbers in the artefact.
+    """Yield the selected rows with their numbers in the artefact.
 
     Raises:
-        StoreError: for what lines of this stage can't be chosen by.
+        StoreError: if the stage doesn't support a filter.
     """
     return lines_of(line_files(artefact), select_lines(store, artefact, options))
 
@@ -174,10 +174,10 @@ def chosen_lines(
 def first_lines(
     store: Store, artefact: Artefact, options: InspectOptions, most: int | None
 ) -> tuple[tuple[Line, ...], int]:
-    """Return at most so many of the chosen lines, and the number of all chosen lines.
+    """Return the first `most` selected rows, and the number of all selected rows.
 
     Raises:
-        StoreError: for a file that lacks a column of its table.
+        StoreError: if a file lacks a column of its table.
     """
     files, masks = line_files(artefact), select_lines(store, artefact, options)
     for file in files:
@@ -188,7 +188,7 @@ def first_lines(
 
 
 def _require_columns(artefact: Artefact, file: Path) -> None:
-    """Raise unless a file has the columns that no file of its table is without."""
+    """Raise unless a file has all required columns of its table."""
     name = file.relative_to(artefact.path).as_posix()
     kind = data_table_of(artefact.manifest.stage, name)
     there = {*parquet.read_schema(file).names}
@@ -200,9 +200,9 @@ def _require_columns(artefact: Artefact, file: Path) -> None:
 def lines_of(
     files: Sequence[Path], masks: Sequence[Mask] | None, columns: Collection[str] | None = None
 ) -> Iterator[tuple[int, Line]]:
-    """Yield lines of files, by default all, numbered through all files.
+    """Yield the rows of files that the masks select, by default all, numbered across the files.
 
-    Lines are decoded in small batches. Columns that a file lacks are left out.
+    Rows are decoded in small batches. Columns that a file lacks are left out.
     """
     first = 0
     for number, file in enumerate(files):
@@ -225,7 +225,7 @@ def _lines_in(
     at, left = 0, int(mask.sum())
     for batch in opened.iter_batches(BATCH_LINES, row_groups=[group], columns=names):
         kept = np.flatnonzero(mask[at : at + len(batch)])
-        # `take` would import pandas, and a run that finds everything done looks at lines too.
+        # `take` would import pandas, and even a run with nothing to do reads rows.
         lines = [line for row in kept.tolist() for line in batch.slice(row, 1).to_pylist()]
         yield from zip((kept + first + at).tolist(), lines, strict=True)
         at, left = at + len(batch), left - len(kept)
@@ -234,11 +234,11 @@ def _lines_in(
 
 
 def select_lines(store: Store, artefact: Artefact, options: InspectOptions) -> list[Mask] | None:
-    """Return the mask of chosen lines of each of the artefact's files; None for all.
+    """Return a mask of selected rows for each file of the artefact, or None to select all rows.
 
     Raises:
-        StoreError: for what lines of this stage can't be chosen by.
-        CatalogError: for a condition that is none.
+        StoreError: if the stage doesn't support a filter.
+        CatalogError: if the SQL condition is invalid.
     """
     only, files = options.only, line_files(artefact)
     only.refuse(artefact.manifest.stage, artefact.path.name)
@@ -256,7 +256,7 @@ def select_lines(store: Store, artefact: Artefact, options: InspectOptions) -> l
 
 
 def _mask(file: Path, condition: pl.Expr) -> Mask:
-    """Read the columns of a condition, and no other, and return where it is true."""
+    """Return the rows for which a condition is true, reading only its columns."""
     names = condition.meta.root_names()
     if not names:
         size = parquet.read_metadata(file).num_rows
@@ -270,9 +270,9 @@ def _frame(file: Path, names: Sequence[str]) -> pl.DataFrame:
 
 
 def _conditions(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[pl.Expr]:
-    """Conditions on the columns of an artefact's lines."""
+    """Yield conditions on the columns of an artefact's rows."""
     only, labels = options.only, artefact.manifest.labels
-    # An artefact of one family has no lines of another.
+    # An artefact of one family has no rows of another.
     if only.family is not None and labels.get("family", only.family) != only.family:
         yield pl.lit(False)
         return
@@ -310,7 +310,7 @@ def _row_conditions(store: Store, rows: Artefact, options: InspectOptions) -> It
 
 
 def _has_source(only: LineFilter) -> pl.Expr:
-    """Choose documents by their provenance, where one entry is enough."""
+    """Return the condition that at least one provenance entry of a document matches the filter."""
     return pl.col("provenance").list.eval(pl.all_horizontal([*_source_conditions(only)])).list.any()
 
 
@@ -327,7 +327,7 @@ def _source_conditions(only: LineFilter) -> Iterator[pl.Expr]:
 
 
 def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
-    """Choose by the newest selection that decided on these documents."""
+    """Return the condition that the newest selection assigned a document to a domain."""
     keys = {documents.key, *(record.key for record in documents.manifest.inputs)}
     decided = [
         artefact
@@ -344,7 +344,7 @@ def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
     newest = max(decided, key=lambda artefact: artefact.manifest.created)
     lines = _frame(newest.path / "selection.parquet", ["document_id", "domain"])
     known = lines.filter(pl.col("domain") == domain)["document_id"].to_list()
-    # A document of v6_enriched stands where its base's does.
+    # A v6_enriched document has the domain of its base document.
     is_enriched = documents.manifest.labels.get("base")
     return pl.col("base_document_id" if is_enriched else "document_id").is_in(known)
 
@@ -354,7 +354,7 @@ def _has_domains(selection: Artefact) -> bool:
 
 
 def _with_documents(store: Store, rows: Artefact, only: LineFilter) -> pl.Expr:
-    """Choose the rows that hold a document of what is asked for."""
+    """Return the condition that a row holds a document that matches the filter."""
     wanted = [
         name
         for documents in inputs(store, rows, "documents")
@@ -384,7 +384,7 @@ def _selection_conditions(selection: Artefact, only: LineFilter) -> Iterator[pl.
 
 
 def _plan_conditions(store: Store, mixture: Artefact, only: LineFilter) -> Iterator[pl.Expr]:
-    """Choose by stratum, by step, and by the content of the rows."""
+    """Yield conditions on the stratum, the step and the rows' documents."""
     report = report_of(mixture)
     if only.family is not None or only.domain is not None:
         strata = [
@@ -413,7 +413,7 @@ def _plan_conditions(store: Store, mixture: Artefact, only: LineFilter) -> Itera
 
 
 def slots_of(steps: tuple[int, int], slots_per_step: int) -> range:
-    """The slots of a plan that steps from a first to a last read, of so many slots each.
+    """Return the slots of a plan that a range of steps reads.
 
     >>> slots_of((1, 1), 8), slots_of((3, 4), 8)
     (range(0, 8), range(16, 32))
@@ -422,7 +422,7 @@ def slots_of(steps: tuple[int, int], slots_per_step: int) -> range:
 
 
 def regex(pattern: str) -> str:
-    r"""A path, a folder or a pattern as a regular expression.
+    r"""Return a path, folder or pattern as a regular expression.
 
     >>> regex("src"), regex("*.h")
     ('^src(/.*)?$', '^.*\\.h(/.*)?$')

@@ -1,4 +1,4 @@
-"""Artefacts that others were made from, and their tokenizer."""
+"""Inputs of artefacts, and their tokenizer."""
 
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
@@ -8,7 +8,7 @@ from schemas.errors import StoreError
 
 
 def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
-    """The artefacts of a stage that this one was made from, at any depth."""
+    """Return the direct and indirect inputs of an artefact that belong to a stage."""
     by_key = {artefact.key: artefact for artefact in store.artefacts()}
     waiting = [artefact]
     seen: dict[str, Artefact] = {}
@@ -21,10 +21,10 @@ def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
 
 
 def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
-    """Return the tokenizer that rows or tokens were made with.
+    """Return the tokenizer that encoded rows or tokens.
 
     Raises:
-        StoreError: naming its folder, where it is gone.
+        StoreError: if the tokenizer was deleted; names its folder.
     """
     if found := inputs(store, artefact, "tokenizers"):
         return tokenizer_in(found[0])
@@ -37,5 +37,5 @@ def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
 
 
 def tokenizer_in(artefact: Artefact) -> Tokenizer:
-    """Return the tokenizer of an artefact."""
+    """Load the tokenizer of a tokenizer artefact."""
     return load_tokenizer(artefact)

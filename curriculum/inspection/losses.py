@@ -14,11 +14,11 @@ from schemas.families import ENRICHED_FAMILY
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 FILES = "files"
-"""Place of the selection of files, which no family names."""
+"""Name of the selection of files, which belongs to no family."""
 HELD_OUT = "held_out"
-"""Kept documents that all are on the val side."""
+"""Reason for a family whose kept documents are all in val."""
 SHOWN_BESIDE = "shown_by_another_family"
-"""Kept documents whose commits a family beside them shows."""
+"""Reason for a family whose kept documents have commits that another family shows."""
 _ALL_CHANGES = "Set changes: all in the corpus file"
 _CURES: Mapping[str, str] = {
     "too_small": "Lower quality.min_bytes in the corpus file",
@@ -41,25 +41,25 @@ _CURES: Mapping[str, str] = {
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
     SHOWN_BESIDE: "Say both: true beside the family in the diet, or read more history",
 }
-"""Hints by reason; for every other reason: another corpus."""
+"""Hints by reason; other reasons suggest another corpus."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exclusions:
-    """Counts of what some documents and selections read, kept and left out."""
+    """Numbers of changes and documents that were read, kept and left out."""
 
     changes: Mapping[str, SkipsReport]
-    """Changes read of each repository; all families share one reading, and some don't count it."""
+    """Changes read by repository. All families share one reading, and some families don't count it."""
     left_out: Mapping[str, Counter[str]]
-    """Changes without a document of each family, by reason."""
+    """Changes without a document, by family and reason."""
     selections: tuple[tuple[str, SelectionReport], ...]
-    """Selections that decide split and domain, by family; that of files first."""
+    """Selections that decide split and domain, by family; the selection of files first."""
     licences: Mapping[str, int] = field(default_factory=dict)
-    """Documents of all families by licence of their sources; a document counts for each of its licences."""
+    """Documents of all families by licence; a document counts once for each of its licences."""
 
     @staticmethod
     def of(artefacts: Iterable[Artefact]) -> "Exclusions":
-        """Count what the documents and selections among some artefacts report."""
+        """Sum the reports of the documents and selections among the artefacts."""
         changes: dict[str, SkipsReport] = {}
         left_out: dict[str, Counter[str]] = {}
         selections: list[tuple[str, SelectionReport]] = []
@@ -72,7 +72,7 @@ class Exclusions:
                     changes.setdefault(labels.get("repository", ""), report.changes)
                 left_out.setdefault(labels["family"], Counter()).update(report.left_out)
                 licences.update(report.licences)
-            # A selection of one step only says what is kept.
+            # A selection with a step label decides only which documents are kept.
             if artefact.manifest.stage == "selections" and "step" not in labels:
                 where = labels.get("family", FILES)
                 selections.append((where, artefact.reported(SelectionReport)))
@@ -86,26 +86,26 @@ class Exclusions:
 
     @property
     def read(self) -> int:
-        """Return the number of changes that were read."""
+        """Number of changes read."""
         return sum(report.read for report in self.changes.values())
 
     @property
     def documents(self) -> int:
-        """Return the number of documents that were selected from."""
+        """Number of documents before selection."""
         return sum(report.documents for _, report in self.selections)
 
     @property
     def documents_kept(self) -> int:
-        """Return the number of documents that are kept."""
+        """Number of documents kept by selection."""
         return sum(report.kept for _, report in self.selections)
 
     @property
     def held_out(self) -> int:
-        """Return the number of kept documents that are held out: val, unseen and later ones."""
+        """Number of kept documents in the sets val, unseen and later."""
         return sum(report.val + report.unseen + report.later for _, report in self.selections)
 
     def lines(self) -> Iterator[Line]:
-        """Yield a line for each place and reason, and for each encoding other than UTF-8 that was decoded."""
+        """Yield one row per place and reason, and per decoded encoding other than UTF-8."""
         for repository, changes in self.changes.items():
             yield from _lines("changes skipped", repository, changes.skipped)
             yield from _lines("changes decoded", repository, changes.decoded)
@@ -117,7 +117,7 @@ class Exclusions:
 
     @property
     def words(self) -> str:
-        """Sum up in a sentence how much was read and kept.
+        """Summary of the numbers read and kept.
 
         exclusions.words ->
         '171 changes read in 3 repositories; 976 of 976 documents kept'
@@ -132,7 +132,7 @@ class Exclusions:
 
 
 def lack_warnings(built: Built) -> Iterator[str]:
-    """Yield a warning for each repository that is skipped or has no index: families without it, and why."""
+    """Yield a warning per repository that is skipped or has no index, with the families that lack it."""
     found: dict[tuple[str, str], list[str]] = {}
     for documents in built.documents:
         lacks = documents.reported(DocumentsReport).lacks
@@ -144,10 +144,10 @@ def lack_warnings(built: Built) -> Iterator[str]:
 
 
 def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: bool) -> None:
-    """Pass if there are documents to train on of what is wanted: of all of it, or of some.
+    """Raise unless all specs, or at least one of them, have documents to train on.
 
     Raises:
-        CorpusError: for the first family without one, with the reason that left out most.
+        CorpusError: names the first family without documents, and the most frequent reason.
     """
     empty: list[RowsSpec] = []
     for spec in wanted:
@@ -161,17 +161,17 @@ def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: 
 
 
 def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
-    """Pass if any of the artefacts has a document.
+    """Raise unless at least one of the artefacts has a document.
 
     Raises:
-        CorpusError: otherwise, with the reason that left out most.
+        CorpusError: names the most frequent reason.
     """
     reports: dict[str, DocumentsReport] = {}
     for document in documents:
         report = document.reported(DocumentsReport)
         if report.documents:
             return
-        # The families of a repository share one reading, whose losses count once.
+        # Count the exclusions of a repository once, since its families share one reading.
         reports.setdefault(document.manifest.labels["repository"], report)
     raise _refusal(corpus, "no document of any family", *_excluded([*reports.values()]), cure="")
 
@@ -214,7 +214,7 @@ def _refusal(
 
 
 def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
-    """Counts of what gave no document, by reason; and what is missing where an index is needed."""
+    """Return counts of changes without a document by reason, and the missing index if there is one."""
     lost: Counter[str] = Counter()
     for report in reports:
         for counted in (report.changes.skipped, report.lines.skipped, report.left_out):
@@ -223,7 +223,7 @@ def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
 
 
 def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:
-    """The documents of a family without rows that the selection rejects, holds out or leaves, by reason."""
+    """Return counts by reason of documents that are rejected, held out or shown by another family."""
     selection = built.selections.get(wanted.flat_family, built.selection)
     listed = parquet.read_table(
         selection.path / SELECTION_NAME,
@@ -242,7 +242,7 @@ def _is_source_of(wanted: RowsSpec, repository: str) -> bool:
 
 
 def ranked(counted: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the counts that aren't 0, the largest first."""
+    """Return the nonzero counts, the largest first."""
     pairs = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(reason, amount) for reason, amount in pairs if amount]
 

@@ -1,4 +1,4 @@
-"""Loss and val_bpb of a run that trains now, from the parts of its metrics and its heartbeat."""
+"""Training loss and val_bpb of an open run, from the parts of its metrics and its heartbeat."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -16,29 +16,29 @@ from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
 from schemas.objectives import FIXED_SETS, PHASE_SET, FixedSet
 
 MAX_POINTS = 400
-"""Points of a curve of losses; each is the mean over equally many steps."""
+"""Maximum number of points in a loss curve; each point is the mean of the same number of steps."""
 KEPT_PARTS = 1 << 14
-"""Parts of metrics that are kept in memory: a run writes one every ten seconds."""
+"""Number of metrics parts cached in memory; a run writes one every ten seconds."""
 
 _PART = pa.schema([METRICS_SCHEMA.field(name) for name in ("step", "loss")])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingCurves:
-    """Curves of an open run, as far as it has written them."""
+    """Curves of an open run up to its last written metrics."""
 
     losses: tuple[tuple[int, float], ...]
-    """Means of the training loss over some steps, in nats a scored token, each with its last step."""
+    """Pairs of a last step and the mean training loss up to it, in nats per scored token."""
     phase: tuple[Figure, ...]
-    """Evaluations of the phase's own validation rows, by step."""
+    """Evaluations on the phase's own validation rows, by step."""
     fixed: Mapping[FixedSet, tuple[Figure, ...]]
-    """Evaluations of each fixed set that has some."""
+    """Evaluations on each fixed set that was measured."""
     heartbeat: Heartbeat | None
-    """None before its first step."""
+    """Heartbeat of the run; None before its first step."""
 
 
 def training_curves(run: Path, *, points: int = MAX_POINTS) -> TrainingCurves:
-    """Read the curves of the run in a directory; a part that is replaced meanwhile is left out."""
+    """Read the curves of the run in a directory; skip parts that are removed meanwhile."""
     steps, losses = step_losses(run / METRICS)
     heartbeat = inside.read(Heartbeat, run / HEARTBEAT)
     figures = heartbeat.figures if heartbeat else ()
@@ -55,14 +55,14 @@ def training_curves(run: Path, *, points: int = MAX_POINTS) -> TrainingCurves:
 
 
 def step_losses(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
-    """Steps and losses of all parts of a run's metrics, in step order."""
+    """Return the steps and losses of all parts of a run's metrics, in step order."""
     steps: list[int] = []
     losses: list[float] = []
     for file in sorted(folder.glob("[0-9]*.parquet")):
         try:
             part = _part(file, identity_of(file.stat()))
         except FileNotFoundError:
-            continue  # The trainer starts again before it.
+            continue  # A trainer that resumes from an earlier step removes later parts.
         steps += part[0]
         losses += part[1]
     return steps, losses
@@ -70,7 +70,7 @@ def step_losses(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
 
 @functools.lru_cache(maxsize=KEPT_PARTS)
 def _part(file: Path, _: Identity) -> tuple[list[int], list[float]]:
-    """Steps and losses of one part, which is read anew where it changed."""
+    """Return the steps and losses of one part; cached until the file changes."""
     table = parquet.read_table(file, columns=_PART.names, schema=_PART)
     steps, losses = (table[name].to_numpy() for name in _PART.names)
     return list(map(int, steps)), list(map(float, losses))
@@ -79,7 +79,7 @@ def _part(file: Path, _: Identity) -> tuple[list[int], list[float]]:
 def _thinned(
     steps: Sequence[int], losses: Sequence[float], points: int
 ) -> tuple[tuple[int, float], ...]:
-    """The losses, or means of equally many of them where there are more than `points`.
+    """Return at most `points` losses; if there are more, average groups of equal size.
 
     >>> _thinned([1, 2, 3, 4, 5], [4.0, 2.0, 3.0, 1.0, 5.0], 3)
     ((2, 3.0), (4, 2.0), (5, 5.0))

@@ -1,7 +1,8 @@
 """Two measurements paired document by document: two runs at their ends, or one run before and after.
 
-Documents are the same where family, objective, domain, row length and document_id are: rows of other
-corpora, diets and specialists share some, and tokenizers may differ, since bits are counted per byte.
+Two documents are the same if family, objective, domain, row length and document_id are equal. Rows of
+different corpora, diets and specialists may share documents. Their tokenizers may differ, since bits
+are counted per byte.
 """
 
 from collections import defaultdict
@@ -26,19 +27,19 @@ from schemas.job import Evaluation, Report
 Place = tuple[str, str, str, str]
 """Set, phase, family and domain of a figure."""
 _Stratum = tuple[str, str, str, str, str, int]
-"""A place, objective and row length."""
+"""Place, objective and row length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """Documents that a run was measured on at a step, by stratum, and the weights of strata in their sets."""
+    """Documents that a run was measured on at a step, by stratum, and the strata's weights in their sets."""
 
     strata: Mapping[_Stratum, DocumentSums]
     weights: Mapping[_Stratum, float]
 
     @staticmethod
     def of(documents: pa.Table, evaluations: Iterable[Evaluation]) -> "Measured":
-        """Return documents of EVALUATED_SCHEMA with the weights that they have in their evaluations."""
+        """Return the documents (a table of EVALUATED_SCHEMA) with the weights from the evaluations."""
         weights: dict[_Stratum, float] = defaultdict(float)
         for evaluation in evaluations:
             for stratum in evaluation.strata:
@@ -48,11 +49,11 @@ class Measured:
 
 
 def measured(run: Path, step: int) -> Measured | None:
-    """Read what an evaluation of a run left; None where it left no documents.
+    """Read the documents of a run's evaluation at a step, or None if none were stored.
 
     Raises:
-        JobError: for a file that is no job.
-        StoreError: for a file that isn't the one that was published.
+        JobError: if the run's job is invalid.
+        StoreError: if a file differs from the published one.
     """
     documents = read(run, step)
     if documents is None:
@@ -61,9 +62,9 @@ def measured(run: Path, step: int) -> Measured | None:
 
 
 def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
-    """The change of each stratum's bits per byte and of each set's weighted mean, on common documents.
+    """Return the changes of strata's bits per byte and of sets' weighted means, on shared documents.
 
-    A stratum counts in a mean as it does on the average of both.
+    The weight of a stratum in a mean is the average of its weights in both measurements.
     """
     pairs: dict[Place, list[Pair]] = defaultdict(list)
     for stratum, before in first.strata.items():
@@ -83,18 +84,18 @@ def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
 
 
 def changes_between(first: tuple[Path, int], last: tuple[Path, int]) -> dict[Place, PairedChange]:
-    """The changes from a step of a run to another, or to one of another run; none without documents."""
+    """Return the changes between two steps, given as (run, step); empty if a step has no documents."""
     before, after = measured(*first), measured(*last)
     return changes(before, after) if before is not None and after is not None else {}
 
 
 def changes_within(run: Path, report: Report) -> dict[Place, PairedChange]:
-    """The changes of a run from before its first step to its end; none where it left no documents."""
+    """Return the changes of a run from before its first step to its end; empty without documents."""
     return changes_between((run, 0), (run, report.steps))
 
 
 def _strata(documents: pa.Table) -> dict[_Stratum, DocumentSums]:
-    """Sum up each document once: servings of several repositories may have it in rows of each."""
+    """Sum the rows of each document, since several servings may contain the same document."""
     names = ("set", "phase", "family", "domain", "objective", "row_length")
     sums = (
         pl.DataFrame(documents)

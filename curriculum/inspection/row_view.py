@@ -1,4 +1,4 @@
-"""Packed rows as values: their columns, and their documents down to the commit."""
+"""Packed rows as values: their columns, and their documents with origins down to the commit."""
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ COLUMNS = (
     *("attention_pairs", "context_histogram", "domain", "document_ids", "pieces"),
     *("structure_ids", "chunk_boundaries", "call_edges", "type_edges"),
 )
-"""Columns of a row that pages show; those of structure where it has them."""
+"""Columns of a row that pages show; structure columns only if the row has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileRange:
-    """Some bytes of a file at a commit."""
+    """Bytes of one file at a commit."""
 
     repository: str
     commit: str
@@ -49,30 +49,30 @@ class DocumentOrigin:
     timestamp: int = 0
     num_bytes: int = 0
     files: tuple[FileRange, ...] = ()
-    """Each file at a commit once, in the order of the text."""
+    """Distinct files with their commits, in the order of the text."""
 
 
 UNKNOWN = DocumentOrigin()
-"""Source of a document whose artefact is gone."""
+"""Origin of a document whose artefact was deleted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentInRow(DocumentOrigin):
-    """A document in a row."""
+    """Document in a row."""
 
     document_id: str
     start: int
-    """Token of the row."""
+    """Position of the document's first token in the row."""
     tokens: int
     scored: int
-    """Predictions that count."""
+    """Number of scored predictions."""
     first_byte: int
     last_byte: int
-    """End of the document's bytes in this row."""
+    """End of the document's bytes in this row, exclusive."""
 
     @property
     def end(self) -> int:
-        """End of its tokens in the row."""
+        """Position after the document's last token in the row."""
         return self.start + self.tokens
 
 
@@ -90,7 +90,7 @@ class RowPiece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowChunk:
-    """A structure chunk over tokens; rows don't keep names."""
+    """Structure chunk as a token range; rows don't store names."""
 
     start: int
     end: int
@@ -100,7 +100,7 @@ class RowChunk:
 
 
 class RowView(BaseModel):
-    """A packed row by its columns, also those that aren't named here, and its documents."""
+    """Packed row: all of its columns, including extra ones, and its documents."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -116,7 +116,7 @@ class RowView(BaseModel):
     document_ids: list[str]
     pieces: tuple[RowPiece, ...] = ()
     structure_ids: list[int] = []
-    """A code a token; none where the row has no structure columns."""
+    """One code per token; empty if the row has no structure columns."""
     chunk_boundaries: tuple[RowChunk, ...] = ()
     call_edges: tuple[StructureEdge, ...] = ()
     type_edges: tuple[StructureEdge, ...] = ()
@@ -124,7 +124,7 @@ class RowView(BaseModel):
 
     @property
     def length(self) -> int:
-        """T."""
+        """Row length T in tokens."""
         return len(self.input_ids)
 
     @property
@@ -138,7 +138,7 @@ class RowView(BaseModel):
 
     @property
     def is_structured(self) -> bool:
-        """Return True if any token has structure."""
+        """True if any token has structure."""
         return any(self.structure_ids)
 
     @property
@@ -149,21 +149,21 @@ class RowView(BaseModel):
 
     @property
     def density(self) -> float:
-        """Pairs that attention computes, of those that one document of the row's length would need."""
+        """Computed attention pairs divided by the pairs of one document that fills the row."""
         return self.attention_pairs / (self.length * (self.length + 1) / 2)
 
 
 def rows(store: Store, artefact: Artefact, options: InspectOptions) -> list[RowView]:
-    """Return the first `options.rows` chosen rows."""
+    """Return the first `options.rows` selected rows."""
     found = itertools.islice(chosen_lines(store, artefact, options), options.rows)
     return row_views((line for _, line in found), inputs(store, artefact, "documents"))
 
 
 def row_views(lines: Iterable[Line], documents: Sequence[Artefact]) -> list[RowView]:
-    """Return rows with their documents, whose sources are read for all rows at once.
+    """Return rows with their documents; the documents' origins are read once for all rows.
 
     Raises:
-        StoreError: for a line that is no row.
+        StoreError: if a line isn't a row.
     """
     try:
         held = [RowView.model_validate(line) for line in lines]
@@ -197,12 +197,12 @@ def _documents(row: RowView, known: dict[str, DocumentOrigin]) -> Iterator[Docum
 def row_pieces(
     row: RowView, tokenizer: Tokenizer, start: int, end: int
 ) -> Iterator[StructuredText]:
-    """The text of the tokens [start, end), cut where scoring, category or chunk change."""
+    """Yield the text of the tokens [start, end), split where scoring, category or chunk change."""
     chunk_of = [-1] * row.length
     for index, chunk in enumerate(row.chunk_boundaries):
         chunk_of[chunk.start : chunk.end] = [index] * (chunk.end - chunk.start)
     scored = [0, *row.loss_mask[:-1]]
-    """Token t is predicted at t - 1."""
+    """Position t - 1 predicts token t."""
     codes = row.structure_ids or [0] * row.length
 
     def what(at: int) -> tuple[int, int, bool]:
@@ -216,7 +216,7 @@ def row_pieces(
 def sources_in(
     store: Store, artefact: Artefact, pack_ids: Collection[str]
 ) -> dict[str, list[DocumentOrigin]]:
-    """Return the sources of the documents of some rows of an artefact, in the rows' order, by pack_id."""
+    """Return the origins of the documents in some rows of an artefact, by pack_id and in row order."""
     wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
     held: dict[str, list[str]] = {
         line["pack_id"]: line["document_ids"]
@@ -231,7 +231,7 @@ def sources_in(
 
 
 def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) -> Iterator[Line]:
-    """Rows of an artefact at even distances: the middle one of each of `most` parts of it.
+    """Yield `most` rows at even distances: divide the artefact into `most` parts and take their middle rows.
 
     >>> [line["pack_id"] for line in spread(rows_of_nine, 3)]
     ['1', '4', '7']
@@ -246,7 +246,7 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
 
 
 def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[str, DocumentOrigin]:
-    """Return the sources of documents by id; only the row groups that hold one of them are read."""
+    """Return the origins of documents by id, reading only the row groups that contain them."""
     found: dict[str, DocumentOrigin] = {}
     wanted = pa.array(sorted(names), pa.string())
     for artefact in documents:
@@ -258,7 +258,7 @@ def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[st
 
 
 def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, DocumentOrigin]]:
-    # What adds structure to documents of another family names them, and where they came from too.
+    # Artefacts that add structure repeat the document ids and origins of their base.
     columns = ["document_id", "licence", "timestamp", "num_bytes", "lineage", "provenance"]
     for group in range(file.num_row_groups):
         ids = file.read_row_group(group, columns=["document_id"], use_threads=False)["document_id"]

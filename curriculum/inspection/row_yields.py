@@ -1,4 +1,4 @@
-"""Yields of packed rows, beside those of other ways to pack the same documents, and why they aren't full."""
+"""Yields of packed rows compared with other packings of the same documents, and causes of low yields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,32 +8,35 @@ from schemas.reports import RowsReport
 
 OTHER_YIELDS = ("lower bound", "first fit in order", "padded", "if mixed")
 FULL = 0.95
-"""Yield from which on nothing is said of the causes."""
+"""Yield above which no causes are listed."""
 MIN_NAMED = 0.005
-"""Share of the positions from which on a reason is named."""
+"""Share of positions above which a cause is named."""
 MANY = 10
-"""Documents a row from which on their lengths leave no gaps that matter."""
+"""Documents per row above which their lengths leave no relevant gaps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowYields:
-    """Shares of positions that hold a token, 0…1, each domain in rows of its own but where said otherwise."""
+    """Shares of positions that hold a token (0…1) for several packings of the same documents.
+
+    Every packing except `mixed` packs each domain into separate rows.
+    """
 
     packed: float
-    """The yield of the rows as they are."""
+    """Yield of the actual rows."""
     lower_bound: float
-    """The yield of ⌈tokens ÷ T⌉ rows, which no packing of whole documents exceeds."""
+    """Yield of ⌈tokens ÷ T⌉ rows, which no packing of whole documents exceeds."""
     first_fit: float | None
-    """The yield of first fit, in the order of the documents; None where it wasn't tried."""
+    """Yield of first fit in document order; None if it wasn't computed."""
     padded: float | None
-    """The yield of one document a row; None where that isn't known."""
+    """Yield of one document per row; None if unknown."""
     mixed: float | None
-    """The yield of rows that domains share; None where that isn't known."""
+    """Yield of rows that mix domains; None if unknown."""
     documents_per_row: float
 
     @staticmethod
     def of(report: RowsReport, row_length: int) -> "RowYields | None":
-        """Return the yields of a data set; None where it has no row."""
+        """Return the yields of a data set, or None if it has no rows."""
         domains = report.domains.values()
         rows, tokens, documents = (
             sum(getattr(domain, name) for domain in domains)
@@ -52,25 +55,25 @@ class RowYields:
 
     @property
     def others(self) -> Mapping[str, str]:
-        """The other yields by their names; empty where one isn't known."""
+        """Yields of the other packings by name; empty text if unknown."""
         values = (self.lower_bound, self.first_fit, self.padded, self.mixed)
         words = ("" if value is None else percent(value) for value in values)
         return dict(zip(OTHER_YIELDS, words, strict=True))
 
     @property
     def comparison(self) -> str:
-        """The yield beside the others, as a list of words."""
+        """Yield next to the yields of the other packings, as text."""
         own = {"yield": percent(self.packed), **self.others}
         return ", ".join(f"{name} {value}" for name, value in own.items() if value)
 
     @property
     def words(self) -> str:
-        """The comparison, and the causes where there are any."""
+        """Comparison, followed by the causes if there are any."""
         return f"{self.comparison}. {self.causes}".rstrip()
 
     @property
     def causes(self) -> str:
-        """The causes why rows aren't full, as a sentence; empty where they are, or nothing explains it."""
+        """Causes of a low yield as a sentence; empty if the yield is high or no cause is known."""
         if self.packed >= FULL:
             return ""
         apart = (self.mixed or self.packed) - self.packed
@@ -88,7 +91,7 @@ class RowYields:
 
 
 def _mean(parts: list[tuple[int, float]]) -> float | None:
-    """Return the yield of several domains together, by their tokens; None where one isn't known."""
+    """Return the joint yield of several domains, given (tokens, yield); None if one is unknown."""
     if not all(share for _, share in parts):
         return None
     return sum(tokens for tokens, _ in parts) / sum(tokens / share for tokens, share in parts)

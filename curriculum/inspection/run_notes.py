@@ -1,4 +1,4 @@
-"""Notes on finished runs: what got worse, its likeliest cause and cure, and what val_bpb is silent on."""
+"""Notes on finished runs: rising val_bpb with its likely cause and cure, and domains it doesn't cover."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,21 +18,21 @@ from schemas.job import ANNEAL, Figure, Report
 from schemas.mixture import MixtureReport, StratumReport
 
 OFTEN = 2.5
-"""Readings of a row from which on a rising val_bpb under a falling loss is laid to repetition."""
+"""Repetition of rows above which a rising val_bpb under a falling loss is attributed to memorization."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedRun:
-    """A closed run with what it was trained on."""
+    """Closed run with the report of its mixture."""
 
     path: Path
     report: Report
     mixture: MixtureReport | None = None
-    """None where it is gone."""
+    """Report of the mixture; None if it was deleted."""
 
 
 def finished_runs(store: Store, runs: Iterable[Artefact]) -> list[FinishedRun]:
-    """Read some closed runs."""
+    """Read the reports and mixtures of closed runs."""
     return [
         FinishedRun(path=run.path, report=report_of(run), mixture=mixture_of_run(store, run))
         for run in runs
@@ -40,16 +40,17 @@ def finished_runs(store: Store, runs: Iterable[Artefact]) -> list[FinishedRun]:
 
 
 def rises(runs: Sequence[FinishedRun]) -> list[str]:
-    """Each run whose val_bpb rose by its end, in the order of training, and how that stands by now."""
+    """Return a note for each run whose val_bpb rose by its end, in training order, with its later outcome."""
     found = [(run.report.phase, rise_words(run, runs[at + 1 :])) for at, run in enumerate(runs)]
     return [f"{phase}: {words}" for phase, words in found if words]
 
 
 def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
-    """The rise of a phase's val_bpb by its end, with the likeliest cause and the cure; empty where it fell.
+    """Describe the rise of a phase's val_bpb with its likely cause and cure; empty if it didn't rise.
 
-    Its last evaluation is held against the one before the first step, or the best after it; a rise from the
-    best counts only where the interval on the same documents leaves out 0. `later` are the runs after it.
+    The last evaluation is compared with the one before the first step, or with the best one. A rise from
+    the best one counts only if the interval on the same documents excludes 0. `later` are the runs that
+    follow.
     """
     report = run.report
     last = report.own_mean(report.history, "phase")
@@ -82,7 +83,7 @@ def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
 def _outcome(
     run: FinishedRun, last: Figure, since: Figure, later: Sequence[FinishedRun]
 ) -> tuple[str, bool]:
-    """The outcome of a rise after the anneal, in words, and whether the anneal made up for it."""
+    """Describe the figure after the anneal, and return whether the anneal reversed the rise."""
     if run.report.phase == ANNEAL:
         return "", False
     annealed = next((run.report for run in later if run.report.phase == ANNEAL), None)
@@ -100,7 +101,7 @@ def _outcome(
 
 
 def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
-    """The likeliest cause of a rise from a step on, and what to do about it."""
+    """Return the likely cause of a rise since a step, and a suggested change."""
     most, loss = _most_read(run), _losses(run.path, step)
     fewer = "Lower token_budget or max_repetition, or add repositories"
     if most is not None and most.repetition >= OFTEN and loss is not None and loss[1] < loss[0]:
@@ -118,13 +119,13 @@ def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
 
 
 def _most_read(run: FinishedRun) -> StratumReport | None:
-    """The stratum of the plan whose rows were read most often; None where the plan is gone."""
+    """Return the stratum with the highest repetition, or None if the plan was deleted."""
     strata = run.mixture.strata if run.mixture else ()
     return max(strata, key=lambda stratum: stratum.repetition, default=None)
 
 
 def _losses(run: Path, step: int) -> tuple[float, float] | None:
-    """The mean loss of the first tenth of the steps from `step` on, and of the last; None without any."""
+    """Return the mean losses of the first and last tenth of the steps after `step`, or None without steps."""
     found = zip(*step_losses(run / METRICS), strict=True)
     losses = [loss for at, loss in found if at > step]
     if not losses:
@@ -136,12 +137,12 @@ def _losses(run: Path, step: int) -> tuple[float, float] | None:
 def change_between(
     first: tuple[Path, int], last: tuple[Path, int], figure: Figure
 ) -> PairedChange | None:
-    """The change of the mean of a figure's set between two steps of runs, on the documents of both."""
+    """Return the change of the mean of a figure's set between two (run, step), on shared documents."""
     return changes_between(first, last).get((figure.set, figure.phase, "*", "*"))
 
 
 def anchor_words(runs: Sequence[FinishedRun]) -> str:
-    """The run after which the anchor was best, where it isn't the last; empty where it is."""
+    """Name the run with the best anchor figure; empty if the last run has it."""
     ends = [
         (run, end)
         for run in runs
@@ -166,7 +167,7 @@ def anchor_words(runs: Sequence[FinishedRun]) -> str:
 
 
 def silences(runs: Sequence[FinishedRun]) -> list[str]:
-    """The domains that phases were trained on and val_bpb says nothing of, a sentence for phases alike."""
+    """Return sentences on trained domains that val_bpb doesn't cover; phases with the same text share one."""
     silent = [
         (run.report.phase, unmeasured_domains(run.report, run.mixture))
         for run in runs
@@ -180,12 +181,12 @@ def silences(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def samples(store: Store, runs: Sequence[FinishedRun]) -> list[str]:
-    """The held-out documents that evaluations read where they skip some, a line for phases alike."""
+    """Return lines on evaluations that skip held-out documents; phases with the same text share one."""
     return alike((run.report.phase, sample_words(store.root, run)) for run in runs)
 
 
 def sample_words(workspace: Path, run: FinishedRun) -> str | None:
-    """The documents that val_bpb of a run is of, against all that are held out; None where it is of all."""
+    """Compare the documents behind val_bpb with all held-out documents; None if they are the same."""
     last = run.report.own_mean(run.report.after, "phase")
     job = read_job(run.path / JOB)
     own = [evaluation for evaluation in job.evaluations if last and evaluation.name == last.name]
@@ -211,7 +212,7 @@ def sample_words(workspace: Path, run: FinishedRun) -> str | None:
 
 
 def measured_domains(report: Report) -> tuple[str, ...]:
-    """The domains of the held-out rows that a phase's val_bpb is the mean of; empty where it has none."""
+    """Return the domains whose held-out rows are part of a phase's val_bpb; empty if it has none."""
     last = report.own_mean(report.after, "phase")
     own = [
         mean for mean in report.after if last and (mean.set, mean.phase) == (last.set, last.phase)
@@ -220,7 +221,7 @@ def measured_domains(report: Report) -> tuple[str, ...]:
 
 
 def unmeasured_domains(report: Report, mixture: MixtureReport) -> tuple[str, ...]:
-    """The domains that a phase was trained on and its val_bpb is silent on; empty where it has none."""
+    """Return the trained domains that a phase's val_bpb doesn't cover; empty if it has no val_bpb."""
     measured = measured_domains(report)
     served = dict.fromkeys(stratum.domain for stratum in mixture.strata if stratum.drawn)
     return tuple(name for name in served if name not in measured) if measured else ()

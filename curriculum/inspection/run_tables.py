@@ -1,4 +1,4 @@
-"""Runs and their figures as lines of words and numbers, the same in the terminal and on pages."""
+"""Tables of runs and their figures, shared by the terminal and pages."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from schemas.study import study_words
 
 Changes = Mapping[Place, PairedChange]
 NO_CHANGES: Changes = MappingProxyType({})
-"""Changes of a run that left no documents."""
+"""Changes of a run that stored no documents."""
 
 
 def run_line(report: Report, sets: Sequence[FixedSet] = FIXED_SETS) -> Line:
-    """A run in a line: val_bpb before and after, of some fixed sets too, what it consumed, why it stopped."""
+    """Return a run as a row: val_bpb before and after, figures of fixed sets, tokens, time, stop reason."""
     return {
         "phase": report.phase,
         "attempt": report.attempt,
@@ -38,7 +38,7 @@ def run_line(report: Report, sets: Sequence[FixedSet] = FIXED_SETS) -> Line:
 
 
 def run_lines(reports: Sequence[Report]) -> list[Line]:
-    """A line a run, with columns for fixed sets and studies where any has some."""
+    """Return one row per run; columns for fixed sets and studies appear only if a run has them."""
     measured = [name for name in FIXED_SETS if any(change(report, name) for report in reports)]
     lines = [run_line(report, measured) for report in reports]
     if not any(report.study for report in reports):
@@ -50,7 +50,7 @@ def run_lines(reports: Sequence[Report]) -> list[Line]:
 
 
 def machine_line(report: Report) -> Line:
-    """Return time, throughput and cost of a run on its machine; empty where they aren't known."""
+    """Return device, throughput and cost of a run; a cell is empty if its value is unknown."""
     context, masking = report.mean_context, report.masking_cost
     return {
         "device": f"{report.device}, {report.backend}",
@@ -72,7 +72,7 @@ def _share(share: float | None) -> str:
 
 
 def _saved(report: Report) -> str:
-    """Positions, further time and further price that rows of one document each would have taken.
+    """Return the extra positions, time and cost of training with one document per row.
 
     _saved(report) ->
     '2.1 × the positions, 3 min more, 0.42 more'
@@ -85,13 +85,13 @@ def _saved(report: Report) -> str:
 
 
 def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line]:
-    """A line an evaluation of the run: its figure before and after, and what documents changed by."""
+    """Yield one row per evaluation of the run: figures before and after, and change on shared documents."""
     measured: defaultdict[Place, deque[Figure]] = defaultdict(deque)
     for figure in report.before:
         measured[figure.place].append(figure)
     for after in report.after:
         place = after.place
-        # Rows of several lengths or bases have figures of one place, in the same order each time.
+        # Figures of several row lengths or bases have the same place; their order is always the same.
         before = measured[place].popleft() if measured[place] else None
         yield {
             "set": after.set,
@@ -108,7 +108,7 @@ def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line
 
 
 def set_lines(report: Report, changes: Changes, phase: str) -> list[Line]:
-    """A line a set of a phase, where there is one apart from all that it serves."""
+    """Return one row per set of a phase, or no rows if the phase has only one set."""
     means: list[Line] = [
         {name: value for name, value in line.items() if name not in ("phase", "family", "domain")}
         for line in figure_lines(report, changes)

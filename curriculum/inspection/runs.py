@@ -15,12 +15,12 @@ from schemas.study import Study, study_mark
 
 
 def report_of(run: Artefact) -> Report:
-    """Return the report of a closed run, as its manifest has it."""
+    """Return the report in a closed run's manifest."""
     return run.reported(Report)
 
 
 def run_words(report: Report) -> str:
-    """A run in a sentence, which begins with its study where it is one.
+    """Summarize a run in one sentence; a study begins with its mark.
 
     run_words(report) ->
     'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (end of its budget)'
@@ -36,7 +36,7 @@ def run_words(report: Report) -> str:
 
 
 def marked(study: Study | None, words: str) -> str:
-    """Words about a run behind its mark, where it has one.
+    """Prefix words about a run with the mark of its study, if it is one.
 
     >>> marked(None, "45 steps"), marked(Study(positions="continue"), "")
     ('45 steps', 'study: positions continue')
@@ -45,11 +45,11 @@ def marked(study: Study | None, words: str) -> str:
 
 
 NOTICEABLE = 0.05
-"""Share of a phase's tokens that is worth a word where whole steps leave it out."""
+"""Share of a phase's budget above which tokens lost to whole steps are mentioned."""
 
 
 def whole_steps(steps: int, tokens_per_step: int, tokens: int, budget: int) -> str:
-    """The tokens of whole steps against a phase's budget, in words; empty where hardly any are left out.
+    """Compare the tokens of whole steps with a phase's budget; empty if hardly any are lost.
 
     >>> whole_steps(7, 2048, 14_400, 18_000)
     '7 whole steps of 2,048 positions hold 14.4k of 18k tokens'
@@ -63,17 +63,17 @@ def whole_steps(steps: int, tokens_per_step: int, tokens: int, budget: int) -> s
 
 
 ENDINGS: Mapping[str, str] = {"budget": "end of its budget", "gate": "gate opened"}
-"""Words for the reasons for which runs end, where they say more than the reason's name."""
+"""Words for stop reasons whose names aren't self-explanatory."""
 
 
 def ending(report: Report) -> str:
-    """The reason for which a run ended, in words."""
+    """Return the reason why a run stopped, in words."""
     why = ENDINGS.get(report.stopped, report.stopped)
     return f"{why}: {report.reason}" if report.reason else why
 
 
 def unused_budget(report: Report, mixture: MixtureReport) -> str:
-    """The tokens of a run that ended with its budget against it; empty where hardly any are left out."""
+    """Compare the tokens of a run that used up its budget with the budget; empty if hardly any are lost."""
     if report.stopped != "budget":
         return ""
     tokens = report.tokens.valid
@@ -81,22 +81,22 @@ def unused_budget(report: Report, mixture: MixtureReport) -> str:
 
 
 def mixture_of(store: Store, job: Job) -> Artefact | None:
-    """Return the mixture that a run is trained on; None where that is gone."""
+    """Return the mixture that a run is trained on, or None if it was deleted."""
     folder = (store.root / job.plan).parent
     return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
 
 
 def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
-    """The report of the mixture that a closed run was trained on; None where that is gone."""
+    """Return the report of the mixture that a closed run was trained on, or None if it was deleted."""
     mixture = mixture_of(store, read_job(run.path / JOB))
     return mixture_report_of(mixture) if mixture else None
 
 
 def change(report: Report, kind: Literal["phase"] | FixedSet) -> str:
-    """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured.
+    """Return val_bpb before and after as `3.214 → 2.871`; empty if it wasn't measured.
 
-    A figure of too few documents or lineages says so. A phase that serves only imported rows may have no
-    figure of its own.
+    The text says so if the figure has too few documents or lineages. A phase that serves only imported rows
+    may have no figure of its own.
     """
     before, after = (report.own_mean(figures, kind) for figures in (report.before, report.after))
     if after is None:
@@ -106,7 +106,7 @@ def change(report: Report, kind: Literal["phase"] | FixedSet) -> str:
 
 
 def measured_on(report: Report) -> str:
-    """The documents and lineages that val_bpb of a phase is of; empty where it wasn't measured."""
+    """Return the number of documents and lineages behind a phase's val_bpb; empty if it wasn't measured."""
     last = report.own_mean(report.after, "phase")
     return held_out_words(last) if last else ""
 

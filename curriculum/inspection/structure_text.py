@@ -1,4 +1,4 @@
-"""Text of documents and rows, cut where its structure changes."""
+"""Text of documents and rows, split where its structure changes."""
 
 import itertools
 import re
@@ -9,28 +9,28 @@ from typing import NamedTuple
 from schemas.structure import Structure, StructureChunk
 
 _INDENT = re.compile(r"(?<![^\n])[ \t]+$")
-"""White space that ends a text and begins a line, or the text."""
+"""White space at the end of a text that starts a line or the text."""
 _LINE_END = re.compile(r"[ \t]*\n")
 
 
 class StructuredText(NamedTuple):
-    """A run of text that is one thing throughout."""
+    """Piece of text with one category, one chunk and one scoring."""
 
     text: str
     code: int = 0
-    """A STRUCTURE_CODE."""
+    """Category, as a STRUCTURE_CODE."""
     chunk: int = -1
-    """The structure chunk that it stands in; -1 for none."""
+    """Index of the structure chunk that contains the text; -1 for none."""
     scored: bool = True
-    """True if a prediction of it counts."""
+    """True if predictions of this text are scored."""
 
 
 def pieces(
     content: bytes, start: int, end: int, structure: Structure | None
 ) -> Iterator[StructuredText]:
-    """The bytes [start, end) of a text, cut at the borders of runs of one category and of chunks.
+    """Yield the bytes [start, end) of a text, split where category or chunk change.
 
-    Without structure it is one piece. Borders inside a character are shown as U+FFFD.
+    Without structure there is one piece. A character that is split at a border is shown as U+FFFD.
     """
     if structure is None:
         yield StructuredText(content[start:end].decode(errors="replace"))
@@ -50,7 +50,7 @@ def pieces(
 
 
 def widened(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
-    r"""The same text, where each chunk has its indentation and its line feed: white space beside it.
+    r"""Yield the same text with each chunk extended to its indentation and its final line feed.
 
     >>> texts = (StructuredText("a\n  "), StructuredText("f();", 4, 0), StructuredText("\nb"))
     >>> [(piece.text, piece.chunk) for piece in widened(texts)]
@@ -76,7 +76,7 @@ def widened(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
 
 
 def shares(structure: Structure) -> list[int]:
-    """Bytes of each category, by code."""
+    """Return the number of bytes of each category, by code."""
     counted = [0] * (max(structure.structure_ids, default=0) + 1)
     start = 0
     for end, code in zip(structure.ends, structure.structure_ids, strict=True):
@@ -88,7 +88,7 @@ def shares(structure: Structure) -> list[int]:
 def _chunk_at(
     chunks: Sequence[StructureChunk], starts: list[int], at: int, end: int
 ) -> tuple[int, int]:
-    """The chunk that a byte stands in, and where it, or the gap between two, ends."""
+    """Return the chunk at a byte (-1 for none), and the end of the chunk or gap."""
     index = bisect_right(starts, at) - 1
     if index >= 0 and at < chunks[index].end:
         return index, chunks[index].end

@@ -17,10 +17,10 @@ from schemas.packed_row import unusual_options
 
 ROWS = "rows"
 KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
-"""Kinds by which tokens are counted."""
+"""Columns by which tokens are counted."""
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
 NO_LICENCE, UNKNOWN = "none", "?"
-"""Licence of a document that has none; origin that isn't known any more."""
+"""Licence of documents without one, and origin of deleted documents."""
 _ORIGIN = ("document_id", "repository", "commit", "path", "licence", "lineage")
 _COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
 _NOTHING = pl.DataFrame(
@@ -30,32 +30,32 @@ _NOTHING = pl.DataFrame(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidTokens:
-    """Valid tokens of some rows artefacts or mixtures, taken as one."""
+    """Valid tokens of several rows artefacts or mixtures together."""
 
     title: str
     artefacts: tuple[Artefact, ...]
     rows: int
-    """Packed rows, each as often as it comes."""
+    """Number of packed rows, counting repetitions."""
     positions: int
     documents: pl.DataFrame
-    """A line a document and way in which it is served, of DOCUMENT_COLUMNS."""
+    """One row per document and serving, with DOCUMENT_COLUMNS."""
 
     @property
     def tokens(self) -> int:
-        """Valid tokens."""
+        """Total number of valid tokens."""
         return int(self.documents["tokens"].sum())
 
     def by(self, kind: str) -> dict[str, int]:
-        """Valid tokens by one of KINDS, or by document_id or lineage."""
+        """Return the number of valid tokens by one of KINDS, by document_id or by lineage."""
         grouped = self.documents.group_by(kind, maintain_order=True).agg(pl.col("tokens").sum())
         return dict(grouped.iter_rows())
 
 
 def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> ValidTokens:
-    """Count the valid tokens of rows and mixtures, document by document; `title` is for a reader.
+    """Count the valid tokens of rows and mixtures by document; `title` is only displayed.
 
     Raises:
-        StoreError: where rows that a mixture draws on are gone.
+        StoreError: if rows that a mixture reads were deleted.
     """
     by_key = {artefact.key: artefact for artefact in store.artefacts()}
     parts = [part for artefact in artefacts for part in _parts(store, artefact, by_key)]
@@ -69,11 +69,11 @@ def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> ValidTok
 
 
 _Part: TypeAlias = tuple[int, int, pl.DataFrame]
-"""Number and length of rows taken of one rows artefact, and their documents."""
+"""Number and length of the rows taken from one rows artefact, and their documents."""
 
 
 def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
-    """Yield the rows taken of each rows artefact: all of rows, of a mixture those in its plan."""
+    """Yield one part per rows artefact: all rows of the artefact, or the rows in the mixture's plan."""
     if artefact.manifest.stage == ROWS:
         yield _part(store, artefact, None, phase="")
         return
@@ -91,7 +91,7 @@ def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> 
 
 
 def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str) -> _Part:
-    """The rows of an artefact; with a plan those it takes, as often as it takes them."""
+    """Return all rows of an artefact, or with a plan the planned rows, counting repetitions."""
     labels, number, counts = rows.manifest.labels, 0, []
     for shard, file in enumerate(rows.shards()):
         lines = _frame(file, _COLUMNS).with_row_index("row")
@@ -115,9 +115,9 @@ def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str
 
 
 def _tokens(lines: pl.DataFrame) -> pl.DataFrame:
-    """A line a document in a row: its valid tokens.
+    """Return one row per document and packed row, with the number of valid tokens.
 
-    Rows of 8 with documents of 3 and 5 tokens, and one of 6 before padding, are lines of 3, 5 and 6.
+    Rows of 8 with documents of 3 and 5 tokens, and with one of 6 before padding, give 3, 5 and 6.
     """
     starts = pl.col("doc_starts").list.head(pl.col("document_ids").list.len())
     ends = pl.concat_list(starts.list.slice(1), "valid_token_count")
@@ -127,7 +127,7 @@ def _tokens(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.DataFrame:
-    """Counts with the origin of each document; unknown where the documents are gone."""
+    """Return counts with the origin of each document, or UNKNOWN if the documents were deleted."""
     made_of = inputs(store, rows, "documents")
     files = [file for artefact in made_of for file in parquet.shards_of(artefact.path)]
     nothing = pl.DataFrame(schema=dict.fromkeys(_ORIGIN, pl.String))
@@ -143,7 +143,7 @@ def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.Data
 
 
 def _origins(file: Path) -> pl.DataFrame:
-    """A line a document: the first entry of its lineage in its provenance, else the last."""
+    """Return the origin of each document: the first provenance entry of its lineage, else the last entry."""
     entry = pl.col("provenance")
     own = entry.filter(entry.struct.field("lineage") == pl.col("lineage"))
     return (
@@ -168,7 +168,7 @@ def _frame(file: Path, columns: Sequence[str]) -> pl.DataFrame:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenChange:
-    """Valid tokens of one thing before and after, and their share of all; 0 where it isn't there."""
+    """Valid tokens of one name before and after, and their shares of all tokens; 0 if absent."""
 
     name: str
     tokens_before: int
@@ -181,7 +181,7 @@ class TokenChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentChange:
-    """Valid tokens of a document before and after, and where it comes from."""
+    """Valid tokens of a document before and after, and its origin."""
 
     document_id: str
     family: str
@@ -196,7 +196,7 @@ class DocumentChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TotalChange:
-    """One total of all rows before and after."""
+    """One total over all rows before and after."""
 
     name: str
     before: float
@@ -206,7 +206,7 @@ class TotalChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenDifference:
-    """All that changes between two token counts."""
+    """Differences between two token counts."""
 
     before: str
     after: str
@@ -216,9 +216,9 @@ class TokenDifference:
     """Artefacts of the two sides."""
     totals: tuple[TotalChange, ...]
     by: Mapping[str, tuple[TokenChange, ...]]
-    """Changes by KINDS, largest first."""
+    """Changes by kind (see KINDS), the largest first."""
     documents: tuple[DocumentChange, ...]
-    """Changes of documents, largest first; unchanged ones too."""
+    """Changes of documents, the largest first; includes unchanged documents."""
 
 
 def difference(before: ValidTokens, after: ValidTokens) -> TokenDifference:
@@ -267,7 +267,7 @@ def _document_changes(before: ValidTokens, after: ValidTokens) -> tuple[Document
 
 
 def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[TokenChange, ...]:
-    """A change for each name, the largest first.
+    """Return one change per name, the largest first.
 
     >>> [(c.name, c.tokens_change, c.share_change) for c in changes({"a": 3, "b": 1}, {"b": 4})]
     [('a', -3, -0.75), ('b', 3, 0.75)]

@@ -1,4 +1,4 @@
-"""Units of figures by the words of their names: one format wherever a figure of the name is shown."""
+"""Units of figures by the words in their names, so that a figure has the same format everywhere."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "cost": money,
     "repetition": lambda times: f"{times:.2f}",
 }
-"""Formats of figures by a word of their names: `tokens` also of `valid_tokens` and `tokens_before`."""
+"""Formats by a word of the name: `tokens` also applies to `valid_tokens` and `tokens_before`."""
 CHANGE = "change"
-"""Word of the names of figures that have a sign, and of which 0 says nothing."""
+"""Word in the names of signed figures, which are shown without a value at 0."""
 DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
-"""A key, a commit or the id of a document: tables show the digits that other commands take for it."""
+"""Key, commit or document id; tables show only the digits that other commands accept."""
 
 
 def cell_text(name: str, value: Any) -> str:
-    """Return a value of a named field as a table shows it; empty for None, False and nothing listed.
+    """Format the value of a named field for a table; empty for None, False and empty lists.
 
     >>> cell_text("valid_tokens", 22_100), cell_text("tokens_change", -300), cell_text("share", 0.5)
     ('22.1k', '−300', '50.0%')
@@ -57,5 +57,5 @@ def _figure(words: list[str], value: float) -> str:
 
 
 def plain(value: float | Decimal) -> str:
-    """Return a number without a unit."""
+    """Format a number without a unit."""
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
