@@ -116,8 +116,8 @@ def trained(
     """Another workspace that trained on them, alone and then beside its own; and its diet."""
     folder = tmp_path_factory.mktemp("eater")
     home = folder / "ws"
-    sent_events = taken_in(home, exported_rows[0], "--name", "my-rows").stdout
-    assert "{imported: my-rows, share: …}" in sent_events
+    output = taken_in(home, exported_rows[0], "--name", "my-rows").stdout
+    assert "{imported: my-rows, share: …}" in output
     taken_in(home, exported_rows[1], "--name", "my-rows")
     file = diet(folder, "eater", BOTH)
     done = curriculum("train", str(file), "--home", str(home), *LITTLE)
@@ -175,7 +175,7 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
     page = (home / "reports" / "eater.html").read_text()
     assert "my-rows" in page
     assert f"rows/{imported(home).key[:12]}.html" in page
-    for words, sent_events in (
+    for words, message in (
         (("inspect", str(imported(home).path)), "document"),
         (("inspect", "eater/file_graph"), "v2_simple"),
         (("lineage", "eater/file_graph", "--step", "1"), ""),
@@ -192,7 +192,7 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
         more = () if words[0] == "check" else place
         done = curriculum(*words, *more)
         assert done.exit_code == 0, (words, done.output)
-        assert sent_events in done.stdout, (words, done.output)
+        assert message in done.stdout, (words, done.output)
     for name in ("rows", "mixture_rows", "documents", "strata", "lineage", "figures"):
         query(home, f"SELECT * FROM {name} LIMIT 5")
     sql = "SELECT DISTINCT family FROM rows JOIN mixture_rows USING (rows_key, pack_id)"
@@ -220,8 +220,8 @@ def test_the_key_of_a_mixture_changes_with_the_rows_of_a_name(
     other = diet(tmp_path, "maker", MAKER.replace("v3_simple", "v2_simple"))
     (rows,) = build_phase(little(other, tmp_path / "other"), "syntax", Context()).rows
     before = imported(again).key[:12]
-    sent_events = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
-    assert f"instead of {before}" in sent_events
+    output = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
+    assert f"instead of {before}" in output
     plan = little(file, again, dry=True)
     assert plan.phases[0].servings[0].family == "v2_simple"
     built = build_phase(plan, "syntax", Context())
@@ -266,7 +266,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
 
 
 @pytest.mark.parametrize(
-    ("phases", "told"),
+    ("phases", "message"),
     [
         (ALONE.replace("my-rows", "my-row"), "Did you mean 'my-rows'?"),
         (ALONE.replace("my-rows", "ffffff"), "no imported rows have that name"),
@@ -304,12 +304,12 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     ],
 )
 def test_what_a_diet_says_of_them_and_is_not_so_is_told(
-    trained: tuple[Path, Path], tmp_path: Path, phases: str, sent_events: str
+    trained: tuple[Path, Path], tmp_path: Path, phases: str, message: str
 ) -> None:
     home, _ = trained
     with pytest.raises(DietError) as caught:
         little(diet(tmp_path, "wrong", phases), home, dry=True)
-    assert sent_events in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
@@ -331,7 +331,7 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("../rows", "a name may only have letters"),
         ("abcdef12", "digits of a key"),
@@ -339,7 +339,7 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
     ],
 )
 def test_a_name_that_could_be_something_else_is_refused(
-    exported_rows: tuple[Path, Path], tmp_path: Path, name: str, sent_events: str
+    exported_rows: tuple[Path, Path], tmp_path: Path, name: str, message: str
 ) -> None:
     words = [
         "import",
@@ -351,7 +351,7 @@ def test_a_name_that_could_be_something_else_is_refused(
     ]
     done = curriculum(*words, "--name", name)
     assert done.exit_code == 2
-    assert sent_events in done.stderr
+    assert message in done.stderr
     assert not (tmp_path / "ws").exists()
 
 
