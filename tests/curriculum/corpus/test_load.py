@@ -69,7 +69,7 @@ def test_a_fault_in_the_file_names_its_line(tmp_path):
     ("licence", "message"),
     [
         ("Apachee-2.0", r"c\.yaml:4: .*'Apachee-2.0' isn't an SPDX licence.*'Apache-2.0'"),
-        ("MIT/Zlib", r"c\.yaml:4: .*is no SPDX expression"),
+        ("MIT/Zlib", r"c\.yaml:4: .*isn't an SPDX expression"),
         ("MIT OR Frob-1.0", r"c\.yaml:4: .*'Frob-1.0'.*LicenseRef-"),
     ],
 )
