@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.mixing.row_plan import Planner, within, write_plan
+from curriculum.mixing.row_plan import Planner, take_whole_steps, write_plan
 from curriculum.mixing.row_supply import read_supply
 from curriculum.mixing.strata import demand
 from curriculum.parquet import shards_of
@@ -101,7 +101,7 @@ def plan(folder: Path, rows: int) -> None:
     phase = phase_of(rows)
     strata = demand(phase, supplies)
     planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=17)
-    pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=16)
+    pieces = take_whole_steps(planner.pieces(), budget=phase.tokens, slots_per_step=16)
     totals = write_plan(folder / "plan.parquet", pieces, strata, supplies)
     seconds = time.process_time() - start
     assert totals.rows > 0.9 * rows, totals.rows

@@ -36,7 +36,7 @@ def load_foreign(
     from curriculum.tokens.codec import Tokenizer
 
     _exercise(texts.json, roles, texts.name, unsandboxed)
-    return Tokenizer.of(texts, roles)
+    return Tokenizer.from_texts(texts, roles)
 
 
 def load_finished(
@@ -48,14 +48,14 @@ def load_finished(
         TokenizerError: for invalid texts, and a model whose pieces don't define their bytes.
         StoreError: if the kernel has no sandbox and `unsandboxed` is False.
     """
-    from curriculum.tokens.finished import pieces_of, without_engine
+    from curriculum.tokens.finished import decoding_tokenizer, pieces_of
 
     try:
         return load_foreign(texts, roles, unsandboxed=unsandboxed)
     except TokenizerError as refused:
         if pieces_of(texts.json) is None:
             raise
-        return without_engine(texts, roles, refused.cause)
+        return decoding_tokenizer(texts, roles, refused.cause)
 
 
 @functools.lru_cache(maxsize=16)

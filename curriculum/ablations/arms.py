@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from curriculum.mixing.diet_files import PATHS, DietOverrides, is_path, load_diet, merged
+from curriculum.mixing.diet_files import PATHS, DietOverrides, is_path, load_diet, merge_diets
 from curriculum.pipeline.run_config import RunConfig
 from schemas.ablation import BASE, CONTROL, NULL, AblationSpec, arm_title
 from schemas.diet import Diet
@@ -104,7 +104,7 @@ def _require_own_fields(arm: str, patch: Mapping[str, Any], file: Path) -> None:
 def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
     """Return an arm's diet without gates and requirements, with a budget in positions."""
     own = diet.model_dump(mode="json", exclude_unset=True, exclude={"extends"})
-    content = merged(patch, own)
+    content = merge_diets(patch, own)
     content["study"] = {**(content.get("study") or {}), "budget": "positions"}
     for phase in content["phases"]:
         for gate in ("advance_when", "on_budget", "require"):

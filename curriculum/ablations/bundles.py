@@ -6,7 +6,7 @@ from pathlib import Path
 from curriculum.ablations.ablation_views import build_views
 from curriculum.ablations.arms import write_arms
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
-from curriculum.mixing.imported import completed
+from curriculum.mixing.imported import complete_diet
 from curriculum.outputs import require_own_place
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import FinishedStep, Scope, execute, run_in_process
@@ -116,7 +116,7 @@ def _bundled(planned: PlannedArm, context: Context) -> BundledArm:
     return BundledArm(
         arm=arm.name,
         seed=arm.seed,
-        diet=completed(plan.diet, plan.imported),
+        diet=complete_diet(plan.diet, plan.imported),
         phases=tuple(_phase(plan, step) for step in steps if step.verb == "mix"),
     )
 

@@ -224,14 +224,16 @@ def _imported(request: dict[str, Any]) -> "Imported":
     from curriculum.interop.publish import RowFacts
     from curriculum.interop.tokens_in import token_rows
     from curriculum.tokens.codec import Roles, Tokenizer
-    from curriculum.tokens.finished import without_engine
+    from curriculum.tokens.finished import decoding_tokenizer
     from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
 
     texts = TokenizerTexts.read(Path(request["tokenizer"]) / TOKENIZER_NAME)
     roles = Roles(**request["roles"])
     reason: str | None = request["no_engine"]
     tokenizer = (
-        Tokenizer.of(texts, roles) if reason is None else without_engine(texts, roles, reason)
+        Tokenizer.from_texts(texts, roles)
+        if reason is None
+        else decoding_tokenizer(texts, roles, reason)
     )
     path, facts = Path(request["path"]), RowFacts(**request["facts"])
     if request["format"] == "parquet":

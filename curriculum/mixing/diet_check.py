@@ -14,10 +14,10 @@ from curriculum.mixing.row_plan import (
     check_step,
     count_plan,
     less_than_a_step,
-    within,
+    take_whole_steps,
 )
 from curriculum.mixing.row_supply import Supply
-from curriculum.mixing.strata import Stratum, Taken, demand, within_supply, without_rows
+from curriculum.mixing.strata import Stratum, Taken, demand, missing_domains, within_supply
 from schemas.errors import MixtureError
 
 MAX_PLANNED = 1 << 20
@@ -243,7 +243,7 @@ class DietSupply:
         slot = supply.phase.slot_length
         planner = Planner(strata, supply.supplies, slot_length=slot, seed=self.seed)
         rows = tokens // min(one.serving.row_length for one in strata)
-        pieces = within(
+        pieces = take_whole_steps(
             planner.pieces(min(rows, ROW_GROUP)),
             budget=tokens,
             slots_per_step=self.tokens_per_step // slot,
@@ -272,7 +272,7 @@ class DietSupply:
         phase = supply.phase
         served = _served(phase, asked, phase.tokens)
         fault = served if isinstance(served, MixtureError) else self._step_fault(phase)
-        warnings = [*without_rows(phase, asked.strata)]
+        warnings = [*missing_domains(phase, asked.strata)]
         if fault is None and steps is not None and not steps.whole.steps:
             first = steps.whole.first
             least = first / HALF_FULL if supply.is_estimate else first

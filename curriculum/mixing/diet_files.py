@@ -24,11 +24,11 @@ from schemas.text import line_of, named, parse, read_yaml, text_of, validated
 EXTENDS = "extends"
 
 
-def merged(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any]:
+def merge_diets(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a diet merged with those of the diet that it extends; invalid values are kept.
 
     >>> parent = {"seed": 3, "phases": [{"phase": "a", "portion": 0.5}, {"phase": "b", "portion": 0.5}]}
-    >>> merged({"phases": [{"phase": "b", "portion": 1.0}]}, parent)
+    >>> merge_diets({"phases": [{"phase": "b", "portion": 1.0}]}, parent)
     {'seed': 3, 'phases': [{'phase': 'b', 'portion': 1.0}]}
     """
     phases = {phase["phase"]: phase for phase in parent["phases"]}
@@ -154,7 +154,7 @@ def load_diet(
     overrides = overrides or DietOverrides()
     if overrides.phases_file:
         diet = diet.model_copy(update={"phases_file": overrides.phases_file})
-    in_file = located(name_or_path, "phases_file", diet.phases_file, home)
+    in_file = name_field_line(name_or_path, "phases_file", diet.phases_file, home)
     with contextlib.nullcontext() if overrides.phases_file else in_file:
         phases = load_phases(diet.phases_file, home)
     require_no_fault(name_or_path, faults(diet, phases), home)
@@ -191,7 +191,7 @@ def place_of(diet: str, location: Location, home: Path | None = None) -> str:
 
 
 @contextlib.contextmanager
-def placed(diet: str, home: Path | None = None) -> Iterator[None]:
+def name_diet_line(diet: str, home: Path | None = None) -> Iterator[None]:
     """Add the diet's file and line to an error of the block about one of its fields or a phase's supply."""
     try:
         yield
@@ -216,7 +216,7 @@ def placed_shortage(diet: str, unserved: MixtureError, home: Path | None = None)
 
 
 @contextlib.contextmanager
-def located(diet: str, field: str, value: str, home: Path | None = None) -> Iterator[None]:
+def name_field_line(diet: str, field: str, value: str, home: Path | None = None) -> Iterator[None]:
     """Replace the name in an error of the block by the diet's file and line of the field that holds it."""
     try:
         yield
@@ -260,7 +260,7 @@ def _diet(file: Path, text: str, home: Path | None) -> Diet:
             content[name] = str(file.parent / expanded(value))
     if isinstance(source.content.get(EXTENDS), str):
         parent = _extended(file, text, source.content, home)
-        content = merged(content, parent.model_dump(exclude_unset=True))
+        content = merge_diets(content, parent.model_dump(exclude_unset=True))
     return validated(Diet, content, source.node, file=str(file), error=DietError)
 
 

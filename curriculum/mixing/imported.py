@@ -74,7 +74,7 @@ def imported_rows(store: Store, diet: Diet) -> dict[str, ImportedRows]:
     return {name: _rows(store, diet, name) for name in dict.fromkeys(called) if name is not None}
 
 
-def completed(diet: Diet, found: Mapping[str, ImportedRows]) -> Diet:
+def complete_diet(diet: Diet, found: Mapping[str, ImportedRows]) -> Diet:
     """Return the diet with fields filled in from its imported rows; fields given in the diet must agree.
 
     Raises:
@@ -82,20 +82,22 @@ def completed(diet: Diet, found: Mapping[str, ImportedRows]) -> Diet:
     """
     if not found:
         return diet
-    phases = tuple(_completed(diet, at, found) for at in range(len(diet.phases)))
+    phases = tuple(_complete_phase(diet, at, found) for at in range(len(diet.phases)))
     return diet.model_copy(update={"phases": phases})
 
 
-def _completed(diet: Diet, at: int, found: Mapping[str, ImportedRows]) -> DietPhase:
+def _complete_phase(diet: Diet, at: int, found: Mapping[str, ImportedRows]) -> DietPhase:
     phase = diet.phases[at]
     servings = tuple(
-        serving if serving.imported is None else _said(diet, (at, index), serving, found)
+        serving
+        if serving.imported is None
+        else _complete_serving(diet, (at, index), serving, found)
         for index, serving in enumerate(phase.servings)
     )
     return phase.model_copy(update={"servings": servings})
 
 
-def _said(
+def _complete_serving(
     diet: Diet, place: tuple[int, int], serving: Serving, found: Mapping[str, ImportedRows]
 ) -> Serving:
     assert serving.imported is not None

@@ -17,12 +17,12 @@ from curriculum.mixing.row_plan import (
     Totals,
     check_step,
     less_than_a_step,
-    within,
+    take_whole_steps,
     write_plan,
 )
 from curriculum.mixing.row_supply import read_supply
-from curriculum.mixing.schedule import counted, of_keys, passed_until
-from curriculum.mixing.strata import Stratum, Taken, demand, without_rows
+from curriculum.mixing.schedule import count_left_out, count_skipped_until, select_pack_ids
+from curriculum.mixing.strata import Stratum, Taken, demand, missing_domains
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, in_lease
 from curriculum.store.artefact import digest
 from schemas.diet import Diet
@@ -74,7 +74,7 @@ def mix(
             the budget.
     """
     check_step(phase, tokens_per_step)
-    phase = _the_rest(phase, continued, tokens_per_step)
+    phase = _remaining_phase(phase, continued, tokens_per_step)
     seen = continued.seen if continued else seen
     made_of = recipe(
         diet,
@@ -106,7 +106,9 @@ def recipe(
 ) -> Recipe:
     """Return the recipe of a mixture; earlier plans enter only through rows taken from the same artefacts."""
     branch = [("branch", phase.branch)] if phase.branch else []
-    without = of_keys(phase.without, [variant.key for variants in rows for variant in variants])
+    without = select_pack_ids(
+        phase.without, [variant.key for variants in rows for variant in variants]
+    )
     taken = sorted(rows_taken(seen, rows).items())
     drawn: list[JsonValue] = [[key, domain, count] for (key, domain), count in taken]
     return Recipe(
@@ -153,7 +155,7 @@ def report_of(mixture: Artefact) -> MixtureReport:
     return mixture.reported(MixtureReport)
 
 
-def seen_of(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[RowsTaken, ...]:
+def rows_seen_before(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[RowsTaken, ...]:
     """Return the rows read by earlier phases, in order.
 
     `phases` are mixtures with the number of steps of the run that read them: a run ended by a gate has read
@@ -188,7 +190,7 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
         .sort("stratum", "rows_key")
         .collect(engine="streaming")
     )
-    passed = passed_until(mixture.path, slots)
+    passed = count_skipped_until(mixture.path, slots)
     seen = tuple(
         rows_taken[place].model_copy(update={"rows": row["rows"], "passed": passed.get(place, 0)})
         for row in found.iter_rows(named=True)
@@ -232,7 +234,7 @@ def _write(
     strata = demand(phase, supplies, rows_taken(seen, rows))
     planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.order_seed)
     slots_per_step = tokens_per_step // phase.slot_length
-    pieces = within(
+    pieces = take_whole_steps(
         planner.pieces(),
         budget=phase.tokens,
         slots_per_step=slots_per_step,
@@ -256,7 +258,7 @@ def _write(
         strata=reports,
         repetition=repetition,
         continued=continued,
-        left_out=counted(supplies),
+        left_out=count_left_out(supplies),
         warnings=(*_warnings(phase, strata), *([often] if often else [])),
     )
 
@@ -270,7 +272,7 @@ def _warnings(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
     for serving in phase.servings:
         if serving.index not in served:
             yield f"{serving.title}: there is no row of it"
-    yield from without_rows(phase, strata)
+    yield from missing_domains(phase, strata)
 
 
 def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
@@ -334,7 +336,7 @@ def _repetition(
     )
 
 
-def _the_rest(
+def _remaining_phase(
     phase: ResolvedPhase, continued: Continued | None, tokens_per_step: int
 ) -> ResolvedPhase:
     """Return the phase with the budget that remains after the steps already taken."""

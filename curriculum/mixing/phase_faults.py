@@ -25,7 +25,7 @@ def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> It
                 )
 
 
-def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
+def unmeasured_imports(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
     """Yield a sentence for each name of imported rows without held-out rows."""
     listed = [serving.imported for phase in phases for serving in phase.servings]
     for name in dict.fromkeys(rows.name for rows in listed if rows and rows.measured_by is None):

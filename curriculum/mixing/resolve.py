@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from types import MappingProxyType
 
-from curriculum.mixing.imported import ImportedRows, completed, family_of, objective_of
+from curriculum.mixing.imported import ImportedRows, complete_diet, family_of, objective_of
 from schemas.corpus import CorpusSpec
 from schemas.diet import ALTERNATIVE, AdvanceWhen, Diet, DietPhase, PhaseSpec, Serving
 from schemas.errors import DietError, DietFieldError
@@ -161,7 +161,7 @@ def resolve(
             row lengths that don't divide the largest, two servings of the same rows, and fields that
             contradict the imported rows.
     """
-    diet = completed(diet, imported)
+    diet = complete_diet(diet, imported)
     for fault in faults(diet, phases):
         raise DietError(f"diet {diet.specialist}", fault.value, cause=fault.cause, cure=fault.cure)
     last = diet.phases[-1]

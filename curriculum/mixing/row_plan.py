@@ -17,8 +17,8 @@ from curriculum.mixing.schedule import (
     ExcludedRows,
     RowOrder,
     blocks,
-    passed_over,
     rates,
+    skipped_rows_of,
     write_left_out,
 )
 from curriculum.mixing.strata import Stratum
@@ -162,7 +162,7 @@ class Planner:
                 variant[places], repetition[places] = drawn.variant, drawn.repetition
                 row[places], valid_tokens[places] = self._rows(self._strata[at], drawn)
                 if len(drawn.passed.index):
-                    passed.append(passed_over(at, self._strata[at], drawn, slot[places]))
+                    passed.append(skipped_rows_of(at, self._strata[at], drawn, slot[places]))
         return Piece(
             slot=slot,
             stratum=stratum,
@@ -186,7 +186,7 @@ class Planner:
         return rows, valid_tokens
 
 
-def within(
+def take_whole_steps(
     pieces: Iterator[Piece], *, budget: int, slots_per_step: int, max_steps: int | None = None
 ) -> Iterator[tuple[Piece, WholeSteps]]:
     """Yield the rows of all whole steps within the budget, piece by piece, with the steps so far.

@@ -79,12 +79,12 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
     )
 
 
-def supposed_supply(
+def estimate_supply(
     amounts: Mapping[str, float], row_length: int, *, key: str = "estimate"
 ) -> Supply:
     """Return rows as a build would make them, from the number of valid tokens per domain.
 
-    >>> found = supposed_supply({"general": 1000.0, "testing": 300.0}, 512)
+    >>> found = estimate_supply({"general": 1000.0, "testing": 300.0}, 512)
     >>> found.domains, found.valid_tokens.tolist()
     (('general', 'testing'), [500, 500, 300])
     """

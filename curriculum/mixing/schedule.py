@@ -263,7 +263,7 @@ class ExcludedRows:
         )
 
 
-def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
+def skipped_rows_of(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
     """Return the rows that were skipped between the drawn rows of a stratum in these slots."""
     passed = drawn.passed
     row = np.empty(len(passed.index), dtype=np.int64)
@@ -278,7 +278,7 @@ def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> Exc
     )
 
 
-def of_keys(packs: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
+def select_pack_ids(packs: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
     """Return the pack_ids that belong to these rows keys, sorted and distinct."""
     begins = tuple(f"{key[:KEY_DIGITS]}-" for key in keys)
     return tuple(sorted({pack for pack in packs if pack.startswith(begins)}))
@@ -303,7 +303,7 @@ def read_left_out(folder: Path) -> tuple[str, ...]:
     return tuple(frames.read(file, columns=["pack_id"])["pack_id"].unique().sort())
 
 
-def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
+def count_skipped_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
     """Count the excluded rows skipped in a plan's first slots, by (stratum, rows key)."""
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
@@ -313,7 +313,7 @@ def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
     return {(stratum, key): count for stratum, key, count in counts.iter_rows()}
 
 
-def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOutRows | None:
+def count_left_out(supplies: Sequence[Sequence[Supply]]) -> LeftOutRows | None:
     """Count the distinct rows that are excluded from supplies; None if there are none."""
     named = _named(supplies)
     if not named.height:

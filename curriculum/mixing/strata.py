@@ -108,7 +108,7 @@ def demand(
     return within_supply(phase, strata)
 
 
-def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
+def missing_domains(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
     """Yield a sentence for each domain that a diet names and that has no rows."""
     for serving in phase.servings:
         there = {stratum.domain for stratum in strata if stratum.serving.index == serving.index}

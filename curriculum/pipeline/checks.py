@@ -10,7 +10,7 @@ from curriculum.mixing.diet_files import placed_shortage
 from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
-from curriculum.mixing.row_supply import Supply, read_supply, supposed_supply
+from curriculum.mixing.row_supply import Supply, estimate_supply, read_supply
 from curriculum.mixing.token_budgets import TokenBudgets, count_budgets
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.estimated_tokens import EstimatedRows, EstimatedTokens
@@ -327,7 +327,7 @@ def _supplies(
         kind = kind_of(serving)
         amounts = {name: found.total(kind, name, serving.repositories)[0] for name in found.domains}
         supplies.append(
-            [supposed_supply(amounts, serving.row_length, key=row.train.key) for row in rows]
+            [estimate_supply(amounts, serving.row_length, key=row.train.key) for row in rows]
         )
     return supplies
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from curriculum.corpus.domains import load_domains
-from curriculum.mixing.diet_files import located, placed, require_no_fault
+from curriculum.mixing.diet_files import name_diet_line, name_field_line, require_no_fault
 from curriculum.mixing.phase_faults import check_gates, domain_faults
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
@@ -28,7 +28,7 @@ def require_names(config: RunConfig, diet: Diet) -> None:
         DietError: for an unknown model or output.
         TokenizerError: for an unknown tokenizer.
     """
-    in_file = located(config.specialist, "model", diet.model, config.workspace)
+    in_file = name_field_line(config.specialist, "model", diet.model, config.workspace)
     with contextlib.nullcontext() if config.mix.model else in_file:
         preset(diet.model)
     parse_writers(config.train.log)
@@ -44,9 +44,9 @@ def require_sound(
         DietError: for an unusable gate or domain, naming the field.
         JobError: for an unusable backend.
     """
-    with placed(config.specialist, config.workspace):
+    with name_diet_line(config.specialist, config.workspace):
         check_gates(phases, sets_of(corpus))
-    with located(config.specialist, "backend", diet.backend, config.workspace):
+    with name_field_line(config.specialist, "backend", diet.backend, config.workspace):
         require_backend(diet, phases, Capabilities.expected("cuda"))
     domains = *load_domains(corpus.domains).domains, CHAT_DOMAIN
     require_no_fault(config.specialist, domain_faults(phases, domains), config.workspace)
@@ -57,7 +57,7 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
     if diet.tokenizer == TRAINED_TOKENIZER or Path(diet.tokenizer).is_file():
         return
     option = config.build.tokenizer is not None
-    in_file = located(config.specialist, "tokenizer", diet.tokenizer, config.workspace)
+    in_file = name_field_line(config.specialist, "tokenizer", diet.tokenizer, config.workspace)
     with contextlib.nullcontext() if option else in_file:
         raise TokenizerError(
             "--tokenizer" if option else "tokenizer",

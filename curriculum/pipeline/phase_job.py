@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from curriculum.mixing.imported import completed
+from curriculum.mixing.imported import complete_diet
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
@@ -69,7 +69,7 @@ def job_of(
             cure="Keep corpus and tokenizer of the diet, or start a new run",
         )
     return make_job(
-        completed(plan.diet, plan.imported),
+        complete_diet(plan.diet, plan.imported),
         resolved.name,
         plan.specs[spec_name(plan, resolved)],
         JobInputs(

@@ -17,11 +17,11 @@ from curriculum.mixing.diet_files import (
     Phases,
     load_diet,
     load_phases,
-    located,
-    placed,
+    name_diet_line,
+    name_field_line,
 )
 from curriculum.mixing.imported import ImportedRows, imported_rows
-from curriculum.mixing.mix import seen_of
+from curriculum.mixing.mix import rows_seen_before
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.diet_faults import require_names, require_sound
@@ -102,7 +102,7 @@ class RunPlan:
             if mixture is None or mixture.planned:
                 continue
             mixed.append((mixture, _steps_of(self.current("runs", before), mixture)))
-        return seen_of(mixed)
+        return rows_seen_before(mixed)
 
     def mark_of(self, stage: str, phase: str) -> str:
         """Return the name of a stage's mark, for example runs+templates@demo+syntax.
@@ -161,7 +161,7 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
     diet = load_diet(config.specialist, overrides, config.workspace)
     store = Store(config.workspace, dry=dry)
     require_names(config, diet)
-    with placed(config.specialist, config.workspace):
+    with name_diet_line(config.specialist, config.workspace):
         plan = plan_of(
             config,
             store,
@@ -269,7 +269,7 @@ def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
     if config.corpus.repositories:
         corpus = corpus_of_repositories([Path(path) for path in config.corpus.repositories])
     else:
-        in_file = located(config.specialist, "corpus", diet.corpus, config.workspace)
+        in_file = name_field_line(config.specialist, "corpus", diet.corpus, config.workspace)
         with contextlib.nullcontext() if config.corpus.corpus else in_file:
             corpus = load_corpus(diet.corpus, config.workspace)
     if config.corpus.max_commits is not None:

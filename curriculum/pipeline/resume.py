@@ -9,7 +9,7 @@ import polars as pl
 
 from curriculum import frames
 from curriculum.mixing.mix import report_of, seen_until
-from curriculum.mixing.schedule import of_keys, read_left_out
+from curriculum.mixing.schedule import read_left_out, select_pack_ids
 from curriculum.pipeline.attempts import Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.run_config import ResumeConfig
@@ -202,7 +202,7 @@ class RowExclusions:
         Raises:
             MixtureError: for a missing pack_id of these rows.
         """
-        named = of_keys(self.packs, [artefact.key for artefact in rows])
+        named = select_pack_ids(self.packs, [artefact.key for artefact in rows])
         built = [artefact for artefact in rows if not artefact.planned]
         if not self or not built:
             return named

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from curriculum.inspection.losses import require_documents
 from curriculum.interop.huggingface import CARD_NAME, write_card
-from curriculum.mixing.diet_files import placed
+from curriculum.mixing.diet_files import name_diet_line
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.presets import preset
@@ -146,7 +146,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     resolved = plan.phase(phase)
     resumed = plan.resume_point_of(resolved)
     progress = Progress(stage="mix", item=phase, done=0, total=1, unit="tasks")
-    with placed(plan.config.specialist, plan.config.workspace):
+    with name_diet_line(plan.config.specialist, plan.config.workspace):
         mixture = mix(
             plan.store,
             plan.diet,

@@ -14,7 +14,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import token_store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, TokenizerSettings
-from curriculum.tokens.finished import without_engine
+from curriculum.tokens.finished import decoding_tokenizer
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
 from schemas.errors import StoreError, TokenizerError
 from schemas.families import VERSIONS_FAMILY
@@ -97,7 +97,7 @@ def foreign_tokenizer(
     texts = TokenizerTexts.read(file)
     known = _same(store, texts.sha256)
     if any(artefact.configured(TokenizerSettings).encodes for artefact in known):
-        return Tokenizer.of(texts, roles)
+        return Tokenizer.from_texts(texts, roles)
     load = load_finished if finished else load_foreign
     return load(texts, roles, unsandboxed=unsandboxed)
 
@@ -170,8 +170,10 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
     texts = TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
     settings = artefact.configured(TokenizerSettings)
     if settings.encodes:
-        return Tokenizer.of(texts, settings.roles)
-    return without_engine(texts, settings.roles, artefact.reported(TokenizerReport).engine_reason)
+        return Tokenizer.from_texts(texts, settings.roles)
+    return decoding_tokenizer(
+        texts, settings.roles, artefact.reported(TokenizerReport).engine_reason
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

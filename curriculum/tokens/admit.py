@@ -46,7 +46,7 @@ class _File(_Described):
     model: _Model
 
 
-def admitted(text: str, name: str) -> dict[str, Any]:
+def parse_tokenizer_json(text: str, name: str) -> dict[str, Any]:
     """Return the content of a tokenizer.json with a deterministic BPE model.
 
     Raises:

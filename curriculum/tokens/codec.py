@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from curriculum.tokens.admit import admitted, controls_of
+from curriculum.tokens.admit import controls_of, parse_tokenizer_json
 from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.chat_template import CONFIG_NAME, ChatTemplate
 from curriculum.tokens.tokenizer_texts import TokenizerTexts
@@ -193,10 +193,10 @@ class Tokenizer:
             TokenizerError: for an invalid file, and for a tokenizer that loses bytes.
             StoreError: for a file of an artefact that differs from the published one.
         """
-        return Tokenizer.of(TokenizerTexts.read(path), roles)
+        return Tokenizer.from_texts(TokenizerTexts.read(path), roles)
 
     @staticmethod
-    def of(texts: TokenizerTexts, roles: Roles) -> "Tokenizer":
+    def from_texts(texts: TokenizerTexts, roles: Roles) -> "Tokenizer":
         """Return the tokenizer described by texts already read; raises TokenizerError as `load` does."""
         return Tokenizer.parse(texts.json, roles, texts.name, texts.chat_template)
 
@@ -208,7 +208,7 @@ class Tokenizer:
         chat_template: ChatTemplate | None = None,
     ) -> "Tokenizer":
         """Return the tokenizer described by a tokenizer.json's text; raises TokenizerError as `load` does."""
-        content = admitted(text, name)
+        content = parse_tokenizer_json(text, name)
         controls = controls_of(content)
         bare = json.dumps(_without_controls(content, controls), ensure_ascii=False)
         texts = _token_texts(content, controls)

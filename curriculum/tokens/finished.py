@@ -51,7 +51,7 @@ def pieces_of(text: str) -> dict[str, Any] | None:
     return {**content, "model": {**model, "type": "BPE", "vocab": vocab}}
 
 
-def without_engine(texts: TokenizerTexts, roles: Roles, reason: str) -> Tokenizer:
+def decoding_tokenizer(texts: TokenizerTexts, roles: Roles, reason: str) -> Tokenizer:
     """Return a tokenizer that can't encode text, with the reason.
 
     Raises:

@@ -269,7 +269,7 @@ def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
     there is none, the end of answers is not trained on, not even that of the last one.
     """
     template.sensitive()
-    controls = _Controls.of(tokenizer)
+    controls = _Controls.from_tokenizer(tokenizer)
     gaps = template.gaps(("user", "assistant") * 2)
     inner, tail = (controls.encode(tokenizer, gap) for gap in (gaps[2], gaps[-1]))
     ender = _first_control(np.append(tail, _eos(tokenizer)), tokenizer)
@@ -293,7 +293,7 @@ class _Controls:
     """Id of each group of the pattern, beginning with group 1."""
 
     @staticmethod
-    def of(tokenizer: Tokenizer) -> "_Controls":
+    def from_tokenizer(tokenizer: Tokenizer) -> "_Controls":
         """Return the control tokens of a tokenizer, with the white space that some of them absorb."""
         content = json.loads(tokenizer.json)
         controls = controls_of(content)

@@ -10,7 +10,7 @@ from rich.text import Text
 from curriculum.corpus.sources import plain_folders
 from curriculum.inspection.formats import number
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.mixing.phase_faults import unmeasured
+from curriculum.mixing.phase_faults import unmeasured_imports
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import NOTHING_TO_DO, FinishedStep, Scope, execute, run_in_process
@@ -84,7 +84,7 @@ def warn_of_folders(plan: RunPlan) -> None:
 
 def warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
     """Warn of settings of some phases whose effect has not been measured."""
-    for line in unmeasured([plan.phase(name) for name in names]):
+    for line in unmeasured_imports([plan.phase(name) for name in names]):
         warn(line)
 
 

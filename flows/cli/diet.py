@@ -6,7 +6,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count
 from curriculum.mixing.diet_files import warnings
-from curriculum.mixing.phase_faults import repeated_changes, unmeasured
+from curriculum.mixing.phase_faults import repeated_changes, unmeasured_imports
 from curriculum.mixing.resolve import structure_faults
 from curriculum.mixing.token_budgets import TokenBudgets
 from curriculum.pipeline.checks import (
@@ -67,7 +67,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
         print_tables(plan, found, servings, built, read, speed)
     if plan.diet.study is not None:
         warn(study_remark(plan.diet.study))
-    for line in (*unmeasured(plan.phases), *repeated_changes(plan.phases)):
+    for line in (*unmeasured_imports(plan.phases), *repeated_changes(plan.phases)):
         warn(line)
     for line in warnings(config.specialist, structure_faults(plan.phases), config.workspace):
         warn(line)

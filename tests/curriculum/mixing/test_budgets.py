@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from curriculum.mixing.diet_check import DietSupply, PhaseSupply
 from curriculum.mixing.diet_files import load_diet
-from curriculum.mixing.mix import mix, report_of, seen_of
+from curriculum.mixing.mix import mix, report_of, rows_seen_before
 from curriculum.mixing.resolve import ResolvedPhase, phase_tokens
-from curriculum.mixing.row_supply import read_supply, supposed_supply
+from curriculum.mixing.row_supply import estimate_supply, read_supply
 from curriculum.pipeline.checks import shortages
 from curriculum.store import Artefact, Store
 from schemas.diet import Diet
@@ -83,7 +83,7 @@ class Judged:
                 )
             except MixtureError:
                 return None
-            seen += seen_of([(mixture, None)])
+            seen += rows_seen_before([(mixture, None)])
             report = report_of(mixture)
             found.append((report.steps, report.tokens))
         return found
@@ -177,7 +177,7 @@ def supposed(phase: ResolvedPhase, amount: float) -> DietSupply:
     return DietSupply(
         listed=(
             PhaseSupply(
-                phase=phase, supplies=[[supposed_supply({"a": amount}, 512)]], is_estimate=True
+                phase=phase, supplies=[[estimate_supply({"a": amount}, 512)]], is_estimate=True
             ),
         ),
         tokens_of=lambda budget: [budget],
@@ -236,7 +236,7 @@ def test_a_shortage_says_what_is_needed_what_there_is_and_what_follows(
 ) -> None:
     servings = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
     asked = phase(*servings, tokens=6000, on_shortage=how)
-    supplies = [[supposed_supply({"a": each}, 512)] for each in (300.0, 9000.0)]
+    supplies = [[estimate_supply({"a": each}, 512)] for each in (300.0, 9000.0)]
     supply = DietSupply(
         listed=(PhaseSupply(phase=asked, supplies=supplies),),
         tokens_of=lambda budget: [budget],
@@ -256,7 +256,7 @@ def test_a_serving_without_rows_is_short(serving: Make, phase: Make) -> None:
         listed=(
             PhaseSupply(
                 phase=asked,
-                supplies=[[supposed_supply({}, 512)], [supposed_supply({"a": 9000.0}, 512)]],
+                supplies=[[estimate_supply({}, 512)], [estimate_supply({"a": 9000.0}, 512)]],
             ),
         ),
         tokens_of=lambda budget: [budget],

@@ -8,7 +8,7 @@ import pytest
 from curriculum.mixing.phase_faults import domain_faults
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.row_supply import Supply
-from curriculum.mixing.strata import Stratum, demand, without_rows
+from curriculum.mixing.strata import Stratum, demand, missing_domains
 from schemas.errors import MixtureError
 
 Make = Callable[..., Any]
@@ -55,7 +55,7 @@ def test_a_domain_without_rows_is_warned_of_and_takes_nothing(serving: Make, pha
     resolved = phase(one, tokens=10)
     (stratum,) = strata = of_one_variant(resolved, [supply(other=[90])])
     assert (stratum.domain, stratum.share) == ("other", 1.0)
-    (said,) = without_rows(resolved, strata)
+    (said,) = missing_domains(resolved, strata)
     assert said.endswith("no row is of domain tests, so its factor 2 is idle")
 
 

@@ -12,14 +12,14 @@ from curriculum.mixing.diet_check import (
     PhaseSupply,
 )
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.row_supply import Supply, supposed_supply
+from curriculum.mixing.row_supply import Supply, estimate_supply
 
 Make = Callable[..., Any]
 STEP = 512
 
 
 def rows(amounts: Mapping[str, float]) -> list[Supply]:
-    return [supposed_supply(amounts, 512)]
+    return [estimate_supply(amounts, 512)]
 
 
 def supply_of(
@@ -48,7 +48,7 @@ def checked_phase(phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]]) ->
 def test_supposed_rows_have_the_tokens_that_were_estimated(
     amounts: dict[str, float], row_length: int
 ) -> None:
-    found = supposed_supply(amounts, row_length)
+    found = estimate_supply(amounts, row_length)
     assert found.domains == tuple(sorted(name for name in amounts if round(amounts[name])))
     assert {name: found.tokens_of(name) for name in found.domains} == {
         name: round(amounts[name]) for name in found.domains

@@ -5,7 +5,7 @@ import jsonschema
 import pytest
 import yaml
 
-from curriculum.mixing.diet_files import load_diet, merged
+from curriculum.mixing.diet_files import load_diet, merge_diets
 from schemas.errors import DietError
 from schemas.json_schema import FOLDER
 
@@ -56,7 +56,7 @@ def refused(child: Path, text: str) -> str:
 def test_what_a_child_says_takes_the_place_of_what_its_parent_says() -> None:
     phases = [{"phase": "a", "portion": 0.5}, {"phase": "b", "portion": 0.5, "why": "b"}]
     child = {"seed": 4, "phases": [{"phase": "b", "portion": 1.0}]}
-    assert merged(child, {"seed": 3, "model": "tiny", "phases": phases}) == {
+    assert merge_diets(child, {"seed": 3, "model": "tiny", "phases": phases}) == {
         "seed": 4,
         "model": "tiny",
         "phases": [{"phase": "b", "portion": 1.0, "why": "b"}],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curriculum.mixing.diet_files import load_diet
 from curriculum.mixing.mix import mix, report_of, seen_until
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.schedule import RowOrder, of_keys, read_left_out
+from curriculum.mixing.schedule import RowOrder, read_left_out, select_pack_ids
 from curriculum.store import Artefact, Store
 from schemas.errors import MixtureError
 from schemas.mixture import LEFT_OUT_NAME, Continued, RowsTaken
@@ -203,4 +203,4 @@ def test_rows_are_passed_over_as_if_one_had_struck_them_from_the_whole_order(
 def test_pack_ids_are_those_of_the_rows_they_begin_like() -> None:
     keys = ["a" * 64, "b" * 64]
     packs = ["b" * 12 + "-0000000002", "a" * 12 + "-0000000001", "c" * 12 + "-0000000001"]
-    assert of_keys([*packs, *packs], keys) == (packs[1], packs[0])
+    assert select_pack_ids([*packs, *packs], keys) == (packs[1], packs[0])

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.mixing.diet_files import load_diet
-from curriculum.mixing.mix import mix, recipe, report_of, rows_taken, seen_of, seen_until
+from curriculum.mixing.mix import mix, recipe, report_of, rows_seen_before, rows_taken, seen_until
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.row_plan import ROW_GROUP
 from curriculum.stage_contracts import require_contract
@@ -163,7 +163,9 @@ def test_the_next_phase_goes_on_behind_the_last_row_that_is_trained(
     """Rows of a step that the budget doesn't reach are no rows that the model has seen."""
     phase, rows = two_servings
     first = mix(store, DIET, phase, rows, tokens_per_step=4096)
-    second = mix(store, DIET, phase, rows, tokens_per_step=4096, seen=seen_of([(first, None)]))
+    second = mix(
+        store, DIET, phase, rows, tokens_per_step=4096, seen=rows_seen_before([(first, None)])
+    )
     trained = plan_of(first).group_by("stratum").len().sort("stratum")["len"].to_list()
     assert [stratum.drawn_before for stratum in report_of(second).strata] == trained
 
@@ -231,7 +233,9 @@ def test_the_anneal_goes_on_where_the_phase_ended(
     short = phase(*asked.servings, tokens=20_000)
     first = mix(store, DIET, short, rows, tokens_per_step=4096)
     tail = phase(*asked.servings, tokens=20_000, name="anneal")
-    second = mix(store, DIET, tail, rows, tokens_per_step=4096, seen=seen_of([(first, None)]))
+    second = mix(
+        store, DIET, tail, rows, tokens_per_step=4096, seen=rows_seen_before([(first, None)])
+    )
     for before, after in zip(report_of(first).strata, report_of(second).strata, strict=True):
         assert after.drawn_before == before.drawn
     both = pl.concat([plan_of(first), plan_of(second)])
@@ -249,8 +253,10 @@ def test_phases_of_other_rows_leave_a_key_alone(
         store, DIET, phase(serving(), tokens=9000, name="edits"), others, tokens_per_step=4096
     )
     alone = recipe(DIET, asked, rows, tokens_per_step=4096)
-    after = recipe(DIET, asked, rows, tokens_per_step=4096, seen=seen_of([(elsewhere, None)]))
-    assert rows_taken(seen_of([(elsewhere, None)]), others) == {
+    after = recipe(
+        DIET, asked, rows, tokens_per_step=4096, seen=rows_seen_before([(elsewhere, None)])
+    )
+    assert rows_taken(rows_seen_before([(elsewhere, None)]), others) == {
         (others[0][0].key, "x"): report_of(elsewhere).rows
     }
     assert alone.key == after.key
@@ -396,7 +402,7 @@ def test_a_plan_of_several_row_groups_is_one_plan(
 def test_what_was_drawn_before_is_in_the_key(store: Store, two_servings: TwoServings) -> None:
     phase, rows = two_servings
     first = mix(store, DIET, phase, rows, tokens_per_step=4096)
-    after = recipe(DIET, phase, rows, tokens_per_step=4096, seen=seen_of([(first, None)]))
+    after = recipe(DIET, phase, rows, tokens_per_step=4096, seen=rows_seen_before([(first, None)]))
     assert after.key != first.key
 
 
@@ -451,7 +457,9 @@ def test_a_later_phase_goes_on_in_the_variant_where_the_earlier_one_ended(
     short = phase(*asked.servings, tokens=7000, max_repetition=8)
     first = mix(store, DIET, short, rows, tokens_per_step=1024)
     tail = phase(*asked.servings, tokens=7000, max_repetition=8, name="anneal")
-    second = mix(store, DIET, tail, rows, tokens_per_step=1024, seen=seen_of([(first, None)]))
+    second = mix(
+        store, DIET, tail, rows, tokens_per_step=1024, seen=rows_seen_before([(first, None)])
+    )
     both = pl.concat([plan_of(first), plan_of(second)]).filter(pl.col("serving") == 0)
     expected = [repetition for repetition in range(9) for _ in range((5, 7)[repetition % 2])]
     assert both["repetition"].to_list() == expected[: both.height]
@@ -497,7 +505,7 @@ def test_a_plan_that_went_on_tells_later_phases_all_that_was_seen(
     middle = Continued(run="ab" * 32, step=2, tokens=tokens, seen=seen)
     later = mix(store, DIET, phase, rows, tokens_per_step=4096, continued=middle)
     drawn = [each for stratum in report_of(later).strata for each in stratum.rows_taken]
-    assert seen_of([(first, None), (later, None)]) == (*seen, *drawn)
+    assert rows_seen_before([(first, None), (later, None)]) == (*seen, *drawn)
 
 
 def test_nothing_is_left_to_mix_where_the_budget_was_seen(

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.mixing import repetition
 from curriculum.mixing.diet_files import load_diet
-from curriculum.mixing.mix import PLAN_NAME, mix, report_of, seen_of, turns
+from curriculum.mixing.mix import PLAN_NAME, mix, report_of, rows_seen_before, turns
 from curriculum.mixing.repetition import ReadTokens, repetition_warning
 from curriculum.store import Artefact, Store
 from schemas.mixture import RowsTaken, TokenRepetition
@@ -57,7 +57,7 @@ def test_the_count_equals_the_windows_of_the_rows_that_the_plans_list(
         later,
         [[first], [second, third]],
         tokens_per_step=1024,
-        seen=seen_of([(one, None)]),
+        seen=rows_seen_before([(one, None)]),
     )
     scored_first, shown_first = read_by_hand([one], sizes)
     scored, shown = read_by_hand([one, two], sizes)
