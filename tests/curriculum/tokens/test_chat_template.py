@@ -327,7 +327,7 @@ def test_a_template_behind_a_link_out_of_its_folder_is_refused_by_name(
     ("changes", "why"),
     [
         ({"chat_template": [{"name": "a", "template": "x"}, {"name": "b", "template": "y"}]}, "a, b"),
-        ({"chat_template": 7}, "one is default"),
+        ({"chat_template": 7}, "one is named default"),
         ({"chat_template": "x" * (chat_template.LONGEST + 1)}, "at most"),
     ],
 )  # fmt: skip
@@ -342,7 +342,7 @@ def test_a_config_that_is_no_json_or_no_file_is_refused(tmp_path: Path) -> None:
     file = put(tmp_path / "x", SIMPLE)
     config = file.with_name("tokenizer_config.json")
     config.write_text("{")
-    with pytest.raises(TokenizerError, match="no JSON"):
+    with pytest.raises(TokenizerError, match="parsed as JSON"):
         Tokenizer.load(file)
     config.unlink()
     os.mkfifo(config)
