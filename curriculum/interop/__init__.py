@@ -1,16 +1,16 @@
-"""Formats of other tools, both ways: ids, boundaries and masks come back byte for byte.
+"""Import from and export to formats of other tools; ids, boundaries and masks survive a round trip unchanged.
 
-row_order.py        rows as they lie, or a mixture's in training order
-tokens_out.py       documents end to end with all else beside them: Megatron's files and index, flat files
-trainer_rows.py     labels, positions and lengths for Hugging Face's trainers, and documents one by one
+row_order.py        rows in stored order, or rows of a mixture in training order
+tokens_out.py       documents end to end with their columns: Megatron files with an index, flat files
+trainer_rows.py     labels, positions and lengths for Hugging Face trainers, and single documents
 dataset_export.py   both as Parquet with the tokenizer and a dataset card
-trainer_lines.py    lines of the card that train on them
-huggingface.py      dataset cards, and the card of a workspace as it lies
+trainer_lines.py    example code on the card that trains on the data
+huggingface.py      dataset cards, including the card of a workspace
 
-eos_boundaries.py   boundaries that nobody stored, taken from EOS where that is asked for
-foreign_parquet.py  packed rows in Parquet files of others, with limits and checks
-packed_columns.py   labels, lengths, edges and positions of their rows, read as ours
-token_files.py      .bin files with boundaries, ours and others'
-tokens_in.py        the same as the rows that they were, or packed into new ones
-publish.py          rows of others completed with the columns that they lack, checked and published
+eos_boundaries.py   boundaries inferred from EOS on request, if they aren't stored
+foreign_parquet.py  packed rows in foreign Parquet files, with limits and checks
+packed_columns.py   labels, lengths, edges and positions of foreign rows, converted to our columns
+token_files.py      .bin files with boundaries, ours and foreign
+tokens_in.py        .bin files as their original rows, or packed into new rows
+publish.py          foreign rows completed with missing columns, checked and published
 """

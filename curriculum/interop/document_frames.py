@@ -1,11 +1,12 @@
-"""BOS and EOS around documents, counted in the data and compared with --document-tokens.
+"""Check that documents are framed by BOS and EOS as --document-tokens says.
 
     input_ids   [BOS a EOS BOS b c EOS]      documents [0 3 7]      2 begin with BOS, 2 end with EOS
 
-Control tokens never come out of text, so one BOS that leads a document, or one EOS that ends one, says how
-the data was framed. Where documents have a BOS, each begins with it and it is nowhere else. Where they have
-an EOS, some may go without: those that were cut. An EOS that leads most documents ends the ones before, and
-padding belongs to none, nor does a second EOS: the boundaries are wrong then, whatever is claimed.
+Text never encodes to control tokens. So a single BOS at the start of a document, or a single EOS at its
+end, shows how the data was framed. If documents have a BOS, every document begins with BOS, and BOS
+occurs nowhere else. If they have an EOS, documents that were cut may lack it. If most documents begin
+with EOS, the boundaries are one token too early. Padding and a second EOS belong to no document. Both
+mean that the boundaries are wrong, whatever the option says.
 """
 
 from dataclasses import dataclass
@@ -19,46 +20,46 @@ from schemas.errors import SchemaError
 
 FRAMES_OPTION = "--document-tokens"
 IDS_AT_ONCE = 1 << 22
-"""Ids compared at a time."""
+"""Number of ids compared at a time."""
 Values = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(kw_only=True, slots=True)
 class FrameCounts:
-    """Documents by the control tokens at their ends."""
+    """Numbers of documents by the control tokens at their ends."""
 
     claimed: DocumentTokens
-    """Control tokens that documents are said to have."""
+    """Control tokens that documents have according to --document-tokens."""
     bos_id: int | None
-    """BOS of the tokenizer, whether it is claimed or not; the same of EOS."""
+    """BOS and EOS of the tokenizer, whether they are claimed or not."""
     eos_id: int | None
     ender: int | None
-    """EOS where it ends documents and never leads them: it isn't the BOS that is claimed."""
+    """EOS if it only ends documents, that is, if it isn't also the claimed BOS."""
     filler: int | None
-    """Padding where it is a token of its own."""
+    """Padding token, if it has no other meaning."""
     documents: int = 0
     led: int = 0
     """Documents that begin with BOS."""
     doubled: int = 0
-    """Documents that begin with two."""
+    """Documents that begin with two BOS."""
     ended: int = 0
     """Documents that end with EOS."""
     ended_twice: int = 0
-    """Documents that end with two."""
+    """Documents that end with two EOS."""
     bos: int = 0
-    """Every BOS."""
+    """Number of BOS tokens in all ids."""
     misled: int = 0
-    """Documents that begin with EOS and have more."""
+    """Documents of several tokens that begin with EOS."""
     padded: int = 0
     """Documents that end with padding."""
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> "FrameCounts":
-        """Return counts of nothing yet."""
+        """Return counts of zero for a tokenizer."""
         controls = tokenizer.document_controls
         bos, eos = controls.get("bos"), controls.get("eos")
-        # Padding and an EOS that also leads documents don't say where a document begins.
+        # A BOS that is also padding or EOS doesn't show where a document begins.
         ambiguous = bos in (tokenizer.pad_id, eos)
         claimed, pad = tokenizer.document_tokens, tokenizer.pad_id
         own_pad = tokenizer.special[pad] and pad not in (bos, eos)
@@ -71,7 +72,7 @@ class FrameCounts:
         )
 
     def add(self, ids: Values, starts: Int64s, ends: Int64s) -> None:
-        """Count documents [start, end) of the ids, each of one token or more."""
+        """Count documents [start, end) of the ids; every document must have at least one token."""
         self.documents += len(starts)
         if self.bos_id is not None:
             led = ids[starts] == self.bos_id
@@ -89,28 +90,28 @@ class FrameCounts:
             self.padded += int((ids[ends - 1] == self.filler).sum())
 
     def add_bos(self, ids: Values) -> None:
-        """Count each BOS among the ids."""
+        """Count the BOS tokens among the ids."""
         if self.bos_id is not None:
             for first in range(0, len(ids), IDS_AT_ONCE):
                 self.bos += int((ids[first : first + IDS_AT_ONCE] == self.bos_id).sum())
 
     def report(self) -> dict[str, int]:
-        """Return the fields of an import's report: documents without the EOS that others have, if any."""
+        """Return the fields of an import's report: the number of documents without EOS, if EOS is claimed."""
         unended = self.documents - self.ended
         return {"without_eos": unended} if "eos" in self.claimed and unended else {}
 
     @property
     def found(self) -> DocumentTokens:
-        """Control tokens that the data has around documents."""
+        """Control tokens that the documents actually have."""
         if self.led:
             return "bos_eos" if self.ended else "bos"
         return "eos" if self.ended else "none"
 
     def require(self, name: str) -> None:
-        """Refuse documents that aren't framed as claimed.
+        """Raise unless documents are framed as claimed.
 
         Raises:
-            SchemaError: naming the file, with counts.
+            SchemaError: names the file and the counts.
         """
         self._require_edges(name)
         for found, cause in (self._of_bos(), self._of_eos()):
@@ -121,7 +122,7 @@ class FrameCounts:
                 )
 
     def _require_edges(self, name: str) -> None:
-        """Refuse documents whose boundaries lie before an EOS, or behind padding or a second EOS."""
+        """Raise if boundaries lie before an EOS, or after padding or a second EOS."""
         of = f"of {self.documents:,} documents"
         if 2 * self.misled > self.documents:
             raise SchemaError(
@@ -146,7 +147,7 @@ class FrameCounts:
             )
 
     def _of_bos(self) -> tuple[str, str]:
-        """Return what is wrong with BOS, and what should be; two empty texts where nothing is."""
+        """Return the BOS that were found and the rule that they break; two empty texts if all is well."""
         if self.bos_id is None:
             return "", ""
         begins = f"BOS {self.bos_id} begins {self.led:,} of {self.documents:,} documents"
@@ -159,7 +160,7 @@ class FrameCounts:
         return f"{begins}{inside_too}", "BOS begins each document, and it may stand nowhere else"
 
     def _of_eos(self) -> tuple[str, str]:
-        """Return what is wrong with EOS, and what should be; two empty texts where nothing is."""
+        """Return the EOS that were found and the rule that they break; two empty texts if all is well."""
         if self.eos_id is None or not self.documents:
             return "", ""
         ends = f"EOS {self.eos_id} ends {self.ended:,} of {self.documents:,} documents"
@@ -181,7 +182,10 @@ class FrameCounts:
 
 
 def count_frames(ids: Values, edges: Int64s, tokenizer: Tokenizer) -> FrameCounts:
-    """Count documents that lie end to end: `edges` [documents + 1] into `ids` [tokens], none empty."""
+    """Count documents that lie end to end.
+
+    `edges` [documents + 1] are offsets into `ids` [tokens]; no document is empty.
+    """
     counts = FrameCounts.of(tokenizer)
     counts.add(ids, edges[:-1], edges[1:])
     counts.add_bos(ids)

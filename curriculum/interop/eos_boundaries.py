@@ -1,10 +1,11 @@
-"""Boundaries that nobody stored, taken from EOS: only where `--boundaries eos` asks for it, and counted.
+"""Document boundaries inferred from EOS, only on request by `--boundaries eos`, and counted.
 
     input_ids   [a b EOS c d EOS e PAD]      doc_starts   [0 3 6]
 
-An EOS ends a document, and what follows it begins one; so does what a row begins with, be it the rest of a
-document that another row begins. Nothing is predicted across such a boundary: a loss mask that scores it is
-cleared there. Tokens of a turn's end that are EOS too would be taken for boundaries.
+A document ends with EOS, and the next token begins a document. The start of a row also begins a
+document, even if it continues a document of another row. No token is predicted across such a boundary:
+if the loss mask scores one, it is cleared there. Tokens that end a turn and are EOS would be mistaken
+for boundaries.
 """
 
 from collections.abc import Sequence
@@ -21,22 +22,22 @@ from schemas.packed_row import RowFormat
 from schemas.reports import ImportReport
 
 Boundaries = Literal["eos"]
-"""Stand-in for boundaries that aren't stored."""
+"""Source of boundaries that aren't stored."""
 OPTION = "--boundaries"
 BY_EOS = f"{OPTION} eos"
 STORED = ("doc_starts", "doc_ids")
 STORE = "Store it in the rows, or seq_lengths, cu_seqlens or position_ids"
 _DEPENDENT = ("loss_token_count", "context_histogram")
-"""Columns that follow from boundaries and mask, and are counted anew with them."""
+"""Columns that depend on boundaries and mask, and are counted again."""
 
 
 def require_eos(
     stored: Sequence[str], eos_id: int | None, *, bos_marks_documents: bool, name: str
 ) -> None:
-    """Refuse to take boundaries from EOS where they are known, or where there is no EOS.
+    """Raise if boundaries are known already, or if there is no EOS to infer them from.
 
     Raises:
-        SchemaError: naming the file.
+        SchemaError: names the file or the option.
     """
     known = next((column for column in STORED if column in stored), None)
     if known is not None:
@@ -61,7 +62,7 @@ def require_eos(
 
 
 def with_starts(columns: RowBatch) -> RowBatch:
-    """The rows with doc_starts: 0, and behind each EOS among the valid tokens."""
+    """Return the rows with doc_starts: 0, and each position after an EOS among the valid tokens."""
     ids, eos = columns.input_ids, columns.row_format.eos_id
     begins = np.ones(ids.shape, dtype=np.bool_)
     begins[:, 1:] = ids[:, :-1] == eos
@@ -74,7 +75,7 @@ def with_starts(columns: RowBatch) -> RowBatch:
 
 
 def cleared(columns: RowBatch, layout: RowLayout) -> RowBatch:
-    """The rows with nothing scored at a document's last token; without what depends on it."""
+    """Return the rows without a target at the last token of each document, and without dependent columns."""
     mask = columns.loss_mask.copy()
     mask.reshape(-1)[layout.flat_start + layout.lengths - 1] = 0
     row_lengths = np.full(len(columns), columns.row_format.row_length)
@@ -91,25 +92,28 @@ def cleared(columns: RowBatch, layout: RowLayout) -> RowBatch:
 
 @dataclass(kw_only=True, slots=True)
 class EosCounts:
-    """Counts of what was taken from EOS."""
+    """Numbers of boundaries inferred from EOS and of targets cleared there."""
 
     behind_eos: int = 0
     cleared: int = 0
 
     def add(self, before: RowBatch, after: pa.Table) -> None:
-        """Count the documents of some rows, and the targets that they lost."""
+        """Count the inferred boundaries of some rows, and the targets that were cleared."""
         documents: Values = after["num_docs"].to_numpy()
         self.behind_eos += int(documents.sum()) - len(before)
         scored: Values = after["loss_token_count"].to_numpy()
         self.cleared += int(before.loss_mask.sum(dtype=np.int64)) - int(scored.sum())
 
     def report(self) -> ImportReport:
-        """Return the counts as a part of an import's report."""
+        """Return the counts as part of an import's report."""
         return ImportReport(boundaries_from_eos=self.behind_eos, cleared=self.cleared)
 
 
 def edges_of(ids: Values, eos_id: int, at_once: int) -> Int64s:
-    """[documents + 1]: 0, and behind each EOS, of ids that lie end to end; looked at piece by piece."""
+    """Return the edges [documents + 1] of ids that lie end to end: 0, after each EOS, and the end.
+
+    `at_once` ids are compared at a time.
+    """
     behind = [
         first + np.flatnonzero(ids[first : first + at_once] == eos_id) + 1
         for first in range(0, len(ids), at_once)
@@ -118,7 +122,7 @@ def edges_of(ids: Values, eos_id: int, at_once: int) -> Int64s:
 
 
 def cure_of(stored: Sequence[str], row_format: RowFormat) -> str:
-    """The cure for rows without boundaries: to store them, or to take EOS for them where that can be."""
+    """Return the cure for rows without boundaries: store them, or infer them from EOS if that is possible."""
     ambiguous = row_format.eos_id == row_format.pad_id and "valid_token_count" not in stored
     if row_format.eos_id is None or ambiguous:
         return STORE

@@ -1,4 +1,4 @@
-"""Foreign Parquet files as they are opened: what goes wrong while one is read names it."""
+"""Foreign Parquet files; errors while reading name the file."""
 
 import contextlib
 from collections import Counter
@@ -18,15 +18,15 @@ from schemas.packed_row import MAX_ROW_LENGTH
 TYPES = {**KNOWN, **FOREIGN}
 """Columns that are read, with the types that they are read as."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""The errors of Arrow for a file that isn't what it says, such as one of names that aren't UTF-8."""
+"""Errors of Arrow for invalid files, such as a file whose column names aren't UTF-8."""
 
 
 @contextlib.contextmanager
 def opened(file: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file for reading; what goes wrong while it is read names it.
+    """Open a Parquet file; errors while it is read name the file.
 
     Raises:
-        SchemaError: for a file that can't be read.
+        SchemaError: if the file can't be read.
     """
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as content:
@@ -40,10 +40,10 @@ def opened(file: Path) -> Iterator[pq.ParquetFile]:
 def batches(
     content: pq.ParquetFile, columns: Sequence[str], rows: int = 65_536
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns, at most so many rows at once, each batch held against its types.
+    """Yield batches of at most `rows` rows of some columns, each fully validated.
 
     Raises:
-        ArrowInvalid: for text that isn't UTF-8, and for lists whose edges lie outside of their values.
+        ArrowInvalid: if a text isn't UTF-8, or a list's offsets lie outside its values.
     """
     for batch in content.iter_batches(rows, columns=list(columns), use_threads=False):
         batch.validate(full=True)
@@ -51,11 +51,10 @@ def batches(
 
 
 def schema_of(file: Path) -> pa.Schema:
-    """The schema of a file, in which each column has a name of its own.
+    """Return the schema of a file after checks that read only the footer.
 
     Raises:
-        SchemaError: for a file that can't be read, a name that stands twice, and rows that are longer than
-            rows may be: no page is decoded for that.
+        SchemaError: if the file can't be read, a column name occurs twice, or rows are too long.
     """
     try:
         footer = pq.read_metadata(file)
@@ -77,7 +76,7 @@ def schema_of(file: Path) -> pa.Schema:
 
 def _require_short_lists(file: Path, footer: pq.FileMetaData) -> None:
     longest = longest_list(footer, frozenset(TYPES))
-    # Offsets of documents of one token are one more than a row's tokens.
+    # Rows of one-token documents have one more offset than tokens.
     if longest is not None and longest[1] > MAX_ROW_LENGTH + 1:
         raise SchemaError(
             file.name,

@@ -1,11 +1,11 @@
-"""Packed rows of others in Parquet: checks of columns, types and labels.
+"""Packed rows in foreign Parquet files: checks of columns, types and labels.
 
-A megabyte of Parquet may decode to any number of gigabytes: files are read in the process of their import,
-which has limits of memory and time, some rows after the other.
+A megabyte of Parquet may decode to any number of gigabytes. So files are read in small batches by the
+process of their import, which has limits of memory and time.
 
-Whole numbers of another width, large lists and dictionaries of strings are read as what the contract has
-for them where no value changes; any other type is an error. Columns that the contract doesn't know stay
-behind, and the report names them.
+Integers of another width, large lists and dictionaries of strings are converted to the contract's types
+if no value changes; any other type is an error. Columns that the contract doesn't know are dropped and
+listed in the report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,10 +46,10 @@ SPLITS = ("train", "val", "anchor")
 
 
 def fault_of(label: str, value: object) -> str | None:
-    """Return what is wrong with a label of rows; None where it is sound.
+    """Return the fault of a label of rows, or None if it is valid.
 
-    Labels become names in paths, tables and diets: `family` and `domain` are names, `objective` and
-    `split` are of the known ones, `variant` counts from 0.
+    Labels become names in paths, tables and diets: `family` and `domain` must be names, `objective` and
+    `split` must be known values, and `variant` counts from 0.
 
     >>> fault_of("domain", "templates"), fault_of("domain", "../x")
     (None, 'a domain is of letters, digits, dot, dash and underscore')
@@ -68,10 +68,10 @@ def fault_of(label: str, value: object) -> str | None:
 
 
 def check_facts(facts: RowFacts) -> None:
-    """Refuse labels that rows can't have.
+    """Raise if a label is invalid.
 
     Raises:
-        SchemaError: naming the option and its value.
+        SchemaError: names the option and its value.
     """
     for label, value in asdict(facts).items():
         if value is not None and (fault := fault_of(label, value)):
@@ -79,10 +79,10 @@ def check_facts(facts: RowFacts) -> None:
 
 
 def labels_of(files: Sequence[Path], stored: Sequence[str], given: RowFacts) -> RowFacts:
-    """Labels of all rows: those that are stored, else those that were given, else the fills.
+    """Return the labels of all rows: the stored ones, else the given ones, else the defaults.
 
     Raises:
-        SchemaError: for a stored label that can't be one or differs, with its row, and for no family.
+        SchemaError: if a stored label is invalid or differs between rows, or there is no family.
     """
     labels = [name for name in LABELS if name in stored]
     known: dict[str, Any] = {
@@ -121,10 +121,10 @@ def _agree(file: Path, first: int, values: Any, name: str, known: dict[str, Any]
 
 
 def require_distinct(files: Sequence[Path]) -> None:
-    """Refuse rows of files with a pack_id that repeats: rows that came in twice. Some 60 bytes a row.
+    """Raise if a pack_id repeats, since rows were given twice. Needs about 60 bytes per row.
 
     Raises:
-        SchemaError: naming both rows.
+        SchemaError: names both rows.
     """
     columns = [_pack_ids(file) for file in files]
     every = pa.chunked_array(
@@ -163,10 +163,10 @@ def _pack_ids(file: Path) -> Any:
 
 
 def require_types(file: Path, schema: pa.Schema, stored: Sequence[str]) -> None:
-    """Refuse columns whose values aren't of the contract's types, whatever their width.
+    """Raise unless the stored columns have the contract's types, regardless of width.
 
     Raises:
-        SchemaError: naming the file, the column and both types.
+        SchemaError: names the file, the column and both types.
     """
     for name in stored:
         if not is_readable(schema.field(name).type, TYPES[name]):
@@ -182,7 +182,7 @@ def as_known(file: Path, table: pa.Table, stored: Sequence[str]) -> pa.Table:
     """Cast the stored columns to the contract's types.
 
     Raises:
-        SchemaError: for a value that doesn't fit.
+        SchemaError: if a value doesn't fit.
     """
     columns: dict[str, Any] = {}
     for name in stored:
@@ -200,7 +200,7 @@ def as_known(file: Path, table: pa.Table, stored: Sequence[str]) -> pa.Table:
 
 
 def is_readable(found: Any, expected: Any) -> bool:
-    """Return True where values can be read without a change, but for their range."""
+    """Return True if values of a type convert to the expected type without a change, except by range."""
     kinds = pa.types
     if kinds.is_list(expected):
         lists = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
@@ -223,7 +223,7 @@ def is_readable(found: Any, expected: Any) -> bool:
 
 
 def plain(kind: Any) -> str:
-    """A type in words, without what Arrow says of nulls and the names of items."""
+    """Return a type in words, without Arrow's nullability and item names."""
     for prefix in ("list", "large_list", "fixed_size_list"):
         if getattr(pa.types, f"is_{prefix}")(kind):
             return f"{prefix}<{plain(kind.value_type)}>"
@@ -231,7 +231,7 @@ def plain(kind: Any) -> str:
 
 
 def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of a file that the contract knows, but for pack_id, which is made anew."""
+    """Return the columns of a file that the contract knows, without pack_id, which is assigned anew."""
     wanted = {*known} - {PACKED_ROW_SCHEMA.names[0]}
     return tuple(name for name in names if name in wanted)
 
@@ -244,15 +244,15 @@ LENGTHS_AT_ONCE = 1024
 def parquet_rows(
     path: Path, given: RowFacts, tokenizer: Tokenizer, boundaries: Boundaries | None = None
 ) -> Imported:
-    """The rows of a Parquet file, or of all below a folder in name order.
+    """Read the rows of a Parquet file, or of all Parquet files below a folder in name order.
 
-    `given` are the labels of the options; what the rows themselves store must agree with them. `boundaries`
-    is what stands in for boundaries that they don't store.
+    `given` are the labels from the options; stored labels must agree with them. `boundaries` replaces
+    boundaries that aren't stored.
 
     Raises:
-        SchemaError: for no rows, a required column that lacks or stands twice, a type that can't be read,
-            a pack_id that repeats, and labels that can't be labels, aren't those that were given, or (but
-            for the domain) aren't alike in all rows.
+        SchemaError: if there are no rows, a required column is missing or repeated, a type can't be read, a
+            pack_id repeats, or a label is invalid, differs from the given one, or (except the domain)
+            differs between rows.
     """
     check_facts(given)
     files = _files(path)
@@ -294,7 +294,7 @@ def parquet_rows(
 
 def _files(path: Path) -> list[Path]:
     below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    # Rows that were built here lie beside the file of their windows.
+    # Folders of rows that were built here also contain the file of their windows.
     files = [file for file in below if file.is_file() and file.name != WINDOWS_NAME]
     if not files:
         raise SchemaError(
@@ -351,7 +351,7 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
 
 
 def _filled_length(files: Sequence[Path]) -> int:
-    """Return the multiple of ROW_MULTIPLE that holds the longest row; shorter rows are filled."""
+    """Return the smallest multiple of ROW_MULTIPLE that holds the longest row; shorter rows are padded."""
     longest = 1
     for file in files:
         with opened(file) as content:
@@ -363,7 +363,7 @@ def _filled_length(files: Sequence[Path]) -> int:
 
 
 def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
-    """Require that what a file says of itself agrees with the tokenizer; most say nothing."""
+    """Raise if a file's metadata, which most files lack, contradicts the tokenizer."""
     found = schema.metadata or {}
     for name, value in expected.metadata().items():
         theirs = found.get(name.encode())
@@ -391,7 +391,7 @@ def _shard(file: Path, packed: PackedColumns) -> ImportedShard:
 
 
 def _first_length(content: pq.ParquetFile) -> int:
-    """Tokens of the first row; 0 where there is none, or it is null or no list."""
+    """Return the number of tokens of the first row, or 0 if it is missing, null or no list."""
     first = next(batches(content, ["input_ids"], 1), None)
     ids = first["input_ids"][0].as_py() if first is not None and len(first) else None
     return len(ids) if isinstance(ids, list) else 0

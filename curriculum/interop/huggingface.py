@@ -1,8 +1,8 @@
-"""Dataset cards for Hugging Face's `datasets`; the card of a workspace.
+"""Dataset cards for Hugging Face `datasets`, and the card of a workspace.
 
-The card of a workspace names a config for each live data set, so that load_dataset("workspace",
-"documents-v3_simple") reads its very files, offline. It is written anew when builds or imports change what is
-live.
+The card of a workspace has one config per data set in use. load_dataset("workspace",
+"documents-v3_simple") reads the workspace's files directly, offline. The card is rewritten when builds
+or imports change which data sets are in use.
 """
 
 import re
@@ -30,15 +30,15 @@ CARD_NAME = "README.md"
 MADE_HERE = "# Written by curriculum; remove this line, and it is left alone."
 LIVE = ("build+*.txt", "import-*.txt")
 SPLIT_OF_DOCUMENTS = "corpus"
-"""Documents lie as they were read: what is kept, and on which side of the split, is said elsewhere."""
+"""Split of documents, which are stored before selection assigns them to splits."""
 SPLITS = {"train": 0, "val": 1}
-"""Splits that come first, in this order."""
+"""Splits that are listed first, in this order."""
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """A data set by the name that it is loaded by: of each split its files, and how many rows there are."""
+    """Data set under the name that load_dataset takes: files and number of rows by split."""
 
     name: str
     files: Mapping[str, tuple[str, ...]]
@@ -47,7 +47,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Licence:
-    """Documents of one repository under one licence."""
+    """Number of documents of one repository under one licence."""
 
     repository: str
     licence: str
@@ -55,12 +55,12 @@ class Licence:
 
     @property
     def kind(self) -> LicenceKind:
-        """Demands of the licence on who redistributes, such as copyleft."""
+        """Kind of the licence by its demands on redistribution, such as copyleft."""
         return licence_kind(None if self.licence == UNKNOWN else self.licence)
 
 
 def write_card(store: Store) -> Path | None:
-    """Write the card of a workspace; None where a README.md stands that isn't ours."""
+    """Write the card of a workspace; return None if its README.md wasn't written by this function."""
     file = store.root / CARD_NAME
     if file.is_file() and MADE_HERE not in file.read_text(encoding="utf-8", errors="replace"):
         return None
@@ -92,7 +92,7 @@ def card(
     licences: Sequence[Licence],
     use: str = "",
 ) -> str:
-    """Return the text of a card; `use` is the section on how to train with the data."""
+    """Return the text of a card; `use` is its section on training."""
     listed: list[JsonValue] = [
         {
             "config_name": config.name,
@@ -139,10 +139,10 @@ def card(
 
 
 def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
-    """Return a config for each family, objective, variant and row length of rows, or family of documents.
+    """Return one config per family, objective, variant and row length of rows, and per family of documents.
 
-    Data sets that would have one name, such as those of two tokenizers, bear their first digits of
-    what tells them apart.
+    If data sets would share a name, for example those of two tokenizers, the names end with the first
+    digits of a key that tells them apart.
     """
     groups: dict[tuple[str, str], dict[str, list[Artefact]]] = {}
     for artefact in artefacts:
@@ -175,7 +175,7 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
 
 
 def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
-    """Count the documents of each repository by licence; `only` those with these ids, if ids are given."""
+    """Count the documents of each repository by licence; if ids are given in `only`, count only those."""
     counts: Counter[tuple[str, str]] = Counter()
     for artefact in artefacts:
         if artefact.manifest.stage == "documents":
@@ -190,7 +190,7 @@ def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
 
 
 def _licences_of(file: Path, only: Any) -> Iterator[tuple[str, int]]:
-    """Yield licences by row group; where statistics say that all are one, the column isn't read."""
+    """Yield licences with numbers of documents; use a row group's statistics if it has only one licence."""
     content = parquet.File(file)
     column = content.schema_arrow.get_field_index("licence")
     if column < 0:
@@ -224,7 +224,7 @@ def _counted(column: Any) -> Iterator[tuple[str, int]]:
 
 
 def _live(store: Store) -> tuple[list[Artefact], list[str]]:
-    """Return the artefacts that builds and imports left last, and the paths of those that can't be read."""
+    """Return the artefacts that the latest builds and imports list, and the paths of unreadable ones."""
     files = [file for glob in LIVE for file in sorted((store.root / "current").glob(glob))]
     lines = dict.fromkeys(line for file in files for line in read_mark(file))
     live: list[Artefact] = []
@@ -247,9 +247,9 @@ def _name(artefact: Artefact) -> str:
 
 
 def _kin(artefact: Artefact) -> str:
-    """Return a key that data sets share if they are one but for the split: config and inputs.
+    """Return a key of config and inputs that data sets share if they differ only in their split.
 
-    Rows that measure score all lines but those that are trained on, whatever those to train on score.
+    The key ignores how rows are scored, since validation rows are scored differently from training rows.
     """
     manifest = artefact.manifest
     if manifest.stage == "documents":

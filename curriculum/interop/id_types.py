@@ -1,11 +1,11 @@
-"""Types of ids in a flat .bin file: given by --dtype, recorded beside the file, or the only one that fits.
+"""Type of the ids in a flat .bin file: given by --dtype, recorded in another file, or the only fitting type.
 
     bytes   05 00 00 00 07 00 00 00      uint16 [5 0 7 0]      uint32 [5 7]
 
-A file that says nothing of its type can be read with several. A type fits where the file is whole ids of
-it, each id is in the vocabulary, and documents are framed by BOS and EOS as --document-tokens says. One
-that fits alone is taken; with none or several the type must be given. One that is given is refused where
-each second id is 0 with it.
+A file without a recorded type may be readable with several types. A type fits if the file's size is a
+multiple of it, all ids are in the vocabulary, and documents are framed by BOS and EOS as --document-
+tokens says. If exactly one type fits, it is used; otherwise --dtype is required. A given type is
+refused if every second id is 0.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from schemas.errors import SchemaError
 IdType = Literal["uint16", "int32", "uint32", "int64"]
 TYPE_OPTION = "--dtype"
 WIDTHS: tuple[IdType, ...] = ("uint16", "uint32", "int64")
-"""One type of each width; ids below 2^31 are the same with a sign and without."""
+"""One type per width; signed and unsigned ids below 2^31 are the same."""
 MIN_HALVES = 8
-"""Ids below which zeros say nothing of their type."""
+"""Minimum number of ids for which zeros say something about the type."""
 Values = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reading:
-    """A file read with one type."""
+    """File read with one type."""
 
     dtype: IdType
     ids: Values
@@ -40,7 +40,7 @@ class _Reading:
 
 
 def id_type_of_size(file: Path, tokens: int) -> IdType | None:
-    """Return the type of a file that has so many ids, None where no width gives this size."""
+    """Return the type for which a file's size equals the number of ids, or None."""
     size = file.stat().st_size
     return next((dtype for dtype in WIDTHS if size == tokens * np.dtype(dtype).itemsize), None)
 
@@ -48,12 +48,12 @@ def id_type_of_size(file: Path, tokens: int) -> IdType | None:
 def infer_id_type(
     file: Path, tokenizer: Tokenizer, edges_of: Callable[[Values], Int64s]
 ) -> tuple[Values, Int64s]:
-    """Return the ids of a file and the edges of its documents, where only one type fits.
+    """Return the ids of a file and the edges of its documents if exactly one type fits.
 
-    `edges_of` finds boundaries in ids and raises SchemaError where they can't be found.
+    `edges_of` finds the edges in ids, and raises SchemaError if there are none.
 
     Raises:
-        SchemaError: if no type fits, with the fault of each, or if several do.
+        SchemaError: if no type fits, with the fault of each type, or if several types fit.
     """
     possible = [dtype for dtype in WIDTHS if _holds(dtype, tokenizer.vocab_size)]
     misread: dict[IdType, SchemaError] = {}
@@ -90,10 +90,10 @@ def infer_id_type(
 
 
 def require_ids(name: str, ids: Values, tokenizer: Tokenizer) -> None:
-    """Raise unless each id is in the vocabulary.
+    """Raise unless all ids are in the vocabulary.
 
     Raises:
-        SchemaError: naming the first id that isn't.
+        SchemaError: names the first invalid id.
     """
     for first in range(0, len(ids), IDS_AT_ONCE):
         some = ids[first : first + IDS_AT_ONCE]
@@ -108,10 +108,10 @@ def require_ids(name: str, ids: Values, tokenizer: Tokenizer) -> None:
 
 
 def require_no_halves(file: Path, ids: Values) -> None:
-    """Raise if the ids are halves of wider ones: each second id of a file's first millions is 0.
+    """Raise if ids are halves of wider ids, that is, if every second id of the first millions is 0.
 
     Raises:
-        SchemaError: naming the type that they were read with.
+        SchemaError: names the type with which the ids were read.
     """
     if len(ids) >= MIN_HALVES and not ids[1:IDS_AT_ONCE:2].any():
         wider = [dtype for dtype in WIDTHS if np.dtype(dtype).itemsize > ids.dtype.itemsize]
@@ -124,7 +124,7 @@ def require_no_halves(file: Path, ids: Values) -> None:
 
 
 def _holds(dtype: IdType, vocab_size: int) -> bool:
-    """Return True if each id of a vocabulary can be stored in the type."""
+    """Return True if all ids of a vocabulary fit into the type."""
     return vocab_size - 1 <= np.iinfo(dtype).max
 
 
@@ -151,7 +151,7 @@ def _edges(
 
 
 def _none_fits(file: Path, faults: dict[IdType, SchemaError]) -> SchemaError:
-    """Return the error of a file that no type fits: the fault of each, and the first one's cure."""
+    """Return the error for a file that no type fits, with all faults and the first cure."""
     listed = "; ".join(f"as {dtype}: {_found(file, fault)}" for dtype, fault in faults.items())
     first = next(iter(faults.values()))
     return SchemaError(

@@ -1,4 +1,4 @@
-"""Counts of imported rows: by domain, and the pieces of documents that are divided over rows."""
+"""Counts of imported rows: by domain, and pieces of documents that are split over several rows."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ SUMS = (
 
 
 class ImportCounts:
-    """Running counts of rows; 8 bytes a document where `document_ids` are stored."""
+    """Running counts of rows. They need 8 bytes per document if `document_ids` are stored."""
 
     def __init__(self, row_length: int, *, ids_are_stored: bool) -> None:
         self._row_length = row_length
@@ -40,9 +40,9 @@ class ImportCounts:
             self._hashes.append(ids.hash().to_numpy())
 
     def report(self) -> ImportReport:
-        """Return the counts by domain, with the yield, and those of divided documents.
+        """Return the counts by domain with yields, and the number of split documents.
 
-        Pieces of one document share its id. Ids that aren't stored are those of whole documents.
+        Pieces of one document share its id. If ids aren't stored, every document counts as whole.
         """
         domains = {
             domain: ImportedDomain(

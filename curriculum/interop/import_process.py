@@ -1,7 +1,7 @@
-"""The process of an import: it alone parses foreign files, and can do nothing but write into one folder.
+"""Sandboxed process of an import, the only process that parses foreign files; it can write into one folder.
 
-The command that asks for the import learns the key from the process, asks for the rows if they aren't there
-yet, and moves what was written into the artefact.
+The importing command asks the process for the key of the import. If the artefact doesn't exist yet, the
+command asks for the rows and moves the written files into the artefact.
 """
 
 import hashlib
@@ -35,32 +35,33 @@ if TYPE_CHECKING:
 
 _ROWS, _SCRATCH = "rows", "tmp"
 _MIN_FILE_BYTES, _RATIO = 16 << 30, 100
-"""Bytes that a file of rows may have: so many, or so many for each byte that is imported."""
+"""Maximum size of a file of rows: so many bytes, or this multiple of the imported bytes if that is
+larger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignRows:
-    """Rows from elsewhere, and what is said of them."""
+    """Foreign rows, and the options of their import."""
 
     path: Path
     format: "ImportFormat"
     facts: "RowFacts"
     row_length: int | None = None
     boundaries: "Boundaries | None" = None
-    """Stand-in for boundaries that aren't stored."""
+    """Source of boundaries that aren't stored."""
     id_type: "IdType | None" = None
-    """Type of ids that isn't stored."""
+    """Type of ids, if it isn't stored."""
 
 
 def publish_foreign(
     store: "Store", rows: ForeignRows, tokenizer: "Artefact", *, unsandboxed: bool = False
 ) -> "Artefact":
-    """Publish rows from elsewhere as an artefact; `tokenizer` is what their ids mean.
+    """Publish foreign rows as an artefact; `tokenizer` is the one that encoded them.
 
     Raises:
-        SchemaError: for what can't be read as rows, a link that leads out of the folder, and files that
-            take their reader's memory or time, or crash it; nothing is published then.
-        StoreError: where the kernel can't confine the process that reads them.
+        SchemaError: if files can't be read as rows, a link leads out of the folder, or the reader exceeds
+            its memory or time or crashes. Nothing is published then.
+        StoreError: if the kernel can't confine the reading process.
     """
     from curriculum.interop.publish import recipe
     from curriculum.interop.received_files import received_files
@@ -93,7 +94,7 @@ def publish_foreign(
 
 @contextmanager
 def _scratch(store: "Store", path: Path) -> Iterator[Path]:
-    """Make a folder for the process to write into; gc removes it where its command was killed."""
+    """Create a folder for the process to write into; if the command is killed, gc removes the folder."""
     from curriculum.store import inside
 
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
@@ -127,7 +128,7 @@ def _answered(process: SandboxedProcess, rows: ForeignRows) -> dict[str, Any]:
     """Return the next answer of the process.
 
     Raises:
-        CurriculumError: that the process found, or for its end.
+        CurriculumError: if the process reports an error or ends.
     """
     found = process.next_answer()
     if found is None:
@@ -138,7 +139,7 @@ def _answered(process: SandboxedProcess, rows: ForeignRows) -> dict[str, Any]:
 
 
 def _raise(error: Any, rows: ForeignRows) -> NoReturn:
-    """Raise the error that the process found."""
+    """Raise the error that the process reported."""
     try:
         kind, name, value, cause, cure = map(str, error)
     except (TypeError, ValueError):
@@ -159,7 +160,7 @@ def _unreadable(rows: ForeignRows, reason: str) -> SchemaError:
 
 
 def _key(rows: ForeignRows, found: dict[str, Any]) -> Any:
-    """Return the key of an import, whose labels can be labels."""
+    """Return the key of an import after checking its labels."""
     from curriculum.interop.foreign_parquet import check_facts
     from curriculum.interop.publish import ImportKey
 
@@ -172,7 +173,7 @@ def _key(rows: ForeignRows, found: dict[str, Any]) -> Any:
 
 
 def _serve() -> None:
-    """Read the rows of a request, answer with their key, write them where that is asked, and report."""
+    """Read the rows of a request, answer with their key, write them on request, and report."""
     request = enter_sandbox()
     try:
         _import(request)
@@ -192,7 +193,7 @@ def _serve() -> None:
 
 
 def _answer_failure(failed: Exception, path: str) -> None:
-    """Answer with an error that no reader names: the file system's, or a fault of the reader itself."""
+    """Answer with an unexpected error: one of the file system, or a bug in the reader."""
     from curriculum.store import refusal
 
     named = refusal(failed, Path(path)) if isinstance(failed, OSError) else None

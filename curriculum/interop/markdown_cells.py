@@ -1,9 +1,9 @@
-"""Text of others in Markdown."""
+"""Escaping of foreign text in Markdown."""
 
 import re
 
 
 def markdown_cell(text: str) -> str:
-    """Return text of others as a cell: on one line, and nothing in it is markup."""
+    """Return foreign text as a table cell on one line, without markup."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return re.sub(r"([\\`*_{}\[\]<>()#|!&~])", r"\\\1", plain)

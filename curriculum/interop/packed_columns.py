@@ -1,4 +1,4 @@
-"""Columns with which packed rows of the Hugging Face world say what the contract's columns say.
+"""Columns of packed rows in the Hugging Face ecosystem, converted to the contract's columns.
 
     input_ids      [ a  b EOS  c  d PAD]     labels            [.  b EOS  .  d  .]      (. is -100)
     position_ids   [ 0  1   2  0  1   0]     document_starts   [0 3]
@@ -6,9 +6,10 @@
 
     loss_mask      [ 1  1   0  1  0   0]     doc_starts        [0 3]                    valid_token_count   5
 
-A label is the token at its own position; at the first token of a document it is of no use, since nothing
-predicts it. A last segment of padding without a label is no document, and what no segment covers is padding
-too. Rows may be shorter than T: they are filled with padding. Columns that say the same must agree.
+A label is the token at its own position. At the first token of a document the label is ignored, since
+no token predicts it. A last segment of padding without labels isn't a document, and positions that no
+segment covers are padding too. Rows may be shorter than T and are then padded. Columns with the same
+meaning must agree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ STARTS = "doc_starts"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedBatch:
-    """n rows as matrices of [n, T], filled with padding."""
+    """Batch of n rows as matrices [n, T], filled with padding."""
 
     shard: str
     first_row: int
@@ -48,10 +49,10 @@ class PackedBatch:
         return int(self.table.num_rows)
 
     def flat(self, name: str) -> tuple[Values, Int64s]:
-        """Return the values of all lists end to end, and how many each row has.
+        """Return the values of a list column end to end, and the number of values per row.
 
         Raises:
-            SchemaError: for a null.
+            SchemaError: if there is a null.
         """
         array: Any = self.table[name].combine_chunks()
         values: Any = array.flatten()
@@ -65,10 +66,10 @@ class PackedBatch:
         return values.to_numpy(), array.value_lengths().to_numpy().astype(np.int64)
 
     def matrix(self, name: str, blank: int) -> Values:
-        """[n, T]: a value a token.
+        """Return a column with one value per token as [n, T]; `blank` fills the padding.
 
         Raises:
-            SchemaError: for a row with more or fewer values than it has tokens.
+            SchemaError: if the number of values and of tokens of a row differ.
         """
         values, counts = self.flat(name)
         self.require(
@@ -79,10 +80,10 @@ class PackedBatch:
         return self._filled(values, counts, blank)
 
     def rows_of(self, name: str, *, first_is_zero: bool) -> tuple[Values, Int64s, Int64s]:
-        """Return a column of positions or lengths: values, the row of each, and how many each row has.
+        """Return a column of positions or lengths: its values, the row of each value, and values per row.
 
         Raises:
-            SchemaError: for a row without a value, and for one that doesn't begin with 0 where it must.
+            SchemaError: if a row is empty, or doesn't begin with 0 although `first_is_zero`.
         """
         values, counts = self.flat(name)
         self.require(counts > 0, lambda row: f"{name} is empty", "a row has a document")
@@ -97,19 +98,19 @@ class PackedBatch:
 
     @property
     def lengths(self) -> Int64s:
-        """[n]: tokens of each row, before it is filled."""
+        """Number of tokens of each row [n], without padding that was added here."""
         return self.flat("input_ids")[1]
 
     @property
     def columns(self) -> Int64s:
-        """[T]."""
+        """Positions 0 … T-1."""
         return np.arange(self.row_format.row_length)
 
     def require(self, right: Bools, found: Callable[[int], str], cause: str) -> None:
-        """Raise unless `right` [n] is true for every row; `found` describes the first that isn't.
+        """Raise unless `right` [n] is true for all rows; `found` describes the first wrong row.
 
         Raises:
-            SchemaError: naming row and file.
+            SchemaError: names the row and the file.
         """
         if not right.all():
             row = int(np.argmin(right))
@@ -117,7 +118,7 @@ class PackedBatch:
             raise SchemaError(name, found(row), cause=cause, cure=CURE)
 
     def require_tokens(self, right: Bools, found: Callable[[int, int], str], cause: str) -> None:
-        """Raise unless `right` [n, T] is true everywhere; `found` describes the first place."""
+        """Raise unless `right` [n, T] is true everywhere; `found` describes the first wrong token."""
         at = np.argmin(right, axis=1)
         whole = right[np.arange(len(right)), at]
         self.require(whole, lambda row: found(row, int(at[row])), cause)
@@ -132,12 +133,12 @@ class PackedBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegmentStarts:
-    """Segments of rows as one column has them."""
+    """Segments of rows according to one column."""
 
     begins: Bools
-    """[n, T]: where a segment begins."""
+    """[n, T]: True where a segment begins."""
     covered: Int64s
-    """[n]: positions that lie in segments."""
+    """[n]: number of positions that segments cover."""
 
 
 def _by_lengths(batch: PackedBatch, name: str) -> SegmentStarts:
@@ -225,24 +226,24 @@ SEGMENTS: Mapping[str, Reader] = {
     "document_starts": _by_starts,
     POSITIONS: _by_positions,
 }
-"""Columns that say where documents begin."""
+"""Columns that determine where documents begin."""
 _OWN: Mapping[str, Reader] = {STARTS: _by_starts, "doc_ids": _by_document_numbers}
 FOREIGN: Mapping[str, pa.DataType] = {name: list_of(pa.int64()) for name in (LABELS, *SEGMENTS)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedColumns:
-    """Reading of the columns that some files have."""
+    """Converter of the columns that a set of files has."""
 
     row_format: RowFormat
     foreign: tuple[str, ...]
-    """Columns of FOREIGN."""
+    """Columns among FOREIGN."""
     stored: tuple[str, ...]
     """Columns of the contract."""
 
     @staticmethod
     def of(names: Sequence[str], row_format: RowFormat) -> "PackedColumns":
-        """Return the reading of files with columns of these names."""
+        """Return the converter for files with these columns."""
         return PackedColumns(
             row_format=row_format,
             foreign=tuple(name for name in names if name in FOREIGN),
@@ -251,12 +252,12 @@ class PackedColumns:
 
     @property
     def segmented(self) -> tuple[str, ...]:
-        """Columns of SEGMENTS, which determine the boundaries."""
+        """Columns among SEGMENTS, which determine the boundaries."""
         return tuple(name for name in self.foreign if name in SEGMENTS)
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """Columns of the contract that are made of others."""
+        """Columns of the contract that are derived from other columns."""
         made = [SCORES] if LABELS in self.foreign else []
         if self.segmented:
             made.append(COUNT)
@@ -266,15 +267,15 @@ class PackedColumns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence a derived column."""
+        """One sentence per derived column."""
         of = {SCORES: LABELS, STARTS: ", ".join(self.segmented), COUNT: ", ".join(self.segmented)}
         return tuple(f"{name} is read from {of[name]}" for name in self.derived)
 
     def read(self, table: pa.Table, shard: str, first_row: int) -> pa.Table:
-        """Return the rows with the contract's columns alone.
+        """Return the rows with the contract's columns only.
 
         Raises:
-            SchemaError: for a column that makes no sense or contradicts another one, naming row and column.
+            SchemaError: if a column is invalid or contradicts another column; names the row and the column.
         """
         batch = PackedBatch(
             shard=shard, first_row=first_row, row_format=self.row_format, table=table
@@ -297,7 +298,7 @@ class PackedColumns:
         return pa.table({name: columns[name] for name in (*self.stored, *self.derived)})
 
     def _segments(self, batch: PackedBatch, ids: Values) -> SegmentStarts:
-        """Return the segments on which all columns agree; those of BOS where there is no column."""
+        """Return the segments on which all columns agree, or segments from BOS if there is no such column."""
         own = {name: reader for name, reader in _OWN.items() if name in self.stored}
         segmented = {name: SEGMENTS[name] for name in self.segmented}
         found = {name: read(batch, name) for name, read in {**segmented, **own}.items()}
@@ -308,7 +309,7 @@ class PackedColumns:
         (first, segments), *others = found.items()
         covered = np.min([source.covered for source in found.values()], axis=0)
         for name, other in others:
-            # What lies behind the tokens that both have, or is padding, may be divided in any way.
+            # Columns may divide padding, and positions that only one of them covers, in different ways.
             real = _last(ids != self.row_format.pad_id, covered)
             inside = batch.columns < real[:, None]
             batch.require_tokens(
@@ -321,7 +322,7 @@ class PackedColumns:
     def _valid(
         self, batch: PackedBatch, ids: Values, labels: Values | None, segments: SegmentStarts
     ) -> Int64s:
-        """[n]: the end of the last segment with a token that isn't padding, or that has a label."""
+        """Return valid token counts [n]: the end of the last segment with a label or a token other than padding."""
         if COUNT in self.stored:
             return np.asarray(batch.table[COUNT].to_numpy(), dtype=np.int64)
         real = ids != self.row_format.pad_id
@@ -350,7 +351,7 @@ class PackedColumns:
         }
 
     def _scores(self, batch: PackedBatch, labels: Values, begins: Bools, valid: Int64s) -> Any:
-        """Return loss_mask: 1 where the next token has a label, is valid and begins no document."""
+        """Return loss_mask: 1 if the next token has a label, is valid and doesn't begin a document."""
         mask = np.zeros(labels.shape, dtype=np.uint8)
         learnt = (labels != IGNORED) & ~begins & (batch.columns < valid[:, None])
         mask[:, :-1] = learnt[:, 1:]
@@ -366,7 +367,7 @@ class PackedColumns:
 
 
 def _labels(batch: PackedBatch, ids: Values) -> Values:
-    """[n, T]: labels, each of them -100 or the token at its place."""
+    """Return the labels [n, T]; every label must be -100 or the token at its position."""
     labels = batch.matrix(LABELS, IGNORED)
     right = (labels == IGNORED) | (labels == ids)
     shifted = np.append(ids[:, 1:], np.full((len(ids), 1), IGNORED), axis=1)
@@ -381,7 +382,7 @@ def _labels(batch: PackedBatch, ids: Values) -> Values:
 
 
 def _last(real: Bools, covered: Int64s) -> Int64s:
-    """[n]: the position behind the last true one of those that are covered; 0 where there is none."""
+    """Return the position after the last true one among the covered positions [n], or 0."""
     real = real & (np.arange(real.shape[1]) < covered[:, None])
     behind = real.shape[1] - real[:, ::-1].argmax(axis=1)
     return np.where(real.any(axis=1), behind, 0).astype(np.int64)

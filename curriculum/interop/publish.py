@@ -1,7 +1,7 @@
-"""Rows of others become a rows artefact: completed, counted, checked, published.
+"""Publication of foreign rows as a rows artefact: complete, count, check, publish.
 
-What isn't stored is derived or filled in, and named. Required columns fail closed, and what is stored is
-kept: the check before publishing finds what is wrong with it.
+Missing columns are derived or filled in, and listed in the report. A missing required column is an
+error. Stored columns are kept unchanged; the check before publication finds their faults.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ CURE = "Mend the file where it was made"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFacts:
-    """Labels given for rows that have none themselves; None where nothing is given."""
+    """Labels given for rows that store none; None if a label isn't given."""
 
     family: str | None
     objective: str | None
@@ -58,39 +58,39 @@ class RowFacts:
 
 
 FILLS = RowFacts(family=None, objective="causal", variant=0, domain="general", split="train")
-"""Values for labels that neither rows nor options give; a family must be given."""
+"""Defaults for labels that neither rows nor options give; the family is required."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """Derivation of the columns that the rows of one import lack."""
+    """Derivation of the columns that an import's rows lack."""
 
     row_format: RowFormat
     facts: RowFacts
-    """Values of every label that rows don't store."""
+    """Values of all labels that rows don't store."""
     stored: tuple[str, ...]
-    """The columns that rows store."""
+    """Columns that rows store."""
     boundaries: Boundaries | None = None
-    """Stand-in for boundaries that aren't stored, where one is asked for."""
+    """Source of boundaries that aren't stored, if requested."""
 
     @property
     def without_fill(self) -> tuple[str, ...]:
-        """Columns without a fill: readers derive target_ids, and structure must agree with pieces."""
+        """Missing columns that stay out: readers derive target_ids, and structure must agree with pieces."""
         unfilled = ("target_ids", "pieces") if self.structured else ("target_ids",)
         return tuple(name for name in unfilled if name not in self.stored)
 
     @property
     def structured(self) -> bool:
-        """Return True if rows store structure."""
+        """True if rows store structure."""
         return NAMES[0] in self.stored
 
     @property
     def schema(self) -> pa.Schema:
-        """The contract's columns but for those left out."""
+        """Schema of the contract without the columns that stay out."""
         return row_schema(self.row_format, without=self.without_fill, structured=self.structured)
 
     def fallbacks(self) -> list[str]:
-        """The columns that aren't stored, each with what stands in for it."""
+        """Return one sentence per column that isn't stored, with its replacement."""
         starts = "doc_ids" if "doc_ids" in self.stored else "a BOS"
         from_eos = f"0, and behind each EOS ({BY_EOS})" if self.boundaries else None
         instead: Mapping[str, str] = {
@@ -114,10 +114,10 @@ class Completion:
         ]
 
     def complete(self, rows: CheckedRows, *, shard: str, key: str, first_row: int) -> pa.Table:
-        """The table of some rows, which are numbered anew: the artefact's key, from `first_row` on.
+        """Return some rows with all columns; pack_ids count from `first_row` after the artefact's key.
 
         Raises:
-            SchemaError: for rows whose boundaries aren't sound.
+            SchemaError: if boundaries are invalid.
         """
         columns, layout = rows.batch, self._layout(rows, shard)
         if self.boundaries is not None:
@@ -143,7 +143,7 @@ class Completion:
         return sound.layout
 
     def _require_bos(self, rows: CheckedRows, shard: str) -> None:
-        """Give rows without BOS and boundaries a cure of their own: their documents may end with EOS."""
+        """Raise with a special cure if rows have neither BOS nor boundaries: documents may end with EOS."""
         columns = rows.batch
         inferred = self.boundaries is None and not {"doc_starts", "doc_ids"} & {*self.stored}
         length, bos = self.row_format.row_length, self.row_format.bos_id
@@ -180,7 +180,7 @@ class Completion:
             yield "pieces", _generated(layout)
 
     def _digests(self, columns: RowBatch, layout: RowLayout) -> Any:
-        """Alike for documents of the same ids in one family, as ids of texts are."""
+        """Return document ids, which are equal for documents with the same ids and family."""
         flat, family = columns.values("input_ids"), str(self.facts.family)
         ends = layout.flat_start + layout.lengths
         digests = [
@@ -191,14 +191,14 @@ class Completion:
 
 
 def document_digest(family: str, ids: npt.NDArray[Any]) -> str:
-    """Return the id of a document of which family and token ids are known."""
+    """Return the id of a document of which only the family and the token ids are known."""
     return hashlib.sha256(
         f"{family}\0".encode() + ids.astype("<i4", copy=False).tobytes()
     ).hexdigest()[:32]
 
 
 def format_of(tokenizer: Tokenizer, row_length: int) -> RowFormat:
-    """The format of rows of a tokenizer's ids."""
+    """Return the format of rows encoded by a tokenizer."""
     return RowFormat(
         row_length=row_length,
         vocab_size=tokenizer.vocab_size,
@@ -216,10 +216,10 @@ def require(
     tokenizer: Tokenizer,
     boundaries: Boundaries | None = None,
 ) -> None:
-    """Fail for columns that must be stored, and for boundaries that EOS can't stand in for.
+    """Raise if a required column is missing, or if boundaries can't be inferred from EOS.
 
     Raises:
-        SchemaError: naming the file and the column.
+        SchemaError: names the file and the column.
     """
     missing = dict(missing_columns(stored, row_format))
     if boundaries is not None and not {*REQUIRED} & missing.keys():
@@ -237,7 +237,7 @@ def require(
 
 
 def _bos_remark(tokenizer: Tokenizer) -> str:
-    """Return why the documents' first token doesn't show them."""
+    """Return the reason why a document's first token doesn't show where it begins."""
     bos = tokenizer.document_controls.get("bos")
     if bos is None:
         return "the tokenizer has no BOS"
@@ -248,10 +248,10 @@ def _bos_remark(tokenizer: Tokenizer) -> str:
 
 
 def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
-    """Raise the first fault, in the words of a file that came from elsewhere; `names` are theirs by ours.
+    """Raise the first fault of a check; `names` maps our file names to those of the foreign files.
 
     Raises:
-        SchemaError: if there is one.
+        SchemaError: if there is a fault.
     """
     if not report.faults:
         return
@@ -262,7 +262,7 @@ def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
 
 
 def _generated(layout: RowLayout) -> Any:
-    """A piece a document: tokens of which only their number is known."""
+    """Return one piece per document, of which only the number of tokens is known."""
     start = layout.start.astype(np.int32)
     fields = {
         "doc": layout.slot.astype(np.int32),
@@ -285,34 +285,34 @@ ImportFormat = Literal["parquet", "megatron", "flat"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedShard:
-    """Rows that go into one shard, under the name that their file has where they come from."""
+    """Rows of one shard, and the name of the foreign file that they come from."""
 
     name: str
     tables: Callable[[], Iterable[pa.Table]]
-    """Tables of the stored columns, each of the contract's type."""
+    """Function that yields tables of the stored columns, in the contract's types."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """Rows from elsewhere, and what is known of them."""
+    """Foreign rows, and everything known about them."""
 
     format: ImportFormat
     files: tuple[Path, ...]
-    """Files whose bytes make up the key, in their order."""
+    """Files whose bytes enter the key, in order."""
     shards: Sequence[ImportedShard]
     completion: Completion
     settings: dict[str, JsonValue] = field(default_factory=dict)
     """Other settings that change the rows."""
     boundaries: Boundaries | None = None
-    """Stand-in for boundaries that aren't stored."""
+    """Source of boundaries that aren't stored."""
     notes: ImportReport = field(default_factory=ImportReport)
-    """The part of the report that is known before the rows are written."""
+    """Part of the report that is known before the rows are written."""
     compared_with: Tokenizer | None = None
-    """Tokenizer whose document tokens the rows are compared with; None where that was done before."""
+    """Tokenizer whose document tokens the rows must match; None if that was checked before."""
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """The columns that aren't stored, and boundaries of tokens that aren't, with what stands in."""
+        """One sentence per missing column and per missing boundaries, with the replacement."""
         of_tokens = self.boundaries is not None and self.completion.boundaries is None
         edges = (
             (f"boundaries are not stored: 0, and behind each EOS ({BY_EOS})",) if of_tokens else ()
@@ -322,19 +322,19 @@ class Imported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportKey:
-    """Everything that the key of an import depends on, but for the tokenizer."""
+    """Everything that the key of an import depends on, except the tokenizer."""
 
     format: ImportFormat
     facts: RowFacts
     files: tuple[str, ...]
-    """sha256 of each file, in the order of their names."""
+    """sha256 of each file, in name order."""
     row_length: int
     boundaries: Boundaries | None
     settings: dict[str, JsonValue]
 
     @staticmethod
     def of(imported: Imported) -> "ImportKey":
-        """Return the key of rows from elsewhere, whose files are read for it."""
+        """Return the key of foreign rows; all files are read to hash them."""
         return ImportKey(
             format=imported.format,
             facts=imported.completion.facts,
@@ -346,7 +346,7 @@ class ImportKey:
 
 
 def recipe(known: ImportKey, tokenizer: Artefact) -> Recipe:
-    """Return the recipe of an import: the bytes of its files, the labels given, the tokenizer."""
+    """Return the recipe of an import: hashes of its files, the given labels, the tokenizer."""
     return Recipe(
         stage="rows",
         labels=(
@@ -371,10 +371,10 @@ def recipe(known: ImportKey, tokenizer: Artefact) -> Recipe:
 
 
 def write(imported: Imported, folder: Path, key: str) -> dict[str, JsonValue]:
-    """Write the rows of an import with a key into a folder, check them, and return their report.
+    """Write the rows of an import into a folder, check them, and return the report.
 
     Raises:
-        SchemaError: naming file and row of the first fault.
+        SchemaError: names the file and the row of the first fault.
     """
     report: dict[str, JsonValue] = {}
     from_eos = EosCounts()

@@ -1,7 +1,7 @@
-"""The files that an import may read: those of the folder that was given, and no other file of its user.
+"""Files that an import may read: those of the given folder, and no other file of the user.
 
-The owner of the folder may change it at any time. So these paths are without links, and the sandbox of the
-import opens them again without following any (`Sandbox.foreign`).
+The owner of the folder may change it at any time. So the returned paths contain no links, and the
+import's sandbox opens them again without following links (`Sandbox.foreign`).
 """
 
 import contextlib
@@ -19,17 +19,17 @@ _OF_TOKENS = frozenset((".bin", ".idx", ".json", _PARQUET))
 
 
 def received_files(path: Path, *, parquet: bool) -> list[Path]:
-    """Return the files that an import of a path may read, and the path itself, links resolved.
+    """Return the path and the files that its import may read, with links resolved.
 
-    The path itself may be a link. A link in a folder leads to a file of that folder, or of the blobs of
-    the Hugging Face cache that the folder is a snapshot of.
+    The path itself may be a link. A link inside a folder must lead to a file of the same folder, or of the
+    blobs of the Hugging Face cache whose snapshot the folder is.
 
     Raises:
-        SchemaError: for any other link, for a pipe, a device or a socket in place of a file, and for folders
+        SchemaError: if another link, a pipe, a device or a socket takes the place of a file, or folders are
             nested deeper than MAX_DEPTH.
     """
     kind = kind_at(path)
-    # A path of tokens may lack its suffix.
+    # The path of a token file may omit its suffix.
     if kind not in ("a file", "a folder") and (parquet or kind != "nothing"):
         raise SchemaError(str(path), cause=f"{kind} lies there", cure="Check the path")
     folder = path if path.is_dir() else path.parent
@@ -39,12 +39,12 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
 
 
 def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
-    """Paths by whose names the reader may ask, but for the given one."""
+    """Yield the paths, except the given one, that the reader may request by name."""
     suffixes = frozenset((_PARQUET,)) if parquet else _OF_TOKENS
     if path.is_dir():
         yield from (file for file in _below(path) if file.suffix in suffixes)
     elif not parquet and path.parent.is_dir():
-        # Beside tokens.bin lie files of any name; beside another file, those that begin as it does.
+        # The files of tokens.bin have any name; the files of another .bin begin with its stem.
         begin = "" if f"{path.stem}.bin" == TOKENS_NAME else f"{path.stem}."
         for file in path.parent.iterdir():
             if file != path and file.suffix in suffixes and file.name.startswith(begin):
@@ -52,10 +52,10 @@ def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield what lies in a folder, at any depth that a reader can follow; links aren't followed.
+    """Yield all paths below a folder without following links.
 
     Raises:
-        SchemaError: for a folder below MAX_DEPTH others.
+        SchemaError: if folders are nested deeper than MAX_DEPTH.
     """
     pending = [(folder, 0)]
     while pending:
@@ -75,10 +75,10 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _resolve_inside(folder: Path, file: Path) -> Path:
-    """Return a file of a folder, links resolved.
+    """Return a file of a folder with links resolved.
 
     Raises:
-        SchemaError: for a link that leads elsewhere, and for anything else than a file.
+        SchemaError: if a link leads out of the folder, or the path isn't a file.
     """
     kind = kind_at(file)
     if kind != "a file":

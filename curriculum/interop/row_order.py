@@ -1,11 +1,11 @@
-"""Rows in an order: as they lie, or a mixture's in training order, each shard decoded once.
+"""Rows in stored order, or rows of a mixture in training order; each shard is decoded once.
 
-A plan jumps from row to row, and Parquet decodes a whole row group for each. So the rows of a plan are
-decoded once into Arrow files in a scratch folder, which are mapped, and taken from there: memory is flat,
-the scratch takes some 11 bytes a token of the rows there are.
+A plan reads rows in random order, and Parquet decodes a whole row group to read one row. So the rows of
+a plan are decoded once into memory-mapped Arrow files in a scratch folder. Memory use is constant; the
+scratch folder needs about 11 bytes per token of the source rows.
 
-What has a value a token lies in mapped Arrow files, batch by batch, and is copied row by row; what is less
-lies there as one batch a shard, of which Arrow takes many rows at once.
+Columns with one value per token are stored batch by batch and copied row by row. The other columns are
+stored as one batch per shard, from which Arrow takes many rows at once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
 WIDE = ("input_ids", "loss_mask", "target_ids", "doc_ids", *STRUCTURE_TOKENS)
-"""Columns of a value a token."""
+"""Columns with one value per token."""
 
 Int64s = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -36,16 +36,16 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodedShard:
-    """A shard in mapped files."""
+    """Decoded shard in memory-mapped files."""
 
     narrow: pa.RecordBatch
     wide: dict[str, tuple[Values, ...]]
-    """[n, T] a batch."""
+    """Arrays [n, T] per batch, by column."""
     first_rows: Int64s
     """First row of each batch."""
 
     def values(self, name: str, rows: Int64s) -> Iterator[Values]:
-        """[T] for each of the rows, without a copy."""
+        """Yield a column's values [T] for each row, without a copy."""
         batches = np.searchsorted(self.first_rows, rows, side="right") - 1
         inside = rows - self.first_rows[batches]
         arrays = self.wide[name]
@@ -54,7 +54,7 @@ class DecodedShard:
 
 
 def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> DecodedShard:
-    """The tables of a shard in files whose names begin with `file`; memory holds only what is narrow."""
+    """Write a shard's tables to files whose names begin with `file`; only narrow columns stay in memory."""
     wide = pa.schema([field for field in schema if field.name in WIDE])
     narrow = pa.schema([field for field in schema if field.name not in WIDE])
     kept = []
@@ -77,7 +77,7 @@ def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> DecodedS
 def take_rows(
     shards: Sequence[DecodedShard], numbers: Int64s, rows: Int64s, schema: pa.Schema
 ) -> pa.Table:
-    """Rows in an order: each of them is row `rows[i]` of shard `numbers[i]`; T may differ between shards."""
+    """Return a table whose row i is row `rows[i]` of shard `numbers[i]`; T may differ between shards."""
     places = [(number, np.flatnonzero(numbers == number)) for number in np.unique(numbers).tolist()]
     parts = [shards[number].narrow.take(_numbers(rows[at])) for number, at in places]
     back = np.argsort(np.concatenate([at for _, at in places]))
@@ -118,12 +118,12 @@ def _lists(values: Sequence[Values], kind: Any) -> Any:
 
 PLAN_COLUMNS = ("rows_key", "shard", "row")
 TABLE_TOKENS = 1 << 20
-"""Row positions of a table, about."""
+"""Approximate number of row positions per table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceRows:
-    """The rows of one artefact."""
+    """Rows of one artefact."""
 
     key: str
     files: tuple[Path, ...]
@@ -132,7 +132,7 @@ class SourceRows:
 
     @staticmethod
     def of(artefact: Artefact) -> "SourceRows":
-        """Return the rows that were published."""
+        """Return the rows of a rows artefact."""
         files = tuple(artefact.shards())
         if not files:
             raise StoreError(
@@ -149,13 +149,13 @@ class SourceRows:
 
     @property
     def structured(self) -> bool:
-        """Return True if they have structure columns."""
+        """True if the rows have structure columns."""
         return STRUCTURE_TOKENS[0] in self.columns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ordered:
-    """Rows in an order: those of one artefact as they lie, or those of a mixture in training order."""
+    """Rows of one artefact in stored order, or rows of a mixture in training order."""
 
     artefact: Artefact
     sources: tuple[SourceRows, ...]
@@ -167,7 +167,7 @@ class Ordered:
         """Return the rows of a rows artefact or a mixture.
 
         Raises:
-            StoreError: for a mixture whose rows aren't there.
+            StoreError: if rows of the mixture are missing.
         """
         if artefact.manifest.stage == "rows":
             return Ordered(artefact=artefact, sources=(SourceRows.of(artefact),))
@@ -181,21 +181,21 @@ class Ordered:
 
     @property
     def structured(self) -> bool:
-        """Return True if any of the rows has structure; the others have codes of 0 beside them then."""
+        """True if any row has structure; rows without structure then get codes of 0."""
         return any(source.structured for source in self.sources)
 
     @property
     def row_format(self) -> RowFormat:
-        """Format of the first rows; rows of one mixture share tokenizer and padding, not always T."""
+        """Format of the first source; rows of one mixture share tokenizer and padding, but T may differ."""
         return self.sources[0].row_format
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Every T, ascending."""
+        """All values of T, ascending."""
         return tuple(sorted({source.row_format.row_length for source in self.sources}))
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
-        """Return the schema of its tables: those of these columns that all rows store, and structure."""
+        """Return the schema of the tables: the requested columns that all sources store, and structure."""
         stored = set.intersection(*(set(source.columns) for source in self.sources))
         fields = [field for field in PACKED_ROW_SCHEMA if field.name in stored]
         fields += STRUCTURE_COLUMNS if self.structured else ()
@@ -205,7 +205,7 @@ class Ordered:
         return pa.schema([field for field in fields if field.name in columns], metadata=metadata)
 
     def tables(self, columns: Sequence[str], scratch: Path) -> Iterator[pa.Table]:
-        """The rows, about a million positions at a time; `scratch` is an empty folder for a plan's."""
+        """Yield tables of about TABLE_TOKENS row positions; a plan needs the empty folder `scratch`."""
         schema = self.schema(columns)
         if self.plan is None:
             (source,) = self.sources
@@ -218,7 +218,7 @@ class Ordered:
 
 
 def training_order(rows: int, steps: int) -> str:
-    """Return the sentence of a card on the rows of a mixture.
+    """Return the card's sentence on the rows of a mixture.
 
     >>> training_order(352, 44)
     'These are 352 rows, all of the 44 steps of the plan, in training order.'
@@ -256,7 +256,7 @@ def _tables(source: SourceRows, files: Sequence[Path], schema: pa.Schema) -> Ite
 
 
 def _uniform(table: pa.Table, row_length: int, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema; structure that isn't there is codes of 0 and no chunk."""
+    """Return the columns of a schema; missing structure becomes codes of 0 and no chunks."""
     columns: dict[str, Any] = {name: table[name] for name in table.column_names}
     for field in schema:
         if field.name not in columns:
@@ -266,7 +266,7 @@ def _uniform(table: pa.Table, row_length: int, schema: pa.Schema) -> pa.Table:
 
 
 def _blank(rows: int, width: int, kind: Any) -> Any:
-    """Lists of so many zeros, or of nothing."""
+    """Return lists of `width` zeros, or empty lists."""
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width, type=pa.int32())
     codes = pa.array(np.zeros(rows * width, dtype=np.uint8))
     items = codes if width else pa.array([], type=kind.value_type)

@@ -1,7 +1,7 @@
-"""Documents end to end as they lie in .bin files: ours, a tokens artefact's, Megatron's, or anyone's.
+"""Documents end to end in .bin files: exported here, from a tokens artefact, by Megatron or other tools.
 
-The files are mapped. What export.json promises must be there; without it the ids and the boundaries are
-all that is known.
+The files are memory-mapped. If export.json exists, all files that it lists must exist. Otherwise only
+ids and boundaries are known.
 """
 
 from collections.abc import Mapping
@@ -32,32 +32,32 @@ from schemas.regular_files import kind_at
 
 Values = npt.NDArray[Any]
 AT_ONCE = 1 << 22
-"""Tokens looked at in one go."""
+"""Number of tokens compared at a time."""
 COPY = "Copy the export again, all of its files"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenFiles:
-    """Ids, where documents begin, and what stands beside each token."""
+    """Token ids, document edges, and columns with one value per token."""
 
     path: Path
     """Path of the ids."""
     ids: Values
-    """[tokens]"""
+    """Token ids [tokens]."""
     edges: npt.NDArray[np.int64]
-    """[documents + 1]"""
+    """Offsets [documents + 1] of the documents."""
     marks: Mapping[str, Values]
-    """[tokens] each: loss_mask, structure_ids …"""
+    """Columns [tokens] by name: loss_mask, structure_ids …"""
     record: ExportRecord | None
     files: tuple[Path, ...]
     empty: int
-    """Documents without a token, which are left out."""
+    """Number of documents without a token, which are left out."""
     boundaries: Boundaries | None
-    """Stand-in for boundaries that aren't stored."""
+    """Source of boundaries that aren't stored."""
 
     @property
     def beside(self) -> Path | None:
-        """The file that says which documents share a row."""
+        """File that lists which documents share a row, or None."""
         if self.record is None or self.record.rows is None:
             return None
         return self.path.parent / BESIDE_NAME
@@ -70,13 +70,14 @@ def open_tokens(
     boundaries: Boundaries | None = None,
     dtype: IdType | None = None,
 ) -> TokenFiles:
-    """The files of a folder that was exported, or of a .bin by its name, with or without .bin or .idx.
+    """Open the files of an export folder, or of a .bin given with or without its suffix.
 
-    `boundaries` is what stands in for boundaries that aren't stored, `dtype` the type of ids that isn't.
+    `boundaries` is the source of boundaries that aren't stored; `dtype` is the type of ids if it isn't
+    stored.
 
     Raises:
-        SchemaError: for files that lack, are cut off or don't agree, for ids that the tokenizer doesn't
-            have, and for ids that could be of several types.
+        SchemaError: if files are missing, truncated or inconsistent, ids are outside the vocabulary, or ids
+            could have several types.
     """
     ids_file = _ids_file(path)
     record = _record(ids_file, form, tokenizer)
@@ -141,7 +142,7 @@ def _boundaries_file(ids_file: Path, form: TokenFormat) -> Path:
 
 
 def _record(ids_file: Path, form: TokenFormat, tokenizer: Tokenizer) -> ExportRecord | None:
-    """export.json, held against the files that it names; None for tokens of others."""
+    """Return export.json after checking the files that it lists; None for tokens of other tools."""
     file = ids_file.with_name(RECORD_NAME)
     if ids_file.name != TOKENS_NAME or not file.is_file():
         return None
@@ -192,7 +193,7 @@ def _read_record(file: Path) -> ExportRecord:
 
 
 def _require_none_stored(other: Path, form: TokenFormat) -> None:
-    """Refuse to take boundaries from EOS where a file says them, as each of Megatron's does."""
+    """Raise if boundaries are to be inferred from EOS although a file stores them."""
     if form == "megatron" or other.is_file():
         raise SchemaError(
             BY_EOS,
@@ -205,7 +206,7 @@ def _require_none_stored(other: Path, form: TokenFormat) -> None:
 def _require_no_other_type(
     dtype: IdType, other: Path, form: TokenFormat, record: ExportRecord | None
 ) -> None:
-    """Refuse a type of ids where a file says another, as each of Megatron's indices does."""
+    """Raise if the given type contradicts a recorded one; a Megatron index always records the type."""
     if form == "megatron":
         raise SchemaError(
             f"{TYPE_OPTION} {dtype}",
@@ -223,12 +224,12 @@ def _require_no_other_type(
 
 
 def _offsets(file: Path) -> npt.NDArray[np.int64]:
-    """[documents + 1]: where each document begins, and the end of the last."""
+    """Return the edges [documents + 1]: the start of each document, and the end of the last one."""
     size = file.stat().st_size
     if size % 8 or not size:
         raise _cut_off(file, size, "whole numbers of 8 bytes")
     edges = np.memmap(file, dtype="<i8", mode="r")
-    # Their differences might overflow.
+    # Compare neighbours, since their differences might overflow.
     if edges[0] != 0 or (edges[1:] < edges[:-1]).any():
         raise SchemaError(
             file.name,
@@ -252,7 +253,7 @@ def _without_offsets(
     boundaries: Boundaries | None,
     dtype: IdType | None,
 ) -> tuple[Values, npt.NDArray[np.int64]]:
-    """Ids that the tokenizer has, and the edges of documents that BOS or EOS gives."""
+    """Return the ids after checking them, and the edges of documents inferred from BOS or EOS."""
     if boundaries is not None:
         marks = tokenizer.bos_id not in (None, tokenizer.pad_id)
         require_eos((), tokenizer.eos_id, bos_marks_documents=marks, name=ids_file.name)
@@ -296,7 +297,7 @@ def _cut_off(file: Path, size: int, wanted: str) -> SchemaError:
 def _inferred(
     ids_file: Path, offsets_file: Path, ids: Values, tokenizer: Tokenizer
 ) -> npt.NDArray[np.int64]:
-    """Return the position of each BOS, if the tokenizer's BOS marks documents."""
+    """Return the edges of documents from the positions of BOS; raise if BOS doesn't mark documents."""
     bos = tokenizer.bos_id
     if bos is None or bos == tokenizer.pad_id or not len(ids) or ids[0] != bos:
         raise SchemaError(
@@ -314,7 +315,7 @@ def _inferred(
 
 
 def _or_eos(tokenizer: Tokenizer) -> str:
-    """The other cure for tokens without boundaries."""
+    """Return the alternative cure for tokens without boundaries, or ""."""
     if tokenizer.eos_id is None:
         return ""
     without_bos = "" if tokenizer.bos_id is None else "--document-tokens eos "

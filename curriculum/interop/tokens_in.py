@@ -1,9 +1,9 @@
-"""Documents end to end become rows: those that they were, or packed anew.
+"""Conversion of documents that lie end to end into rows: their original rows, or newly packed rows.
 
-Rows that were exported from here come back as they were. Other documents are packed as ours are: best
-fit, none that fits divided. They are learnt causally, every token but a document's first being a target.
-A document longer than a row is cut, and each cut counted; where a BOS marks documents, one leads each of
-its pieces. All pieces have the id of their document.
+Exported rows are restored unchanged. Other documents are packed by the same best-fit packer as ours,
+and documents that fit into a row are never split. They are causal: every token except a document's
+first is a target. Longer documents are cut into pieces, and the cuts are counted. If BOS marks
+documents, each piece begins with BOS. All pieces have the id of their document.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ CAUSAL = "causal"
 
 
 def token_lists(rows: npt.NDArray[Any]) -> Any:
-    """[n, T] as n lists of T."""
+    """Return an array [n, T] as an Arrow array of n lists with T values."""
     row_lengths = np.full(len(rows), rows.shape[1])
     return lists(pa.array(rows.reshape(-1)), row_lengths, pa.from_numpy_dtype(rows.dtype))
 
@@ -61,10 +61,10 @@ def token_lists(rows: npt.NDArray[Any]) -> Any:
 def packed_rows(
     tokens: TokenFiles, form: TokenFormat, given: RowFacts, tokenizer: Tokenizer, row_length: int
 ) -> Imported:
-    """Rows of documents that lie end to end.
+    """Pack documents that lie end to end into rows.
 
     Raises:
-        SchemaError: where no family is given, and for documents that aren't framed as the tokenizer says.
+        SchemaError: if no family is given, or documents aren't framed as the tokenizer says.
     """
     if given.family is None:
         raise SchemaError(
@@ -90,7 +90,7 @@ def packed_rows(
         files=tokens.files,
         shards=_Packing(tokens, cuts, row_format, given.family).shards(),
         completion=Completion(row_format=row_format, facts=facts, stored=_STORED),
-        # The same bytes may be read with another type.
+        # The width of ids is part of the key, since the same bytes can be read with another type.
         settings={"pack_seed": SEED, "id_bytes": tokens.ids.dtype.itemsize},
         boundaries=tokens.boundaries,
         notes=ImportReport(
@@ -107,32 +107,32 @@ def packed_rows(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cuts:
-    """Documents, and the pieces of those that are longer than a row."""
+    """Pieces of documents; documents that fit into a row are one piece."""
 
     documents: Int64s
-    """[n], the document that each is a piece of."""
+    """[n]: document of each piece."""
     starts: Int64s
-    """[n], of each piece in the ids."""
+    """[n]: start of each piece in the ids."""
     lengths: Int64s
-    """[n], as they stand in a row: with the BOS that leads a later piece."""
+    """[n]: length of each piece in a row, including a BOS that is added."""
     later: npt.NDArray[np.bool_]
-    """[n], whether a BOS is put before it."""
+    """[n]: True if a BOS is added before the piece."""
     divided: int
     added: int
 
     @property
     def scored(self) -> Int64s:
-        """The pieces from which something is learnt."""
+        """Indices of the pieces with a target."""
         return np.flatnonzero(self.lengths > 1)
 
     @property
     def further_pieces(self) -> int:
-        """Scored pieces beyond the first of each document."""
+        """Number of scored pieces beyond the first piece of each document."""
         return len(self.scored) - len(np.unique(self.documents[self.scored]))
 
 
 def _cut(edges: Int64s, row_format: RowFormat) -> _Cuts:
-    """Rows of 4 with a BOS: a document of 9 becomes 4, BOS + 3, BOS + 2."""
+    """Cut documents into pieces. In rows of 4 with BOS, a document of 9 becomes 4, BOS + 3, BOS + 2."""
     lengths, room = np.diff(edges), row_format.row_length
     lead = int(row_format.bos_marks_documents)
     long = np.flatnonzero(lengths > room)
@@ -155,14 +155,14 @@ def _cut(edges: Int64s, row_format: RowFormat) -> _Cuts:
 
 
 def _counted(counts: Int64s) -> Int64s:
-    """0, 1, 2 … for each count: [2 1 3] -> [0 1 0 0 1 2]."""
+    """Return 0, 1, 2 … for each count: [2 1 3] -> [0 1 0 0 1 2]."""
     ends = np.cumsum(counts)
     numbers: Int64s = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     return numbers
 
 
 class _Packing:
-    """Rows of documents, packed as ours are; 48 bytes a document, and an id each that is divided."""
+    """Best-fit rows of documents. It needs 48 bytes per document, and one id per split document."""
 
     def __init__(self, tokens: TokenFiles, cuts: _Cuts, row_format: RowFormat, family: str) -> None:
         self._tokens, self._cuts, self._format = tokens, cuts, row_format
@@ -177,7 +177,7 @@ class _Packing:
         self._plan = plan.reindex(scored)
 
     def shards(self) -> list[ImportedShard]:
-        """Rows in shards of bounded size."""
+        """Return the rows in shards of bounded size."""
         rows = max(1, SHARD_TOKENS // self._format.row_length)
         firsts = range(0, self._plan.num_rows, rows)
         return [self._shard(first, min(first + rows, self._plan.num_rows)) for first in firsts]
@@ -219,7 +219,7 @@ class _Packing:
         )
 
     def _document_id(self, document: int) -> str:
-        """Return the id of a whole document, which all of its pieces share; a long one is read once."""
+        """Return the id of the whole document, which its pieces share; ids of long documents are cached."""
         start, end = self._tokens.edges[document : document + 2].tolist()
         if end - start <= self._format.row_length:
             return document_digest(self._family, self._tokens.ids[start:end])
@@ -228,7 +228,7 @@ class _Packing:
         return self._divided[document]
 
     def _put(self, ids: Any, mask: Any, at: int, piece: int) -> int:
-        """Put a piece of a document into a row at a position; return the position after it."""
+        """Write a piece into a row at a position, and return the position after it."""
         cuts = self._cuts
         end = at + int(cuts.lengths[piece])
         mask[at : end - 1] = 1
@@ -250,7 +250,7 @@ _PACKED = pa.schema(
     ]
 )
 _STORED = tuple(name for name in _PACKED.names if name != "document_ids")
-"""Columns that the tokens themselves say; ids of documents are digests."""
+"""Columns that come from the tokens themselves; document ids are digests."""
 
 
 def token_rows(
@@ -262,12 +262,13 @@ def token_rows(
     boundaries: Boundaries | None = None,
     dtype: IdType | None = None,
 ) -> Imported:
-    """The rows of .bin files; `row_length` is for documents that aren't packed.
+    """Read the rows of .bin files; `row_length` applies to documents that aren't packed yet.
 
-    `boundaries` is what stands in for boundaries that aren't stored, `dtype` the type of ids that isn't.
+    `boundaries` is the source of boundaries that aren't stored; `dtype` is the type of ids if it isn't
+    stored.
 
     Raises:
-        SchemaError: for files that can't be read, several row lengths, and what must be said and isn't.
+        SchemaError: if files can't be read, there are several row lengths, or a required option is missing.
     """
     check_facts(given)
     tokens = open_tokens(path, form, tokenizer, boundaries, dtype)
@@ -337,7 +338,7 @@ def _as_they_were(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Places:
-    """Offsets of the documents and tokens of n rows; 32 bytes a row."""
+    """Offsets of the documents and tokens of n rows. They need 32 bytes per row."""
 
     first_document: Int64s
     documents: Int64s
@@ -345,13 +346,13 @@ class _Places:
     valid: Int64s
 
     def slice(self, first: int, last: int) -> "_Places":
-        """Some of the rows."""
+        """Return the places of the rows [first, last)."""
         names = ("first_document", "documents", "start", "valid")
         return _Places(**{name: getattr(self, name)[first:last] for name in names})
 
 
 def _columns(beside: Path) -> list[str]:
-    """The names of what rows.parquet has for rows, all of BESIDE_SCHEMA among them."""
+    """Return the known columns of rows.parquet; raise unless all of BESIDE_SCHEMA are among them."""
     schema = schema_of(beside)
     lacking = [name for name in BESIDE_SCHEMA.names if name not in schema.names]
     if lacking:
@@ -383,7 +384,7 @@ def _places(tokens: TokenFiles, lines: pa.Table, beside: Path, row_length: int) 
 
 
 def _row_table(tokens: TokenFiles, places: _Places, row_format: RowFormat) -> pa.Table:
-    """Rows of T, padded, with the starts of their documents and a value of each mark a token."""
+    """Return padded rows of length T with their document starts and all columns of the .bin files."""
     first = int(places.first_document[0])
     documents = int(places.documents.sum())
     starts = tokens.edges[first : first + documents] - np.repeat(places.start, places.documents)

@@ -1,13 +1,13 @@
-"""Documents of rows end to end, as .bin files that trainers map, and all else of the rows beside them.
+"""Export of rows as documents end to end in .bin files that trainers map, with all other columns.
 
-    tokens.bin           ids without padding, document after document, in the order of the rows
-    tokens.idx           where documents lie, for Megatron        or, flat:
-    offsets.bin          int64 [documents + 1]: the token at which each begins, and the end
-    loss_mask.bin        uint8 a token: 1 where the prediction of the next token counts
-    structure_ids.bin …  the structure columns that have a value a token, where rows have structure
-    rows.parquet         a line a row: its documents, labels, pieces, chunks and edges
-    export.json          of what it was made, and how many bytes each file must have
-    tokenizer.json       what the ids mean
+    tokens.bin           ids without padding, document after document, in row order
+    tokens.idx           positions of documents, for Megatron        or, for flat files:
+    offsets.bin          int64 [documents + 1]: the first token of each document, and the end
+    loss_mask.bin        uint8 per token: 1 if the prediction of the next token is scored
+    structure_ids.bin …  structure columns with one value per token, if rows have structure
+    rows.parquet         one line per row: its documents, labels, pieces, chunks and edges
+    export.json          the source artefact, and the size of each file in bytes
+    tokenizer.json       the tokenizer of the ids
 
 Megatron-LM's index, all little-endian:
 
@@ -15,10 +15,10 @@ Megatron-LM's index, all little-endian:
     8         sequences                 8  document indices, one more than documents
     int32     tokens of each sequence   int64  where each begins, in bytes   int64  document indices
 
-We write a sequence a document; sequences of others are joined to their documents.
+Exports have one sequence per document. Imports join the sequences of each document.
 
-So a trainer that reads only ids and documents reads the first two files; with the others every row comes
-back as it was.
+A trainer that reads only ids and documents needs the first two files. With the other files an import
+restores all rows unchanged.
 """
 
 import struct
@@ -53,20 +53,20 @@ Int64s = npt.NDArray[np.int64]
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEADER = struct.Struct("<9sQBQQ")
 CODES: dict[int, str] = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-"""Codes of whole numbers."""
+"""Codes of integer types."""
 SMALL_VOCABULARY = 65_500
-"""Below it Megatron stores uint16, from it on int32."""
+"""Vocabulary size from which Megatron stores ids as int32; smaller vocabularies are stored as uint16."""
 DOCUMENTS_AT_ONCE = 1 << 20
-"""Documents."""
+"""Documents whose edges are written at a time."""
 
 
 def dtype_of(vocab_size: int) -> str:
-    """The dtype that Megatron stores ids of a vocabulary in."""
+    """Return the dtype in which Megatron stores ids of a vocabulary."""
     return "uint16" if vocab_size < SMALL_VOCABULARY else "int32"
 
 
 def write_index(file: Path, edges: Int64s, dtype: str) -> None:
-    """Write the index of documents that lie end to end; memory is flat where `edges` is mapped.
+    """Write the index of documents that lie end to end; memory is constant if `edges` is mapped.
 
     Edges [0 3 5] of uint16 -> lengths [3 2], pointers [0 6], document indices [0 1 2].
     """
@@ -83,10 +83,10 @@ def write_index(file: Path, edges: Int64s, dtype: str) -> None:
 
 
 def read_index(file: Path) -> tuple[Int64s, str]:
-    """Edges of the documents in tokens, and the dtype of the ids; 16 bytes a sequence.
+    """Return the documents' edges in tokens and the dtype of the ids. Needs 16 bytes per sequence.
 
     Raises:
-        SchemaError: for a file that isn't an index, is cut off, or whose sequences don't lie end to end.
+        SchemaError: if the file isn't an index, is truncated, or its sequences don't lie end to end.
     """
     with file.open("rb") as index:
         sequences, indices, dtype = _header(file, index)
@@ -102,7 +102,7 @@ def read_index(file: Path) -> tuple[Int64s, str]:
         )
     ends = len(edges) - 1
     whole = len(documents) and documents[0] == 0 and documents[-1] == ends
-    # Their differences might overflow.
+    # Compare neighbours, since their differences might overflow.
     if not whole or (documents[1:] < documents[:-1]).any():
         raise SchemaError(
             file.name,
@@ -178,23 +178,23 @@ offsets = np.fromfile("offsets.bin", dtype="int64")
 first = ids[offsets[0] : offsets[1]]
 """,
 }
-"""Code on the card, which its test runs."""
+"""Example code on the card; a test runs it."""
 TOKENS_AT_ONCE = 1 << 22
-"""Tokens copied at a time where nothing else is done with them."""
+"""Number of tokens copied at a time by a plain copy."""
 MASK = "loss_mask"
 Values = npt.NDArray[Any]
 
 
 def flat_dtype(vocab_size: int) -> str:
-    """uint16 as far as it goes, and uint32: what the tokens of a workspace are stored in."""
+    """Return the dtype of ids in a workspace: uint16 if the vocabulary fits, else uint32."""
     return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
 def export_rows(ordered: Ordered, tokenizer: Tokenizer, folder: Path, form: TokenFormat) -> None:
-    """Write rows, or a mixture's in training order, as documents end to end; > 20 Mtok/s a core.
+    """Write rows as documents end to end, a mixture's in training order; > 20 Mtok/s per core.
 
     Raises:
-        SchemaError: for an id outside the vocabulary.
+        SchemaError: if an id is outside the vocabulary.
     """
     marks = (MASK, *(STRUCTURE_TOKENS if ordered.structured else ()))
     beside = pa.schema([*BESIDE_SCHEMA, *(BESIDE_STRUCTURE if ordered.structured else ())])
@@ -213,10 +213,10 @@ def export_rows(ordered: Ordered, tokenizer: Tokenizer, folder: Path, form: Toke
 
 
 def export_tokens(tokens: Artefact, tokenizer: Tokenizer, folder: Path, form: TokenFormat) -> None:
-    """Write an artefact of tokens as documents end to end: all of them, packed or not.
+    """Write all documents of a tokens artefact end to end, packed or not.
 
     Raises:
-        SchemaError: for an id outside the vocabulary.
+        SchemaError: if an id is outside the vocabulary.
     """
     store = TokenStore.open(tokens.path)
     with TokenWriter(folder, form, tokenizer.vocab_size, ()) as writer:
@@ -227,7 +227,7 @@ def export_tokens(tokens: Artefact, tokenizer: Tokenizer, folder: Path, form: To
 
 
 class TokenWriter:
-    """Writes ids, what stands beside each, and where documents begin; memory is flat."""
+    """Writer of ids, columns with one value per token, and document starts; memory is constant."""
 
     def __init__(
         self, folder: Path, form: TokenFormat, vocab_size: int, marks: tuple[str, ...]
@@ -242,12 +242,12 @@ class TokenWriter:
         }
 
     def add_documents(self, starts: Values) -> None:
-        """Documents begin at these tokens, counted from the first of all."""
+        """Append document starts, as token positions in the whole file."""
         starts.astype("<i8").tofile(self._files[OFFSETS_NAME])
         self.documents += len(starts)
 
     def add_tokens(self, ids: Values, marks: dict[str, Values]) -> None:
-        """Ids, and of each mark a value an id."""
+        """Append ids, and one value per id for each column in `marks`."""
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self._vocab_size):
             wrong = int(np.flatnonzero((ids < 0) | (ids >= self._vocab_size))[0])
             raise SchemaError(
@@ -284,13 +284,13 @@ class TokenWriter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spans:
-    """Ranges of the valid tokens of rows in a flat column: rows [0 8 16], valid 5 and 8 -> 0:5, 8:16."""
+    """Ranges of valid tokens in a flat column: rows [0 8 16] with 5 and 8 valid tokens -> 0:5, 8:16."""
 
     starts: Values
     valid: Values
 
     def of(self, values: Values) -> Values:
-        """The valid ones of a column that holds all."""
+        """Return the values of the valid tokens."""
         ranges = zip(self.starts.tolist(), (self.starts + self.valid).tolist(), strict=True)
         return np.concatenate([values[start:end] for start, end in ranges])
 
@@ -384,7 +384,7 @@ Load it in this folder:
 
 
 def _order(record: ExportRecord) -> str:
-    """Return the sentence on a mixture's rows; empty for other data."""
+    """Return the sentence on a mixture's order; empty for other data."""
     if record.steps is None or record.rows is None:
         return ""
     return f"\n{training_order(record.rows, record.steps)}"

@@ -1,4 +1,4 @@
-"""The section of a dataset card on training: lines that run in its folder, and what they rest on."""
+"""Section of a dataset card on training, with example code that runs in the card's folder."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from curriculum.interop.row_order import Ordered
 from curriculum.tokens.codec import Tokenizer
 
 TOGETHER = 8
-"""Examples of an optimizer step where no plan says how many."""
+"""Examples per optimizer step if no plan gives the number."""
 _HEADING = "## Training"
 _APART = """\
 Documents of a row are kept apart by `position_ids` alone, and only if the model gets no `attention_mask` and
@@ -87,24 +87,24 @@ for batch in batches:
 
 
 def split_of(ordered: Ordered) -> str:
-    """Return the split of rows; a mixture is for training."""
+    """Return the split of rows; a mixture belongs to train."""
     return ordered.artefact.manifest.labels.get("split", "train")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingUse:
-    """Facts of the data that the lines depend on."""
+    """Properties of the data that the example code depends on."""
 
     split: str
     vocab_size: int
     steps_rows: int | None
-    """Rows of an optimizer step, where a plan says how many."""
+    """Rows per optimizer step, if a plan gives the number."""
     is_uniform: bool
-    """True if all rows have one length, so that a tensor may hold several."""
+    """True if all rows have the same length, so that a tensor can hold several."""
 
     @staticmethod
     def of(ordered: Ordered, tokenizer: Tokenizer, rows: int) -> "TrainingUse":
-        """Return what is known of so many rows."""
+        """Return the properties of `rows` exported rows."""
         return TrainingUse(
             split=split_of(ordered),
             vocab_size=tokenizer.vocab_size,
@@ -131,7 +131,7 @@ class TrainingUse:
         return self._section(_PACKED, lines)
 
     def unpacked(self) -> str:
-        """Return the section for documents one by one, whose collators write position_ids."""
+        """Return the section for single documents, whose collators write position_ids."""
         arguments = _ARGUMENTS.format(order="the order of the rows", batch=TOGETHER, accumulated=1)
         trainer = _TRAINER.format(
             imported="DataCollatorWithFlattening, Trainer, TrainingArguments",

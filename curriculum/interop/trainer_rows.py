@@ -1,11 +1,11 @@
-"""Rows with the columns that Hugging Face's trainers read, and single documents for their collators.
+"""Rows with the columns that Hugging Face trainers read, and single documents for their collators.
 
     input_ids     [BOS  a EOS BOS  c PAD PAD]      loss_mask     [1 1 0 1 0 0 0]
     labels        [  .  a EOS   .  c   .   .]      seq_lengths   [3 2 2]      (. is -100: not scored)
     position_ids  [  0  1   2   0  1   0   1]
 
-A label is the token at its own position, where our target is the next one: their models shift labels by one.
-Padding is the last segment of its row, so that seq_lengths add up to T.
+A label is the token at its own position, since transformers models shift labels by one; our target is
+the next token. Padding is the last segment of its row, so that seq_lengths add up to T.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ TRAINER_COLUMNS = tuple(
     required(name, list_of(pa.int32())) for name in (LABELS, POSITIONS, LENGTHS)
 )
 READ = ("input_ids", "loss_mask", "doc_starts", "num_docs", "valid_token_count")
-"""Columns that the trainers' columns are made of."""
+"""Columns from which the trainers' columns are derived."""
 SHARED = ("family", "objective", "domain", "split")
-"""Labels of a row that are those of its documents too."""
+"""Labels that a row shares with its documents."""
 EXAMPLE_SCHEMA = pa.schema(
     [
         required("document_id", pa.string()),
@@ -37,7 +37,7 @@ EXAMPLE_SCHEMA = pa.schema(
         *(required(name, pa.string()) for name in SHARED),
     ]
 )
-"""One document an example."""
+"""Schema of examples that hold one document each."""
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -45,22 +45,22 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSegments:
-    """Documents and padding of rows laid end to end; the rows may differ in length."""
+    """Documents and padding of rows that lie end to end; row lengths may differ."""
 
     ids: Int32s
     labels: Int32s
     row_lengths: Int64s
-    """[n]."""
+    """Length of each row [n]."""
     starts: Int64s
-    """[s]: where each segment begins, counted from the first row's first token."""
+    """Start of each segment [s], counted from the first token of the first row."""
     row: Int64s
-    """[s]: the row of each segment."""
+    """Row of each segment [s]."""
     is_document: Bools
-    """[s]; False for padding."""
+    """[s]: True for documents, False for padding."""
 
     @staticmethod
     def of(table: pa.Table) -> "RowSegments":
-        """Return the segments of rows with the columns READ."""
+        """Return the segments of rows; the table must have the columns READ."""
         batch: Any = table.combine_chunks().to_batches()[0]
         ids = batch["input_ids"].flatten().to_numpy()
         mask = batch["loss_mask"].flatten().to_numpy()
@@ -82,7 +82,7 @@ class RowSegments:
 
     @property
     def lengths(self) -> Int64s:
-        """[s]: tokens of each segment."""
+        """Number of tokens of each segment [s]."""
         return np.diff(self.starts, append=len(self.ids))
 
     @property
@@ -93,15 +93,15 @@ class RowSegments:
 
     @property
     def scored(self) -> Int64s:
-        """[s]: tokens of each segment that are scored."""
+        """Number of scored tokens of each segment [s]."""
         counts: Int64s = np.add.reduceat((self.labels != IGNORED).astype(np.int64), self.starts)
         return counts
 
 
 def labels_of(ids: Int32s, loss_mask: npt.NDArray[np.uint8]) -> Int32s:
-    """Labels of rows laid end to end: ids [5 6 7 8], mask [1 0 1 0] -> [-100 6 -100 8].
+    """Return labels of rows that lie end to end: ids [5 6 7 8], mask [1 0 1 0] -> [-100 6 -100 8].
 
-    The shift reads past the end of a row, where nothing is scored.
+    The shift crosses row ends, where nothing is scored.
     """
     labels = np.full_like(ids, IGNORED)
     scored = np.flatnonzero(loss_mask[:-1]) + 1
@@ -110,7 +110,7 @@ def labels_of(ids: Int32s, loss_mask: npt.NDArray[np.uint8]) -> Int32s:
 
 
 def with_trainer_columns(table: pa.Table) -> pa.Table:
-    """Return the rows with TRAINER_COLUMNS behind their own columns."""
+    """Return the rows with TRAINER_COLUMNS appended."""
     segments = RowSegments.of(table)
     per_row = np.bincount(segments.row, minlength=len(table))
     columns: dict[str, Any] = {
@@ -125,14 +125,14 @@ def with_trainer_columns(table: pa.Table) -> pa.Table:
 
 @dataclass(kw_only=True, slots=True)
 class SingleDocuments:
-    """Documents of rows, one an example, in the order of the rows."""
+    """Examples of one document each, in row order."""
 
     documents: int = 0
     unscored: int = 0
-    """Documents without a scored token; they are left out."""
+    """Number of documents without a scored token, which are left out."""
 
     def tables(self, rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the documents of each table of rows; tables without one are skipped."""
+        """Yield the documents of each table of rows; skip tables without documents."""
         found = map(self._documents, rows)
         return (table for table in found if len(table))
 
