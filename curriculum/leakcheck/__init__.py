@@ -1,10 +1,10 @@
-"""Proof that documents packed into one row never influence each other, for our model and for anyone's.
+"""Proof that documents packed into one row never influence each other, for our model and for external ones.
 
     report = leakcheck(build_model, vocab_size=97)      # build_model() -> module(ids_BT, boundaries) -> y_BTC
     report.passed, report.table()
 
-The same documents are packed in several ways and trained on. Losses of documents, gradients and weights
-must not depend on the packing.
+The same documents are packed in several ways, and a model is trained on each packing. Losses of
+documents, gradients and weights must not depend on the packing.
 """
 
 from curriculum.leakcheck.decoders import check_decoder

@@ -1,7 +1,7 @@
-"""Claims about a model alone, beside REPACKED: positions restart, content and future leave no trace.
+"""Claims about a model alone: positions restart, and outputs see no other document and no later token.
 
-The content of other documents must not change one bit of an output: a position that is masked adds 0·x, which
-is exact for finite x.
+The claim REPACKED about training is in repacked.py. The content of other documents must not change a
+single bit of an output: a masked position adds 0·x, which is exact for finite x.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ CAUSAL = frozenset({FUTURE, FUTURE_GRADIENTS})
 
 
 def positions_restart(subject: Subject) -> Iterator[Finding]:
-    """Position ids against their definition, and whether the model goes by them."""
+    """Yield findings: position ids follow their definition, and the model reads them."""
     yield _recurring_ids(subject)
     expected = [[at for length in lengths for at in range(length)] for lengths in subject.layouts]
     found = Boundaries.from_doc_ids(subject.doc_ids).position_ids
@@ -50,7 +50,7 @@ def positions_restart(subject: Subject) -> Iterator[Finding]:
 
 
 def _recurring_ids(subject: Subject) -> Finding:
-    """Ids that come again must be refused: a mask by equal ids would join both documents."""
+    """Check that document ids that recur are refused, since a mask by equal ids would join both documents."""
     try:
         Boundaries.from_doc_ids(torch.tensor([[0] * 100 + [1] * 100 + [0] * 56]))
     except SchemaError:
@@ -59,7 +59,7 @@ def _recurring_ids(subject: Subject) -> Finding:
 
 
 def _reads_positions(subject: Subject) -> Finding:
-    """Positions are stretched: outputs must change, else the model counts by itself."""
+    """Check that stretched positions change outputs; otherwise the model counts positions itself."""
     T = subject.row_length
     doc_ids_BT = doc_ids_of([(T // 3, T - T // 3)])
     ids_BT = subject.ids(doc_ids_BT.shape, seed=4).to(subject.device)
@@ -72,7 +72,7 @@ def _reads_positions(subject: Subject) -> Finding:
 
 
 def repeats(subject: Subject) -> Finding:
-    """Compare two runs on the same input bit by bit: chance must not be taken for a leak."""
+    """Compare two runs on the same input bit by bit, so that randomness isn't mistaken for a leak."""
     doc_ids_BT = subject.doc_ids
     ids_BT = subject.ids(doc_ids_BT.shape, seed=0)
     with torch.no_grad():
@@ -81,9 +81,9 @@ def repeats(subject: Subject) -> Finding:
 
 
 def others_are_not_seen(subject: Subject) -> Iterator[Finding]:
-    """Findings about each document of each row as the witness, a document a row at a time.
+    """Yield one finding per claim, with each document of each row as the witness in turn.
 
-    Of each claim there is one finding: the first that fails, else the last.
+    The finding is the first that fails, or the last one if none fails.
     """
     by_claim: dict[str, Finding] = {}
     for number in range(max(map(len, subject.layouts))):
@@ -95,10 +95,10 @@ def others_are_not_seen(subject: Subject) -> Iterator[Finding]:
 
 
 def the_future_is_not_seen(subject: Subject, *, rounding: float = 0.0) -> Iterator[Finding]:
-    """Tokens after the middle of a document are changed; those before must not notice.
+    """Yield findings: changed tokens in the second half of a document must not change earlier outputs.
 
-    Outputs may differ by `rounding`, a share of the largest: experts' products are as large as their tokens
-    are many.
+    Outputs may differ by `rounding`, as a share of the largest output, since the shape of an expert's
+    matrix product depends on the number of its tokens.
     """
     T = subject.row_length
     doc_ids_BT = doc_ids_of([(T // 4, T - T // 4)])
@@ -114,7 +114,7 @@ def the_future_is_not_seen(subject: Subject, *, rounding: float = 0.0) -> Iterat
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
-    """Outputs of a forward and backward pass."""
+    """Results of a forward and backward pass."""
 
     outputs: Tensor
     embeddings: Tensor
@@ -128,7 +128,7 @@ def observe(
     witness_BT: Tensor,
     scale_BT: Tensor | None = None,
 ) -> Observed:
-    """Run the model with embeddings scaled by `scale_BT`, and a loss on the witnesses alone."""
+    """Run the model with embeddings scaled by `scale_BT`, and a loss on the witness positions only."""
     embedded: list[Tensor] = []
 
     def scaled_output(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
@@ -154,7 +154,10 @@ def observe(
 
 
 def _findings_about(subject: Subject, number: int) -> Iterator[Finding]:
-    """The witnesses are document `number`, counted round, of each row but the last, which has none."""
+    """Yield findings with document `number` (modulo the row's documents) of each row as the witness.
+
+    The last row has no witness.
+    """
     doc_ids_BT = subject.doc_ids
     witness_BT = doc_ids_BT == torch.tensor([[number % len(layout)] for layout in subject.layouts])
     witness_BT[-1] = False
@@ -172,21 +175,24 @@ def _findings_about(subject: Subject, number: int) -> Iterator[Finding]:
 
 
 def _compared(one: Tensor, other: Tensor, rounding: float = 0.0) -> tuple[bool, str]:
-    """Compare, bit by bit without `rounding`; name the difference as a share of the largest value."""
+    """Return whether tensors are equal up to `rounding`, and their difference in words.
+
+    The difference and `rounding` are shares of the largest value.
+    """
     if torch.equal(one, other) or bool((one - other).abs().max() <= rounding * one.abs().max()):
         return True, ""
     return False, f"by up to {share(one - other, one)} of the largest"
 
 
 def share(part: Tensor, whole: Tensor) -> str:
-    """The largest of a part over the largest of the whole: 1.2e-03."""
+    """Return the ratio of the largest absolute values of two tensors as text: 1.2e-03."""
     return f"{float(part.abs().max()) / max(float(whole.abs().max()), 1e-300):.1e}"
 
 
 def _zero_gradients(
     subject: Subject, claim: str, seen: Sequence[Observed], witness_BT: Tensor
 ) -> Finding:
-    """A finding that gradients outside the witnesses are 0.0."""
+    """Return the finding that gradients outside the witness are exactly 0.0."""
     for observed in seen:
         elsewhere = observed.embeddings[~witness_BT]
         if bool((elsewhere != 0).any()):
@@ -211,7 +217,7 @@ def subject_of(  # noqa: PLR0913 - each is a fact about the subject
     row_length: int = ROW_LENGTH,
     positions: bool = True,
 ) -> Subject:
-    """A module ready to be examined: in its dtype, on its device, weights spread."""
+    """Return a module ready for examination: converted, moved to its device, with spread weights."""
     where = device or torch.device("cpu")
     ready = spread_constant_weights(model.to(device=where, dtype=dtype))
     return Subject(

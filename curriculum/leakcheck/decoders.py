@@ -1,4 +1,4 @@
-"""Our own decoder: each family of its layers small, all of them together, and attention's scores."""
+"""Subjects from our own decoder: each kind of layer in a small model, all kinds together, and attention."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -29,24 +29,24 @@ NAMES = {
 STREAMS, STRUCTURE = "mHC", "structure"
 VOCABULARY = 97
 CHUNKED = 16
-"""Tokens of a chunk of made-up structure."""
+"""Tokens per chunk of synthetic structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """A decoder to examine."""
+    """Decoder to examine."""
 
     name: str
     spec: ModelSpec
 
     @property
     def attends(self) -> bool:
-        """Return True if a backend matters to it."""
+        """True if the decoder has attention, so that its backend matters."""
         return "A" in self.spec.blocks
 
 
 def cases(spec: ModelSpec) -> tuple[Case, ...]:
-    """Each family of a model alone, narrow and two layers deep, then the whole pattern."""
+    """Return a narrow two-layer case for each kind of block of a model, then a case with all kinds."""
     letters = "".join(dict.fromkeys(spec.blocks))
     alone = [
         Case(name=NAMES[letter], spec=_small_spec(spec, letter * 2, streams=1, structure=False))
@@ -62,9 +62,9 @@ def cases(spec: ModelSpec) -> tuple[Case, ...]:
 
 
 def every_case(spec: ModelSpec) -> tuple[Case, ...]:
-    """All families there are, streams and structure, in the sizes of a model; all of it together last.
+    """Return cases for all kinds of blocks, streams and structure, then a case with all of them.
 
-    What is together has no structure, so that backends without biases examine it too.
+    The last case has no structure, so that backends without biases examine it too.
     """
     full = spec.model_copy(
         update={"blocks": "".join(NAMES), "streams": max(spec.streams, 2), "structure": True}
@@ -74,14 +74,17 @@ def every_case(spec: ModelSpec) -> tuple[Case, ...]:
 
 
 def whole(spec: ModelSpec) -> Case:
-    """Each family of a model once, narrow, with all else that the model has."""
+    """Return a narrow case with each kind of block of a model once, and its streams and structure."""
     letters = "".join(dict.fromkeys(spec.blocks))
     small = _small_spec(spec, letters, streams=spec.streams, structure=spec.structure)
     return Case(name=f"whole {letters}", spec=small)
 
 
 def small_model(spec: ModelSpec) -> ModelSpec:
-    """Each family of a model once, two heads wide and with small tables; all other sizes are the model's."""
+    """Return a model with each kind of block once, two heads and small tables.
+
+    All other sizes are those of the given model.
+    """
     letters = "".join(dict.fromkeys(spec.blocks))
     small = _small_spec(spec, letters, streams=spec.streams, structure=spec.structure)
     kv_heads = 2 if spec.kv_heads == spec.heads else 1
@@ -117,7 +120,7 @@ def subject(
     device: torch.device | None = None,
     row_length: int = ROW_LENGTH,
 ) -> Subject:
-    """The subject of a case; its backend is left unsaid where it has no attention."""
+    """Return the subject of a case; it names the backend only if the case has attention."""
     return subject_of(
         initialise(Decoder(case.spec, backend), 0),
         name=case.name,
@@ -133,7 +136,7 @@ def subject(
 
 
 def findings(case: Case, backend: Backend, subject: Subject) -> Iterator[Finding]:
-    """All claims about a decoder and its attention."""
+    """Yield the findings for all claims about a decoder and its attention."""
     yield from examine(subject)
     yield from attention_findings(subject, case.spec, backend)
 
@@ -146,10 +149,10 @@ def check_decoder(
     dtypes: Sequence[torch.dtype] | None = None,
     device: torch.device | None = None,
 ) -> LeakReport:
-    """The claims about a model alone that a gate checks: its kinds of layers and backend, small.
+    """Check the claims about a model alone, on a small model with the same kinds of blocks and backend.
 
-    Each family of blocks once, narrow, 97 ids, rows of 256, in float32, on CUDA in bfloat16 also where
-    the backend takes either: a few seconds on one core.
+    The small model has each kind of block once, 97 ids and rows of 256. It is examined in float32, on CUDA
+    also in bfloat16, as far as the backend supports them. The check takes a few seconds on one core.
     """
     on_gpu = device is not None and device.type == "cuda"
     chosen = dtypes or ((torch.float32, torch.bfloat16) if on_gpu else (torch.float32,))
@@ -168,13 +171,16 @@ def check_decoder(
 
 
 def with_structure(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-    """Feed a decoder that reads structure, with one that follows from ids, so that it changes with them."""
+    """Run a decoder with synthetic structure that depends on the ids."""
     outputs: Tensor = model(ids_BT, boundaries, made_up_structure(ids_BT, boundaries))
     return outputs
 
 
 def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> StructureTensors:
-    """Codes by ids; chunks of 16 tokens that begin anew with documents, related also across them."""
+    """Return codes and relations derived from ids.
+
+    Chunks have 16 tokens and restart at documents. Chunks of different documents are related, too.
+    """
     limits = torch.tensor([*MAX_CODES.values()], device=ids_BT.device)
     salted_BT5 = ids_BT[..., None] * 31 + torch.arange(5, device=ids_BT.device)
     begins_BT = boundaries.position_ids % CHUNKED == 0
@@ -196,7 +202,7 @@ HEADS = 2
 
 
 def attention_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
-    """Yield the findings about the attention of a model with this pattern."""
+    """Yield the findings about the attention of a model, if it has any."""
     if "A" in spec.blocks:
         yield attention_mass(subject, backend)
     if "A" in spec.blocks and backend == "math":
@@ -204,7 +210,7 @@ def attention_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> I
 
 
 def attention_mass(subject: Subject, backend: Backend) -> Finding:
-    """Values that are one-hot by document: what a position gathers from others is exactly 0.0."""
+    """Check that attention gathers exactly 0.0 from other documents; values are one-hot by document."""
     doc_ids_BT = subject.doc_ids
     owner_BTK = nn.functional.one_hot(doc_ids_BT.long(), FEATURES)
     q, k = _queries_and_keys(subject)
@@ -216,7 +222,7 @@ def attention_mass(subject: Subject, backend: Backend) -> Finding:
 
 
 def attention_scores(subject: Subject) -> Finding:
-    """The scores that the math backend hands to softmax, and the probabilities that come out of it."""
+    """Check the inputs and outputs of softmax in the math backend: -inf and 0.0 at hidden positions."""
     doc_ids_BT = subject.doc_ids
     same_BTT = doc_ids_BT[:, :, None] == doc_ids_BT[:, None]
     hidden_B1TT = ~same_BTT.tril()[:, None]
@@ -234,7 +240,7 @@ def attention_scores(subject: Subject) -> Finding:
 
 
 class _Softmaxes(TorchFunctionMode):
-    """Notes what goes into every softmax over the last dimension, and what comes out."""
+    """Recorder of the inputs and outputs of every softmax."""
 
     def __init__(self) -> None:
         super().__init__()

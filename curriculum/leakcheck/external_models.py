@@ -1,4 +1,4 @@
-"""Models of others: built by a named function, fed by what their forward takes, trained by plain steps."""
+"""External models: built by a named function, fed according to their forward, trained by plain steps."""
 
 import importlib
 import inspect
@@ -52,7 +52,7 @@ UNCOVERED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalModel:
-    """A model that isn't ours, and how it is fed."""
+    """External model, and the function that feeds it."""
 
     name: str
     model: nn.Module
@@ -74,10 +74,10 @@ def prove_external_model(
     device: torch.device = CPU,
     watch: ProgressCallback = ignore_progress,
 ) -> LeakReport:
-    """Prove REPACKED for a model, then withhold its boundaries, after which REPACKED must fail.
+    """Prove REPACKED for a model, then check that REPACKED fails once its boundaries are withheld.
 
     Raises:
-        JobError: for a model without an nn.Embedding, or one whose forward fails.
+        JobError: if the model has no nn.Embedding, or its forward fails.
     """
     found: list[Finding] = []
     planted: list[InjectedLeakReport] = []
@@ -113,12 +113,12 @@ def leakcheck(
     device: torch.device = CPU,
     row_length: int = ROW_LENGTH,
 ) -> LeakReport:
-    """Prove REPACKED for any module that takes ids [B, T] and boundaries, for a test of one's own.
+    """Prove REPACKED for a module that takes ids [B, T] and boundaries; meant for tests of your own.
 
     Ids are below `vocab_size`.
 
     Raises:
-        JobError: for a module without an nn.Embedding.
+        JobError: if the module has no nn.Embedding.
     """
     subject = subject_of(
         build(), name=name, vocab_size=vocab_size, dtype=dtype, device=device, row_length=row_length
@@ -136,7 +136,7 @@ def _future(subject: Subject) -> Iterator[Finding]:
 
 
 def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
-    """Return REPACKED about plain steps of a copy of the subject's model, a finding per packing."""
+    """Return one REPACKED finding per packing, from plain training steps of a copy of the model."""
     spec = _setting(subject).model
     few = proof_documents(spec, longest=subject.row_length, steps=STEPS)
     many = many_documents(spec)
@@ -176,7 +176,7 @@ def _setting(subject: Subject) -> ProofSetting:
 
 
 def _tolerance(subject: Subject) -> Tolerance:
-    """Return that of the shortest format that a module of the model returns: autocast may be inside."""
+    """Return the tolerance for the least precise dtype that a module returns, since it may use autocast."""
     seen: set[torch.dtype] = {subject.dtype}
 
     def note(_: nn.Module, __: Any, output: Any) -> None:
@@ -211,7 +211,7 @@ def _subject(
 
 
 def _withheld(subject: Subject, feed: Feed) -> InjectedLeakReport:
-    """Give the model each row as one document: REPACKED must fail of a model that reads its boundaries."""
+    """Return the report of an injected leak: with each row as one document, REPACKED must fail."""
 
     def joined(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
         whole = Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
@@ -229,10 +229,12 @@ def _withheld(subject: Subject, feed: Feed) -> InjectedLeakReport:
 
 
 def external(where: str) -> ExternalModel:
-    """The model that `package.module:builder` names: a function or class without arguments, or a module.
+    """Return the model named `package.module:builder`.
+
+    The builder is a function or class without arguments, or a module.
 
     Raises:
-        JobError: where it can't be imported, called or fed.
+        JobError: if the builder can't be imported or called, or its model can't be fed.
     """
     model = _built(where)
     inputs, feed = _feeding(where, model)
@@ -270,7 +272,7 @@ def _built(where: str) -> nn.Module:
 
 
 def _imported(where: str, name: str) -> Any:
-    """A module of the current folder first, as `python -m` finds it."""
+    """Import a module, searching the current folder first like `python -m`."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -286,7 +288,7 @@ def _imported(where: str, name: str) -> Any:
 
 
 def _callables(module: Any) -> list[str]:
-    """Return the names of callables that a module itself defines."""
+    """Return the names of callables that a module itself defines, at most 8."""
     own = getattr(module, "__name__", "")
     found = vars(module).items() if inspect.ismodule(module) else ()
     return [name for name, value in found if getattr(value, "__module__", None) == own][:8]
@@ -306,7 +308,7 @@ def _call(where: str, builder: Callable[[], Any]) -> Any:
 
 
 def _feeding(where: str, model: nn.Module) -> tuple[str, Feed]:
-    """Return how a model is fed, in words and as a function."""
+    """Return the inputs of a model in words, and the function that feeds it."""
     if is_hugging_face(model):
         implementation = str(getattr(model.config, "_attn_implementation", ""))
         return f"hf {implementation}".strip(), _guarded(where, _by_hugging_face)
@@ -329,7 +331,7 @@ def _by_names(asked: tuple[str, ...]) -> Feed:
     flat = bool(set(asked) & set(EDGES))
 
     def feed(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-        """Rows, or one row of all where edges are asked for."""
+        """Run the model on rows, or on one row of all documents if forward takes edges."""
         given = {name: _argument(name, boundaries, flat=flat) for name in asked}
         return _output(model(ids_BT.view(1, -1) if flat else ids_BT, **given))
 
@@ -352,7 +354,7 @@ def _argument(name: str, boundaries: Boundaries, *, flat: bool) -> Tensor | int:
 
 
 def is_hugging_face(model: nn.Module) -> bool:
-    """Return True if it is a transformers.PreTrainedModel; transformers need not be there."""
+    """Return True for a transformers.PreTrainedModel, without importing transformers."""
     return any(
         kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
         for kind in type(model).__mro__
@@ -360,13 +362,13 @@ def is_hugging_face(model: nn.Module) -> bool:
 
 
 def _by_hugging_face(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-    """The rows as one, positions restarting, which is how transformers take packed documents."""
+    """Run the model on all rows as one row with restarting positions, as transformers packs documents."""
     positions = boundaries.position_ids.long().view(1, -1)
     return _output(model(input_ids=ids_BT.view(1, -1), position_ids=positions, use_cache=False))
 
 
 def _output(given: Any) -> Tensor:
-    """Logits or whatever else comes first."""
+    """Return the logits, or else the first output."""
     if isinstance(given, Mapping):
         given = given.get("logits", next(iter(given.values()), None))
     given = getattr(given, "logits", given)

@@ -1,4 +1,4 @@
-"""The proof of a job as it will train: its layers, backend, vocabulary, recomputation and optimizer.
+"""Proof of a job as it will train: its layers, backend, vocabulary, recomputation and optimizer.
 
 `prove_file` reads a job.json and writes a sealed report.
 """
@@ -40,15 +40,15 @@ from schemas.progress import ProgressCallback, ignore_progress
 from schemas.study import Study, study_mark
 
 OWN_POSITIONS = 1024
-"""Tokens of the plan's first documents that are trained on."""
+"""Number of tokens of the plan's first documents that the proof trains on."""
 
 
 OWN_LENGTH = 512
-"""Tokens of each of these documents."""
+"""Maximum number of tokens of each of these documents."""
 
 
 LARGE = 5_000_000
-"""Weights of a model above which the plan's documents are trained on in its small counterpart."""
+"""Number of weights above which the small model is trained on the plan's documents instead."""
 
 
 @one_thread()
@@ -60,13 +60,14 @@ def prove_job(
     *,
     anew: bool = False,
 ) -> LeakReport:
-    """Prove the claims about a small model with the layers and sizes of a job.
+    """Prove the claims for a small model with the layers and sizes of a job.
 
-    What doesn't depend on the rows is proven once for all jobs of the workspace with these layers, row
-    lengths and settings, and the plan's own documents once per plan and start, unless `anew` is true.
+    Results that don't depend on the rows are cached for all jobs of the workspace with the same layers, row
+    lengths and settings. Results on the plan's own documents are cached per plan and starting weights.
+    `anew` ignores the cache.
 
     Raises:
-        CurriculumError: where plan and rows can't be read.
+        CurriculumError: if the plan or the rows can't be read.
     """
     job = with_backend(job, device)
     longest = job.slot_length
@@ -96,7 +97,7 @@ def prove_job(
 
 
 def _setting(job: Job, device: torch.device) -> ProofSetting:
-    """The setting of a job's proof; the base of rotations is its plan's documents' own matter."""
+    """Return the setting of a job's proof; the job's rope_base applies only to the plan's own documents."""
     return ProofSetting(
         model=small_model(job.model),
         backend=job.kernel,
@@ -110,9 +111,9 @@ def _setting(job: Job, device: torch.device) -> ProofSetting:
 def _job_documents(
     job: Job, workspace: Path, setting: ProofSetting, watch: ProgressCallback
 ) -> tuple[Finding, ...]:
-    """REPACKED in one step of the plan's first documents, from the weights that the job starts from.
+    """Prove REPACKED in one step of the plan's first documents, from the job's starting weights.
 
-    A large model is stood in for by its small counterpart with fresh weights.
+    A large model is replaced by its small counterpart with fresh weights.
     """
     documents = planned_documents(job, workspace, longest=OWN_LENGTH, positions=OWN_POSITIONS)
     start = None if job.start_from is None else workspace / job.start_from.path
@@ -138,10 +139,10 @@ def _uncovered(job: Job, length: int) -> Iterator[str]:
 
 
 def prove_file(path: Path, report: Path, watch: ProgressCallback) -> LeakReport:
-    """Prove the job in a file as it will train, and write the sealed report to another file.
+    """Prove the job in a file, and write the sealed report to another file.
 
     Raises:
-        CurriculumError: for a job that can't be read, or whose parts don't fit together.
+        CurriculumError: if the job can't be read, or its parts don't fit together.
     """
     proven = proven_file(path, watch)
     sealed = ProvenJob(
@@ -152,12 +153,12 @@ def prove_file(path: Path, report: Path, watch: ProgressCallback) -> LeakReport:
 
 
 def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> LeakReport:
-    """The report of the job in a file; see `prove_job`.
+    """Return the report of the job in a file; see `prove_job`.
 
     Raises:
-        JobError: for a job of another trainer, whose steps only that trainer can prove, and for one of a
-            study, whose documents influence one another by design.
-        CurriculumError: for a job that can't be read, or whose parts don't fit together.
+        JobError: if the job has another trainer, which must prove its own steps, or is a study whose
+            documents influence each other by design.
+        CurriculumError: if the job can't be read, or its parts don't fit together.
     """
     job = read_job(path)
     if job.trainer is not None:
@@ -176,7 +177,7 @@ def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> L
 
 
 def _not_provable(path: Path, study: Study) -> JobError:
-    """The refusal of a study, which is no finding of a leak."""
+    """Return the error for a study, which leaks by design."""
     masked = study.is_always_masked
     return JobError(
         str(path),

@@ -1,8 +1,8 @@
-"""Verdicts that hold for more than one job, kept in the workspace under all that they depend on.
+"""Cached verdicts that apply to several jobs, stored in the workspace under a digest of their dependencies.
 
     leakchecks/CODE/SETTING.json    digests: of our sources, Python and torch; of layers, row length, device
 
-Only what passed is kept. A verdict under another CODE is removed as soon as one is written.
+Only passed proofs are cached. Writing a verdict removes all verdicts under another CODE.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _CODE = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 
 
 class KeptVerdict(Sealed):
-    """The report of a proof that passed, and the setting that it holds for."""
+    """Report of a passed proof, and the setting that it applies to."""
 
     setting: str
     report: LeakReport
@@ -46,12 +46,12 @@ def proven_once(
     *,
     anew: bool = False,
 ) -> tuple[Finding, ...]:
-    """The findings of `prove`, or those kept of the same claims under the same setting, code and versions.
+    """Return cached findings for the same claims, setting, code and versions, or run `prove`.
 
-    `anew` proves in any case.
+    `anew` ignores the cache.
 
     Raises:
-        JobError: where the kept one isn't what was written.
+        JobError: if the cached file was changed.
     """
     described = f"{what} {_described(setting)}"
     folder = workspace / FOLDER / code_digest()
@@ -90,14 +90,14 @@ def _described(setting: ProofSetting) -> str:
 
 
 def device_words(device: torch.device) -> str:
-    """The type and the name of a device."""
+    """Return the type and the name of a device."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return f"{device.type}, {name}"
 
 
 @cache
 def code_digest() -> str:
-    """Digest of the sources of our packages and of the versions of Python and torch."""
+    """Return a digest of our packages' sources and of the versions of Python and torch."""
     found = hashlib.sha256(f"{platform.python_version()} {torch.__version__}".encode())
     for package in (curriculum, schemas):
         root = Path(package.__path__[0])

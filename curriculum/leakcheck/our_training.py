@@ -1,4 +1,4 @@
-"""The trainer of training jobs under a recorder."""
+"""Recorded training with the trainer of training jobs."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,10 +34,10 @@ def our_training(
     packing: Packing,
     ranks: Ranks = ALONE,
 ) -> None:
-    """Train as a job does: the real trainer, with the evaluations, checkpoints and resume of a packing.
+    """Train a job with the real trainer, including the packing's evaluations, checkpoints and resume.
 
-    Each of several ranks calls this with the same workspace, and its recorder gets the steps of all ranks.
-    Outputs of blocks are probed with one rank alone.
+    Each rank calls this function with the same workspace, and its recorder receives the steps of all ranks.
+    Outputs of blocks are probed with a single rank only.
     """
     trainer = OurTrainer(
         job=job,
@@ -55,19 +55,19 @@ def our_training(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurTrainer:
-    """The trainer of training jobs, recorded."""
+    """Trainer of training jobs with a recorder."""
 
     job: Job
     workspace: Path
     device: torch.device
     dtype: torch.dtype
     start: Path | None
-    """Checkpoint with the weights to start from; None spreads fresh weights."""
+    """Checkpoint with the starting weights; None spreads fresh weights."""
     recorder: Recorder
     ranks: Ranks = ALONE
 
     def run(self, *, stop_after: int | None = None) -> None:
-        """Train from the newest checkpoint of the workspace until the end, or stop after so many steps."""
+        """Train from the workspace's newest checkpoint to the end, or stop after `stop_after` steps."""
         recorder = self.recorder
         directory = self.workspace / RUN
         directory.mkdir(exist_ok=True)
@@ -123,7 +123,7 @@ class OurTrainer:
 
     @torch.no_grad()
     def _begin(self, train_state: TrainState) -> None:
-        """Give a fresh model the weights to start from."""
+        """Copy the starting weights into a fresh model."""
         if self.start is None:
             alone = new_train_state(self.job, self.device, dtype=self.dtype).model
             there = spread_constant_weights(alone).state_dict()
@@ -137,7 +137,7 @@ class OurTrainer:
 def _of_all_ranks(ranks: Ranks, own: FedDocuments) -> FedDocuments:
     """Return the documents that all ranks were fed in a step.
 
-    Ranks that share rows are fed the same documents, and each has the sums over its own positions.
+    Ranks that share rows are fed the same documents, and each rank sums over its own positions.
     """
     parts = ranks.gather(own, _FED)
     groups = [parts[first : first + ranks.sharing] for first in range(0, ranks.size, ranks.sharing)]

@@ -1,6 +1,6 @@
-"""Packings: ways to lay the same documents into rows, files, micro-batches and interruptions.
+"""Packings: ways to arrange the same documents into rows, files, micro-batches and interruptions.
 
-The documents of a step are fixed; everything else about a step is the packing's choice.
+The documents of a step are fixed; the packing determines everything else.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ from schemas.packed_row import ROW_MULTIPLE, RowFormat
 
 PLAN = "plan.parquet"
 MULTIPLE = max(ROW_MULTIPLE, BLOCK)
-"""Row lengths are multiples of it: block masks need whole blocks."""
+"""Factor of all row lengths, since block masks need whole blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedRow:
-    """One row: its length, the data set that holds it, and the numbers of its documents in order."""
+    """Row of a packing: its length, its data set, and the numbers of its documents in order."""
 
     row_length: int
     documents: tuple[int, ...]
@@ -37,7 +37,7 @@ class PackedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packing:
-    """Rows of each step, and everything else in which two trainings on the same documents may differ."""
+    """Rows of each step, and everything else that may differ between trainings on the same documents."""
 
     name: str
     steps: tuple[tuple[PackedRow, ...], ...]
@@ -46,28 +46,28 @@ class Packing:
     """Rows per file; None writes all rows of a data set to one file."""
     stores_doc_ids: bool = True
     evaluate_every: int | None = None
-    """Steps between evaluations; None evaluates never."""
+    """Steps between evaluations; None disables evaluation."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; None writes one checkpoint after the last step."""
     resume_after: int | None = None
-    """Step after which the run is stopped and resumed; None runs without a stop."""
+    """Step after which the run is stopped and resumed; None disables the stop."""
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.positions:,} positions)"
 
     @property
     def row_length(self) -> int:
-        """Row length of the first row."""
+        """Length of the first row."""
         return self.steps[0][0].row_length
 
     @property
     def positions(self) -> int:
-        """Row positions of all steps."""
+        """Number of row positions in all steps."""
         return sum(row.row_length for step in self.steps for row in step)
 
     @property
     def data_sets(self) -> dict[tuple[int, int], tuple[PackedRow, ...]]:
-        """The rows of each data set, by row length and number, in the order of the steps."""
+        """Rows by (row length, data set), in step order."""
         found: dict[tuple[int, int], list[PackedRow]] = {}
         for row in (row for step in self.steps for row in step):
             found.setdefault((row.row_length, row.data_set), []).append(row)
@@ -75,7 +75,7 @@ class Packing:
 
 
 def data_set_key(row_length: int, number: int) -> str:
-    """Return the key of a data set: 64 digits of which the first 12 differ between data sets."""
+    """Return the key of a data set: 64 digits, whose first 12 differ between data sets."""
     return f"{row_length:08d}{number:04d}".ljust(64, "0")
 
 
@@ -85,15 +85,16 @@ def data_set_path(row_length: int, number: int) -> str:
 
 
 def pack_id(place: tuple[int, int], row: int) -> str:
-    """Return the name of a row of a data set."""
+    """Return the pack_id of a row of a data set."""
     return f"{data_set_key(*place)[:12]}-{row:010d}"
 
 
 def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
     """Return six packings of the same documents; the first is the reference.
 
-    No document is longer than `row_length`, a multiple of MULTIPLE. Rows of the first step have as many
-    tokens, those of later steps half as many, LATER_ROWS at most, or as many as their longest document.
+    `row_length` is a multiple of MULTIPLE, and no document is longer. It is the length of the first step's
+    rows. Rows of later steps are half as long, but at most LATER_ROWS, and at least as long as their
+    longest document.
     """
     T = row_length
     return (
@@ -142,11 +143,11 @@ def _reference(steps: ProofSteps, T: int) -> Packing:
 
 
 MANY_LENGTH = 512
-"""Row length in which many documents are packed for our models."""
+"""Row length for packings of many documents for our models."""
 
 
 def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Packing, ...]:
-    """Return two packings, since a step of many documents takes long: short micro-batches, and all in one."""
+    """Return two packings for a long step of many documents: short micro-batches, and a single one."""
     return (
         _reference(steps, row_length),
         Packing(
@@ -158,9 +159,9 @@ def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Pac
 
 
 LATER_ROWS = 2 * LATER_LONGEST
-"""Row length of all steps but the first, at most."""
+"""Maximum row length of all steps except the first."""
 ALONE = 24
-"""Documents of a step that have a row of their own."""
+"""Number of documents of a step that get a row of their own."""
 Numbered = Sequence[tuple[int, ProofDocument]]
 Rows = list[tuple[int, list[int]]]
 """Rows as (row length, numbers of documents)."""
@@ -169,7 +170,7 @@ Rows = list[tuple[int, list[int]]]
 def _laid(
     steps: ProofSteps, row_length: int, lay: Callable[[Numbered, int], Rows]
 ) -> tuple[tuple[PackedRow, ...], ...]:
-    """Lay the scored documents of each step, then put unscored documents where there is room."""
+    """Arrange the scored documents of each step into rows, then add unscored documents where they fit."""
     found, first = [], 0
     for documents in steps:
         later = max(min(row_length // 2, LATER_ROWS), *map(len, documents))
@@ -189,25 +190,25 @@ def _laid(
 
 
 def _append_unscored(rows: Rows, number: int, lengths: dict[int, int]) -> None:
-    """Put an unscored document into the first row with room; a loader refuses a row of its own."""
+    """Append an unscored document to the first row with room, since the loader refuses unscored rows."""
     for at, (T, numbers) in enumerate(rows):
         if sum(lengths[member] for member in numbers) + lengths[number] <= T:
             numbers.append(number)
             return
         if at == len(rows) - 1:
-            # The last row grows, so that every packing holds every document.
+            # Extend the last row, since every packing must contain every document.
             rows[at] = (T + rounded(lengths[number]), [*numbers, number])
             return
 
 
 def _alone(documents: Numbered, row_length: int) -> Rows:
-    """The first documents in rows of their own, as short as they go; many more would be many rows."""
+    """Put the first ALONE documents into the shortest rows of their own, and pack the others first-fit."""
     alone = [(rounded(len(document)), [number]) for number, document in documents[:ALONE]]
     return alone + _first_fit(documents[ALONE:], row_length, seed=5)
 
 
 def rounded(length: int) -> int:
-    """Return the smallest row length for so many tokens."""
+    """Return the smallest row length that holds `length` tokens."""
     return -(-length // MULTIPLE) * MULTIPLE
 
 
@@ -241,7 +242,7 @@ def _at_double_length(documents: Numbered, row_length: int) -> Rows:
 
 
 def _mixed(documents: Numbered, row_length: int) -> Rows:
-    """Every other document in rows twice as long, the others in rows of their own."""
+    """Put every second document into rows of double length, and the others into rows of their own."""
     return _first_fit(documents[::2], 2 * row_length, seed=4) + _alone(documents[1::2], row_length)
 
 
@@ -256,7 +257,7 @@ def _in_two_data_sets(
 def write(
     packing: Packing, steps: ProofSteps, workspace: Path, *, vocab_size: int, structured: bool
 ) -> None:
-    """Write the data sets of a packing and the plan that reads them step by step."""
+    """Write the data sets of a packing, and the plan that reads them step by step."""
     documents = [document for step in steps for document in step]
     for (row_length, number), rows in packing.data_sets.items():
         _write_data_set(
@@ -313,7 +314,7 @@ def _write_data_set(
 def _planned(
     packing: Packing, documents: Sequence[ProofDocument]
 ) -> Iterator[dict[str, int | str]]:
-    """Yield the lines of the plan: one slot per step, rows of a data set in the order of its files."""
+    """Yield the lines of the plan: one slot per step, rows of a data set in file order."""
     seen: dict[tuple[int, int], int] = {}
     position = 0
     for step, rows in enumerate(packing.steps):

@@ -1,4 +1,4 @@
-"""Training of a model that isn't ours by plain steps."""
+"""Training of external models by plain steps."""
 
 import copy
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ CLIP, RATE = 1.0, 1e-3
 
 
 class PlainSteps:
-    """A copy of a model in train mode, trained by AdamW on the mean cross-entropy of scored targets.
+    """Copy of a model in training mode, trained by AdamW on the mean cross-entropy of scored targets.
 
-    Outputs are taken for logits where they are as wide as the vocabulary, else for states that the
-    embedding turns into logits. Dropout is off.
+    Outputs as wide as the vocabulary count as logits. Narrower outputs are multiplied by the embedding to
+    get logits. Dropout is disabled.
     """
 
     def __init__(self, subject: Subject, feed: Feed) -> None:
@@ -27,7 +27,7 @@ class PlainSteps:
         self.model = spread_constant_weights(copy.deepcopy(subject.model)).train()
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
-                # Attention reads the share of its module as well, in training mode.
+                # In training mode, attention also reads the dropout rate of its module.
                 module.p = 0.0
         embedding = [*self.model.modules()][place]
         assert isinstance(embedding, nn.Embedding), "a copy has the modules of its original"
@@ -52,7 +52,7 @@ class PlainSteps:
         return nll, gradients
 
     def _backward(self, batch: Batch, count: int) -> Tensor:
-        """Return nll [N] of a batch's targets; their gradient is added to the weights'."""
+        """Return nll [N] of a batch's targets, and accumulate its gradients."""
         output_BTC = self.feed(self.model, batch.input_ids, batch.boundaries)
         x_NC = output_BTC.reshape(*batch.input_ids.shape, -1)[batch.loss_mask.bool()]
         wide = torch.promote_types(x_NC.dtype, torch.float32)
@@ -65,5 +65,5 @@ class PlainSteps:
         return nll_N.detach()
 
     def weights(self) -> dict[str, Tensor]:
-        """Return none: they are compared in float64 alone, and may be large."""
+        """Return no weights: they are compared only in float64, and may be large."""
         return {}

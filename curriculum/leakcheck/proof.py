@@ -1,4 +1,4 @@
-"""The whole proof: REPACKED and the claims about a model alone, for presets and patterns."""
+"""Complete proof: REPACKED and the claims about a model alone, for presets and patterns."""
 
 import platform
 from collections.abc import Iterator, Sequence
@@ -42,31 +42,31 @@ DTYPES = {
 }
 THREE = tuple(DTYPES.values())[:3]
 UNEVEN = 203
-"""A row length that no block and no chunk divides."""
+"""Row length that isn't a multiple of any block or chunk."""
 TRAINED_LENGTHS = (1024,)
-"""Longest documents on which REPACKED trains without a job; rows are as long, and twice as long."""
+"""Longest documents for REPACKED without a job; rows have this length and twice this length."""
 TRAINED_STEPS = 16
 JOB_STEPS = 4
 TRAINED_IDS = 4096
 MAX_LENGTH = 2176
-"""Longest documents on which a job's REPACKED trains: enough for a second level of the scan."""
+"""Maximum document length for a job's REPACKED; long enough for a second level of the scan."""
 TRAINED_BACKENDS: tuple[Backend, ...] = ("documents", "sdpa", "math", "flex", "varlen")
-"""Backends in the order in which one is chosen to train by; the first is the fastest on a CPU."""
+"""Backends in order of preference for training; the first is the fastest on a CPU."""
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProofScope:
-    """Scope of a proof: models, dtypes, backends."""
+    """Scope of a proof: models, dtypes, backends and row lengths."""
 
     cases: tuple[Case, ...]
     backends: tuple[Backend, ...]
     dtypes: tuple[torch.dtype, ...] = THREE
     row_lengths: tuple[int, ...] = (ROW_LENGTH,)
     uneven: bool = True
-    """All families together also in rows of UNEVEN tokens, in float32."""
+    """True to examine the case with all families also in rows of UNEVEN tokens, in float32."""
     model: ModelSpec | None = None
-    """Model for which REPACKED is proven; None proves the claims about models alone."""
+    """Model for which REPACKED is proven; None proves only the claims about models alone."""
     trained_lengths: tuple[int, ...] = TRAINED_LENGTHS
     device: torch.device = CPU
 
@@ -93,10 +93,10 @@ class _Task:
 
 
 def cases_of(model: str | None) -> tuple[Case, ...]:
-    """The cases of a preset, of a pattern in tiny sizes, or of all there is.
+    """Return the cases of a preset, of a pattern in tiny sizes, or of all kinds of blocks.
 
     Raises:
-        JobError: for a name that is no preset and no pattern.
+        JobError: if the name is neither a preset nor a pattern.
     """
     tiny = model_spec("tiny", 97)
     if model is None:
@@ -107,10 +107,10 @@ def cases_of(model: str | None) -> tuple[Case, ...]:
 
 
 def trained_model(model: str | None) -> ModelSpec:
-    """Return the model for REPACKED: a preset, a pattern in tiny sizes, or all families together.
+    """Return the model for REPACKED: a preset, a pattern in tiny sizes, or all kinds of blocks.
 
     Raises:
-        JobError: for a name that is no preset and no pattern.
+        JobError: if the name is neither a preset nor a pattern.
     """
     tiny = model_spec("tiny", TRAINED_IDS)
     if model is None:
@@ -121,10 +121,10 @@ def trained_model(model: str | None) -> ModelSpec:
 
 
 def device_of(name: str | None) -> torch.device:
-    """A device by its name; without one a GPU where there is one.
+    """Return the named device; without a name, a GPU if there is one, else the CPU.
 
     Raises:
-        JobError: for cuda where there is none.
+        JobError: if cuda is named and torch finds no GPU.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -137,10 +137,10 @@ def device_of(name: str | None) -> torch.device:
 
 @one_thread()
 def prove(scope: ProofScope, watch: ProgressCallback = ignore_progress) -> LeakReport:
-    """Examine everything that the scope names; what a backend refuses is reported as skipped.
+    """Examine everything in the scope; combinations that a backend refuses are reported as skipped.
 
     Raises:
-        JobError: where nothing is left to examine.
+        JobError: if everything was skipped.
     """
     tasks = list(_tasks(scope))
     found: list[Finding] = []
@@ -172,7 +172,7 @@ def _trained(
     uncovered: list[str],
     watch: ProgressCallback,
 ) -> Iterator[Finding]:
-    """REPACKED for each length, every other one with recomputed blocks."""
+    """Yield REPACKED findings for each length; every second length recomputes blocks."""
     backend = next(name for name in TRAINED_BACKENDS if name in scope.backends)
     if len(scope.backends) > 1 and "A" in model.blocks:
         others = ", ".join(name for name in scope.backends if name != backend)
@@ -196,10 +196,10 @@ def _trained(
 
 
 def trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
-    """float64 where the backend computes it, else the widest that it computes."""
+    """Return float64, or the widest dtype that the backend supports."""
     if backend == "varlen":
         return torch.bfloat16
-    # The kernel of flex has no float64 on GPUs; autocast makes its products bfloat16 there.
+    # The flex kernel has no float64 on GPUs, and autocast computes its products in bfloat16 there.
     return torch.float32 if backend == "flex" and device.type == "cuda" else torch.float64
 
 
@@ -212,11 +212,10 @@ def repacked_findings(
     name: str = "training",
     train: Train | None = None,
 ) -> tuple[Finding, ...]:
-    """REPACKED as one finding per packing but the first, the reference.
+    """Return one REPACKED finding per packing, except for the first one, the reference.
 
-    Without `train` the trainer of training jobs trains.
-
-    Where packings disagree, the one with the fewest positions is trained again to name the layer.
+    `train` defaults to the trainer of training jobs. If packings disagree, the smallest of them is trained
+    again to name the layer.
     """
     train = train or _our_training()
     results: list[tuple[Packing, Disagreement | None]] = []
@@ -246,7 +245,7 @@ def many_findings(
     *,
     train: Train | None = None,
 ) -> tuple[Finding, ...]:
-    """REPACKED in a step of more than 1,024 documents, from equal weights."""
+    """Return REPACKED findings for one step of more than 1,024 documents, from equal weights."""
     steps = many_documents(setting.model)
     return repacked_findings(
         setting, steps, many_packings(steps), watch, name="many documents", train=train
@@ -254,7 +253,7 @@ def many_findings(
 
 
 def _our_training() -> Train:
-    # The trainer needs safetensors, which a measurement on a bare device does without.
+    # The trainer needs safetensors, which measurements on a bare device don't have.
     from curriculum.leakcheck.our_training import our_training
 
     return our_training
@@ -270,7 +269,7 @@ def finding_of(
     name: str,
     layer: str = "",
 ) -> Finding:
-    """Return REPACKED about one packing as a finding."""
+    """Return the REPACKED finding of one packing."""
     documents = sum(len(step) for step in steps)
     recompute = ", recompute" if setting.recompute else ""
     return Finding(
@@ -286,7 +285,7 @@ def finding_of(
 
 
 def covered_words(setting: ProofSetting, steps: ProofSteps, row_length: int) -> str:
-    """Say on what REPACKED was examined."""
+    """Describe the steps and documents on which REPACKED was examined."""
     documents = sum(len(step) for step in steps)
     recompute = "with" if setting.recompute else "without"
     return (
@@ -324,7 +323,7 @@ def _examined(task: _Task, scope: ProofScope) -> tuple[Finding, ...] | Skipped:
 
 
 def _refused(task: _Task, scope: ProofScope) -> str:
-    """Return the reason to skip a task, beyond what backends refuse themselves."""
+    """Return the reason to skip a task that backends themselves don't refuse, or ""."""
     flex = task.case.attends and task.backend == "flex"
     if flex and task.row_length % BLOCK:
         return f"a block mask needs a row length that is a multiple of {BLOCK}"
@@ -348,7 +347,7 @@ def _progress(done: int, total: int, note: str) -> Progress:
 
 
 def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
-    """Return the versions and the device that a report holds for."""
+    """Return the versions and the device to which a report applies."""
     return (
         ("torch", torch.__version__),
         ("python", platform.python_version()),
@@ -358,6 +357,6 @@ def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
 
 
 def uncovered_format(dtype: torch.dtype) -> Iterator[str]:
-    """Yield what a proof in a format other than float64 leaves open."""
+    """Yield the limitation of a proof in a dtype other than float64."""
     if dtype != torch.float64:
         yield f"float64: packings were compared within the rounding of {dtype_name(dtype)}"

@@ -1,4 +1,4 @@
-"""Documents on which a proof trains: lengths at which leaks hide, and the first documents of a job's plan."""
+"""Documents that a proof trains on: lengths that expose leaks, and the first documents of a job's plan."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ from schemas.structure import (
 
 Int32s = npt.NDArray[np.int32]
 MAX_CHUNKS = 8
-"""Chunks of structure in a document."""
+"""Maximum number of structure chunks in a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProofDocument:
-    """One document; arrays are [n] of its n tokens."""
+    """Document with arrays [n] of its n tokens."""
 
     ids: Int32s
     loss_mask: npt.NDArray[np.uint8]
@@ -41,11 +41,11 @@ class ProofDocument:
 
     @property
     def is_scored(self) -> bool:
-        """Return True if the document has a target."""
+        """True if the document has a target."""
         return bool(self.loss_mask.any())
 
     def encoding(self, number: int) -> Encoding:
-        """Return the encoding that the writer of rows takes, under an id of the number."""
+        """Return the encoding for the row writer; the document id is derived from the number."""
         n = len(self)
         return Encoding(
             document_id=f"{number:032x}",
@@ -81,18 +81,18 @@ def _first_of(structure: EncodedStructure, n: int) -> EncodedStructure:
 
 
 ProofSteps = Sequence[Sequence[ProofDocument]]
-"""The documents of each step; the number of a document counts over all steps."""
+"""Documents of each step; documents are numbered across all steps."""
 LATER_LONGEST = 256
-"""Tokens of a document in all steps but the first, at most."""
+"""Maximum length of a document in all steps except the first."""
 MANY = 1_030
-"""Documents of a step of short documents: more than ten bits count."""
+"""Number of documents in a step of short documents: too many for ten bits."""
 
 
 def proof_documents(spec: ModelSpec, *, longest: int, steps: int = 4, seed: int = 0) -> ProofSteps:
-    """Return documents with lengths at which leaks hide, up to `longest` tokens; ids span the vocabulary.
+    """Return documents with lengths that expose leaks, up to `longest` tokens; ids span the vocabulary.
 
-    The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`; the other steps
-    have lengths drawn at random.
+    The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`. The other steps
+    have random lengths.
     """
     chance = np.random.default_rng([seed, longest])
     edges = [length for length in (2, 3, 127, 128, 129) if length < longest]
@@ -118,7 +118,7 @@ def _with_lengths(
 
 
 def _random_document(spec: ModelSpec, length: int, chance: np.random.Generator) -> ProofDocument:
-    """A document about half of whose positions are scored, its first and last targets among them."""
+    """Return a document with about half of its positions scored, including its first and last targets."""
     ids = chance.integers(0, spec.vocab_size, length).astype(np.int32)
     ids[length // 2] = (0, spec.vocab_size - 1)[int(chance.integers(2))]
     mask = (chance.random(length) < 0.5).astype(np.uint8)
@@ -130,7 +130,7 @@ def _random_document(spec: ModelSpec, length: int, chance: np.random.Generator) 
 
 
 def random_structure(n: int, chance: np.random.Generator) -> EncodedStructure:
-    """Codes, chunks and edges by chance for a document of n tokens."""
+    """Return random codes, chunks and edges for a document of n tokens."""
     limits = np.array([*MAX_CODES.values()])
     codes = chance.integers(0, limits + 1, (n, len(limits))).astype(np.uint8)
     count = int(chance.integers(1, min(n, MAX_CHUNKS) + 1))
@@ -156,9 +156,9 @@ def _random_edges(chunks: int, chance: np.random.Generator) -> Int32s:
 def planned_documents(
     job: Job, workspace: Path, *, longest: int, positions: int
 ) -> tuple[ProofDocument, ...]:
-    """Return the plan's first documents, each cut to `longest` tokens, `positions` tokens together.
+    """Return the plan's first documents, each cut to `longest` tokens, up to `positions` tokens in total.
 
-    They are read with pyarrow, past the loader; all have structure where the job's model reads it.
+    They are read with pyarrow instead of the loader. All have structure if the job's model reads structure.
     """
     found: list[ProofDocument] = []
     room = positions
@@ -190,7 +190,7 @@ _STRUCTURE = [field.name for field in STRUCTURE_COLUMNS]
 
 
 def _row(file: Path, row: int) -> dict[str, Any]:
-    """The columns of one row; of the file only its row group is read."""
+    """Read the columns of one row, decoding only its row group."""
     with parquet.File(file) as opened:
         names = [name for name in (*_COLUMNS, *_STRUCTURE) if name in opened.schema_arrow.names]
         for group in range(opened.num_row_groups):
@@ -211,7 +211,7 @@ def _documents(row: dict[str, Any], *, structured: bool) -> Iterator[ProofDocume
 
 
 def _structure(row: dict[str, Any], number: int, start: int, end: int) -> EncodedStructure:
-    """The structure of one document, counted from its first token; zeros in rows that have none."""
+    """Return the structure of one document with positions relative to it; zeros if the row has none."""
     none = np.zeros((0, 3), dtype=np.int32)
     if _STRUCTURE[0] not in row:
         return EncodedStructure(

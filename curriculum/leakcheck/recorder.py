@@ -21,7 +21,7 @@ from schemas.job import Job
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probes:
-    """Outputs of blocks in one step and the gradients of its loss by them, by block and document."""
+    """Outputs of blocks in one step and the gradients with respect to them, by block and document."""
 
     outputs: Mapping[str, Mapping[int, Tensor]]
     gradients: Mapping[str, Mapping[int, Tensor]]
@@ -29,39 +29,39 @@ class Probes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FedDocuments:
-    """Documents that batches of a step hold."""
+    """Documents in the batches of a step."""
 
     fault: str
-    """Difference of the batches from the documents; empty where there is none."""
+    """Difference between batches and documents; empty if there is none."""
     losses: tuple[tuple[int, float], ...]
-    """Number of each document, and Σ nll of its scored targets, in the order of the batches."""
+    """Pairs of a document's number and the Σ nll of its scored targets, in batch order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTrace:
-    """Losses, gradients and weights of one step of training."""
+    """Losses, gradients and weights of one training step."""
 
     losses: Mapping[int, float]
-    """Σ nll of the scored targets of each document, in nats, by the document's number."""
+    """Σ nll of each document's scored targets in nats, by document number."""
     gradients: Mapping[str, Tensor]
-    """Gradients of the first step as the optimizer gets them, clipped; empty in later steps."""
+    """Clipped gradients of the first step, as the optimizer gets them; empty in later steps."""
     norm: float | None
-    """Norm of all gradients before they are clipped; None where the training doesn't tell."""
+    """Norm of all gradients before clipping; None if the training doesn't report it."""
     weights: Mapping[str, Tensor]
-    """Weights after the last step; empty in others."""
+    """Weights after the last step; empty in earlier steps."""
     fault: str
-    """Difference of the batches from the documents; empty where there is none."""
+    """Difference between batches and documents; empty if there is none."""
     probes: Probes
 
 
 @dataclass(kw_only=True, slots=True)
 class Recorder:
-    """Traces of the steps of a run, resumed or not."""
+    """Traces of the steps of a run, across a resume."""
 
     packing: Packing
     documents: Sequence[ProofDocument]
     probed_step: int | None = None
-    """The step, from 1, in which outputs of blocks are kept."""
+    """Step, counted from 1, whose block outputs are recorded."""
     traces: list[StepTrace] = field(default_factory=list)
     _rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Recorder:
 
     @property
     def is_at_last_step(self) -> bool:
-        """True if the next step is the last: its weights alone are kept."""
+        """True if the next step is the last one, the only step whose weights are recorded."""
         return len(self.traces) == len(self.packing.steps) - 1
 
     def note(
@@ -83,7 +83,7 @@ class Recorder:
         probes: Probes | None = None,
         norm: float | None = None,
     ) -> None:
-        """Keep the trace of a step that was fed documents."""
+        """Record the trace of a step."""
         step = len(self.traces)
         planned = sorted(number for row in self.packing.steps[step] for number in row.documents)
         fault = fed.fault
@@ -101,8 +101,8 @@ class Recorder:
         )
 
     def fed(self, batches: Sequence[Batch], nll: Sequence[Sequence[float]]) -> FedDocuments:
-        """Return the documents of batches; `nll` has the Σ nll of each segment of each batch."""
-        # A blank batch stands in for rows that a rank lacks.
+        """Return the documents of batches; `nll` holds the Σ nll of each batch's segments."""
+        # A rank without rows gets a blank batch instead.
         real = [pair for pair in zip(batches, nll, strict=True) if pair[0].pack_ids]
         fault = next(filter(None, (self._fault(batch) for batch, _ in real)), "")
         losses: list[tuple[int, float]] = []
@@ -117,7 +117,7 @@ class Recorder:
         return FedDocuments(fault=fault, losses=tuple(losses))
 
     def segments(self, batch: Batch) -> Iterator[tuple[int | None, slice]]:
-        """Yield document and place of each segment of a batch laid end to end; None for padding."""
+        """Yield document (None for padding) and position of each segment of a batch that lies end to end."""
         length = batch.input_ids.shape[1]
         for at, name in enumerate(batch.pack_ids):
             start = at * length
@@ -128,7 +128,7 @@ class Recorder:
                 yield None, slice(start, (at + 1) * length)
 
     def _fault(self, batch: Batch) -> str:
-        """Name the first way in which a batch differs from its documents; empty where it doesn't."""
+        """Return the first difference between a batch and its documents, or ""."""
         segments = list(self.segments(batch))
         if tuple(place.stop - place.start for _, place in segments) != batch.boundaries.lengths:
             return f"the boundaries of rows {', '.join(batch.pack_ids)} aren't those of their documents"
@@ -147,19 +147,19 @@ class Recorder:
 
 
 class PlainModel(Protocol):
-    """A model that is trained by plain steps, in place of our trainer."""
+    """Model trained by plain steps instead of our trainer."""
 
     def step(
         self, batches: Sequence[Batch]
     ) -> tuple[Sequence[Sequence[float]], Mapping[str, Tensor]]:
-        """Update the weights from a step's batches; return Σ nll of each segment of each, and gradients."""
+        """Update the weights from a step's batches; return Σ nll by batch and segment, and gradients."""
 
     def weights(self) -> Mapping[str, Tensor]:
         """Return the weights by name."""
 
 
 def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Recorder) -> None:
-    """Train a model on the batches that our loader makes of a job's rows."""
+    """Train a model on the batches that our loader reads from a job's rows."""
     rows = PlannedRows.from_job(job, workspace)
     for batches in steps_of(job, rows, first_step=0, workers=0):
         nll, gradients = model.step(batches)
@@ -167,7 +167,7 @@ def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Record
 
 
 def by_segment(batch: Batch, nll_N: Tensor) -> list[float]:
-    """Return the Σ nll of each segment of a batch, from nll [N] of its scored targets."""
+    """Return the Σ nll of each segment of a batch, given nll [N] of its scored targets."""
     segments_N = batch.boundaries.segments[batch.loss_mask.bool()]
     sums_S = torch.zeros(len(batch.boundaries.lengths), dtype=torch.float64)
     sums: list[float] = sums_S.index_add_(
@@ -177,7 +177,7 @@ def by_segment(batch: Batch, nll_N: Tensor) -> list[float]:
 
 
 class Probe:
-    """Keeps the outputs of blocks of the probed step, micro-batch by micro-batch, and their gradients."""
+    """Recorder of block outputs in the probed step by micro-batch, and of the gradients at them."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -185,7 +185,7 @@ class Probe:
         self._gradients: dict[str, dict[int, Tensor]] = {}
 
     def hook(self, model: Decoder, hooks: ExitStack) -> None:
-        """Watch the embedding, each block and the final norm of a model."""
+        """Register hooks on the embedding, each block and the final norm of a model."""
         places = {"the embedding": model.embedding, "the final norm": model.norm}
         blocks = {
             f"block {at} ({letter})": block
@@ -211,7 +211,7 @@ class Probe:
         return keep
 
     def by_document(self, batches: Sequence[Batch]) -> Probes | None:
-        """Return the probes of a step's batches, by document; None where nothing was kept."""
+        """Return the probes of a step's batches by document, or None if nothing was recorded."""
         if not self._outputs:
             return None
         probes = Probes(

@@ -1,9 +1,9 @@
-"""The claim REPACKED: training is a function of the documents of each step, not of how they are packed.
+"""Claim REPACKED: training depends on the documents of each step, not on how they are packed.
 
-The same documents are trained on in several packings (packings.py): other neighbours, order, row lengths,
-micro-batches, files, evaluations, checkpoints and resumes. In each step the summed loss of each document,
-the gradients and the weights must agree. Whatever a document reads of its row, of its batch or of former
-batches differs between packings, and so shows.
+The same documents are trained on in several packings (packings.py), which differ in neighbours, order,
+row lengths, micro-batches, files, evaluations, checkpoints and resumes. In each step the summed loss of
+each document, the gradients and the weights must agree. If a document reads other parts of its row, of
+its batch or of earlier batches, these parts differ between packings and so do the results.
 """
 
 import contextlib
@@ -39,13 +39,13 @@ from schemas.job import (
 KEY = "0" * 64
 TOKENIZER = "tokenizer"
 RATES = {"learning_rate": 1e-3, "warmup_steps": 2, "schedule": "stable", "gradient_clip": 0.1}
-"""Rates of a proof, whatever its job's: a short warm-up, and a clip that every step reaches."""
+"""Optimizer settings of every proof: a short warm-up, and clipping that takes effect in every step."""
 RATE = OptimizerSpec.model_validate(RATES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProofSetting:
-    """Everything that decides how a proof trains, but documents and packings."""
+    """Everything that determines how a proof trains, except documents and packings."""
 
     model: ModelSpec
     backend: Backend
@@ -56,46 +56,49 @@ class ProofSetting:
     optimizer: OptimizerSpec = RATE
     seed: int = 0
     start: Path | None = None
-    """Checkpoint whose weights training starts from; None starts from fresh weights, spread."""
+    """Checkpoint with the starting weights; None starts from fresh, spread weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """Largest differences between two packings."""
+    """Maximum differences between two packings."""
 
     loss: float
     """Relative difference of a document's summed loss in a step from equal weights."""
     gradient: float
-    """Difference of a tensor's gradient in a step from equal weights, relative to its norm."""
+    """Difference of a tensor's gradient relative to its norm, in a step from equal weights."""
     later_loss: float
     """Relative difference of a document's summed loss in later steps."""
     weights: float
-    """Difference of a weight per learning rate and step; infinite if rounding can turn an update around."""
+    """Difference of a weight per learning rate and step; infinite if rounding can reverse an update."""
     floor: float = 0.0
-    """Share of the norm of all gradients below which the norm of one is rounding."""
+    """Share of the norm of all gradients below which a single gradient is considered rounding."""
 
 
 EXACT = Tolerance(loss=1e-12, gradient=1e-12, later_loss=1e-11, weights=1e-8)
 ROUNDED = Tolerance(loss=1e-5, gradient=1e-4, later_loss=1e-3, weights=math.inf, floor=1e-2)
 COARSE = Tolerance(loss=3e-2, gradient=1e-1, later_loss=1e-1, weights=math.inf, floor=1e-1)
 MIXED = Tolerance(loss=1e-4, gradient=1e-2, later_loss=1e-3, weights=math.inf, floor=1e-2)
-"""Summation order alone moves losses in float64 by 6e-16 to 5e-15, and gradients by 2e-15. Where products are
-bfloat16 it moves losses by up to 3e-6, gradients by 1e-3 and losses of later steps by 6e-5 (on an H200).
-AdamW divides small gradients by their own size, so weights are compared in float64 alone."""
+"""Tolerance for products in bfloat16.
+
+Summation order alone changes losses in float64 by 6e-16 to 5e-15, and gradients by 2e-15. With
+products in bfloat16 it changes losses by up to 3e-6, gradients by 1e-3 and losses of later steps by
+6e-5 (on an H200). AdamW divides small gradients by their own size, so weights are compared only in
+float64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Disagreement:
-    """The first figure in which a packing differs from the reference beyond the tolerance."""
+    """First figure in which a packing differs from the reference by more than the tolerance."""
 
     step: int
-    """From 1."""
+    """Step, counted from 1."""
     figure: str
     """Loss of a document, gradient or weight, in words."""
     amount: float
     limit: float
     document: int | None = None
-    """Number of the document whose loss it is."""
+    """Number of the document, if the figure is its loss."""
 
     def __str__(self) -> str:
         if math.isinf(self.amount):
@@ -106,14 +109,14 @@ class Disagreement:
 
 
 def tolerance_of(setting: ProofSetting) -> Tolerance:
-    """Return the tolerance for our own training: autocast makes a GPU's products in float32 bfloat16."""
+    """Return the tolerance for our own training; on a GPU, float32 training uses bfloat16 products."""
     if setting.dtype == torch.float64:
         return EXACT
     return ROUNDED if setting.dtype == torch.float32 and setting.device.type == "cpu" else MIXED
 
 
 Train = Callable[["ProofSetting", Job, Path, Recorder, Packing], None]
-"""Trains the job of a workspace and lets the recorder note each step."""
+"""Function that trains the job of a workspace while the recorder records each step."""
 
 
 def disagreements(
@@ -124,10 +127,10 @@ def disagreements(
     train: Train,
     tolerance: Tolerance | None = None,
 ) -> Iterator[tuple[Packing, Disagreement | None]]:
-    """Train on every packing; yield each but the first with its first difference from the first.
+    """Train on every packing; yield all but the first with their first difference from the first.
 
     Raises:
-        CurriculumError: for whatever ends a training run of such a job.
+        CurriculumError: if a training run fails.
     """
     limits = tolerance or tolerance_of(setting)
     documents = [document for step in steps for document in step]
@@ -145,7 +148,7 @@ def traces(
     train: Train,
     probed_step: int | None = None,
 ) -> list[StepTrace]:
-    """Train on one packing in a temporary workspace, and return what each step computed.
+    """Train on one packing in a temporary workspace, and return the trace of each step.
 
     The trace of `probed_step` has the outputs of each block, by document.
     """
@@ -156,7 +159,7 @@ def traces(
         _write_token_bytes(workspace / TOKENIZER, spec.vocab_size)
         documents = [document for step in steps for document in step]
         recorder = Recorder(packing=packing, documents=documents, probed_step=probed_step)
-        # The console log of a training run says nothing about the proof.
+        # Hide the console log of the training run.
         with contextlib.redirect_stdout(io.StringIO()):
             train(setting, _job(setting, packing), workspace, recorder, packing)
         assert len(recorder.traces) == len(packing.steps), "all steps are trained"
@@ -215,7 +218,7 @@ def _job(setting: ProofSetting, packing: Packing) -> Job:
 
 
 def _evaluation(rows: RowsSource) -> Evaluation:
-    """An evaluation of the first row, which must leave no trace in training."""
+    """Return an evaluation of the first row, which must not affect training."""
     count = HeldOutCount(documents=1, lineages=1, effective_documents=1, effective_lineages=1)
     stratum = EvaluationStratum(
         family="leakcheck",
@@ -264,7 +267,7 @@ def _losses(
     documents: Sequence[ProofDocument],
     limit: float,
 ) -> Iterator[Disagreement]:
-    """Compare the documents' losses, the largest difference first."""
+    """Yield the differences of the documents' losses, the largest first."""
     for number in sorted(
         one.losses, key=lambda number: -_relative(one.losses[number], other.losses[number])
     ):
@@ -327,10 +330,11 @@ def first_layer(
     *,
     train: Train,
 ) -> str:
-    """Name the first place where two packings differ in a step of ours: a block's output or gradient.
+    """Name the first block whose output or gradient differs between two packings in a step.
 
-    Both are trained again. Blocks are compared document by document, forward from the embedding on,
-    then backward from the last block on; where all of them agree, the optimizer is left.
+    Both packings are trained again. Blocks are compared by document, outputs from the embedding to the last
+    block, then gradients back to the embedding. If all agree, the weights or the optimizer remain as the
+    cause.
     """
     here, there = (
         traces(setting, steps, way, train=train, probed_step=step)[step - 1].probes
@@ -355,7 +359,7 @@ def first_layer(
 def _largest_difference(
     one: Mapping[int, Tensor], other: Mapping[int, Tensor]
 ) -> tuple[int, float]:
-    """The document with the largest difference relative to its norm, and that difference."""
+    """Return the document with the largest difference relative to its norm, and the difference."""
     amounts = {
         number: _norm(values.double() - other[number].double())
         / max(_norm(values.double()), 1e-300)

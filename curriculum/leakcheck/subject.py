@@ -1,4 +1,4 @@
-"""Subject of an examination: a module, how it is fed, and document lengths at which leaks hide."""
+"""Subject of an examination: a module, the function that feeds it, and document lengths that expose leaks."""
 
 import contextlib
 import itertools
@@ -20,10 +20,10 @@ CHUNK = 64
 
 
 def layouts(row_length: int) -> tuple[Layout, ...]:
-    """Lengths of documents in rows of that length, the last often read as padding.
+    """Return document lengths for rows of this length; the last document often serves as padding.
 
-    Boundaries stand at edges of blocks (128) and of chunks (64) and one beside them, documents have 1, 2
-    and 3 tokens, one fills its row. 256 -> (127 1 128), (64 64 64 64), (63 66 62 65), …
+    Boundaries lie at the edges of blocks (128) and chunks (64) and one token beside them. Some documents
+    have 1, 2 and 3 tokens, and one fills its row. 256 -> (127 1 128), (64 64 64 64), (63 66 62 65), …
     """
     T = row_length
     cuts = (
@@ -45,7 +45,7 @@ def _cut_at(cuts: Sequence[int], row_length: int) -> Layout:
 
 
 def doc_ids_of(layouts: Sequence[Sequence[int]]) -> Tensor:
-    """Ids of rows from the lengths of their documents: (2, 1), (3,) -> [[0 0 1] [0 0 0]]."""
+    """Return document ids [rows, T] from the lengths of documents: (2, 1), (3,) -> [[0 0 1] [0 0 0]]."""
     rows = [
         torch.arange(len(lengths), dtype=torch.int32).repeat_interleave(torch.tensor(lengths))
         for lengths in layouts
@@ -54,19 +54,19 @@ def doc_ids_of(layouts: Sequence[Sequence[int]]) -> Tensor:
 
 
 Feed = Callable[[nn.Module, Tensor, Boundaries], Tensor]
-"""Runs a module on ids [B, T] and boundaries; the output has B·T vectors, in rows or laid end to end."""
+"""Function that runs a module on ids [B, T] and boundaries; the output has B·T vectors in any shape."""
 
 SCALE = 50.0
-"""The factor of embeddings at positions that must leave no trace."""
+"""Factor of embeddings at positions that must not affect the witness."""
 MIXING = ((0.2, 5.0), (0.05, 3.0))
-"""Factors of the static and dynamic logits of streams, layer by layer in turn."""
+"""Factors of the static and dynamic logits of streams, used alternately by layer."""
 SPREAD = 0.1
-"""Spread of what is added to weights that are all alike, such as zeros, which let nothing through."""
+"""Standard deviation of the noise added to constant weights, since zeros would hide leaks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """A module in one dtype, and rows of one length to examine it on."""
+    """Module in one dtype, and rows of one length to examine it on."""
 
     name: str
     backend: str
@@ -78,34 +78,34 @@ class Subject:
     feed: Feed
     row_length: int
     multiple: int
-    """Row lengths that the model takes."""
+    """Factor of the row lengths that the model accepts."""
     positions: bool
-    """True if it rotates by the positions of its boundaries."""
+    """True if the model reads the positions of its boundaries."""
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """The rows it is examined on."""
+        """Document lengths of the examined rows."""
         return layouts(self.row_length)
 
     @property
     def doc_ids(self) -> Tensor:
-        """Ids of the documents of these rows."""
+        """Document ids of the examined rows."""
         return doc_ids_of(self.layouts)
 
     def ids(self, shape: Sequence[int], *, seed: int) -> Tensor:
-        """Ids by chance."""
+        """Return random token ids."""
         generator = torch.Generator().manual_seed(seed)
         return torch.randint(self.vocab_size, tuple(shape), generator=generator)
 
     def run(self, ids_BT: Tensor, doc_ids_BT: Tensor) -> Tensor:
-        """y_BTC of rows whose documents have these ids."""
+        """Return the outputs [B, T, C] for rows with these document ids."""
         outputs = self.feed(
             self.model, ids_BT.to(self.device), Boundaries.from_doc_ids(doc_ids_BT).to(self.device)
         )
         return outputs.reshape(*ids_BT.shape, -1)
 
     def finding(self, claim: str, passed: bool, detail: str = "") -> Finding:
-        """A finding about this subject."""
+        """Return a finding about this subject."""
         return Finding(
             subject=self.name,
             backend=self.backend,
@@ -119,7 +119,7 @@ class Subject:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Tensors this small are computed faster by one thread than by several that wait for one another."""
+    """Use one torch thread inside the block, which is faster than several for tensors this small."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -130,7 +130,7 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def same_bits(device: torch.device) -> Iterator[None]:
-    """Let a CPU compute the same bits every time, as a training job does; a GPU computes as it would."""
+    """Make CPU computations deterministic inside the block, as in training jobs; GPUs are unaffected."""
     if device.type != "cpu":
         yield
         return
@@ -146,27 +146,27 @@ def same_bits(device: torch.device) -> Iterator[None]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """torch.float32 -> float32."""
+    """Return the name of a dtype without its prefix: torch.float32 -> float32."""
     return str(dtype).removeprefix("torch.")
 
 
 def numbers(shape: Sequence[int], *, seed: int) -> Tensor:
-    """Normal numbers by chance, in float32."""
+    """Return normally distributed numbers in float32."""
     return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed))
 
 
 def by_boundaries(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-    """Feed a module that takes ids and boundaries."""
+    """Run a module that takes ids and boundaries."""
     outputs: Tensor = model(ids_BT, boundaries)
     return outputs
 
 
 @torch.no_grad()
 def spread_constant_weights(model: nn.Module) -> nn.Module:
-    """The module, its weights that are all alike spread a little: a table of zeros hides what it would leak.
+    """Add noise to constant weights in place, since a table of zeros would hide leaks; return the module.
 
-    Ones of a norm and zeros of a bias are moved as well. Streams mix more than fresh ones do, by token, so
-    that Sinkhorn converges early for some tokens. Chance is turned off.
+    Ones of a norm and zeros of a bias change as well. Streams are scaled to mix more, and differently by
+    token, so that Sinkhorn converges early for some tokens. The module is put into evaluation mode.
     """
     for number, weight in enumerate(model.parameters()):
         if weight.is_floating_point() and weight.numel() and weight.amin() == weight.amax():
@@ -181,10 +181,10 @@ def spread_constant_weights(model: nn.Module) -> nn.Module:
 def embedding_of(
     name: str, model: nn.Module, feed: Feed, device: torch.device, multiple: int = 1
 ) -> nn.Embedding:
-    """The nn.Embedding that turns ids into vectors: the one that is given what the model is given.
+    """Return the nn.Embedding that receives the model's input ids.
 
     Raises:
-        JobError: for a module without one.
+        JobError: if the module has none.
     """
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     least = min((table.num_embeddings for table in tables), default=1)

@@ -1,7 +1,7 @@
-"""REPACKED for the decoder in JAX: from packed rows to gradients, and what AdamW makes of them.
+"""REPACKED for the decoder in JAX: from packed rows to gradients and the AdamW update.
 
-Packings and documents are those of our own training; loss, masks and gradients are computed by model/tpu.py
-and tpu_decoder.py. There is no trainer for TPUs here: the update is numpy's.
+Packings and documents are those of our own training. model/tpu.py and tpu_decoder.py compute loss,
+masks and gradients. There is no trainer for TPUs here: numpy computes the update.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,15 +35,15 @@ Arrays = dict[str, Array]
 ROW_LENGTH = 256
 STEPS = 2
 LANES = 128
-"""Features of a head on a TPU, a full register; interpreted heads may be narrow."""
+"""Features of a head on a TPU, which fill a register; heads in interpreted mode may be narrow."""
 
 
 @one_thread()
 def prove_tpu_step(spec: ModelSpec, *, row_length: int = ROW_LENGTH) -> tuple[Finding, ...]:
-    """Prove REPACKED for a small model with these blocks and sizes, on the default device of JAX.
+    """Prove REPACKED for a small model with the same blocks, on JAX's default device.
 
     Raises:
-        JobError: for a model that reads structure, or another device than a TPU or a CPU.
+        JobError: if the model reads structure, or the device is neither a TPU nor a CPU.
     """
     model = small_model(spec)
     return repacked_in_jax(model, compiled(model), row_length=row_length)
@@ -52,7 +52,7 @@ def prove_tpu_step(spec: ModelSpec, *, row_length: int = ROW_LENGTH) -> tuple[Fi
 def repacked_in_jax(
     model: ModelSpec, compute: "Compute", *, row_length: int = ROW_LENGTH
 ) -> tuple[Finding, ...]:
-    """Return REPACKED about steps of a compiled model, a finding per packing."""
+    """Return one REPACKED finding per packing, from steps of a compiled model."""
     setting = _setting(model)
     few = proof_documents(setting.model, longest=row_length, steps=STEPS)
     steps = (*few, *many_documents(setting.model))
@@ -82,7 +82,10 @@ Compute = Callable[..., Any]
 
 
 def compiled(model: ModelSpec) -> Compute:
-    """Compute token losses of a micro-batch and all gradients of the step's loss; compiled per shape."""
+    """Return a compiled function of a micro-batch's token losses and the gradients of the step's loss.
+
+    The function is compiled once per input shape.
+    """
     setting = _setting(model)
     spec, z_weight = setting.model, setting.optimizer.z_loss
 
@@ -98,7 +101,7 @@ def compiled(model: ModelSpec) -> Compute:
 
 
 class _TpuSteps:
-    """Fresh weights, spread as those of our trainer, and AdamW in numpy."""
+    """AdamW steps in numpy, starting from spread fresh weights as in our trainer."""
 
     def __init__(self, setting: ProofSetting, compute: Compute) -> None:
         self.setting = setting
@@ -124,7 +127,7 @@ class _TpuSteps:
         return nll, {name: _tensor(gradient) for name, gradient in gradients.items()}
 
     def _micro_batch(self, batch: Batch, count: int, gradients: Arrays) -> Tensor:
-        """Return nll [N] of a batch's targets and add its gradients, two rows at a time."""
+        """Return nll [N] of a batch's targets, and accumulate its gradients, two rows at a time."""
         found = []
         for first in range(0, len(batch.input_ids), ROWS_AT_ONCE):
             rows = slice(first, first + ROWS_AT_ONCE)
@@ -137,7 +140,7 @@ class _TpuSteps:
         return _tensor(np.concatenate(found))
 
     def weights(self) -> Mapping[str, Tensor]:
-        """Return none: they are compared in float64 alone."""
+        """Return no weights: they are compared only in float64."""
         return {}
 
     def _update(self, number: int, gradients: Arrays, spec: OptimizerSpec) -> None:
@@ -152,7 +155,7 @@ class _TpuSteps:
 
 
 def _clip(gradients: Arrays, most: float) -> float:
-    """Scale gradients whose norm is above `most`; return the norm before."""
+    """Scale gradients so that their norm is at most `most`; return the norm before."""
     norm = float(
         np.sqrt(
             sum(float((gradient.astype(np.float64) ** 2).sum()) for gradient in gradients.values())
@@ -164,11 +167,11 @@ def _clip(gradients: Arrays, most: float) -> float:
 
 
 ROWS_AT_ONCE = 2
-"""Rows that are computed together: a step is compiled once per row length."""
+"""Rows computed together, so that a step is compiled once per row length."""
 
 
 def _columns(batch: Batch, rows: slice) -> Any:
-    """Columns of packed rows; rows of padding make up ROWS_AT_ONCE."""
+    """Return the columns of packed rows, filled up to ROWS_AT_ONCE with rows of padding."""
     return SimpleNamespace(
         input_ids=_padded(batch.input_ids[rows].numpy()),
         target_ids=_padded(batch.target_ids[rows].numpy()),
@@ -178,7 +181,7 @@ def _columns(batch: Batch, rows: slice) -> Any:
 
 
 def _padded(x_BT: Array) -> Array:
-    """Rows of zeros up to ROWS_AT_ONCE."""
+    """Append rows of zeros up to ROWS_AT_ONCE."""
     return np.pad(x_BT, ((0, ROWS_AT_ONCE - len(x_BT)), (0, 0)))
 
 
