@@ -322,7 +322,7 @@ class PackedColumns:
     def _valid(
         self, batch: PackedBatch, ids: Values, labels: Values | None, segments: SegmentStarts
     ) -> Int64s:
-        """Return valid token counts [n]: the end of the last segment with a label or a token other than padding."""
+        """Return valid token counts [n]: the end of the last segment that has a label or isn't padding."""
         if COUNT in self.stored:
             return np.asarray(batch.table[COUNT].to_numpy(), dtype=np.int64)
         real = ids != self.row_format.pad_id
