@@ -46,7 +46,7 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _unused(snapshot: Snapshot, sql: str) -> Iterator[str]:
-    """Yield a notice for each kind of data that the query reads and of which no artefact is in use."""
+    """Yield a notice for each kind of data that the query reads, if no artefact in use has such data."""
     read = data_read(sql) if snapshot.unused else ()
     for kind, count in snapshot.unused.items():
         if kind in read:

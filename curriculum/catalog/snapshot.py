@@ -88,7 +88,7 @@ class Snapshot:
     marks: Collection[str]
     """Paths of artefacts that the lists in current/ name, existing or lost."""
     unused: Mapping[str, int]
-    """Number of artefacts by name of a kind, for kinds of data of which no artefact is in use."""
+    """Number of artefacts by kind of data, for kinds that no artefact in use has."""
 
 
 def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -> Snapshot:
@@ -386,7 +386,7 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
 
 
 def _unused(live: pa.Table, data: pa.Table) -> dict[str, int]:
-    """Return the number of artefacts of each kind of data of which no artefact is in use."""
+    """Return the number of artefacts by kind of data, for kinds that no artefact in use has."""
     in_use = {*live["path"].to_pylist()}
     paths: dict[str, set[str]] = {kind: set() for kind in _TABLES}
     for kind, path in zip(data["kind"].to_pylist(), data["path"].to_pylist(), strict=True):

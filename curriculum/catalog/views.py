@@ -47,7 +47,7 @@ _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", 
 
 
 def text_of(subject: str) -> str:
-    """Return the text of a file of sql/."""
+    """Return the text of sql/<subject>.sql."""
     file = resources.files("curriculum.catalog").joinpath("sql", f"{subject}.sql")
     return file.read_text(encoding="utf-8")
 
