@@ -303,7 +303,7 @@ def _labels(path: str) -> str:
 
 
 def _grounds(job: Job) -> dict[Place, str]:
-    """Return a text per figure of a run that is equal if and only if the measured rows are equal."""
+    """Return a text for each figure of a run; equal texts mean that the figures have the same rows."""
     found: dict[Place, str] = {}
     for evaluation in job.evaluations:
         found[evaluation.set, evaluation.phase, "*", "*"] = repr(_ground(evaluation))

@@ -149,7 +149,7 @@ def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
 
 
 def has_lines(store: Store, artefact: Artefact, options: InspectOptions) -> bool:
-    """Return True if a row of an artefact matches the options; tokens match if their documents do."""
+    """Return True if a row of an artefact matches the options; for tokens, the rows of their documents."""
     stage = artefact.manifest.stage
     if options.pack_id is not None and stage != "rows":
         return False

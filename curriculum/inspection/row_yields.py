@@ -62,7 +62,7 @@ class RowYields:
 
     @property
     def comparison(self) -> str:
-        """Yield next to the yields of the other packings, as text."""
+        """Row yield and the yields of the other packings, as text."""
         own = {"yield": percent(self.packed), **self.others}
         return ", ".join(f"{name} {value}" for name, value in own.items() if value)
 

@@ -18,7 +18,8 @@ from schemas.job import ANNEAL, Figure, Report
 from schemas.mixture import MixtureReport, StratumReport
 
 OFTEN = 2.5
-"""Repetition of rows above which a rising val_bpb under a falling loss is attributed to memorization."""
+"""Minimum repetition at which a rising val_bpb with a falling training loss is attributed to
+memorization."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
