@@ -147,7 +147,7 @@ class FrameCounts:
             )
 
     def _of_bos(self) -> tuple[str, str]:
-        """Return the BOS that were found and the rule that they break; two empty texts if all is well."""
+        """Return the number of BOS and the rule that they violate; two empty texts if there is no fault."""
         if self.bos_id is None:
             return "", ""
         begins = f"BOS {self.bos_id} begins {self.led:,} of {self.documents:,} documents"
@@ -160,7 +160,7 @@ class FrameCounts:
         return f"{begins}{inside_too}", "BOS begins each document, and it may stand nowhere else"
 
     def _of_eos(self) -> tuple[str, str]:
-        """Return the EOS that were found and the rule that they break; two empty texts if all is well."""
+        """Return the number of EOS and the rule that they violate; two empty texts if there is no fault."""
         if self.eos_id is None or not self.documents:
             return "", ""
         ends = f"EOS {self.eos_id} ends {self.ended:,} of {self.documents:,} documents"

@@ -191,7 +191,7 @@ class Completion:
 
 
 def document_digest(family: str, ids: npt.NDArray[Any]) -> str:
-    """Return the id of a document of which only the family and the token ids are known."""
+    """Return a document's id derived from its family and token ids, for documents without a known text."""
     return hashlib.sha256(
         f"{family}\0".encode() + ids.astype("<i4", copy=False).tobytes()
     ).hexdigest()[:32]
@@ -262,7 +262,7 @@ def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
 
 
 def _generated(layout: RowLayout) -> Any:
-    """Return one piece per document, of which only the number of tokens is known."""
+    """Return one piece per document that covers all its tokens and no bytes, since its text is unknown."""
     start = layout.start.astype(np.int32)
     fields = {
         "doc": layout.slot.astype(np.int32),
