@@ -62,7 +62,7 @@ class OurTrainer:
     device: torch.device
     dtype: torch.dtype
     start: Path | None
-    """Checkpoint with the starting weights; None spreads fresh weights."""
+    """Checkpoint with the starting weights; None starts from fresh, spread weights."""
     recorder: Recorder
     ranks: Ranks = ALONE
 

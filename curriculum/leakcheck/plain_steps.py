@@ -65,5 +65,5 @@ class PlainSteps:
         return nll_N.detach()
 
     def weights(self) -> dict[str, Tensor]:
-        """Return no weights: they are compared only in float64, and may be large."""
+        """Return no weights, since weights are compared only in float64 and may be large."""
         return {}

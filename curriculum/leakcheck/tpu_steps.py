@@ -140,7 +140,7 @@ class _TpuSteps:
         return _tensor(np.concatenate(found))
 
     def weights(self) -> Mapping[str, Tensor]:
-        """Return no weights: they are compared only in float64."""
+        """Return no weights, since weights are compared only in float64."""
         return {}
 
     def _update(self, number: int, gradients: Arrays, spec: OptimizerSpec) -> None:
