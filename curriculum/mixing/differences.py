@@ -54,7 +54,7 @@ class Change:
     """Factors by domain: `testing 4, * 1`; empty if all factors are equal."""
     repositories: tuple[str, ...]
     score: Score
-    """Which tokens of the training rows are targets."""
+    """Tokens of the training rows that are targets."""
     tokens_before: int
     tokens_after: int
     tokens_change: int

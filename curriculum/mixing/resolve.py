@@ -57,7 +57,7 @@ class ResolvedServing:
     packer: Packer = "best_fit"
     """Packer of the training rows; only studies change it."""
     score: Score = "new"
-    """Which tokens of the training rows are targets; irrelevant for conversations and imported rows."""
+    """Tokens of the training rows that are targets; irrelevant for conversations and imported rows."""
     both: bool = False
     """True if it includes commits that another family of its phase also shows."""
 
