@@ -224,9 +224,9 @@ def _refused(sql: str, kind: page_query_process.Kind, message: str, limits: Limi
         return CatalogError(
             "Landlock",
             message,
-            cause="nothing else keeps a question from writing",
-            cure="Ask with `curriculum query`, or show the pages on Linux 5.13 or newer with landlock "
-            "among its security modules (/sys/kernel/security/lsm)",
+            cause="without Landlock, a query of the page could write files",
+            cure="Run the query with `curriculum query`, or serve the pages on Linux 5.13 or newer with "
+            "landlock among its security modules (/sys/kernel/security/lsm)",
         )
     if kind == "gate":
         return CatalogError(
@@ -254,7 +254,8 @@ def _ended_error(code: int, limits: Limits) -> CatalogError:
         return CatalogError(
             _QUESTION,
             cause=f"it took longer than {limits.seconds:g} s",
-            cure=f"Filter earlier, and leave token lists alone: counts stand beside them; {_ELSEWHERE}",
+            cure="Filter before you join or aggregate, and select counts instead of lists of tokens; "
+            f"{_ELSEWHERE}",
         )
     if -code == signal.SIGABRT:
         return _too_much(limits)

@@ -80,7 +80,7 @@ def _require_short_lists(file: Path, footer: pq.FileMetaData) -> None:
     if longest is not None and longest[1] > MAX_ROW_LENGTH + 1:
         raise SchemaError(
             file.name,
-            f"a row has {longest[1]:,} values of {longest[0]} or more",
+            f"a row has at least {longest[1]:,} values in {longest[0]}",
             cause=f"a row has at most {MAX_ROW_LENGTH:,} tokens",
             cure="Pack the documents, or import them as --format flat",
         )

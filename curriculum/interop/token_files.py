@@ -234,8 +234,8 @@ def _offsets(file: Path) -> npt.NDArray[np.int64]:
         raise SchemaError(
             file.name,
             f"{edges[0]} … {edges[-1]}",
-            cause="offsets begin with 0 and rise",
-            cure="They are int64: where each document begins, and the end of the last",
+            cause="offsets must begin with 0 and ascend",
+            cure="Write int64 offsets: the start of each document, then the end of the last document",
         )
     return np.asarray(edges)
 

@@ -44,7 +44,7 @@ def run_leakcheck(path: Path, stop: Callable[[], bool]) -> bool:
         return False
     log(report.table())
     for words in report.uncovered:
-        log(f"leakcheck  not covered: {words}")
+        log(f"leakcheck doesn't cover: {words}")
     if not report.passed:
         first = report.failures[0] if report.failures else None
         raise JobError(

@@ -150,7 +150,7 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
             raise SchemaError(
                 "--tokenizer",
                 given,
-                cause="no file or tokenizer's key, or several keys, match",
+                cause="it is no file, and it matches no key of a tokenizer or several keys",
                 cure=f"{tokenizer_file(given)}; or give more digits of a key",
             )
         if options.document_tokens is None:

@@ -142,7 +142,9 @@ def test_offsets_whose_differences_overflow_are_refused(
     edges = np.fromfile(folder / "offsets.bin", dtype="<i8")
     edges[1:3] = values
     edges.tofile(folder / "offsets.bin")
-    assert "offsets begin with 0 and rise" in refused(world, folder, "flat", said(family="mine"))
+    assert "offsets must begin with 0 and ascend" in refused(
+        world, folder, "flat", said(family="mine")
+    )
 
 
 @pytest.mark.parametrize("row_length", [None, 0, -128, 127, 1 << 30])

@@ -66,7 +66,7 @@ def test_a_proof_without_a_leak_opens_it(
 ) -> None:
     assert gate(report(passed=True))
     assert gate(report(passed=True, uncovered=("2 processes",)))
-    assert "not covered: 2 processes" in capsys.readouterr().out
+    assert "cover: 2 processes" in capsys.readouterr().out
     assert not required_proof.is_refuted(job.parent)
 
 
