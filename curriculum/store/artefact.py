@@ -50,14 +50,14 @@ class Input:
 class Recipe:
     """Inputs and settings of an artefact.
 
-    `config` has exactly the fields that change bytes: no paths, hosts or numbers of workers. `labels`
-    determine the artefact's folder (`family-v3_simple`) and are not part of the key.
+    `config` has exactly the settings that change bytes: no paths, hosts or numbers of workers. `labels`
+    only determine the artefact's folder (`family-v3_simple`); they are not part of the key.
     """
 
     stage: str
     labels: tuple[tuple[str, str], ...]
     revision: int
-    """Raise it whenever the producer's code changes the bytes that it writes."""
+    """Version of the producer's code. Raise it whenever the code changes the bytes that it writes."""
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """sha256 (64 hex digits) over everything that can change the bytes."""
+        """sha256 (64 hex digits) of everything that can change the artefact's bytes."""
         return key_of(
             stage=self.stage,
             revision=self.revision,
@@ -98,7 +98,10 @@ def key_of(
     inputs: tuple[Input, ...],
     tools: Mapping[str, str],
 ) -> str:
-    """Return the key of some ingredients; the order of inputs and fields doesn't matter."""
+    """Return the key of an artefact made from these ingredients.
+
+    The order of the inputs and of the fields in `config` doesn't matter.
+    """
     listed: list[JsonValue] = [
         [item.name, item.key, item.content] for item in sorted(inputs, key=_order)
     ]
@@ -123,12 +126,12 @@ Settings = TypeVar("Settings")
 _RUNS = "runs"
 _SHELF_OR_KEY = re.compile(rf"[^-=]+[-=].*|[0-9a-f]{{{KEY_DIGITS}}}")
 PLANNED = "planned"
-"""Content of an artefact that a dry store would build."""
+"""Content of a planned artefact: one that a dry store (see `Store`) would build."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Artefact:
-    """A published directory; `made` is True if this process has just built it."""
+    """A published artefact; `made` is True if this process has just built it."""
 
     path: Path
     manifest: Manifest
@@ -146,20 +149,23 @@ class Artefact:
 
     @property
     def planned(self) -> bool:
-        """True if a dry store only planned the artefact."""
+        """True if the artefact doesn't exist, because a dry store only planned it."""
         return self.content == PLANNED
 
     @property
     def waits(self) -> bool:
-        """True if the artefact and one of its inputs are only planned."""
+        """True if the artefact is only planned, and so is one of its inputs."""
         return self.planned and any(record.content == PLANNED for record in self.manifest.inputs)
 
     def reported(self, model: type[Model]) -> Model:
-        """Return the producer's report as a model; fields of a newer minor version are ignored."""
+        """Return the producer's report as an instance of `model`.
+
+        Fields that a newer minor version added are ignored.
+        """
         return of_version(model, self.manifest.report, self.manifest.schema_version)
 
     def configured(self, settings: type[Settings]) -> Settings:
-        """Return the producer's config as an instance of a class; other fields are ignored.
+        """Return the producer's config as an instance of `settings`; other fields are ignored.
 
         Raises:
             StoreError: if a field is missing or has another type.
@@ -176,10 +182,10 @@ class Artefact:
             ) from None
 
     def as_input(self, name: str, *, verified: bool = False) -> Input:
-        """Return this artefact as an input with the role `name` for another recipe.
+        """Return this artefact as an input of another recipe, with the role `name`.
 
-        Its files are verified before the other artefact is built, unless they were just published or the
-        reader verifies what it reads.
+        The store verifies the files of this artefact before it builds the other one. Pass `verified` if
+        the files were just published, or if the reader verifies everything that it reads.
         """
         done = verified or self.made or self.planned
         path = None if done else self.path
@@ -198,7 +204,7 @@ class Artefact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StagingDirectory:
-    """An unpublished artefact: its files are written below `path`, its report is passed to `record`."""
+    """An unpublished artefact: its producer writes files below `path`, and passes the report to `record`."""
 
     recipe: Recipe
     path: Path
@@ -206,11 +212,11 @@ class StagingDirectory:
     """Report for the manifest, as JSON."""
 
     def record(self, report: StageReport | MixtureReport) -> None:
-        """Add the set fields of a report to those recorded before."""
+        """Add the fields that `report` sets to the fields that were recorded before."""
         self.record_fields(report.dump())
 
     def record_fields(self, fields: Mapping[str, JsonValue]) -> None:
-        """Add report fields that another process counted."""
+        """Add fields of the report that another process counted."""
         self.report.update(fields)
 
 
@@ -239,7 +245,7 @@ def published(path: Path) -> Artefact:
 
 
 def published_in(folder: Path) -> Iterator[Path]:
-    """Yield the directories of a stage with a manifest, in the store's layout: label-value, key."""
+    """Yield the directories of a stage that have a manifest, in the store's layout: label-value, key."""
     found: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         found += entries
@@ -272,13 +278,16 @@ def is_in_place(artefact: Artefact, root: Path) -> bool:
 
 
 def is_publishable(name: str) -> bool:
-    """Return True for a path that a manifest lists: neither a manifest nor an incomplete draft."""
+    """Return True if a manifest lists this path: it is neither a manifest nor an incomplete file."""
     steps = name.split("/")
     return steps[-1] != MANIFEST_NAME and not any(step.endswith(DRAFT) for step in steps)
 
 
 def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
-    """Return the manifest of a draft's files; `content` is the only folder that counts for the content."""
+    """Return the manifest for the files of `draft`.
+
+    If `content` is given, only the files in this folder determine the content of the artefact.
+    """
     names = sorted(_whole_files(draft.path))
     files = tuple(
         FileRecord(

@@ -18,7 +18,7 @@ _STATE, _HEARTBEAT, _REPORT = "state.json", "heartbeat.json", "report.json"
 
 
 class _Saved(BaseModel):
-    """The fields read from a checkpoint's state."""
+    """The fields that are read from the state in a checkpoint."""
 
     step: int
     tokens: TokenCounts
@@ -30,17 +30,17 @@ class AttemptState:
 
     state: State
     why: str = ""
-    """Reason; empty for a running attempt, since its heartbeat says more."""
+    """Reason for the state. Empty for a running attempt, which its heartbeat describes."""
     stopped: Stopped | None = None
-    """Outcome of its last process, if it left a report."""
+    """Outcome of the last process that trained it, if this process left a report."""
     owner: RunState | None = None
     """The process that trains it or trained it last."""
     beat: Heartbeat | None = None
     """Last heartbeat; None before the first step, and after the process ended normally."""
     steps: int | None = None
-    """Steps done according to the heartbeat, or else the step of the newest checkpoint."""
+    """Number of finished steps: that of the heartbeat, otherwise that of the newest checkpoint."""
     valid_tokens: int | None = None
-    """Valid tokens of these steps."""
+    """Number of valid tokens in these steps."""
 
 
 def state_of_attempt(root: Path, run: Path, job: Job) -> AttemptState:
@@ -78,7 +78,7 @@ def state_of_attempt(root: Path, run: Path, job: Job) -> AttemptState:
 
 
 def _saved(run: Path) -> tuple[int | None, int | None]:
-    """Return the step of an attempt's newest checkpoint and its valid tokens, if known."""
+    """Return the step of the newest checkpoint of an attempt and its valid tokens; None if unknown."""
     folders = numbered(run / "checkpoints", STEP)
     whole = [(step, path) for step, path in folders if (path / MANIFEST_NAME).is_file()]
     if not whole:

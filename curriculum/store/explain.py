@@ -13,34 +13,41 @@ from schemas.manifest import InputRecord, Manifest
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedIngredient:
-    """A changed ingredient; `before` or `now` is None if it doesn't exist there."""
+    """An ingredient that differs from the previous version.
+
+    `before` is None if only the new version has the ingredient, and `now` if only the previous one has.
+    """
 
     name: str
     before: JsonValue
     now: JsonValue
     deleted: str = ""
-    """Folder of a required input that is missing in the workspace, otherwise ""."""
+    """Folder of an input that is required but missing in the workspace; "" for any other difference."""
 
     @property
     def made_anew(self) -> bool:
-        """True if the input was rebuilt: the same key, but different content."""
+        """True if the input was rebuilt: its key is the same, but its content is different."""
         keys = [str(version).partition(" ")[0] for version in (self.before, self.now)]
         return self.name.startswith("input ") and keys[0] == keys[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """Differences from the previous version, with the explanation of each changed input."""
+    """Differences of an artefact from its previous version, and the explanation of each changed input."""
 
     folder: str
     first: bool
-    """True without a previous version."""
+    """True if there is no previous version."""
     differences: tuple[ChangedIngredient, ...]
     because: tuple["Explanation", ...]
 
     @property
     def roots(self) -> "Iterator[tuple[str, ChangedIngredient | None]]":
-        """Folders with root differences, each with its difference; None for a first version."""
+        """Folders in which a rebuild originates, each with the difference that causes it.
+
+        Differences that only follow from a changed input are left out. The difference is None for a folder
+        without a previous version.
+        """
         if self.first:
             yield self.folder, None
         for difference in self.differences:
@@ -50,7 +57,7 @@ class Explanation:
             yield from cause.roots
 
     def lines(self, depth: int = 0) -> Iterator[str]:
-        """Yield the tree as text, with two spaces per level."""
+        """Yield the lines of the tree, indented by two spaces per level."""
         indent = "  " * depth
         yield f"{indent}{self.folder}{' (first version)' if self.first else ''}"
         for difference in self.differences:
@@ -60,16 +67,17 @@ class Explanation:
 
 
 def explain(store: Store, recipe: Recipe) -> Explanation:
-    """Compare a recipe with the newest other version in its folder, down to the inputs that differ.
+    """Compare a recipe with the previous version of the artefact, and do the same for inputs that differ.
 
-    Only versions of the same corpora count, since rows of several corpora share a folder. Mixtures and runs
-    are compared within their specialist, whatever the corpus.
+    The previous version is the newest other version in the same folder that was made of the same corpora,
+    because rows of several corpora share a folder. Mixtures and runs are compared with versions of the same
+    specialist, whatever their corpora.
     """
     return explain_all(store, [recipe])[0]
 
 
 def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
-    """Compare several recipes as `explain` does; the store is read only once."""
+    """Compare several recipes as `explain` does, but read the store only once."""
     manifests = {artefact.key: artefact.manifest for artefact in store.artefacts()}
     published = [*manifests.values()]
     for step in store.steps:
@@ -83,18 +91,18 @@ def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
 
 
 _Place = tuple[str, frozenset[str]]
-"""A folder, and the corpora that a version in it is made of."""
+"""A folder, and the corpora of a version in it. Only versions with equal places are compared."""
 
 
 class _Corpora:
-    """Corpora of artefacts by key: their own label, or else those of their inputs."""
+    """The corpora that artefacts are made of: the label `corpus` of an artefact, or those of its inputs."""
 
     def __init__(self, manifests: Mapping[str, Manifest]) -> None:
         self.manifests = manifests
         self.known: dict[str, frozenset[str]] = {}
 
     def place(self, manifest: Manifest) -> _Place:
-        """Return the place of a manifest; it is compared with versions in the same place."""
+        """Return the place of the artefact that `manifest` describes."""
         is_specialists = "specialist" in manifest.labels
         return _folder(manifest), frozenset() if is_specialists else self._of(manifest)
 
@@ -139,7 +147,7 @@ def _compare(
 
 
 def _again(now: InputRecord, before: Manifest) -> bool:
-    """Return True if an input was rebuilt with the same key, so that its own inputs don't explain it."""
+    """Return True if an input was rebuilt with the same key; then the input's own inputs explain nothing."""
     return any((record.name, record.key) == (now.name, now.key) for record in before.inputs)
 
 

@@ -1,8 +1,8 @@
-"""Garbage collection: unreferenced artefacts, and their removal.
+"""Garbage collection: finds unreferenced artefacts, and removes them by way of the trash.
 
     .trash/<uuid>/<path in the workspace>
 
-Readers ignore the trash. Leftovers of an interrupted collection are removed by the next one.
+Readers ignore the trash. If a collection is interrupted, the next one deletes its leftovers.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ def discard(root: Path, path: Path) -> None:
 
 
 def discarded(root: Path, pattern: str) -> Iterator[Path]:
-    """Yield paths in the trash that matched a glob in the workspace."""
+    """Yield the paths in the trash that matched a glob before they were discarded."""
     return (root / FOLDER).glob(f"*/{pattern}")
 
 
 def empty(root: Path) -> int:
-    """Delete everything in the trash, and return the number of freed bytes."""
+    """Delete everything in the trash, and return the number of bytes that this frees."""
     freed = 0
     for entry in sorted((root / FOLDER).glob("*")):
         if ENTRY.fullmatch(entry.name):
@@ -56,14 +56,15 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def garbage(store: Store) -> list[Artefact]:
-    """Return the artefacts that neither current/*.txt, a live lease, nor their transitive inputs refer to.
+    """Return the artefacts that nothing refers to: neither current/*.txt nor a live lease.
 
-    Several artefacts may share a key: attempts, and equal runs of two specialists. An input is the artefact
-    with the recorded content; if none has it any more, all artefacts of that key are kept. Paths outside of
-    the store's layout are left alone.
+    Inputs of referenced artefacts, and the inputs of these, aren't garbage either. Several artefacts may
+    share a key: attempts, and equal runs of two specialists. Of these, an input refers to the artefact with
+    the recorded content; if none has this content any more, all artefacts with the key are kept. Paths
+    outside of the store's layout are left alone.
 
     Raises:
-        StoreError: if a list in current/ is lost, since its artefacts are unknown then.
+        StoreError: if a list in current/ is lost, because its artefacts are unknown then.
     """
     for file in sorted((store.root / "current").glob(f"*{LOST}")):
         raise StoreError(
@@ -76,7 +77,7 @@ def garbage(store: Store) -> list[Artefact]:
     by_key: dict[str, list[Artefact]] = {}
     for artefact in artefacts:
         by_key.setdefault(artefact.key, []).append(artefact)
-    # Leases are read before marks, because a build that ends in between has written its marks.
+    # Leases are read before marks: a build that ends in between has already written its marks.
     used = leases.leased_keys(store.root)
     marked = (
         line for file in sorted((store.root / "current").glob("*.txt")) for line in read_mark(file)
@@ -102,7 +103,7 @@ def garbage(store: Store) -> list[Artefact]:
 
 
 def strange(store: Store) -> list[Path]:
-    """Return paths in a workspace that the store didn't create; gc leaves them alone."""
+    """Return the paths in a workspace that the store didn't create; gc leaves these paths alone."""
     folders = ((inside.TRASH, ENTRY), (inside.DRAFTS, _KEY), (leases.FOLDER, leases.ENTRY))
     odd = [
         path
@@ -116,10 +117,13 @@ def strange(store: Store) -> list[Path]:
 
 
 def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
-    """Delete artefacts that are still garbage, with leftovers of killed processes; return the freed bytes.
+    """Delete those of `artefacts` that are still garbage, and the leftovers of killed processes.
 
-    Artefacts are moved to the trash first, so that readers never see half of one. An interrupted earlier
-    collection is finished.
+    Artefacts are moved to the trash first, so that readers never see a partly deleted artefact. If an
+    earlier collection was interrupted, this one finishes it.
+
+    Returns:
+        The number of freed bytes.
     """
     chosen = {artefact.path for artefact in artefacts}
     if not (store.root / WORKSPACE_NAME).is_file():
@@ -137,7 +141,7 @@ def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
 
 
 def _discard(store: Store, artefact: Artefact) -> None:
-    """Move an artefact to the trash, and remove the folder of a run without attempts.
+    """Move an artefact to the trash, and remove the folder of a run if no attempt is left in it.
 
     An empty folder would hide the same run in another folder. No trainer can be about to write there,
     because it would hold a lease on the run's key.

@@ -1,7 +1,7 @@
 """Files of a workspace: names, locks and removal; and checks of an untrusted workspace.
 
-Users trust a workspace that they open, or read it in a sandbox after `require_plain`. So nothing here looks
-for links again: paths below the root belong to the workspace.
+Users either trust a workspace, or read it in a sandbox after `require_plain` has checked it for links. So
+the other functions don't check for links again: every path below the root belongs to the workspace.
 """
 
 import contextlib
@@ -22,25 +22,25 @@ from schemas.visible import one_line
 WORKSPACE_NAME = "workspace.json"
 LOCKS, DRAFTS, TRASH, CLONES = ".locks", ".drafts", ".trash", "repositories"
 MAX_DEPTH = 32
-"""Maximum folder depth of files in an untrusted workspace; commands create at most ten levels."""
+"""Maximum depth of folders in an untrusted workspace; our commands create at most ten levels."""
 
 
 def missing_workspace(home: Path) -> str | None:
-    """Return the message for a missing workspace folder; None if it exists."""
+    """Return an error message if the folder of a workspace doesn't exist, or None if it exists."""
     if home.exists():
         return None
     return f"No workspace at {one_line(str(home))}. Set --home or CURRICULUM_HOME to another folder"
 
 
 def require_plain(root: Path) -> None:
-    """Raise unless a workspace has only regular files and folders with displayable names, not too deep.
+    """Raise unless a workspace has only regular files and folders, with displayable names, not too deep.
 
-    Displayable names are UTF-8 without control or invisible characters. Contents of clones aren't checked,
-    since git reads them by its own rules.
+    Displayable names are UTF-8 without control characters and invisible characters. Contents of clones
+    aren't checked, since git reads them by its own rules.
 
     Raises:
-        StoreError: naming the first link, device, pipe, socket, undisplayable name, folder below MAX_DEPTH
-        others, or unreadable folder.
+        StoreError: naming the first link, device, pipe, socket, undisplayable name, unreadable folder, or
+        folder that is deeper than MAX_DEPTH.
     """
     clones = root / CLONES
     _require_shown(root)
@@ -50,7 +50,9 @@ def require_plain(root: Path) -> None:
 
 
 def require_plain_below(root: Path, folder: Path) -> None:
-    """Raise unless a folder of a workspace has only regular files and folders, and isn't reached by a link.
+    """Raise unless `folder`, which lies in a workspace, has only regular files and folders.
+
+    No part of the path from `root` to the folder may be a link.
 
     Raises:
         StoreError: as for `require_plain`.
@@ -64,17 +66,17 @@ def require_plain_below(root: Path, folder: Path) -> None:
 
 
 def require_shallow(folder: Path) -> None:
-    """Raise unless the depth of a folder outside of workspaces is limited.
+    """Raise unless a folder, which may lie outside of workspaces, has at most MAX_DEPTH levels of folders.
 
     Raises:
-        StoreError: naming a folder below MAX_DEPTH others, or an unreadable folder.
+        StoreError: naming the folder that is too deep or unreadable.
     """
     for _ in _entries_below(folder):
         pass
 
 
 def _entries_below(root: Path) -> Iterator[tuple[Path, "os.DirEntry[str]"]]:
-    """Yield all entries below a folder with their parent folders, without following links."""
+    """Yield all entries below a folder, each with its parent folder, without following links."""
     pending = [(root, 0)]
     while pending:
         folder, depth = pending.pop()
@@ -130,7 +132,10 @@ def lock(root: Path, name: str) -> Path:
 
 
 def read(model: type[Model], file: Path) -> Model | None:
-    """Return the model in a small file that another process may be writing; None if it can't be read."""
+    """Return the model in a small file, or None if the file can't be read.
+
+    Another process may be writing the file at the same time.
+    """
     try:
         return model.model_validate_json(regular_files.read(file, follow_links=True))
     except (OSError, ValidationError):
@@ -140,11 +145,11 @@ def read(model: type[Model], file: Path) -> Model | None:
 def open_lock(file: Path, *, fresh: bool = False) -> int:
     """Open a lock file, creating it if necessary, and return its descriptor.
 
-    A `fresh` file must not exist yet and is writable. In a shared folder, another user may have planted
-    something in its place, or created the lock, which may be read-only; it can be locked all the same.
+    With `fresh`, the file must not exist yet. In a shared folder, another user may have created the lock,
+    so that this user can only read it; a process can lock it all the same.
 
     Raises:
-        FileExistsError: if a fresh file exists.
+        FileExistsError: if `fresh` is True and the file exists.
         StoreError: if the path isn't a regular file, or this user may not read it.
     """
     try:
@@ -170,7 +175,8 @@ def _opened_by_all(lock: Path) -> int:
 def append(file: Path) -> int:
     """Open a log for appending, creating it if necessary, and return its descriptor.
 
-    A log with several hard links, for example in a copy of the workspace, is copied first.
+    A log with several hard links, for example in a copy of the workspace, is replaced by a copy first, so
+    that the other links don't change.
 
     Raises:
         StoreError: if the path isn't a regular file.
@@ -195,7 +201,7 @@ def _opened_log(file: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder with its contents, or a link itself; a missing path is ignored."""
+    """Remove a file, a link itself, or a folder with its contents; ignore a missing path."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

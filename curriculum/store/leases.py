@@ -1,19 +1,19 @@
-"""Leases: the keys that running processes use, which gc keeps.
+"""Leases: records of the keys that running processes use, so that gc keeps their artefacts.
 
     leases/<uuid>.json   a process, the keys that it found or builds, and its last heartbeat; locked by the
     process
     .locks/gc.guard      locked shared while keys are written and looked up, exclusively while gc decides
 
 A build never loses an artefact that it uses. It writes the key into its lease and looks up the artefact
-under the shared guard; gc reads leases, decides and renames to .trash under the exclusive guard. Either the
-build comes first, and gc reads the key; or gc comes first, and the build rebuilds the missing artefact.
+under the shared guard; gc reads leases, decides and renames to .trash under the exclusive guard. If the
+build comes first, gc reads the key. If gc comes first, the build rebuilds the missing artefact.
 
-No clock decides between processes of one machine: a lease is valid as long as its owner holds the lock of
-its file. Marks need no guard: a build writes them before it removes its lease, and gc reads leases before
-marks, so it finds the key in one of the two.
+On one machine, no clock is involved: a lease is valid as long as its owner holds the lock of its file.
+Marks need no guard: a build writes them before it removes its lease, and gc reads leases before marks, so
+gc finds the key in one of the two.
 
-Workers of a build, in other processes or on other machines, use the keys in their coordinator's lease,
-which contains the keys of all tasks before they are handed out.
+A build's workers, in other processes or on other machines, have no lease. The coordinator writes the keys
+of all tasks into its own lease before it hands the tasks out.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ FOLDER = "leases"
 ENTRY = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.draft")
 BEAT_SECONDS = 600.0
 SILENT = datetime.timedelta(hours=24)
-"""Age of the heartbeat after which a lease of another host is ignored."""
+"""Age of the last heartbeat after which the lease of another machine is ignored."""
 _GUARD = "gc.guard"
 _held: dict[Path, "_Held"] = {}
 _registry = threading.Lock()
@@ -60,9 +60,9 @@ S = TypeVar("S", bound=Leasable)
 
 @contextlib.contextmanager
 def leased(root: Path) -> Iterator[None]:
-    """Keep everything that this process looks up or builds in a workspace from gc; may be nested.
+    """Keep everything that this process looks up or builds in a workspace from gc.
 
-    Nothing is written before the first key. Leftovers of killed commands are removed.
+    Blocks may be nested. The lease is written with the first key. Leftovers of killed commands are removed.
     """
     place = root.resolve()
     with _registry:
@@ -94,9 +94,10 @@ def in_lease(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
 
 @contextlib.contextmanager
 def lease_keys(root: Path, keys: Iterable[str]) -> Iterator[None]:
-    """Write keys into this process's lease, and let them be looked up before gc may decide.
+    """Write keys into this process's lease; gc makes no decision until the block ends.
 
-    Without a lease, or if there is no workspace yet, nothing is written.
+    So artefacts that are looked up in the block can't be removed in between. Without a lease, or if the
+    workspace doesn't exist yet, nothing is written.
     """
     lease = _held.get(root.resolve()) if _held else None
     if lease is None:
@@ -134,7 +135,7 @@ def leased_keys(root: Path) -> set[str]:
 
 
 def remove_dead(root: Path) -> None:
-    """Remove incomplete leases and those of dead processes; only within `deciding`.
+    """Remove incomplete leases, and those of dead processes. Call it only within `deciding`.
 
     Files that aren't leases stay.
     """
@@ -153,7 +154,7 @@ def remove_dead(root: Path) -> None:
 
 
 def _remove_dead_unless_busy(root: Path) -> None:
-    """Remove leftovers of killed commands, unless another process is looking up keys or deciding."""
+    """Remove leftovers of killed commands, unless another process holds the guard."""
     if not any((root / FOLDER).glob("*")):
         return
     with contextlib.suppress(BlockingIOError), _guard(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -161,7 +162,7 @@ def _remove_dead_unless_busy(root: Path) -> None:
 
 
 class _Held:
-    """The lease of this process in one workspace, for all of its threads."""
+    """The lease of this process in one workspace, shared by all threads."""
 
     def __init__(self, root: Path) -> None:
         self.users = 0
@@ -175,14 +176,14 @@ class _Held:
         self._heart: threading.Thread | None = None
 
     def add(self, keys: Iterable[str]) -> None:
-        """Add keys; they count after `write`."""
+        """Add keys; they take effect with the next `write`."""
         with self._mutex:
             more = set(keys) - self._keys
             self._keys |= more
             self._unwritten = self._unwritten or bool(more)
 
     def write(self) -> None:
-        """Publish new keys, if any; the first call starts the heartbeat."""
+        """Write the file if keys were added; the first call also starts the heartbeat."""
         with self._mutex:
             if not self._unwritten:
                 return
@@ -193,7 +194,7 @@ class _Held:
                 self._heart.start()
 
     def release(self) -> None:
-        """Remove the file, and end its heartbeat thread."""
+        """Remove the file, and end the heartbeat."""
         self._ended.set()
         if self._heart is not None:
             self._heart.join()
@@ -251,7 +252,7 @@ def _now() -> datetime.datetime:
 
 @contextlib.contextmanager
 def _guard(root: Path, how: int) -> Iterator[None]:
-    """Hold the guard of a workspace; the system releases it if the holder dies."""
+    """Hold the guard of a workspace; the system releases it if this process dies."""
     lock = inside.open_lock(inside.lock(root, _GUARD))
     try:
         fcntl.flock(lock, how)

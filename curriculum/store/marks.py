@@ -1,4 +1,4 @@
-"""Lists of artefacts in current/, each with its own digest."""
+"""Lists of live artefacts in current/, each with a digest of its lines."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ def marks_text(lines: Sequence[str]) -> str:
 
 
 def read_mark(file: Path) -> list[str]:
-    """Return the live paths, relative to the workspace, in a file current/<name>.txt.
+    """Return the paths in a file current/<name>.txt, relative to the workspace.
 
     Raises:
-        StoreError: naming the file, if its digest is missing or differs, it has more than MAX_BYTES, or it
-        isn't a file.
+        StoreError: naming the file, if its digest is missing or differs, if it has more than MAX_BYTES, or
+        if it isn't a regular file.
     """
     cure = (
         f"Rename it to {file}{LOST}, and run the command that built its artefacts again; gc removes "

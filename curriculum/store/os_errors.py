@@ -8,10 +8,10 @@ from pathlib import Path
 from schemas.errors import StoreError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""A full disk, an exhausted quota, and a limit on file sizes."""
+"""errno of a full disk, of an exhausted quota, and of a limit on file sizes."""
 
 _SHORT = re.compile(r"\d+ requested and \d+ written")
-"""numpy's message for a full disk, which has no errno."""
+"""Message of numpy's error for a full disk, which has no errno."""
 
 
 _REFUSALS = {
@@ -42,7 +42,7 @@ _REFUSALS = {
     errno.EIO: ("the disk or its connection failed", "Check the disk, and run again"),
     errno.ESTALE: ("the network storage lost the file", "Mount it again, and repeat the command"),
 }
-"""Cause and hint of other errors, by errno."""
+"""Cause and hint of errors other than a full disk, by errno."""
 
 
 _NUMBERS: dict[type[OSError], int] = {
@@ -51,13 +51,14 @@ _NUMBERS: dict[type[OSError], int] = {
     NotADirectoryError: errno.ENOTDIR,
     IsADirectoryError: errno.EISDIR,
 }
-"""errno of errors that pyarrow raises without one."""
+"""errno to assume for errors that pyarrow raises without one."""
 
 
 def refusal(failed: OSError, place: Path) -> StoreError | None:
-    """Return the StoreError for an operating system error, or None for errors that don't concern files.
+    """Return the StoreError for an error of the operating system; None for errors that don't concern files.
 
-    `place` is used if the error names no file. pyarrow's errors about malformed files have no errno either.
+    The StoreError names `place` if the error names no file. A plain OSError without errno is pyarrow's error
+    about a malformed file; it also gets a StoreError.
     """
     if (full := no_room(failed)) is not None:
         return full

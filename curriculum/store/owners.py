@@ -1,8 +1,8 @@
-"""Owners of records: the process that a record names, and whether it is alive.
+"""Owners of records: the processes that records name, and whether they are alive.
 
-A living process holds a system lock (flock) that ends with it in any case. So locks also show processes
-that /proc doesn't list, for example those of a container with its own PID namespace. Locks on shared
-storage may not be visible on other machines; heartbeats are used there.
+A living process holds a system lock (flock), which the system releases when the process ends, however it
+ends. So locks also reveal processes that /proc doesn't list, for example those of a container with its own
+PID namespace. Locks on shared storage may not be visible on other machines; heartbeats are used there.
 """
 
 import fcntl
@@ -16,30 +16,30 @@ from schemas.job import RunState
 from schemas.json_text import now, seconds_from
 
 SILENT_SECONDS = 600
-"""Age in seconds of the last heartbeat after which a run on another machine isn't considered running."""
+"""Age in seconds of the last heartbeat after which a run on another machine counts as not running."""
 
 
 def this_process() -> RunState:
-    """Return host and pid of this process, as written into its records."""
+    """Return the host and the pid of this process, as its records name them."""
     return RunState(host=socket.gethostname(), pid=os.getpid(), at=now())
 
 
 def is_elsewhere(owner: RunState) -> bool:
-    """Return True for an owner on another machine, judged by host name."""
+    """Return True if the host name of an owner is that of another machine."""
     return owner.host != socket.gethostname()
 
 
 class HeldFile:
-    """A file that this process replaces as a whole, and keeps locked until release or process end."""
+    """A file that this process always replaces as a whole, and keeps locked until its release."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock: int | None = None
 
     def write(self, text: str) -> None:
-        """Replace the file. The new file is locked before the rename, so that it is never seen unlocked.
+        """Replace the file. The new file is locked before the rename, so that nobody ever sees it unlocked.
 
-        It isn't flushed to disk, because its owner doesn't survive a power loss either.
+        The file isn't flushed to disk: after a power loss, its owner is gone as well.
         """
         draft = self._file.with_name(f".{self._file.name}.draft")
         inside.remove(draft)  # Left by a killed writer, or planted by another user.
@@ -56,7 +56,7 @@ class HeldFile:
         self._lock = lock
 
     def release(self) -> None:
-        """Remove the file if it was written, and release its lock."""
+        """Remove the file if this process wrote it, and release its lock."""
         if self._lock is not None:
             self._file.unlink(missing_ok=True)
             self.leave()
@@ -69,7 +69,7 @@ class HeldFile:
 
 
 def is_held(file: Path) -> bool:
-    """Return True while a living process holds the lock of a file; False if it isn't a regular file."""
+    """Return True while a living process holds the lock of a file; False for anything but a regular file."""
     while True:
         try:
             # A shared lock also works on a read-only mount.
@@ -91,22 +91,24 @@ def is_held(file: Path) -> bool:
 
 
 def train_lock(root: Path, run_key: str, attempt: int) -> Path:
-    """Return the lock held by the trainer of an attempt."""
+    """Return the path of the lock that the trainer of an attempt holds."""
     return root / inside.LOCKS / f"{run_key}-{attempt}.train.lock"
 
 
 def launch_lock(root: Path, run_key: str) -> Path:
-    """Return the lock held by the launcher of a run, for any attempt."""
+    """Return the path of the lock that the launcher of a run holds, whatever the attempt."""
     return root / inside.LOCKS / f"{run_key}.launch.lock"
 
 
 def launcher_record(root: Path, run_key: str) -> Path:
-    """Return the record of the process that launches a run."""
+    """Return the path of the record that names the launcher of a run."""
     return root / inside.LOCKS / f"{run_key}.launch.json"
 
 
 def is_owner_alive(lock: Path, owner: RunState, beat: str = "") -> bool:
-    """Return True if the owner of a run holds its lock, or has a recent heartbeat on another machine.
+    """Return True if the owner of a run is alive.
+
+    An owner is alive if it holds its lock, or if it runs on another machine and its heartbeat is recent.
 
     Args:
         lock: The lock that the owner holds.

@@ -43,12 +43,12 @@ from schemas.stages import STAGES
 
 Model = TypeVar("Model", bound=BaseModel)
 _WHEN_MADE: list[Callable[[Path], None]] = []
-"""Functions called with each workspace that this process creates."""
+"""Functions to call with the path of each workspace that this process creates."""
 
 
 @contextlib.contextmanager
 def when_made(note: Callable[[Path], None]) -> Iterator[None]:
-    """Call a function immediately for each workspace that this process creates within the block."""
+    """Call `note` with the path of each workspace that this process creates within the block."""
     _WHEN_MADE.append(note)
     try:
         yield
@@ -57,7 +57,7 @@ def when_made(note: Callable[[Path], None]) -> Iterator[None]:
 
 
 class WorkspaceFile(Sealed):
-    """workspace.json: identifies a workspace, so that several can share one server."""
+    """workspace.json: identifies a workspace, so that several workspaces can share one server."""
 
     uuid: str
     name: str
@@ -74,9 +74,9 @@ class RecipeOutcome:
 class Store:
     """A workspace on disk.
 
-    A `dry` store builds nothing: `produce` returns planned artefacts, so that the code that builds also
-    shows what it would build. A dry store reads each artefact only once. Inputs are verified before use,
-    each file once per process.
+    A `dry` store builds nothing: `produce` returns planned artefacts for the missing ones. So the same code
+    either builds, or shows what it would build. A dry store reads each artefact only once. Inputs are
+    verified before use, each file once per process.
     """
 
     def __init__(self, root: Path, *, dry: bool = False) -> None:
@@ -126,7 +126,10 @@ class Store:
         )
 
     def path_of(self, recipe: Recipe) -> Path:
-        """Return the directory of a recipe: an existing one, preferably its own, or the future one."""
+        """Return the directory of the artefact that a recipe describes.
+
+        That is an existing directory, preferably in the recipe's own folder, or else the future one.
+        """
         own = self.root / recipe.directory
         if own.is_dir():
             return own
@@ -137,7 +140,10 @@ class Store:
         return next(itertools.chain(*(sorted(other) for other in others)), own)
 
     def find(self, recipe: Recipe) -> Artefact | None:
-        """Return the published artefact of a recipe, or None, and keep it from gc by this process's lease."""
+        """Return the published artefact of a recipe, or None if there is none.
+
+        The artefact's key is added to the lease of this process, so that gc keeps it.
+        """
         with self._lease_keys([recipe.key]):
             path = self.path_of(recipe)
             if path not in self._seen and not (path / MANIFEST_NAME).is_file():
@@ -175,9 +181,9 @@ class Store:
         return contextlib.nullcontext() if self.dry else leases.leased(self.root)
 
     def keep(self, artefacts: Iterable[Artefact]) -> bool:
-        """Add artefacts to this process's lease, and return True if the published ones still exist.
+        """Add artefacts to this process's lease, and return True if all published ones still exist.
 
-        On False, gc came first: look them up again, and rebuild them.
+        If the result is False, gc removed some of them before: look them up again, and rebuild them.
         """
         listed = list(artefacts)
         with self._lease_keys(artefact.key for artefact in listed):
@@ -194,7 +200,7 @@ class Store:
             pass
 
     def _lease_keys(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
-        """Return a context that leases keys and holds the guard; nothing for a dry store."""
+        """Return a context that leases keys and holds the guard of gc; a dry store does neither."""
         return contextlib.nullcontext() if self.dry else leases.lease_keys(self.root, keys)
 
     def _look(self, path: Path) -> Artefact:
@@ -226,7 +232,7 @@ class Store:
             verify_file(artefact.path / record.name, record)
 
     def verify_inputs(self, recipes: Iterable[Recipe], *, threads: int = 1) -> None:
-        """Verify the inputs of recipes that this process hasn't verified yet.
+        """Verify the inputs of recipes, except those that this process has already verified.
 
         Raises:
             StoreError: naming a file that differs.
@@ -245,10 +251,10 @@ class Store:
         self._verified.update(fresh)
 
     def artefacts(self, stage: str | None = None) -> Iterator[Artefact]:
-        """Yield all published artefacts of one stage, or of every stage, in path order.
+        """Yield all published artefacts of one stage, or of every stage, in the order of their paths.
 
-        Artefacts removed by gc in the meantime are skipped. Yielded artefacts aren't leased: `load` those
-        that are used.
+        Artefacts that gc removes in the meantime are skipped. The artefacts aren't leased, so call `load` for
+        those that are used.
 
         Raises:
             StoreError: if an artefact doesn't match its manifest.
@@ -266,11 +272,11 @@ class Store:
     def produce(
         self, recipes: Sequence[Recipe], make: Callable[[Sequence[StagingDirectory]], None]
     ) -> list[Artefact]:
-        """Return the artefacts of recipes, building the missing ones by a single call of `make`.
+        """Return the artefacts of recipes, building all missing ones with a single call of `make`.
 
         `make` receives a draft for each missing recipe, so that one pass over an input can fill several
-        artefacts. Artefacts being built by another process are waited for. Artefacts with planned inputs
-        are planned too.
+        artefacts. If another process is building an artefact, this process waits for it. Artefacts with
+        planned inputs are planned too.
 
         Raises:
             StoreError: if the same key exists with other content, or the system refuses to read or write a
@@ -288,10 +294,10 @@ class Store:
     def publish_run(
         self, directory: Path, recipe: Recipe, report: dict[str, JsonValue], *, content: str = ""
     ) -> Artefact:
-        """Publish a run's directory in place by writing its manifest.
+        """Publish the directory of a run by writing its manifest; the files stay where they are.
 
-        `content` is the folder, relative to the directory, that makes up the run's content: its last
-        checkpoint. So a resumed or repeated run with the same weights doesn't change downstream artefacts.
+        `content` is the only folder, relative to the directory, that determines the run's content: its last
+        checkpoint. So artefacts that depend on a run don't change if it is repeated with the same weights.
         """
         draft = StagingDirectory(recipe=recipe, path=directory, report=report)
         manifest = manifest_of(draft, content=content)
