@@ -1,6 +1,6 @@
 """Pools that map a function over tasks in worker processes, on this machine or on a Ray cluster.
 
-pool.py               processes of this machine; outcomes of tasks and failure handling, shared by both
+pool.py               pool of processes on this machine; outcomes and failures of tasks in any pool
 answers.py            answers as bytes, and safe reading of those from an untrusted worker
 sandboxed_worker.py   a worker process that enters a sandbox before its first task
 stopped_processes.py  reports of workers that a signal stopped

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 READY = None
-"""First message of a worker, since it takes seconds to start, and a long task would fill its pipe."""
+"""First message of a worker. Workers get no task before it, because they take seconds to start."""
 MAX_ANSWER_BYTES = 1 << 30
 """Maximum size of one answer in bytes."""
 _OUR_PACKAGES = ("curriculum.", "schemas.")
@@ -28,17 +28,17 @@ _STANDARD_VALUES = (set, frozenset, bytearray, Counter, PosixPath)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A task without a result, and the reason."""
+    """The error of a task that gave no result."""
 
     outcome: Literal["failed", "timed out", "crashed"]
     reason: str
-    """Reason on one line."""
+    """Reason of the failure, on one line."""
     error: Exception
     trace: str = ""
     """Output of the worker or of Ray about the failure."""
 
     def with_note(self) -> Exception:
-        """Return the error with a note about its origin."""
+        """Return the error, with the worker's output as a note if there is any."""
         if self.trace:
             self.error.add_note(f"in a worker:\n{self.trace}")
         return self.error
@@ -54,11 +54,15 @@ def attempt(work: Callable[[Task], Result], task: Task) -> Result | Failure:
 
 
 def pickled(answer: Result | Failure, *, read: Callable[[bytes], object] = pickle.loads) -> bytes:
-    """Return a pickled answer; one that the receiver can't `read` becomes a Failure with reason and trace."""
+    """Return a pickled answer.
+
+    If `read`, which the receiver will use, can't read the pickled answer, the answer becomes a Failure with
+    reason and trace.
+    """
     try:
         data = pickle.dumps(answer)
         if isinstance(answer, Failure):
-            # An error with its own arguments may fail only when it is unpickled.
+            # Some errors with arguments of their own can be pickled, but not unpickled.
             read(data)
     except Exception as unsent:
         if not isinstance(answer, Failure):
@@ -71,9 +75,9 @@ def pickled(answer: Result | Failure, *, read: Callable[[bytes], object] = pickl
 
 
 def unpickled(data: bytes) -> object:
-    """Return the answer of an untrusted process, restricted to plain values that can't run code.
+    """Return the answer of an untrusted process, if it has only values that can't run code.
 
-    Values are of standard types, or dataclasses, models, tuples and errors of our loaded modules.
+    These are values of standard types, and dataclasses, models, tuples and errors of our loaded modules.
 
     Raises:
         pickle.UnpicklingError: for anything else.
@@ -83,7 +87,7 @@ def unpickled(data: bytes) -> object:
 
 class _ValueUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type:
-        """Return a type of plain values by its module and name."""
+        """Return a type by its module and name, if its values can't run code."""
         found = getattr(sys.modules.get(module), name, None)
         if isinstance(found, type) and found.__module__ == module and _is_value(found):
             return found
@@ -101,7 +105,10 @@ def _is_value(kind: type) -> bool:
 
 
 def answer_tasks(connection: Connection, *, read: Callable[[bytes], object] = pickle.loads) -> None:
-    """Answer tasks until the other end closes; a task comes with its function if that changed."""
+    """Answer tasks until the other end of `connection` closes.
+
+    The function to apply is sent along with a task only if it isn't that of the previous task.
+    """
     with contextlib.suppress(EOFError, OSError):
         connection.send(READY)
         work: Callable[[object], object] | None = None

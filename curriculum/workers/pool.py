@@ -1,10 +1,10 @@
 """Map a function over tasks in worker processes of this machine.
 
-Processes are used because tree-sitter and Python hold a lock that threads would share, and because a thread
-can't be killed. The standard library's pool gives up all tasks when one process is killed. pebble (5.2.3)
-leaves workers running after the parent's death, and fails as a whole for one error that can't be unpickled
-or one killed idle worker. Workers are spawned, because a forked child would inherit thread locks of polars
-and Arrow.
+Threads don't suffice: tree-sitter and Python hold a lock that threads would share, and a thread can't be
+killed. Existing pools don't suffice either. The standard library's pool gives up all tasks when one process
+is killed. pebble (5.2.3) leaves workers running after the parent's death, and fails as a whole if an error
+can't be unpickled or an idle worker is killed. Workers are spawned, because a forked child would inherit
+the thread locks of polars and Arrow.
 """
 
 import contextlib
@@ -40,14 +40,16 @@ Name = Callable[[Task], str]
 Tell = Callable[[str], None]
 Report = Literal["report"]
 Outcomes = Generator[tuple[int, Result], None, None]
-"""Numbers of tasks with their outcomes, in order of completion."""
+"""Pairs of a task's number and its outcome, in order of completion."""
 TRIES = 3
-"""Default number of attempts at a task whose worker is lost; a task that raises isn't retried."""
+"""Default maximum number of attempts at a task. A task is attempted again if its worker is lost, but not
+if it raises an error.
+"""
 
 
 @dataclass(kw_only=True, slots=True)
 class Backlog(Generic[Task]):
-    """Tasks of one map, and the numbers of those that wait for a worker."""
+    """The tasks of one `map`, and the numbers of the tasks that wait for a worker."""
 
     tasks: Sequence[Task]
     name: Callable[[Task], str]
@@ -56,7 +58,7 @@ class Backlog(Generic[Task]):
     is_closed: bool = False
 
     def retry(self, number: int) -> None:
-        """Put a task back to the front, unless the backlog is closed."""
+        """Put a task at the front of the waiting tasks, unless the backlog is closed."""
         if not self.is_closed:
             self.waiting.appendleft(number)
 
@@ -93,7 +95,7 @@ class Pool(ABC):
         """Yield the number and the result of each task in order of completion.
 
         `work` is a module-level function. With on_failure="report", a failed task yields its Failure. With
-        "raise", no more tasks start after a failure, running tasks are finished, and the first error is
+        "raise", no more tasks start after a failure; once the running tasks are finished, the first error is
         raised. `tell` receives a sentence about each worker of this machine that a signal stopped.
 
         Raises:
@@ -121,15 +123,19 @@ class Pool(ABC):
 
 Setup = TypeVar("Setup")
 WAIT_SECONDS = 1.0
-"""Maximum time of one wait in seconds, so that an interrupt just before a wait is noticed soon."""
+"""Maximum duration of a single wait in seconds.
+
+It is short because an interrupt that arrives just before a wait is only noticed after it.
+"""
 
 
 def spawned(
     serve: Callable[[Setup, Connection], None], work: Setup
 ) -> tuple[BaseProcess, Connection]:
-    """Start a process that answers with the module-level function `serve`; return it with our pipe end.
+    """Start a process that runs `serve(work, connection)`; return it and our end of the connection.
 
-    Within `defer_signals`, it starts with SIGINT blocked, and `serve` decides whether to unblock it.
+    `serve` is a module-level function. Within `defer_signals`, the process starts with SIGINT blocked, and
+    `serve` decides whether to unblock it.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -143,10 +149,11 @@ def spawned(
 def defer_signals(*, spawns: bool = True, also: Collection[signal.Signals] = ()) -> Iterator[None]:
     """Defer interrupts of this process, and of processes that it starts, until the end of the block.
 
-    SIGTERM and SIGHUP are also deferred if they have a handler. Processes started inside have SIGINT and
-    the signals in `also` blocked, and unblock them when they are ready. Blocking a signal isn't enough
-    here, since another thread takes it, and Python notifies the main one. With `spawns`, helper processes
-    of multiprocessing are started first; other kinds of processes don't need them.
+    SIGTERM and SIGHUP are also deferred if they have a handler. Processes that are started in the block
+    have SIGINT and the signals in `also` blocked; they unblock them when they are ready. Blocking the
+    signals in this thread wouldn't be enough, because another thread would receive them, and Python would
+    notify the main thread. With `spawns`, the helper processes of multiprocessing are started first; blocks
+    that start other kinds of processes don't need them.
     """
     if spawns:
         # The first spawn also starts the resource tracker, whose start would unblock SIGINT.
@@ -176,7 +183,7 @@ _START_SECONDS = 60.0
 """Additional time for a worker's first task, for startup and imports."""
 _CURE = "Finished work is kept. Use fewer --workers, or more memory"
 _END_SECONDS = 60.0
-"""Time for a worker to exit by itself, so that the exit status of a killed one can be reported."""
+"""Time for a worker to exit by itself, so that its exit status shows whether a signal killed it."""
 _POLL_SECONDS = 0.005
 
 
@@ -184,31 +191,34 @@ _POLL_SECONDS = 0.005
 class WorkerPool(Pool):
     """Spawned processes that each answer one task at a time.
 
-    They end with the iterator of `map`, however it ends, and with this process. Within `keeping`, idle
-    workers wait for the next `map` instead.
+    They end with the iterator that `map` returns, however it ends, and with this process. Within `keeping`,
+    idle workers wait for the next `map` instead.
     """
 
     size: int
-    """Maximum number of processes; never more than tasks."""
+    """Maximum number of processes; there are never more processes than tasks."""
     limit_seconds: float | None = None
-    """Time limit in seconds per task; its worker is then killed, and the task isn't retried.
+    """Time limit in seconds per task. A worker that exceeds it is killed, and its task isn't retried.
 
-    Time in which a signal has stopped the worker or this process isn't counted."""
+    Time in which a signal has stopped the worker or this process isn't counted.
+    """
     tries: int = TRIES
-    """Number of attempts at a task whose worker is killed."""
+    """Maximum number of attempts at a task whose worker is killed."""
     quiet: bool = False
     """True to discard the workers' stderr and core dumps."""
     sandbox: Sandbox | None = None
-    """Sandbox that each worker enters before its first task, without our environment and with answers
-    restricted to plain values. None for no restrictions."""
+    """Sandbox that each worker enters before its first task; None for workers without restrictions.
+
+    Sandboxed workers don't get our environment, and may only answer with plain values.
+    """
     idle: "list[_Worker] | None" = field(default=None, repr=False)
-    """Workers that wait for the next `map`; None if workers end with their map."""
+    """Workers that wait for the next `map`; None if workers end with their `map`."""
 
     @contextlib.contextmanager
     def keeping(self) -> "Iterator[WorkerPool]":
         """Keep idle workers from one `map` to the next until the block ends.
 
-        Workers take seconds to start and to import what their tasks need.
+        This saves the seconds that workers take to start and to import the modules for their tasks.
         """
         idle: list[_Worker] = []
         try:
@@ -246,7 +256,7 @@ class _Worker:
     task: int | None = None
     """Number of the current task; None until the worker is ready."""
     work: object = None
-    """The last function sent to the worker."""
+    """The function that was last sent to the worker."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -258,15 +268,15 @@ class _Processes(Generic[Task, Result]):
     backlog: Backlog[Task]
     workers: list[_Worker] = field(default_factory=list)
     killed: Counter[int | None] = field(default_factory=Counter)
-    """Number of killed workers by task; None for those that never got ready."""
+    """Number of killed workers by task; the key None stands for workers that never got ready."""
     stopped: StoppedProcesses = field(init=False)
 
     def __post_init__(self) -> None:
-        """Report stopped workers as the map requests."""
+        """Set up the reports about stopped workers."""
         self.stopped = StoppedProcesses(tell=self.backlog.tell)
 
     def begin(self) -> None:
-        """Reuse idle workers, and start more up to the number of tasks."""
+        """Reuse the idle workers, and start new ones up to the number of tasks or the size of the pool."""
         number = min(self.pool.size, len(self.backlog.tasks))
         idle = self.pool.idle or []
         while idle and len(self.workers) < number:
@@ -280,7 +290,7 @@ class _Processes(Generic[Task, Result]):
         self.start(number - len(self.workers))
 
     def start(self, number: int) -> None:
-        """Start workers; each asks for a task when it is ready."""
+        """Start `number` workers; each asks for a task when it is ready."""
         with defer_signals(spawns=self.pool.sandbox is None):
             for _ in range(number):
                 process, connection = self._started()
@@ -304,7 +314,10 @@ class _Processes(Generic[Task, Result]):
                     yield from self._stop(worker)
 
     def _ready(self) -> Collection[object]:
-        """Wait briefly for answers; time in which a worker or this process is stopped isn't counted."""
+        """Return the connections with answers, after a short wait.
+
+        Time in which a signal has stopped a worker or this process doesn't count towards the time limit.
+        """
         began = time.monotonic()
         left = min(worker.deadline or float("inf") for worker in self.workers) - began
         seconds = min(WAIT_SECONDS, max(0.0, left))
@@ -371,7 +384,7 @@ class _Processes(Generic[Task, Result]):
         return None if limit is None else time.monotonic() + limit + extra
 
     def _stop(self, worker: _Worker) -> Outcomes[Result | Failure]:
-        """Kill a worker that exceeded its time, unless a signal stopped it in the meantime."""
+        """Kill a worker that exceeded its time, unless a signal has stopped it in the meantime."""
         if (pid := worker.process.pid) is not None and stopped_words(pid) is not None:
             worker.deadline = time.monotonic() + LOOK_SECONDS
             return
@@ -410,7 +423,7 @@ class _Processes(Generic[Task, Result]):
         return "a worker" if worker.task is None else backlog.name(backlog.tasks[worker.task])
 
     def _lose(self, worker: _Worker, failure: Failure) -> Outcomes[Result | Failure]:
-        """Fail the task of a lost worker; a worker that never got ready fails the next task."""
+        """Yield `failure` for the task of a lost worker, or for the next task if it never got ready."""
         if worker.task is not None:
             yield worker.task, failure
         elif self.backlog.waiting:
@@ -418,7 +431,7 @@ class _Processes(Generic[Task, Result]):
         self._refill()
 
     def _refill(self) -> None:
-        """Start a worker if more tasks wait than workers are starting."""
+        """Start a worker if more tasks are waiting than workers are starting."""
         if len(self.backlog.waiting) > sum(worker.task is None for worker in self.workers):
             self.start(1)
 
@@ -443,9 +456,10 @@ class _Processes(Generic[Task, Result]):
 
 
 def _leave(worker: _Worker) -> None:
-    """Let a worker's process end by itself, as it does when its connection closes.
+    """Let a worker's process end by itself, which it does when its connection closes.
 
-    A join with a timeout would also wait for processes that it started, since they share its descriptors.
+    A join with a timeout would also wait for processes that the worker started, since they share its
+    descriptors.
     """
     worker.connection.close()
     until = time.monotonic() + _END_SECONDS
@@ -462,7 +476,7 @@ def _end(worker: _Worker) -> None:
 
 
 def _serve(quiet: bool, connection: Connection) -> None:
-    """Answer tasks until the other end closes; a task comes with its function if that changed."""
+    """Run a worker: answer tasks until the other end of `connection` closes."""
     # A worker ends silently on an interrupt or with its parent; the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

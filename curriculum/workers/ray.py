@@ -31,7 +31,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RayPool(Pool):
-    """A pool like WorkerPool over the workers of a cluster.
+    """A pool like WorkerPool, but with the workers of a cluster.
 
     Ray ends running tasks when this process ends, however it ends.
     """
@@ -39,9 +39,9 @@ class RayPool(Pool):
     address: str
     """host:port"""
     in_flight: int
-    """Maximum number of submitted tasks."""
+    """Maximum number of tasks that are submitted at a time."""
     tries: int = TRIES
-    """Number of attempts at a task whose worker or machine is lost."""
+    """Maximum number of attempts at a task whose worker or machine is lost."""
 
     def _outcomes(
         self, work: Callable[[Task], Result], backlog: Backlog[Task]
@@ -84,16 +84,17 @@ class RayPool(Pool):
 
 
 def _umask() -> int:
-    """Return the umask of this process; it can only be read by setting another one."""
+    """Return the umask of this process; reading it requires setting another one for a moment."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _attempt_with(mask: int, work: Callable[[Task], Result], task: Task) -> Result | Failure:
-    """Attempt a task on a node, whose workers have the umask of the process that started Ray there.
+    """Attempt a task on a node of the cluster, with the umask `mask`.
 
-    Files that the task writes into the workspace get no more permissions than other files of the build.
+    A node's workers have the umask of the process that started Ray there. With `mask`, files that the task
+    writes into the workspace get no more permissions than other files of the build.
     """
     os.umask(_umask() | mask)
     return attempt(work, task)
@@ -141,9 +142,9 @@ def _connect(ray: "ModuleType", address: str) -> None:
 
 
 def _require_address(address: str) -> None:
-    """Raise unless an address answers; on this machine, only this user or root may listen there.
+    """Raise unless something listens at an address; on this machine, it must be this user or root.
 
-    Answers of a cluster are unpickled, so it can run code here.
+    Answers of a cluster are unpickled, so whoever listens there can run code here.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
@@ -158,7 +159,7 @@ def _require_address(address: str) -> None:
 
 
 def _require_seen(ray: "ModuleType", address: str) -> None:
-    """Raise unless Ray uses the given address; by itself it may replace 127.0.0.1 by another one."""
+    """Raise unless Ray uses the given address, because Ray sometimes replaces 127.0.0.1 by another one."""
     host, _, port = address.rpartition(":")
     if host in LOOPBACK and ray.util.get_node_ip_address() not in LOOPBACK:
         _require_address(f"{ray.util.get_node_ip_address()}:{port}")

@@ -1,7 +1,8 @@
 """A worker process in a sandbox, for code that parses untrusted text in C.
 
-It starts without this process's environment and imports only this package before it enters the sandbox, so
-that no library thread stays outside. Its answers are restricted to plain values.
+The worker starts without the environment of its parent. Before it enters the sandbox, it imports only this
+package, because threads that a library started earlier would stay outside of the sandbox. Its answers may
+only be plain values.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ _START = (
 
 
 class SandboxedWorker:
-    """A process with the methods of a multiprocessing process that a pool needs."""
+    """A sandboxed process with those methods of a multiprocessing process that a pool needs."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", scratch: str) -> None:
         self._process = process
@@ -55,9 +56,9 @@ class SandboxedWorker:
 
 
 def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedWorker, Connection]:
-    """Start a worker that enters a sandbox before its first task; return the process and the pipe to it.
+    """Start a worker that enters `sandbox` before its first task; return the process and the pipe to it.
 
-    It may also write temporary files into its own folder.
+    In addition to the permissions of `sandbox`, the worker gets a folder for its temporary files.
     """
     scratch = tempfile.mkdtemp(prefix="curriculum-worker-")
     ours, theirs = Pipe()

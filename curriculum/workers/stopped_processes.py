@@ -1,4 +1,4 @@
-"""Processes stopped by a signal, which neither end nor fail, so that their parent would wait forever."""
+"""Processes that a signal has stopped: they neither end nor fail, so their parent would wait forever."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 LOOK_SECONDS = 1.0
 STOPPED_SECONDS = 10.0
-"""Seconds that a process must be stopped before it is reported, since a debugger's pause may be short."""
+"""Seconds after which a stopped process is reported. Shorter stops may be caused by a debugger."""
 
 
 def stopped_words(pid: int) -> str | None:
-    """Return that a process is stopped and how to continue it; None if it isn't stopped or has ended."""
+    """Return a message that a process is stopped and how to continue it; None if it isn't stopped."""
     # Deferred, because workers don't need it and have to enter their sandbox soon.
     import psutil
 
@@ -24,17 +24,18 @@ def stopped_words(pid: int) -> str | None:
 
 @dataclass(kw_only=True, slots=True)
 class StoppedProcesses:
-    """Watch over processes that reports each stopped one once, but no slow ones."""
+    """Watcher that reports each stopped process once. Slow processes aren't reported."""
 
     tell: Callable[[str], None]
     _looked: float = 0.0
     _since: dict[int, float] = field(default_factory=dict)
-    """Times at which stopped processes were first seen; infinite after they were reported."""
+    """Time at which each stopped process was first seen stopped, by pid; infinite once it was reported."""
 
     def look(self, processes: Sequence[tuple[int | None, str]]) -> list[float]:
-        """Check processes by pid and task name, at most once per LOOK_SECONDS.
+        """Check processes, given as pairs of pid and task, but at most once per LOOK_SECONDS.
 
-        Returns, per process, the seconds since the last check if it was stopped both times, else 0.
+        Returns, for each process, the seconds since the previous check if the process was stopped at both
+        checks, else 0.
         """
         now = time.monotonic()
         seconds = now - self._looked
