@@ -9,14 +9,14 @@ from curriculum import exposure
 def _keep_folders_from_other_users() -> None:
     """Set safe cache folders for torch and polars before these libraries choose their own.
 
-    Their default folders in /tmp and /var/tmp belong to the user who creates them first: torch runs kernels
-    found there, and polars deletes supposed leftovers there, even behind links. A home can be shared as
-    well, since services and containers set HOME=/tmp. Without a safe folder in the user's home, a random
-    name is used that nobody else can guess, shared with child processes. Nothing is created here, because
-    sandboxed processes import this module, too.
+    Their default folders in /tmp and /var/tmp belong to the user who creates them first. torch runs kernels
+    that it finds there, and polars deletes supposed leftovers there, even behind links. A home can be
+    shared as well, since services and containers set HOME=/tmp. If the user's home has no safe folder, the
+    folder gets a random name that nobody else can guess; child processes use the same one. Nothing is
+    created here, because sandboxed processes import this module, too.
 
     torch keeps precompiled headers and planner results below /tmp regardless of its cache folder, and
-    compiles headers found there into each kernel; both are turned off.
+    compiles headers that it finds there into each kernel. Both are turned off.
     """
     home = os.environ.get("HOME", "")
     unguessable = f"{os.environ.get('TMPDIR', '/tmp')}/{os.urandom(16).hex()}"
@@ -31,7 +31,7 @@ def _keep_folders_from_other_users() -> None:
 
 
 def _own_folder(home: str, name: str) -> str | None:
-    """Return a cache folder in an existing home if this user can create it and no other can change it."""
+    """Return a cache folder in an existing home; None unless only this user can create and change it."""
     folder = Path(home) / ".cache" / name
     if not (folder.is_absolute() and os.access(home, os.W_OK)):
         return None

@@ -1,4 +1,4 @@
-"""Paths that another user of the machine can change: foreign folders, and folders writable by others."""
+"""Paths that another user of the machine can change: folders of other users, or writable by others."""
 
 import contextlib
 import grp
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT_USER = 0
 MAX_LINKS = 40
-"""Maximum number of links that Linux follows in a path."""
+"""Maximum number of links to follow in a path; Linux has the same limit."""
 ACCESS_LIST = "system.posix_acl_access"
 """Extended attribute of files with an access control list."""
 DEFAULT_LIST = "system.posix_acl_default"
@@ -20,22 +20,22 @@ _OTHERS_WRITE = 0o022
 _WRITE = 2
 """Write permission in an entry of an access control list."""
 _USER, _OWN_GROUP, _GROUP, _MASK, _OTHERS = 2, 4, 8, 16, 32
-"""Kinds of access control list entries: those for others than the owner, and the mask."""
+"""Kinds of entries in an access control list, except the owner's: other users, groups, and the mask."""
 
 
 def deny_others_writing() -> None:
-    """Keep other users from writing to files that this process and its children create from now on."""
+    """Set the umask so that other users can't write to files that this process and its children create."""
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
 
 
 def is_trusted_by_environment(path: Path) -> bool:
-    """Return True for $CURRICULUM_TRUST and paths inside, which are trusted without a record."""
+    """Return True if a path is $CURRICULUM_TRUST or inside; such paths are trusted without a record."""
     given = os.environ.get("CURRICULUM_TRUST") or None
     return given is not None and path.is_relative_to(real_path(Path(given)))
 
 
 def exposure(path: Path) -> str | None:
-    """Return how another user could change or replace a resolved path, or None.
+    """Return a sentence on how another user could change or replace a path without links; None if it is safe.
 
     The folder must belong to this user, and each parent folder to this user or root. No other user may
     write to any of them, except to sticky parent folders like /tmp, where others can't replace an entry of
@@ -46,15 +46,16 @@ def exposure(path: Path) -> str | None:
 
 
 def exposure_above(path: Path) -> str | None:
-    """Return how another user could replace a resolved path through its parent folders, or None."""
+    """Return how another user could replace a path without links through its parent folders, or None."""
     return _words(*_judged(path, reversed(path.parents)))
 
 
 def claim(path: Path) -> None:
-    """Create the first part of a resolved path that others could create, so that nobody can replace it.
+    """Create the first missing folder of a path without links, if other users could create it as well.
 
-    That is one folder in a folder like /tmp. If others created it before, `exposure` reports it. Nothing is
-    created if another user can change a parent folder.
+    So nobody can put another folder in its place. This concerns folders directly in a shared folder like
+    /tmp. If another user created the folder before, `exposure` reports it. Nothing is created if another
+    user can change a parent folder.
     """
     words, missing = _judged(path, (*reversed(path.parents), path))
     if words is None and missing is not None:
@@ -63,10 +64,10 @@ def claim(path: Path) -> None:
 
 
 def _judged(path: Path, folders: Iterable[Path]) -> tuple[str | None, Path | None]:
-    """Return how another user could change one of the folders, and the first that others could create.
+    """Return how another user could change one of `folders`, and the first that others could create.
 
-    The folders lead down to a path. Each is checked once, after its parents: if these are safe, nobody else
-    can replace the folder afterwards.
+    `folders` lead down to `path`, each followed by a folder inside. Each is checked once, after its
+    parents: if these are safe, nobody else can replace the folder afterwards.
     """
     is_shared, inherited = False, None
     for place in folders:
@@ -80,14 +81,14 @@ def _judged(path: Path, folders: Iterable[Path]) -> tuple[str | None, Path | Non
 
 
 def _words(words: str | None, missing: Path | None) -> str | None:
-    """Return how another user could change a path, from the results of `_judged`."""
+    """Return how another user could change a path, given the two results of `_judged`."""
     if missing is not None:
         return f"{missing} doesn't exist, and users other than you may create it first"
     return words
 
 
 def exposure_below(folder: Path) -> str | None:
-    """Return how another user could change something in a folder, at any depth, or None.
+    """Return how another user could change something in a folder, at any depth; None if nobody could.
 
     Each entry must belong to this user or root, and no other user may write to it. Links aren't followed.
     """
@@ -95,7 +96,7 @@ def exposure_below(folder: Path) -> str | None:
 
 
 def exposure_inside(folder: Path) -> str | None:
-    """Return how another user could change a direct entry of a folder, with the rules of `exposure_below`."""
+    """Return how another user could change a direct entry of a folder, by the rules of `exposure_below`."""
     return _exposure_of_entries(_entries_in(folder))
 
 
@@ -107,9 +108,9 @@ def _exposure_of_entries(entries: Iterable["os.DirEntry[str]"]) -> str | None:
 
 
 def leaves_below(folder: Path, *, without: str = "") -> Iterator[Path]:
-    """Yield all paths at any depth except folders and links to folders, in no particular order.
+    """Yield all paths below a folder except folders and links to folders, in no particular order.
 
-    Folders with the name `without` are skipped.
+    Folders named `without` are skipped with their contents.
     """
     for entry in _entries_below(folder, without):
         leaf = Path(entry.path)
@@ -119,7 +120,7 @@ def leaves_below(folder: Path, *, without: str = "") -> Iterator[Path]:
 
 
 def _entries_below(folder: Path, without: str = "") -> Iterator["os.DirEntry[str]"]:
-    """Yield all entries of a folder at any depth; `os.walk` fails at Python's recursion limit."""
+    """Yield all entries of a folder at any depth. `os.walk` would fail at Python's recursion limit."""
     pending = [folder]
     while pending:
         for entry in _entries_in(pending.pop()):
@@ -138,11 +139,11 @@ def _entries_in(folder: Path) -> list["os.DirEntry[str]"]:
 
 
 def led_path(path: Path) -> tuple[Path, str | None]:
-    """Return the target of an absolute path's links, and how another user could redirect it, or None.
+    """Return the path that an absolute path leads to through links, and how another user could redirect it.
 
-    Each link on the way, and each folder that contains one, must belong to this user or root, and be safe
-    as in `exposure`. Parents of the resolved path aren't checked. Links are judged by their state when
-    followed; removing them later doesn't matter.
+    The second value is None if nobody could. Each link on the way, and each folder that contains one, must
+    belong to this user or root, and be safe as in `exposure`. Parents of the resolved path aren't checked.
+    A link is judged at the moment when it is followed; removing it later doesn't matter.
     """
     way: dict[Path, os.stat_result | None] = {}
     real = _followed(path, way)
@@ -158,7 +159,10 @@ def led_path(path: Path) -> tuple[Path, str | None]:
 
 
 def _followed(path: Path, way: dict[Path, os.stat_result | None]) -> Path | None:
-    """Return a path without links, recording each place's status; None for too many links."""
+    """Return a path with all links followed, or None if there are too many.
+
+    The status of each place on the way is stored in `way`.
+    """
     place, pending, links = Path(path.anchor), [*reversed(path.parts[1:])], 0
     while pending:
         name = pending.pop()
@@ -187,7 +191,7 @@ def _target(link: Path) -> Path:
 
 
 def real_path(path: Path) -> Path:
-    """Return a path without links; for a cycle of links, the absolute path.
+    """Return a path with all links followed; for a cycle of links, the absolute path.
 
     Before Python 3.13, pathlib raises RuntimeError for a cycle.
     """
@@ -198,13 +202,16 @@ def real_path(path: Path) -> Path:
 
 
 def own_exposure(folder: Path) -> str | None:
-    """Return why a folder itself isn't exclusively this user's, or None; also None if it doesn't exist."""
+    """Return why other users can change a folder itself; None if they can't or the folder doesn't exist."""
     found = _status(folder)
     return None if found is None else _exposure_of_folder(folder, found, is_above=False)
 
 
 def _exposure_of_folder(place: Path, found: os.stat_result, *, is_above: bool) -> str | None:
-    """Return how another user could change a folder or replace one inside, or None; links count as unsafe."""
+    """Return how another user could change a folder, or None; with `is_above`, how one could replace it.
+
+    Links count as unsafe.
+    """
     if not stat.S_ISDIR(found.st_mode):
         return f"{place} is a link or a file, not a folder"
     owners = {os.getuid(), *((ROOT_USER,) if is_above else ())}
@@ -214,7 +221,7 @@ def _exposure_of_folder(place: Path, found: os.stat_result, *, is_above: bool) -
 def _exposure_of(
     place: Path, found: os.stat_result | None, owners: set[int], *, is_above: bool = False
 ) -> str | None:
-    """Return how another user could change a place with a given status, or None."""
+    """Return how another user could change a place whose status is `found`; None if nobody could."""
     if found is None:
         return None
     if found.st_uid not in owners:
@@ -228,7 +235,7 @@ def _exposure_of(
 
 
 def _exposure_by_default(place: Path, found: os.stat_result) -> str | None:
-    """Return how another user could change new entries of a folder through its default access list."""
+    """Return how another user could change new entries of a folder because of its default access list."""
     if not (stat.S_ISDIR(found.st_mode) and _others_may_write_inside(place, found)):
         return None
     return f"users other than you may write to what is made in {place}, by its default access control list"
@@ -238,14 +245,14 @@ def _status(place: Path) -> os.stat_result | None:
     try:
         return place.lstat()
     except OSError:
-        return None  # It doesn't exist, or this user can't reach it and so can't use it.
+        return None  # The folder doesn't exist, or this user can't reach it and so can't use it.
 
 
 def _others_may_write(place: Path, found: os.stat_result) -> bool:
-    """Return True if all users may write, or a group with members other than the owner.
+    """Return True if all users may write, or a group that has other members than the owner.
 
-    With one group per user, the umask is 002, and the group grants nothing to others. With an access
-    control list, the group bits are the maximum permissions of any user in the list.
+    On systems with a group for each user, the umask is 002, and the group's permissions concern nobody
+    else. With an access control list, the bits of the group are the maximum permissions of any user in it.
     """
     if found.st_mode & stat.S_IWOTH:
         return True
@@ -255,7 +262,7 @@ def _others_may_write(place: Path, found: os.stat_result) -> bool:
 
 
 def _others_may_write_inside(folder: Path, found: os.stat_result) -> bool:
-    """Return True if a folder's default access list lets others write to this user's new entries."""
+    """Return True if a folder's default access list lets others write to entries that this user creates."""
     entries = [*struct.iter_unpack("<HHI", (_attribute(folder, DEFAULT_LIST) or b"")[4:])]
     mask = next((rights for kind, rights, _ in entries if kind == _MASK), _WRITE)
     kinds = {kind for kind, rights, _ in entries if rights & _WRITE and kind != _USER}
@@ -282,9 +289,7 @@ def _attribute(place: Path, name: str) -> bytes | None:
     try:
         return os.getxattr(place, name)
     except OSError:
-        return (
-            None  # The file system has no extended attributes, or the place has none of this name.
-        )
+        return None  # The file system has no extended attributes, or the place has no attribute of this name.
 
 
 def _is_group_of_one(group_id: int, owner_id: int) -> bool:

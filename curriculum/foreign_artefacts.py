@@ -1,6 +1,6 @@
 """Checks of foreign artefacts in a sandbox: their contents must match the contract of their stage.
 
-A file that can be decoded (see `foreign_decoding`) isn't necessarily one that a build can read.
+A build can't necessarily read every file that can be decoded (see `foreign_decoding`).
 """
 
 import tempfile
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from curriculum.store import Artefact
 
 _RATIO = 100
-"""Bytes of temporary files per byte of an artefact, for text ranges that are sorted on disk."""
+"""Maximum bytes of temporary files per byte of an artefact. Text ranges are sorted on disk."""
 _MIN_FILE_BYTES = 1 << 20
 _MAX_FAULT = 500
-"""Maximum number of displayed characters of a fault."""
+"""Maximum number of characters to show of a fault."""
 
 
 def check_foreign(artefact: "Artefact", made_of: Mapping[str, Path], *, name: str) -> None:
-    """Raise unless a foreign artefact matches the contract of its stage; it is checked in a sandbox.
+    """Check a foreign artefact in a sandbox, and raise unless it matches the contract of its stage.
 
     Args:
         artefact: a draft whose files are those of its manifest.

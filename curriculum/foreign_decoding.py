@@ -1,8 +1,8 @@
-"""Checks of foreign Parquet files: each is decoded completely once in a sandbox, and trusted afterwards.
+"""Checks of foreign Parquet files: each file is decoded completely once in a sandbox, and then trusted.
 
 A file of a few kilobytes can decode to gigabytes, have false metadata or crash its reader. The sandbox
-limits memory and processor time, and decoded bytes are counted by actual decoding. All files together may
-decode to MAX_BYTES, or to RATIO times their own size if that is more.
+limits memory and processor time. The decoded bytes are counted while the files are decoded: all files
+together may decode to MAX_BYTES, or to RATIO times their own size if that is more.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from curriculum.sandboxed_process import (
 from schemas.errors import StoreError
 
 MAX_BYTES = 1 << 30
-"""Maximum number of decoded bytes for files of any size."""
+"""Number of bytes that files may decode to, however small they are."""
 RATIO = 100
 """Maximum number of decoded bytes per stored byte; rows of real text have about 30."""
 _MIN_ROW_BYTES = 8
-"""Minimum number of bytes counted per row, whatever its columns."""
+"""Minimum number of bytes that a row counts for, whatever its columns."""
 _ROWS = 1 << 14
 _MAX_FAULT = 500
-"""Maximum number of displayed characters of a reader's error."""
+"""Maximum number of characters to show of a reader's error."""
 
 
 def decode_foreign(files: Sequence[Path], *, unsandboxed: bool = False) -> None:
@@ -78,7 +78,7 @@ def _decoded_bytes(file: str, room: int) -> int:
     """Return the number of bytes that a file decodes to.
 
     Raises:
-        ValueError: for more than `room` bytes, and for a row count that differs from the footer's.
+        ValueError: for more than `room` bytes, and for a number of rows that the footer doesn't confirm.
     """
     import pyarrow.parquet as pq
 
@@ -102,7 +102,7 @@ def _decoded_bytes(file: str, room: int) -> int:
 
 
 def _size(column: Any) -> int:
-    """Return the size of an array in bytes; a dictionary value counts once per reference."""
+    """Return the size of an array in bytes; a value in a dictionary counts each time it is referred to."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):

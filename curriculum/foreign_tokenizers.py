@@ -1,8 +1,8 @@
 """Checks of foreign tokenizers: each is loaded and exercised once in a sandbox, and trusted afterwards.
 
-Engines expand what a file contains, run its patterns with backtracking, and abort the process on errors.
-The sandbox limits memory and processor time; a tokenizer that reaches a limit while encoding the texts of
-tokens/adversarial.py is refused.
+The engine that runs a tokenizer expands the contents of its file, runs its patterns with backtracking, and
+aborts the process on errors. The sandbox limits memory and processor time. A tokenizer is refused if it
+reaches a limit while it encodes the texts of tokens/adversarial.py.
 """
 
 import functools
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from curriculum.tokens.tokenizer_texts import TokenizerTexts
 
 SECONDS, MEMORY = 8, 2 << 30
-"""Limits of the exercising process: CPU seconds, plus one per megabyte of the file, and bytes of memory.
+"""Limits of the process that exercises a tokenizer: CPU seconds, and bytes of memory.
 
-Common tokenizers take one second, plus a quarter per megabyte."""
+The process gets another CPU second per megabyte of the file. Common tokenizers take one second, plus a
+quarter of a second per megabyte.
+"""
 
 
 def load_foreign(
     texts: "TokenizerTexts", roles: "Roles", *, unsandboxed: bool = False
 ) -> "Tokenizer":
-    """Return the tokenizer of foreign texts.
+    """Return the tokenizer defined by foreign texts, after exercising it in a sandbox.
 
     Raises:
         TokenizerError: for invalid texts, a tokenizer that loses bytes, and one whose engine crashes or
@@ -42,7 +44,9 @@ def load_foreign(
 def load_finished(
     texts: "TokenizerTexts", roles: "Roles", *, unsandboxed: bool = False
 ) -> "Tokenizer":
-    """Return the tokenizer of finished rows, without an engine if `load_foreign` refuses it.
+    """Return the tokenizer of rows that were imported in finished form.
+
+    If `load_foreign` refuses the tokenizer, the result has no engine: it can only decode.
 
     Raises:
         TokenizerError: for invalid texts, and a model whose pieces don't define their bytes.
@@ -80,7 +84,7 @@ def _exercise(text: str, roles: "Roles", name: str, unsandboxed: bool) -> None:
 def _fault_of(
     text: str, roles: dict[str, Any], name: str
 ) -> tuple[str, str | None, str, str] | None:
-    """Return the parts of the error that refuses a tokenizer, or None, after exercising it."""
+    """Exercise a tokenizer, and return the parts of the error that refuses it, or None."""
     from curriculum.tokens.adversarial import exhausting_texts
     from curriculum.tokens.codec import Roles, Tokenizer
 

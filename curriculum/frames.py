@@ -1,6 +1,6 @@
-"""Parquet files as polars frames; paths are never globs, and folders never become columns.
+"""Parquet files as polars frames; `*` in paths is literal, and names of folders never become columns.
 
-polars compares no checksums, so a file of an artefact is compared with the published one first.
+polars doesn't compare checksums, so a file of an artefact is first compared with the published one.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from curriculum.page_checksums import require_pages
 
 
 def scan(files: Path | list[Path], columns: Sequence[str]) -> pl.LazyFrame:
-    """Return a lazy scan of columns of one or several files, in row order.
+    """Return a lazy scan of `columns` of one or several files, in row order.
 
     Raises:
         StoreError: naming the file whose columns were changed.
@@ -33,5 +33,5 @@ def read(file: Path, columns: list[str] | None = None) -> pl.DataFrame:
 
 
 def document_commit() -> pl.Expr:
-    """Return an expression for a document's commit: that of its first source in `provenance`."""
+    """Return an expression for the commit of a document: the commit of its first source in `provenance`."""
     return pl.col("provenance").list.first().struct.field("commit")

@@ -10,7 +10,7 @@ _LISTENS = "0A"
 
 
 def is_told() -> bool:
-    """Return True if this system shows whose process listens at a port."""
+    """Return True if this system shows which user's process listens at a port."""
     return _TABLES[0].exists()
 
 
@@ -27,7 +27,7 @@ def is_here(address: str) -> bool:
 def listening_users(address: str, port: int) -> set[int]:
     """Return the ids of the users whose processes listen at a port of an IP address of this machine.
 
-    Sockets that listen at all addresses are included, also IPv6 sockets for IPv4 addresses.
+    Sockets that listen at all addresses count as well, and so do IPv6 sockets that accept IPv4.
     """
     places = {f"{place}:{port:04X}" for place in _places(address)}
     tables = (table.read_text() for table in _TABLES if table.exists())
@@ -40,7 +40,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def _places(address: str) -> set[str]:
-    """Return the forms in which the tables show sockets that are reached at an address."""
+    """Return every local address in the tables whose sockets can be reached at `address`."""
     reached = [socket.inet_pton(_family(address), address), bytes(16)]
     if _family(address) == socket.AF_INET:
         reached += [bytes(4), socket.inet_pton(socket.AF_INET6, f"::ffff:{address}")]

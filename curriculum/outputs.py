@@ -1,4 +1,4 @@
-"""Folders and files outside of the workspace that a command writes where its user says."""
+"""Folders and files outside of the workspace that a command writes at the user's request."""
 
 import contextlib
 import shutil
@@ -12,7 +12,7 @@ from schemas.errors import StoreError
 
 
 def require_own_place(option: str, output: Path) -> None:
-    """Raise unless no other user can replace an output while it is written.
+    """Raise unless `output` is safe: no other user can replace it while it is written.
 
     A folder with the sticky bit, such as /tmp, is safe; so is everything in $CURRICULUM_TRUST.
 
@@ -33,12 +33,13 @@ def require_own_place(option: str, output: Path) -> None:
 
 @contextlib.contextmanager
 def whole_folder(to: Path) -> Iterator[Path]:
-    """Yield a draft folder that takes the place of `to` at the end, flushed to the disk.
+    """Yield a draft folder; after the block, flush it to the disk and move it to `to`.
 
     The draft is removed after an error.
 
     Raises:
-        StoreError: for a place that holds something or that another user can change, and for a full disk.
+        StoreError: if `to` exists and isn't an empty folder, if another user can change it, and for a full
+        disk.
     """
     require_own_place("--to", to)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):

@@ -12,11 +12,13 @@ from curriculum.published_files import Identity, damaged, identity_of, published
 from schemas.errors import StoreError
 
 _BATCH_ROWS = 64
-"""Number of rows in memory at a time, since texts can have megabytes, and dictionaries can repeat them."""
+"""Number of rows in memory at a time. It is small because texts can have megabytes, and dictionaries can
+repeat them.
+"""
 
 
 def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
-    """Decode the columns of a file except the skipped ones, and return the first fault, or None.
+    """Decode all columns of a file except `skipped`, and return the first fault, or None.
 
     Raises:
         LookupError: if the pages have no checksums.
@@ -36,9 +38,10 @@ def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
 
 
 def require_pages(file: Path, columns: Collection[str] | None = None) -> None:
-    """Raise unless columns of an artefact's file, by default all, are the published ones.
+    """Raise unless the columns of an artefact's file, by default all, equal the published ones.
 
-    This is for readers that compare no checksums. A file without page checksums is compared as a whole.
+    Call this before a reader that doesn't compare checksums. A file without page checksums is compared as a
+    whole.
 
     Raises:
         StoreError: naming the file.

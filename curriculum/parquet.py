@@ -1,7 +1,7 @@
 """Readers and writers of the Parquet files of a workspace.
 
-Files of artefacts are compared with the published ones when they are opened: first their footers, then the
-checksums of the pages that are read; a file without page checksums is compared as a whole. Page headers
+Files of artefacts are compared with the published ones: their footers when they are opened, and then the
+checksums of the pages that are read. A file without page checksums is compared as a whole. Page headers
 aren't covered by checksums; a changed header causes an error, or fewer rows than the footer counts.
 """
 
@@ -24,7 +24,7 @@ from schemas.errors import DamagedFileError, StoreError
 _BATCH = 1 << 16
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
 _WITH_CHECKSUM = re.compile(rb"(?:\x15%b){3}\x15" % _NUMBER)
-"""A page header in Thrift's compact protocol: page type, two sizes, and then a checksum."""
+"""Pattern of a page header in Thrift's compact protocol: page type, two sizes, and then a checksum."""
 _ROW = "row of its group"
 
 Filter = tuple[str, str, Any]
@@ -32,7 +32,7 @@ Filter = tuple[str, str, Any]
 
 
 class File(pq.ParquetFile):
-    """A file whose page checksums are compared when pages are read, and whose errors name it.
+    """A Parquet file. Its page checksums are compared when pages are read, and its errors name the file.
 
     Raises:
         StoreError: naming the file, if it isn't the published one when opened, or if pages that are read
@@ -47,7 +47,10 @@ class File(pq.ParquetFile):
         metadata: pq.FileMetaData | None = None,
         **options: Any,
     ) -> None:
-        """Open a file, or its open `source`; a given footer isn't compared again."""
+        """Open the file at a path, or read it from `source` if it is already open.
+
+        If `metadata`, its footer, is given, the footer isn't compared again.
+        """
         self._path = path
         if metadata is None:
             metadata = read_metadata(path, source)
@@ -84,7 +87,7 @@ class File(pq.ParquetFile):
         use_threads: bool = True,
         use_pandas_metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of row groups, by default of all."""
+        """Yield batches of rows from some row groups, by default from all."""
         self._require_columns(columns)
         groups = range(self.num_row_groups) if row_groups is None else row_groups
         counted, rows = sum(self.metadata.row_group(group).num_rows for group in groups), 0
@@ -115,7 +118,7 @@ class File(pq.ParquetFile):
         return table
 
     def _require_columns(self, wanted: Sequence[str] | None) -> None:
-        """Raise unless the file has the requested columns, or the parents of requested fields.
+        """Raise unless the file has the columns `wanted`; a wanted field of a struct needs only the struct.
 
         pyarrow silently omits missing columns.
         """
@@ -137,7 +140,9 @@ class File(pq.ParquetFile):
 
 
 def place(first_rows: npt.NDArray[np.integer[Any]], row: int) -> tuple[int, int]:
-    """Return the row group of a row, and its index there; `first_rows` are the group starts and the end.
+    """Return the row group that contains `row`, and the index of the row in this group.
+
+    `first_rows` has the first row of each group, and then the number of rows.
 
     >>> place(np.array([0, 4, 8, 10]), 5)
     (1, 1)
@@ -153,7 +158,7 @@ def read_table(
     filters: Sequence[Filter] | None = None,
     schema: pa.Schema | None = None,
 ) -> pa.Table:
-    """Return columns of files, by default all, concatenated and cast to the first file's types.
+    """Return columns of files, by default all; the files are concatenated, with the types of the first one.
 
     Raises:
         StoreError: naming the file that isn't the published one, or is damaged.
@@ -170,8 +175,11 @@ def read_table(
 
 
 def _filtered(file: File, columns: list[str] | None, filters: Sequence[Filter]) -> pa.Table:
-    """Return the matching rows of a file; other columns are only read for groups with matches."""
-    # pyarrow.dataset imports pandas if installed, which takes most of a short command's time.
+    """Return the rows of a file that match `filters`.
+
+    The columns of the filters are read first, and the other columns only for row groups with matches.
+    """
+    # pyarrow.dataset imports pandas if it is installed, which would take most of a short command's time.
     compared: Any = [*filters]
     holds = pq.filters_to_expression(compared)
     names = file.schema_arrow.names if columns is None else columns
@@ -187,7 +195,7 @@ def _filtered(file: File, columns: list[str] | None, filters: Sequence[Filter]) 
 
 @contextlib.contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """Name the file in errors about its footer and pages, which Arrow omits.
+    """Add the name of `file` to errors about its footer and pages, because Arrow omits it.
 
     Raises:
         DamagedFileError: naming the file, if its content can't be decoded or a checksum differs.
@@ -205,16 +213,16 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def parse_table(content: bytes) -> pa.Table:
-    """Return the table of a file in memory, read in the calling thread only.
+    """Return the table of a Parquet file whose bytes are in memory, using no thread except this one.
 
-    An Arrow thread that releases Python memory while the interpreter exits aborts the process (pyarrow 26:
-    about one of 75 builds on two busy cores).
+    If an Arrow thread releases memory of Python while the interpreter exits, it aborts the process (pyarrow
+    26: about one of 75 builds on two busy cores).
     """
     return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMetaData:
-    """Return the footer of a file, read from the open `source` or else from the file.
+    """Return the footer of a file, read from `source` if the file is already open.
 
     Raises:
         StoreError: naming the file, if it isn't Parquet, or its footer isn't the published one.
@@ -260,7 +268,7 @@ class ShardWriter:
     ) -> None:
         """Write into `folder` with zstd at level 1; `encoding` is passed to pyarrow's ParquetWriter."""
         self.count = 0
-        """Number of started shards."""
+        """Number of shards that were started."""
         self._folder, self._schema = folder, schema
         self._group_rows, self._encoding = group_rows, encoding
         self._file: pq.ParquetWriter | None = None

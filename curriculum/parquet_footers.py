@@ -1,4 +1,4 @@
-"""Sizes of columns according to Parquet footers, before any page is decoded."""
+"""Sizes of columns according to the footers of Parquet files, known before any page is decoded."""
 
 from typing import TYPE_CHECKING
 
@@ -15,15 +15,15 @@ _BYTES = {
     "BYTE_ARRAY": 4,
     "FIXED_LEN_BYTE_ARRAY": 1,
 }
-"""Minimum number of bytes of a decoded value by stored type; for text, that of its offset."""
+"""Minimum number of bytes of a decoded value, by stored type. For text, this is the size of its offset."""
 _FLAT_DEPTH = 3
-"""Maximum path length of a list's values; values in lists of structs have longer paths."""
+"""Maximum length of the path to the values of a list; values in lists of structs have longer paths."""
 
 
 def min_decoded_bytes(footer: "pq.FileMetaData") -> int:
     """Return the minimum number of bytes that all columns of a file decode to, according to its footer."""
     columns = [footer.schema.column(number) for number in range(footer.num_columns)]
-    # Whole numbers with a logical type may have a single byte.
+    # Integers with a logical type may have a single byte.
     sizes = [
         1
         if column.physical_type == "INT32" and column.logical_type.type == "INT"
@@ -39,10 +39,10 @@ def min_decoded_bytes(footer: "pq.FileMetaData") -> int:
 
 
 def longest_list(footer: "pq.FileMetaData", names: frozenset[str]) -> tuple[str, int] | None:
-    """Return one of the named columns, and a lower bound for the length of its longest list.
+    """Return the named column that has the longest list, and a lower bound for the length of that list.
 
-    It is the column with the most values per row in a row group. Lists of structs aren't counted. None if
-    no row group has such a column and a row.
+    The bound is the maximum over all row groups of the number of values per row. Lists of structs aren't
+    counted. The result is None if no row group has both one of the columns and a row.
     """
     longest: tuple[str, int] | None = None
     for number in range(footer.num_row_groups):

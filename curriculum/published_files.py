@@ -6,8 +6,8 @@ Every reader opens files of artefacts in one of these ways, so that changed byte
     are read; the whole file if its pages have no checksums
     require_published                       any other file
 
-A comparison is valid for a process and for the inode, size and change time of a file. Files outside of
-artefacts, or of unpublished ones, have no record and are accepted.
+A process compares a file again only if its inode, size or change time differs. Files that don't belong to a
+published artefact have no record, so they are accepted.
 """
 
 import contextlib
@@ -27,30 +27,30 @@ from schemas.run_folders import ATTEMPT
 from schemas.whole_numbers import MAX_DIGITS
 
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
-"""A Parquet file ends with the length of its footer and four letters."""
+"""Last letters of a Parquet file, and the size in bytes of the footer's length and these letters."""
 _ARTEFACT = re.compile(rf"[0-9a-f]{{12}}|{ATTEMPT}[0-9]{{1,{MAX_DIGITS}}}")
-"""Folder names of artefacts."""
+"""Pattern of the folder names of artefacts."""
 _MANIFESTS, _FOOTERS = 1024, 1 << 16
-"""Maximum number of manifests and of footer comparisons kept in memory."""
+"""Maximum number of manifests, and of compared footers, to keep in memory."""
 _LEAVES_WHOLE: ContextVar[bool] = ContextVar("leaves_whole", default=False)
 
 
 class Identity(NamedTuple):
-    """Identity of a file, which stays the same while the file doesn't change."""
+    """Identity of a file: values that stay the same until somebody changes the file."""
 
     inode: int
     changed: int
-    """The system's time of the last change, which can't be set by programs."""
+    """Time of the last change (ctime), which programs can't set."""
     size: int
 
 
 def identity_of(found: os.stat_result) -> Identity:
-    """Return the identity of a file with a given status."""
+    """Return the identity of the file whose status is `found`."""
     return Identity(found.st_ino, found.st_ctime_ns, found.st_size)
 
 
 _compared: dict[Path, Identity] = {}
-"""Files that this process found to be completely equal to the published ones."""
+"""Files that this process compared completely, and found equal to the published ones."""
 
 
 @contextlib.contextmanager
@@ -79,12 +79,12 @@ def published_record(file: Path) -> FileRecord | None:
 
 @functools.lru_cache(maxsize=_MANIFESTS)
 def _records(manifest: Path, _: Identity) -> Mapping[str, FileRecord]:
-    """Return the records of an artefact's files by name."""
+    """Return the records of an artefact's files, by name."""
     return {record.name: record for record in read_manifest(manifest).files}
 
 
 def require_published(file: Path) -> None:
-    """Raise unless a file of an artefact has the published sha256, or is marked as lost.
+    """Raise unless a file of an artefact has the published sha256, or its manifest marks it as lost.
 
     Raises:
         StoreError: naming the file, if it differs or is missing.
@@ -95,7 +95,7 @@ def require_published(file: Path) -> None:
 
 
 def compare_once(file: Path, record: FileRecord) -> None:
-    """Verify a whole file, unless this process already did or skips such comparisons.
+    """Verify a whole file, unless this process has already done so or is within `leaving_whole_files`.
 
     Raises:
         StoreError: naming the file, if it differs or is missing.
@@ -107,7 +107,7 @@ def compare_once(file: Path, record: FileRecord) -> None:
 
 
 def require_footer(file: Path, record: FileRecord) -> None:
-    """Raise unless the footer of an artefact's Parquet file is the published one, or the file is lost.
+    """Raise unless an artefact's Parquet file has the published footer, or is marked as lost.
 
     Raises:
         StoreError: naming the file.
@@ -145,7 +145,7 @@ def verify_file(file: Path, record: FileRecord) -> None:
 
 
 def note_published(folder: Path, records: Iterable[FileRecord]) -> None:
-    """Mark the files of an artefact as compared, since they were hashed during publication."""
+    """Record that the files of an artefact need no comparison, because they were hashed when published."""
     for record in records:
         if (identity := _identity(folder / record.name)) is not None:
             _compared[(folder / record.name).absolute()] = identity
@@ -156,13 +156,13 @@ def _identity(file: Path) -> Identity | None:
 
 
 def sha256_of(file: Path) -> str:
-    """Return the sha256 of a file's bytes; 1.5 GB/s on one core."""
+    """Return the sha256 of a file's bytes. This takes a second per 1.5 GB on one core."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def footer_of(file: Path) -> str | None:
-    """Return the sha256 of a Parquet file's footer, which locates its pages; None for other files."""
+    """Return the sha256 of a Parquet file's footer, which says where its pages are; None for other files."""
     with file.open("rb") as opened:
         size = opened.seek(0, 2)
         if size < _TAIL_BYTES:
@@ -177,7 +177,7 @@ def footer_of(file: Path) -> str | None:
 
 
 def damaged(file: Path, found: str) -> StoreError:
-    """Return the error for a file that differs from the published one."""
+    """Return the error for a file that differs from the published one: `found` says what was found."""
     return StoreError(
         str(file),
         found,

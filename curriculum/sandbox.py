@@ -1,9 +1,9 @@
 """Sandbox of a process that handles foreign text, files or queries.
 
 Landlock restricts reading and writing to given paths, a system call filter refuses sockets, and resource
-limits bound memory, processor time and files. A process can't leave its sandbox, and neither can its
-threads and children. Threads that were started earlier stay outside: only the standard library is imported
-here, so that a process can enter before a library starts a thread.
+limits bound memory, processor time and files. Neither a process nor its threads and children can leave the
+sandbox. Threads that were started before it enters stay outside. So this module imports only the standard
+library: a process can enter before a library starts a thread.
 """
 
 import ctypes
@@ -28,19 +28,22 @@ _MACHINES = {
     "ppc64le": (0xC0000015, 326),
     "s390x": (0x80000016, 359),
 }
-"""Machines, with their architecture number for filters and their number of the system call `socket`."""
+"""Supported machines: the architecture number for filters, and the number of the call `socket`."""
 _RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
 _CHANGE = sum(1 << bit for bit in (1, 4, 5, 7, 8, 13, 14))
-"""Rights to write and truncate files, to create and remove files and folders, and to move them."""
+"""Rights to write and truncate files, and to create, remove and move files and folders."""
 _MAKE_LINK = 1 << 12
 _CHANGE_FILE = 1 << 1 | 1 << 14
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""Number of file rights by Landlock version: opening, creating, removing; moving; truncating; devices."""
+"""Number of file rights by version of Landlock.
+
+Version 1 has the rights to open, create and remove; later versions add moving, truncating and devices.
+"""
 _NO_NEW_PRIVILEGES, _SET_FILTER, _FILTER = 38, 22, 2
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 _OTHER_CALLS = 0x40000000
-"""First number of the system calls of x32, which would pass a filter for those of x86_64."""
+"""First number of the x32 system calls, which a filter for the numbers of x86_64 wouldn't refuse."""
 
 
 _OWN_CODE = Path(__file__).parent
@@ -55,11 +58,11 @@ MACHINE = (
     "/dev/null",
     ENDLESS,
 )
-"""Files with the number of processors and the size of memory, and stateless devices."""
+"""Files with the number of processors and the size of memory, and devices without state."""
 
 
 PYTHON = (sys.executable, "-P", "-s", "-B")
-"""Command of a process that will enter a sandbox; modules come only from `bare_environment`."""
+"""Command of a process that will enter a sandbox. It imports modules only from `bare_environment`."""
 
 
 class SandboxError(RuntimeError):
@@ -73,21 +76,23 @@ class Sandbox:
     read: tuple[str, ...] = ()
     """Readable files and folders, including their contents. Missing paths are ignored."""
     foreign: tuple[str, ...] = ()
-    """Readable files and folders that others may change, given without links. If a link is on the way when
-    the process enters, the path is omitted."""
+    """Readable files and folders that others may change; their paths must have no links. A path that has a
+    link when the process enters is left out.
+    """
     write: tuple[str, ...] = ()
     """Folders in which the process may also create, change and remove files and folders."""
     run: tuple[str, ...] = ()
-    """Programs, and folders of programs and libraries, that the process may start; they stay in the
-    sandbox."""
+    """Programs, and folders of programs and libraries, that the process may start. Started programs stay in
+    the sandbox.
+    """
     scratch: str | None = None
     """A folder for private files, in which symbolic links may also be created."""
     file_bytes: int = 0
-    """Maximum size in bytes of a file that the process writes."""
+    """Maximum size in bytes of each file that the process writes."""
     memory: int | None = None
-    """Limit of the process's own memory in bytes; None leaves it unchanged."""
+    """Limit of this process's memory in bytes; None leaves the limit unchanged."""
     cpu_seconds: int | None = None
-    """Limit of processor time in seconds for all its threads; None leaves it unchanged."""
+    """Limit of the processor time of all threads together, in seconds; None leaves the limit unchanged."""
 
     def enter(self) -> int:
         """Restrict this thread, and everything that it starts, permanently; return the version of Landlock.
@@ -123,7 +128,7 @@ class Sandbox:
 
 
 def bare_environment() -> dict[str, str]:
-    """Return the environment of a process that only receives the paths of Python's libraries."""
+    """Return an environment that has nothing but the paths of Python's libraries."""
     folders = dict.fromkeys([*filter(None, sys.path), str(_OWN_CODE.parent)])
     return {"LC_ALL": "C.UTF-8", "PYTHONPATH": ":".join(folders), "TZ": "UTC"}
 
@@ -146,10 +151,10 @@ def landlock() -> int:
 
 
 def code_paths() -> tuple[str, ...]:
-    """Return the code folders that a process may import from after entering: Python's, libraries' and ours.
+    """Return the code folders that a process may import from in a sandbox: Python's, libraries' and ours.
 
-    Folders of `sys.path` with more than code, like that of a checkout, are omitted. Reading our code
-    includes listing names in its parent folder, without which Python finds no package there.
+    Folders of `sys.path` that have more than code, like that of a checkout, are left out. Next to our code,
+    the names in its parent folder may be listed, because Python finds no package there otherwise.
     """
     paths = sysconfig.get_paths()
     names = ("schemas", "curriculum", "flows", "dashboards")
@@ -178,7 +183,10 @@ def _libc() -> ctypes.CDLL:
 
 
 def _restrict_files(version: int, left: Sandbox) -> None:
-    """Restrict files to given paths; TCP from version 4 on, and signals to other processes from 6 on."""
+    """Restrict files to the paths of a sandbox, by version of Landlock.
+
+    Versions from 4 on also refuse TCP, and versions from 6 on also refuse signals to other processes.
+    """
     all_rights = (1 << _FILE_RIGHTS.get(version, 16)) - 1
     rights = _Rights(
         files=all_rights,
@@ -222,7 +230,7 @@ def _allow(rules: int, path: str, allowed: int, *, over_links: bool = True) -> N
 
 
 def _opened(path: str, flags: int = 0, beside: int | None = None) -> int:
-    """Open a path and return a descriptor without access to its content."""
+    """Open a path and return a descriptor that names the path, but doesn't give access to its content."""
     return os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=beside)
 
 
@@ -246,9 +254,9 @@ def _opened_without_links(path: str) -> int:
 
 
 def _refuse_sockets() -> None:
-    """Refuse to open sockets, directly or through io_uring, because Landlock only covers TCP."""
+    """Refuse to open sockets, directly or through io_uring, because Landlock only refuses TCP."""
     machine, socket = _MACHINES[platform.machine()]
-    # Each line: operation, lines to skip if it matches, lines to skip otherwise, operand.
+    # Each line: operation, number of lines to skip if it matches, number to skip otherwise, operand.
     lines = (
         (_LOAD, 0, 0, 4),
         (_EQUAL, 0, 4, machine),

@@ -1,9 +1,9 @@
 """Processes that parse foreign bytes in a sandbox, and communicate by lines of JSON.
 
-The caller starts one of our modules by `SandboxedProcess`; the module starts with `enter_sandbox` and
-answers with `answer`. Nothing that the process sends is unpickled, and it only receives the paths of
-Python's libraries from the caller's environment. Libraries that start threads, like pyarrow's allocator,
-are imported after entering, because earlier threads would stay outside, in the same memory.
+The caller starts one of our modules with `SandboxedProcess`. The module calls `enter_sandbox` first, and
+replies with `answer`. Nothing that the process sends is unpickled, and of the caller's environment it only
+receives the paths of Python's libraries. Libraries that start threads, like pyarrow with its allocator,
+must be imported after `enter_sandbox`: earlier threads would stay outside, in the same memory.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ _MAX_ANSWER_BYTES = 16 << 20
 _PART_BYTES = 1 << 16
 _ENDING_SECONDS = 5
 MIN_MEMORY = 4 << 30
-"""Memory in bytes that such a process may use on any machine."""
+"""Memory in bytes that a process may use even on a small machine."""
 _MEMORY_RATIO = 16
-"""Additional bytes of memory per byte that it reads; in total at most half of the machine's memory."""
+"""Additional bytes of memory per byte that a process reads, up to half of the machine's memory."""
 MAX_IDLE_SECONDS = 600
-"""Maximum total waiting time in seconds for all answers of a process, beyond its processor time."""
+"""Maximum time in seconds that a caller waits for all answers of a process, beyond its processor time."""
 MAX_SECONDS = 24 * 3600
 """Maximum processor time of an import in seconds."""
 UNSANDBOXED = "--unsandboxed"
@@ -52,15 +52,18 @@ def machine_memory() -> int:
 
 
 def usual_seconds(num_bytes: int) -> int:
-    """Return the limit of processor time in seconds for `num_bytes` of foreign files, sparse or not."""
+    """Return the limit of processor time in seconds for `num_bytes` of foreign files.
+
+    Bytes in holes of sparse files count as well.
+    """
     return min(60 + num_bytes // 100_000, MAX_SECONDS)
 
 
 class SandboxedProcess:
     """A module that runs in its own process inside a sandbox.
 
-    Use it in a `with` block, which kills the process at its end. A process that makes its caller wait for
-    longer than its processor time plus MAX_IDLE_SECONDS is also killed.
+    Use it in a `with` block, which kills the process at its end. The process is killed earlier if its caller
+    has to wait longer than its processor time plus MAX_IDLE_SECONDS.
 
     Raises:
         StoreError: if the kernel has no Landlock and `unsandboxed` is False.
@@ -91,7 +94,7 @@ class SandboxedProcess:
         self.tell({"sandbox": asdict(sandbox), "is_confined": not unsandboxed, "request": request})
 
     def tell(self, message: object) -> None:
-        """Send a line; a process that ended is noticed when its answer is read."""
+        """Send a message as a line. A process that has ended is noticed when its answer is read."""
         assert self._process.stdin
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -100,7 +103,7 @@ class SandboxedProcess:
             pass
 
     def next_answer(self) -> dict[str, Any] | None:
-        """Return the next answer; None if the process ended, was late or sent anything else."""
+        """Return the next answer; None if the process has ended, is late, or sent anything but an answer."""
         from schemas.json_text import parse_json
 
         began = time.monotonic()
@@ -115,7 +118,7 @@ class SandboxedProcess:
     def _line(self, deadline: float) -> bytes:
         """Return the output of the process up to its next line feed, end, size limit or deadline.
 
-        A child of the process may keep its output open; only the deadline ends that.
+        If a child of the process keeps the output open, only the deadline ends the wait.
         """
         assert self._process.stdout
         handle, ready = self._process.stdout.fileno(), select.poll()
@@ -169,7 +172,7 @@ def fault_of(broken: Exception) -> str:
 
 
 def enter_sandbox() -> Any:
-    """Enter the requested sandbox before any library is loaded, and return the request.
+    """Enter the sandbox that the caller requests, before any library is loaded; return the request.
 
     Raises:
         SandboxError: if the kernel can't enforce it, or another thread is already running.

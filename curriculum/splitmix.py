@@ -7,7 +7,7 @@ UInt64s = npt.NDArray[np.uint64]
 
 
 def mixed_words(words: UInt64s) -> UInt64s:
-    """Return a bijection of 64-bit words whose results look random, even for 0, 1, 2 and so on.
+    """Map 64-bit words one-to-one to words that look random, even for the inputs 0, 1, 2 and so on.
 
     >>> [f"{word:016x}" for word in mixed_words(np.arange(3, dtype=np.uint64))]
     ['0000000000000000', '5692161d100b05e5', 'dbd238973a2b148a']

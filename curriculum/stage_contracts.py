@@ -1,7 +1,7 @@
-"""Contracts of artefacts: the required contents of each stage's files, and their consistency with inputs.
+"""Contracts of artefacts: required contents of each stage's files, and their consistency with inputs.
 
-Builds read artefacts of their own workspace without these checks. Artefacts of others are checked once, by
-`foreign_artefacts` in a sandbox.
+Builds read artefacts of their own workspace without these checks. Artefacts of other workspaces are checked
+once, by `foreign_artefacts` in a sandbox.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
 from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
 Columns = Mapping[str, tuple[pa.Schema, ...]]
-"""Allowed schemas of Parquet files by name prefix."""
+"""Allowed schemas of Parquet files, by the prefix of the file's name."""
 COLUMNS: Mapping[str, Columns] = {
     "documents": {
         PARTS: (DOCUMENT_SCHEMA, ENRICHED_SCHEMA),
@@ -67,7 +67,10 @@ COLUMNS: Mapping[str, Columns] = {
     },
     "mixtures": {"plan.": (PLAN_SCHEMA,), "left_out.": (LEFT_OUT_SCHEMA,)},
 }
-"""Parquet files by stage. Those of indexes are checked by their reader; other stages aren't imported."""
+"""Parquet files of each stage.
+
+Files of indexes are checked by their reader. Artefacts of other stages are never imported.
+"""
 
 
 def require_contract(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
@@ -93,7 +96,7 @@ def require_contract(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
 
 
 def _required_files(artefact: Artefact) -> tuple[str, ...]:
-    """Return the names of files that a build needs to read an artefact."""
+    """Return the names of the files that a build reads from an artefact."""
     is_kept = artefact.manifest.labels.get("step") == "kept"
     required = {
         "selections": (KEPT_NAME if is_kept else SELECTION_NAME, SIDES_NAME),

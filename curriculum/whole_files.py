@@ -1,4 +1,4 @@
-"""Atomic file writes: a file is written to a draft, flushed to disk, and renamed."""
+"""Atomic file writes: a file is written under another name, flushed to disk, and renamed."""
 
 import os
 import uuid
@@ -12,7 +12,7 @@ DRAFT = ".draft"
 def replace_whole(file: Path, write: Callable[[Path], object]) -> None:
     """Create or replace a file in one rename; after a power loss it is either the old or the new one.
 
-    `write` writes the draft at the given path. The draft of a failed write is removed.
+    `write` is called with the path of the draft, and writes it. If it fails, the draft is removed.
     """
     # Builds of several machines write here, and their processes may have equal pids.
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}{DRAFT}")
@@ -32,7 +32,7 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder's list of names, to disk."""
+    """Flush a file, or the list of names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
