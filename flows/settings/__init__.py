@@ -1,4 +1,4 @@
-"""Settings: the environment variables that flows read, and those that we set for Prefect."""
+"""Settings of the flows: environment variables that we read, and those that we set for Prefect."""
 
 import base64
 import contextlib
@@ -43,11 +43,11 @@ LOGIN_PATH = "/curriculum/"
 CPU, GPU = "cpu", "gpu"
 """Kinds of work pools."""
 NAME_LENGTH, DIGEST_LENGTH = 40, 16
-"""Lengths of the parts of a workspace's folder name in the user's state folder."""
+"""Numbers of characters of the two parts in the name of a workspace's folder in the user's state folder."""
 SAFE_PATH = "PYTHONSAFEPATH"
 """If set, Python adds neither the current directory nor the script's directory to sys.path."""
 NO_MATRICES = {"OPENBLAS_NUM_THREADS": "1"}
-"""For short commands: otherwise OpenBLAS, which numpy imports, starts a spinning thread per core."""
+"""Variables for short commands; without them OpenBLAS, which numpy loads, starts a busy thread per core."""
 _PAGES_PATH = "CURRICULUM_PAGES_PATH"
 _SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
 _OURS = (
@@ -66,7 +66,7 @@ _HARMLESS = {
 _HARMLESS_STEMS = ("LC_", "PYTHON", "OMP_", "OPENBLAS_")
 """Names and prefixes of variables without secrets."""
 USER = "curriculum"
-"""User name of programs and pages on our own server."""
+"""User name with which programs and pages log in to our own server."""
 
 
 class SettingError(CurriculumError):
@@ -76,8 +76,8 @@ class SettingError(CurriculumError):
 def home(given: Path | None = None) -> Path:
     """Return the real path of the workspace: `given`, else $CURRICULUM_HOME, else ./workspace.
 
-    Sets the umask so that no other user may write to new files, unless $CURRICULUM_TRUST names the
-    workspace, which users then share.
+    Also sets the umask of this process, so that no other user may write to new files. The umask stays if
+    $CURRICULUM_TRUST names the workspace, because users share such a workspace.
 
     Raises:
         SettingError: as `workspace_path`, and if another user could replace temporary folders.
@@ -90,7 +90,7 @@ def home(given: Path | None = None) -> Path:
 
 
 def _require_own_temporary_folders() -> None:
-    """Raise if another user could rename files in $TMPDIR, as in a folder without the sticky bit."""
+    """Raise if another user could rename files in $TMPDIR, for instance for lack of the sticky bit."""
     folder = real_path(Path(tempfile.gettempdir()))
     if (cause := exposure_above(folder / "made")) is not None:
         raise SettingError(
@@ -102,9 +102,9 @@ def _require_own_temporary_folders() -> None:
 
 
 def workspace_path(given: Path | None = None) -> Path:
-    """Return the real path of a workspace as `home` does, without changing this process.
+    """Return the real path of a workspace as `home` does, but don't change the umask.
 
-    Links are resolved only here, so that later changes of a link have no effect.
+    Links are resolved only here, once, so that a link that changes later has no effect.
 
     Raises:
         SettingError: for a file, for a link that is broken, circular or controlled by another user, and for a
@@ -130,9 +130,9 @@ def workspace_path(given: Path | None = None) -> Path:
 
 
 def state_folder() -> Path:
-    """Return this user's folder of data outside of workspaces, accessible to the user only.
+    """Return this user's folder for data outside of workspaces; only the user can access it.
 
-    $CURRICULUM_STATE, else curriculum in $XDG_STATE_HOME, else ~/.local/state/curriculum.
+    It is $CURRICULUM_STATE, else curriculum in $XDG_STATE_HOME, else ~/.local/state/curriculum.
 
     Raises:
         SettingError: if the folder is a link, a file or another user's, or if another user could replace it.
@@ -155,7 +155,7 @@ def state_folder() -> Path:
 
 
 def _own(folder: Path) -> Path:
-    """Create a folder for its owner only, unless it exists; its parents belong to the owner."""
+    """Create a folder with access for its owner only, unless it exists."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     there = folder.lstat()
@@ -171,12 +171,15 @@ def _own(folder: Path) -> Path:
 
 
 def notify_target() -> str | None:
-    """Return $CURRICULUM_NOTIFY: a URL (HTTP POST or Apprise), or a command that reads events."""
+    """Return $CURRICULUM_NOTIFY, the target of notifications.
+
+    It is a URL (for HTTP POST or Apprise), or a command that reads events.
+    """
     return os.environ.get("CURRICULUM_NOTIFY") or None
 
 
 def gpu_price() -> float | None:
-    """Return $CURRICULUM_GPU_PRICE: the price of one GPU hour in any currency.
+    """Return $CURRICULUM_GPU_PRICE: the price of one GPU hour, in any currency.
 
     Raises:
         SettingError: for an invalid price.
@@ -196,13 +199,14 @@ def gpu_slots() -> int:
 
 
 def slots_folder() -> Path | None:
-    """Return $CURRICULUM_SLOTS: the folder of this machine's slots; None for the workspace's own folder.
+    """Return $CURRICULUM_SLOTS: the folder with this machine's training slots.
 
-    Workspaces whose jobs take turns on one machine use the same folder.
+    Workspaces that name the same folder take turns at training on this machine. None means that the workspace
+    uses a folder of its own.
 
     Raises:
-        SettingError: if another user can rename or remove this user's files in the folder. By restoring an
-            old record, that user could end a run.
+        SettingError: if another user can rename or remove this user's files in the folder. That user could
+            put back an old record and thereby end a run.
     """
     if not (given := os.environ.get("CURRICULUM_SLOTS")):
         return None
@@ -215,7 +219,9 @@ def slots_folder() -> Path | None:
 
 
 def absolute_paths() -> dict[str, str]:
-    """Return the variables that contain relative paths, with absolute paths for child processes.
+    """Return the environment variables that contain relative paths, with absolute paths instead.
+
+    Child processes need absolute paths because they run in another directory.
 
     Raises:
         SettingError: if an argument in $CURRICULUM_NOTIFY is a file of the current directory.
@@ -227,7 +233,7 @@ def absolute_paths() -> dict[str, str]:
 
 
 def _absolute_command(target: str) -> str:
-    """Return a command with an absolute program path; URLs and invalid commands stay unchanged."""
+    """Return `target` with an absolute path of its program; URLs and invalid commands stay unchanged."""
     # --help must be fast, and the modules of runs are slow to import.
     from curriculum.pipeline.notifiers import is_url
 
@@ -256,53 +262,66 @@ def sbatch_template() -> Path | None:
 
 
 def ray_address() -> str | None:
-    """Return $CURRICULUM_RAY_ADDRESS: host and port of the Ray cluster that builds."""
+    """Return $CURRICULUM_RAY_ADDRESS: host and port of the Ray cluster on which builds run."""
     return os.environ.get("CURRICULUM_RAY_ADDRESS") or None
 
 
 def ray(address: str) -> dict[str, str]:
-    """Return variables for Ray, to set before its import: no usage statistics, and a cluster on 127.0.0.1.
+    """Return the environment variables of Ray, which must be set before Ray is imported.
 
-    By default Ray replaces 127.0.0.1 by the machine's network address, where it finds no such cluster.
+    They disable usage statistics and let Ray connect to a cluster at 127.0.0.1. By default Ray replaces
+    127.0.0.1 by the network address of the machine, at which it doesn't find the cluster.
     """
     own = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if address.startswith(f"{HOST}:") else {}
     return {"RAY_USAGE_STATS_ENABLED": "0", **own}
 
 
 def suffix() -> str:
-    """Return $CURRICULUM_SUFFIX: suffix of this workspace's deployments and pools, which `serve` sets."""
+    """Return $CURRICULUM_SUFFIX: the suffix of the names of this workspace's deployments and pools.
+
+    `serve` sets the variable.
+    """
     return os.environ.get("CURRICULUM_SUFFIX", "")
 
 
 def deployment(flow: str) -> str:
-    """Return the full name of a flow's deployment in this process: train/train-name."""
+    """Return the full name of a flow's deployment for this process, such as train/train-name."""
     return f"{flow}/{flow}{suffix()}"
 
 
 def tag(end: str | None = None) -> str:
-    """Return the tag of this workspace's deployments and their runs."""
+    """Return the tag of a workspace's deployments and of their runs.
+
+    `end` is the suffix of the workspace, by default that of this process.
+    """
     return f"curriculum{suffix() if end is None else end}"
 
 
 def flow_run() -> str | None:
-    """Return the id of the flow run for which a worker started this process."""
+    """Return the id of the flow run that this process executes for a worker; None without a worker."""
     return os.environ.get("PREFECT__FLOW_RUN_ID")
 
 
 def team_api() -> str | None:
-    """Return $PREFECT_API_URL: the API of a team's server. Call this before `apply`, which sets our own."""
+    """Return $PREFECT_API_URL, the API of a team's server.
+
+    Call this function before `apply`, which sets the same variable to our own server.
+    """
     given = os.environ.get("PREFECT_API_URL")
     return given.rstrip("/") if given else None
 
 
 def own_api_port() -> int | None:
-    """Return the port of this user's own Prefect server in its child processes; None for a team's server."""
+    """Return the port of this user's own Prefect server; None if this process uses a team's server.
+
+    The environment of the server's child processes contains the port.
+    """
     given = os.environ.get("PREFECT_SERVER_API_PORT")
     return int(given) if given else None
 
 
 def credentials() -> dict[str, str]:
-    """Return the authorization headers that Prefect's client would send."""
+    """Return the authorization headers that Prefect's client would send with this environment."""
     if given := os.environ.get("PREFECT_API_AUTH_STRING"):
         return authorization(given)
     if given := os.environ.get("PREFECT_API_KEY"):
@@ -311,7 +330,7 @@ def credentials() -> dict[str, str]:
 
 
 def authorization(secret: str) -> dict[str, str]:
-    """Return the headers of a login with `user:password`."""
+    """Return the headers that log in to a server; `secret` is `user:password`."""
     return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
 
 
@@ -321,7 +340,7 @@ def server_login() -> str:
 
 
 def pages_path_variable(path: str) -> dict[str, str]:
-    """Return the variables of the server of reports and dashboards: its path prefix."""
+    """Return the environment variable that gives the server of reports and dashboards its path prefix."""
     return {_PAGES_PATH: path}
 
 
@@ -331,22 +350,23 @@ def pages_path() -> str:
 
 
 def is_shared() -> bool:
-    """Return True if other workspaces may use the same database: a team's server, or a configured database.
+    """Return True if other workspaces may use the same Prefect database.
 
-    Call this before `apply`, which sets our own server.
+    That is so for a team's server and for a database that the user has configured. Call this function before
+    `apply`, which configures our own server.
     """
     names = ("API_URL", "API_DATABASE_CONNECTION_URL", "SERVER_DATABASE_CONNECTION_URL")
     return any(os.environ.get(f"PREFECT_{name}") for name in names)
 
 
 def flow_run_variables(workspace: Path, suffix: str) -> dict[str, str]:
-    """Return the variables of a flow run: the workspace of its deployment, which is trusted."""
+    """Return the variables of a flow run's process; they name its workspace and mark it as trusted."""
     named = {"CURRICULUM_SUFFIX": suffix} if suffix else {}
     return {"CURRICULUM_HOME": str(workspace), "CURRICULUM_TRUST": str(workspace), **named}
 
 
 def _number(name: str, kind: type[Number], cure: str) -> Number | None:
-    """Return the positive number in a variable; None if the variable isn't set."""
+    """Return the positive number in the environment variable `name`; None if the variable isn't set."""
     given = os.environ.get(name)
     if not given:
         return None
@@ -360,7 +380,10 @@ def _number(name: str, kind: type[Number], cure: str) -> Number | None:
 
 
 def apply(variables: dict[str, str]) -> None:
-    """Set variables for this process and its children; call it before Prefect reads them at import."""
+    """Set environment variables for this process and its children.
+
+    Call this function before Prefect is imported, because Prefect reads the variables then.
+    """
     os.environ.update(variables)
 
 
@@ -370,13 +393,16 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
 
 
 def external_environment() -> dict[str, str]:
-    """Return the environment for external commands, without the credentials of our server."""
+    """Return the environment for external commands, from which the credentials of our server are removed."""
     given = {name: value for name, value in os.environ.items() if name not in _OURS}
     return without_blanks(given)
 
 
 def leave_no_secrets(scratch: str) -> None:
-    """Remove all variables from the environment that reading a workspace doesn't need."""
+    """Remove all environment variables that reading a workspace doesn't need, and set TMPDIR to `scratch`.
+
+    The other variables may contain secrets.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -387,18 +413,19 @@ def leave_no_secrets(scratch: str) -> None:
 
 
 def wait_passively() -> None:
-    """Let OpenMP threads sleep while they wait; call it before torch is imported.
+    """Make OpenMP threads sleep while they wait; call this function before torch is imported.
 
-    Spinning threads slow small models down by a factor of 40 if other processes use the same cores.
+    By default they spin, which slows small models down by a factor of 40 if other processes use the same
+    cores.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def prefect_folder(workspace: Path) -> Path:
-    """Create the folder of Prefect's database, settings and logs for a workspace of this user.
+    """Create the folder for Prefect's database, settings and logs of a workspace, and return its path.
 
-    It is outside of the workspace, since Prefect runs the schedules in its database and the workspace may
-    come from somebody else.
+    The folder is in the user's state folder, not in the workspace. Prefect runs the schedules in its
+    database, and a workspace may come from somebody else.
 
     Raises:
         StoreError: if the workspace doesn't exist or its workspace.json can't be read.
@@ -407,7 +434,7 @@ def prefect_folder(workspace: Path) -> Path:
 
 
 def reports_folder(workspace: Path) -> Path:
-    """Create the user's folder of reports for a read-only workspace.
+    """Create the folder for reports of a read-only workspace in the user's state folder, and return its path.
 
     Raises:
         StoreError: if the workspace doesn't exist or its workspace.json can't be read.
@@ -416,7 +443,10 @@ def reports_folder(workspace: Path) -> Path:
 
 
 def _folder_for(workspace: Path, kind: str) -> Path:
-    """Create a user's folder for a workspace; a copied or moved workspace gets a folder of its own."""
+    """Create a folder for a workspace in the user's state folder, and return its path.
+
+    A copied or moved workspace gets another folder than the original.
+    """
     from curriculum.store import Store
 
     # The sender chose the uuid, and paths are reused, so the name contains both.
@@ -427,12 +457,12 @@ def _folder_for(workspace: Path, kind: str) -> Path:
 
 
 def pages_folder(workspace: Path) -> Path:
-    """Return the folder for the server's copy of its pages, in which we restrict their requests."""
+    """Return the folder for our copy of Prefect's pages, which restricts the requests of the pages."""
     return prefect_folder(workspace) / "pages"
 
 
 def known_api(workspace: Path) -> str | None:
-    """Return the address of a running API: PREFECT_API_URL, or the API of `curriculum serve`."""
+    """Return the address of a running Prefect API (a team's, or that of `curriculum serve`), or None."""
     if given := os.environ.get("PREFECT_API_URL"):
         return given
     address = served_at(workspace)
@@ -448,7 +478,7 @@ def serve_lock(workspace: Path) -> "filelock.FileLock":
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedAddresses:
-    """Addresses of a running `curriculum serve`, and the login of its owner's programs."""
+    """Addresses of a running `curriculum serve`, and the login for programs of the user who started it."""
 
     address: str
     """Address of Prefect's server: the team's, or our own."""
@@ -460,7 +490,7 @@ class ServedAddresses:
     """Address that logs a browser in."""
 
     def write(self, workspace: Path) -> None:
-        """Write the file atomically, readable for the owner only."""
+        """Write the addresses to a file that only its owner can read; the file is replaced atomically."""
         write_secret(served_file(workspace), json.dumps(asdict(self), indent=1))
 
 
@@ -480,7 +510,7 @@ def served_file(workspace: Path) -> Path:
 
 
 def pages_variables(workspace: Path, folder: Path) -> dict[str, str]:
-    """Return the variables of a workspace's pages; marimo's own files are in our folder."""
+    """Return the variables for the server of a workspace's pages; marimo's own files go to `folder`."""
     kinds = ("CONFIG", "STATE", "CACHE", "DATA")
     return {
         "CURRICULUM_HOME": str(workspace),
@@ -491,13 +521,13 @@ def pages_variables(workspace: Path, folder: Path) -> dict[str, str]:
 
 
 def pages_at(workspace: Path) -> str:
-    """Return the address of the workspace's pages; the default address if it isn't served."""
+    """Return the address of the workspace's pages; the default address if no server serves them."""
     found = served(workspace)
     return found.pages if found else f"http://{HOST}:{PAGES_PORT}"
 
 
 def reports_at(workspace: Path) -> str:
-    """Return the address of the workspace's reports; the default address if it isn't served."""
+    """Return the address of the workspace's reports; the default address if no server serves them."""
     return f"{pages_at(workspace)}/reports"
 
 
@@ -508,15 +538,16 @@ def served_at(workspace: Path) -> str | None:
 
 
 def served_secret(workspace: Path) -> str:
-    """Return the `user:password` of the server that serves this workspace; empty if none does."""
+    """Return the `user:password` of the Prefect server that serves this workspace; empty without a server."""
     found = served(workspace)
     return found.secret if found else ""
 
 
 def server_of(workspace: Path) -> "Server | None":
-    """Return the server that serves this workspace with its credentials, or None.
+    """Return the Prefect server that serves this workspace, with its login headers; None without a server.
 
-    A team's server gets the credentials of the environment, which are sent only to $PREFECT_API_URL.
+    If it is a team's server, the headers come from the environment. They are included only if the address is
+    that of $PREFECT_API_URL.
     """
     from dashboards.workspace import Server
 

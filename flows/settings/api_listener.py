@@ -1,7 +1,7 @@
-"""Guard of connections to the user's own Prefect server, in case another user's process listens at its port.
+"""Guard that connects only to the user's own Prefect server, not to a process of another user at its port.
 
-When a server ends, any user may bind its port. Clients of the server would send their password to that
-process and believe its answers.
+When a server ends, any user may bind its port. Without the guard, clients of the server would send their
+password to that user's process and believe its answers.
 """
 
 import errno
@@ -18,7 +18,7 @@ from flows.settings import HOST, prefect_variables
 
 
 def join_api(workspace: Path, api: str) -> None:
-    """Configure Prefect in this process for a running API: a team's, or the one of `serve`."""
+    """Configure Prefect in this process for a running API: that of a team's server, or that of `serve`."""
     is_teams = settings.team_api() is not None
     settings.apply(prefect_variables.running_server(workspace, api))
     if not is_teams:
@@ -26,9 +26,10 @@ def join_api(workspace: Path, api: str) -> None:
 
 
 def guard_connections(port: int | None) -> None:
-    """Refuse connections from this process to a port of HOST unless only this user listens there.
+    """Refuse connections of this process to `port` of HOST unless this user's process listens there.
 
-    An audit hook can't be removed. It is also called for every opened file, which takes about 100 ns.
+    The guard is an audit hook, which can't be removed. Python also calls it for each opened file, which takes
+    about 100 ns.
     """
     if port is not None and is_told():
         sys.addaudithook(functools.partial(_refuse_other_users, port))

@@ -1,4 +1,4 @@
-"""Contexts of steps: resources from the environment, and the trainer command of a diet."""
+"""Contexts in which steps run: machine resources from environment variables, and a diet's trainer command."""
 
 import sys
 from collections.abc import Callable
@@ -47,7 +47,9 @@ def trainer_command(plan: RunPlan) -> str | None:
 
 
 def resources() -> Resources:
-    """Return the resources that the environment names, and set the variables of Ray if a cluster is named.
+    """Return the machine resources that environment variables describe.
+
+    If a variable names a Ray cluster, the environment variables of Ray are set too.
 
     Raises:
         SettingError: if an environment variable is invalid.

@@ -1,4 +1,4 @@
-"""Subject of a flow run: the diet or the ablation that its form names."""
+"""Subject of a flow run: the name of the diet or ablation file that the flow run's form contains."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def form_subject(parameters: Mapping[str, Any]) -> str:
-    """Return the diet of a form, or the stem of its ablation file; empty if the form has neither.
+    """Return the diet in a form's values, or the stem of its ablation file; empty if the form has neither.
 
     >>> form_subject({"specialist": "templates"}), form_subject({"file": "ablations/masks.yaml"})
     ('templates', 'masks')

@@ -1,4 +1,4 @@
-"""Environment variables for Prefect: with our own server, as its client, or on a team's server."""
+"""Environment variables that configure Prefect for our own server, its clients, or a team's server."""
 
 import contextlib
 import importlib.util
@@ -17,9 +17,9 @@ SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
 def isolated(workspace: Path) -> dict[str, str]:
-    """Return variables that isolate Prefect: nothing is shared with other workspaces or sent to anyone.
+    """Return variables that isolate Prefect: it shares nothing with other workspaces and reports nothing.
 
-    All settings files are named, since Prefect also looks for them in the current directory.
+    All settings files are named, since Prefect would otherwise look for them in the current directory too.
     """
     folder = settings.prefect_folder(workspace)
     return {
@@ -38,7 +38,7 @@ def isolated(workspace: Path) -> dict[str, str]:
 
 
 def _packaged(name: str) -> Path:
-    """Return the path of a file of the installed Prefect without importing Prefect."""
+    """Return the path of a file of the installed Prefect; Prefect itself isn't imported."""
     found = importlib.util.find_spec("prefect")
     assert found is not None, "it is a dependency"
     assert found.origin is not None
@@ -46,9 +46,9 @@ def _packaged(name: str) -> Path:
 
 
 def own_server(workspace: Path, port: int, secret: str) -> dict[str, str]:
-    """Return variables for a Prefect server of our own on a port, which requires a login.
+    """Return variables for a Prefect server of our own at `port`, which requires a login.
 
-    Prefect's pages take the API's address from PREFECT_API_URL, not from the server's port.
+    Prefect's pages find the API at PREFECT_API_URL, so that variable must contain the port too.
     """
     origin = f"http://{settings.HOST}:{port}"
     return {
@@ -69,7 +69,10 @@ def login(secret: str) -> dict[str, str]:
 
 
 def team_server(workspace: Path, api: str) -> dict[str, str]:
-    """Return variables for workers and deployments on a team's server; its secret is in the environment."""
+    """Return variables for workers and deployments on a team's server.
+
+    The secret of the team's server isn't among them, since the environment contains it already.
+    """
     return {**isolated(workspace), "PREFECT_API_URL": api, **WORKING}
 
 
@@ -85,14 +88,15 @@ def temporary_server(workspace: Path, port: int, secret: str) -> dict[str, str]:
 
 
 def running_server(workspace: Path, api: str) -> dict[str, str]:
-    """Return variables for a running server: a team's, or that of `curriculum serve`."""
+    """Return variables for clients of a running server: a team's server, or that of `curriculum serve`."""
     known = {} if settings.team_api() else login(settings.served_secret(workspace))
     return {**isolated(workspace), **known, **SILENT, **WORKING, "PREFECT_API_URL": api}
 
 
 def without_settings_files(workspace: Path) -> contextlib.AbstractContextManager[None]:
-    """Change to a folder without settings files while Prefect is imported and reads its settings.
+    """Change to a folder without settings files for the block, in which Prefect is imported.
 
-    Prefect would otherwise read .env, prefect.toml and pyproject.toml in the current directory.
+    Prefect reads its settings when it is imported, also from .env, prefect.toml and pyproject.toml in the
+    current directory.
     """
     return contextlib.chdir(settings.prefect_folder(workspace))

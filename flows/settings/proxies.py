@@ -1,4 +1,4 @@
-"""Proxy variables: requests to servers on this machine bypass proxies."""
+"""Environment variables for proxies, set so that requests to servers on this machine bypass the proxies."""
 
 import importlib.util
 import os
@@ -10,14 +10,15 @@ KINDS = ("http", "https", "all")
 SPOKEN = ("http", "https")
 """Proxy schemes that Prefect's client always supports."""
 SOCKS = ("socks5", "socks5h")
-"""Proxy schemes that it supports with socksio."""
+"""Proxy schemes that Prefect's client supports if socksio is installed."""
 
 
 def direct_to_loopback() -> dict[str, str]:
-    """Return the variables with which Python programs reach servers on this machine without a proxy.
+    """Return variables with which Python programs reach servers on this machine without a proxy.
 
-    Prefect's client fails if a proxy has an unknown scheme. Such a proxy stays in the upper-case variable,
-    for git; the lower-case variable is set to the empty string, which makes Python ignore the proxy.
+    Prefect's client fails if a proxy has a scheme that it doesn't know. The lower-case variable of such a
+    proxy is set to the empty string, so that Python ignores the proxy; the upper-case variable keeps it for
+    git.
     """
     given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     listed = dict.fromkeys(filter(None, [*map(str.strip, given.split(",")), *LOOPBACK]))
@@ -33,7 +34,7 @@ def direct_to_loopback() -> dict[str, str]:
 
 
 def without_blanks(variables: dict[str, str]) -> dict[str, str]:
-    """Return variables without empty lower-case proxies, which would hide the upper-case ones from git."""
+    """Return variables without empty lower-case proxies, which git would prefer to upper-case ones."""
     blank = {f"{kind}_proxy" for kind in KINDS}
     return {name: value for name, value in variables.items() if value or name not in blank}
 

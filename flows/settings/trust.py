@@ -1,12 +1,13 @@
 """Workspaces that this user trusts: commands may write to them and run the commands in their diets.
 
-A workspace from somebody else is read in a sandbox until `curriculum trust`. A workspace that this user's
-commands created is trusted from the start. A workspace that another user of the machine can change is never
-trusted, except by $CURRICULUM_TRUST: the other user could add a diet with a command.
+A workspace from somebody else is read in a sandbox until the user runs `curriculum trust`. A workspace that
+this user's commands created is trusted from the start. A workspace that another user of the machine can
+change is never trusted unless $CURRICULUM_TRUST names it, because the other user could add a diet with a
+command.
 
-A replacement of a trusted workspace isn't trusted, since the ctime of its workspace.json is later. The
-kernel sets ctime, with nanoseconds, and users can't set it back; so no secret is needed, which readers of
-the workspace could copy.
+A workspace that replaces a trusted one isn't trusted. It is recognised by the ctime of its workspace.json,
+which is later. The kernel sets ctime, to the nanosecond, and users can't set it back. No secret in the
+workspace is needed, which other readers of the workspace could copy.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ CONFIGURED = ("diets", "corpora", "phases", "ablations")
 
 
 class TrustedWorkspace(Strict):
-    """Identity of a workspace when it was trusted, to detect replacements."""
+    """Record of a trusted workspace; it identifies the workspace, so that a replacement is noticed."""
 
     path: str
     """Real path."""
@@ -53,18 +54,18 @@ class TrustedWorkspace(Strict):
 
 
 class Trusted(Sealed):
-    """trusted.json in the user's state folder."""
+    """Content of trusted.json in the user's state folder."""
 
     workspaces: tuple[TrustedWorkspace, ...] = ()
 
 
 @contextlib.contextmanager
 def trusting_new_workspace(home: Path) -> Iterator[None]:
-    """Trust the workspace that the block creates at a path where nothing existed before.
+    """Trust the workspace that the block creates at `home`, if nothing existed there before.
 
-    Trust is recorded as soon as workspace.json is written, so that a killed process leaves a trusted
-    workspace. If a child process creates the workspace, trust is recorded at the end. Workspaces of
-    $CURRICULUM_TRUST need no record, and get none if others may write to them.
+    The workspace is recorded as soon as its workspace.json is written, so that it is trusted even if the
+    process is killed later. If a child process creates the workspace, it is recorded at the end of the block.
+    Workspaces of $CURRICULUM_TRUST need no record, and get none if other users may write to them.
     """
     is_fresh = is_new(home)
 
@@ -82,9 +83,10 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
 
 
 def is_new(home: Path) -> bool:
-    """Return True if a workspace belongs to this user and contains at most this user's locks.
+    """Return True if only this user can change a workspace, and it is empty or has only this user's locks.
 
-    Every command writes workspace.json before anything but locks. Other contents come from elsewhere.
+    Each command writes workspace.json before anything but locks. A workspace with other contents therefore
+    comes from elsewhere.
     """
     # Check the folder before its contents: if nobody else can change it, the contents stay as found.
     if exposure(home) is not None:
@@ -94,13 +96,16 @@ def is_new(home: Path) -> bool:
 
 
 def claim_home(home: Path) -> None:
-    """Create the folder of a workspace if other users could create it first, except in $CURRICULUM_TRUST."""
+    """Create the folder of a workspace now if another user could create it first, as in /tmp.
+
+    Workspaces that $CURRICULUM_TRUST names are left alone.
+    """
     if not is_trusted_by_environment(home):
         claim(home)
 
 
 def _holds_locks(folder: Path) -> bool:
-    """Return True for this user's folder of locks, which contains only empty regular files."""
+    """Return True if `folder` is this user's folder of locks and contains only empty regular files."""
     if own_exposure(folder) is not None:
         return False
     found = [entry.lstat() for entry in folder.iterdir()]
@@ -108,18 +113,19 @@ def _holds_locks(folder: Path) -> bool:
 
 
 def make_trusted(home: Path) -> None:
-    """Create a workspace before it is served; a new workspace is trusted."""
+    """Create a workspace unless it exists; a new workspace is trusted."""
     with trusting_new_workspace(home):
         Store(home).open()
 
 
 def is_trusted(home: Path) -> bool:
-    """Return True for a workspace in the record with the same path, uuid and file, or in $CURRICULUM_TRUST.
+    """Return True if a workspace is recorded as trusted, or $CURRICULUM_TRUST names it.
 
-    A recorded workspace is trusted only while no other user can change it.
+    A recorded workspace must still have the same path, uuid and workspace.json, and no other user may be able
+    to change it.
 
     Raises:
-        SettingError: if the record is a link or writable for others.
+        SettingError: if the record is a link or other users may write to it.
     """
     if is_trusted_by_environment(home):
         return True
@@ -130,9 +136,10 @@ def is_trusted(home: Path) -> bool:
 
 
 def require_trusted(home: Path, *named: str | Path | None) -> None:
-    """Raise unless a workspace that a command writes to or executes is trusted or new.
+    """Raise unless all workspaces that a command writes to or executes are trusted or new.
 
-    `named` are words of the command line; words that are paths may be in other workspaces.
+    `named` are words of the command line. A word that is a path may lie in a workspace other than `home`;
+    that workspace is checked too.
 
     Raises:
         StoreError: if a workspace isn't trusted, or if another user can change it.
@@ -156,7 +163,7 @@ def require_trusted(home: Path, *named: str | Path | None) -> None:
 
 
 def require_unexposed(home: Path) -> None:
-    """Raise unless only this user and root can change a workspace, or its future parent folder.
+    """Raise unless only this user and root can change a workspace, or the folder for a new one.
 
     Raises:
         StoreError: naming the folder that another user owns or may write to.
@@ -173,10 +180,10 @@ def require_unexposed(home: Path) -> None:
 
 
 def workspace_exposure(home: Path) -> str | None:
-    """Return how another user could change a workspace, its entries or its YAML files; None if nobody can.
+    """Describe how another user could change a workspace, its entries or its YAML files; None if nobody can.
 
-    Deeper files and link targets are not checked. Workspaces that others could once write to, under a umask
-    of 002 or a default ACL, are recognised by their entries.
+    Files further down and the targets of links are not checked. The entries are checked because they show
+    whether others could once write to the workspace, for instance under a umask of 002 or a default ACL.
     """
     folders = (home / name for name in CONFIGURED)
     configured = (exposure_below(folder) for folder in folders if not folder.is_symlink())
@@ -184,7 +191,7 @@ def workspace_exposure(home: Path) -> str | None:
 
 
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
-    """Return the real paths of the untrusted workspaces that a command opens."""
+    """Return the real paths of those workspaces that a command opens and that are neither trusted nor new."""
     paths = [path for word in named if word and path_exists(path := expanded(word))]
     # A link may lead out of the workspace in its path, or into another workspace; both are opened.
     candidates = (place for path in paths for place in (path.absolute(), real_path(path)))
@@ -202,10 +209,10 @@ def path_exists(path: Path) -> bool:
 
 
 def trusted() -> tuple[TrustedWorkspace, ...]:
-    """Return the workspaces that this user trusts.
+    """Return the records of the workspaces that this user trusts.
 
     Raises:
-        SettingError: if the record is a link or writable for others.
+        SettingError: if the file of records is a link or other users may write to it.
     """
     file = settings.state_folder() / RECORD
     try:
@@ -246,7 +253,7 @@ def forget(home: Path) -> bool:
 
 
 def is_inside(file: Path, home: Path) -> bool:
-    """Return True for a file in a workspace, by its path or by its real path."""
+    """Return True if a file is in a workspace, either by the path as given or by its real path."""
     return home in file.absolute().parents or home in real_path(file).parents
 
 
