@@ -1,1 +1,1 @@
-"""Processes of `curriculum serve`: a Prefect server, workers and pages."""
+"""Processes that `curriculum serve` starts: a Prefect server, its workers, and a server of pages."""

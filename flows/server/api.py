@@ -1,8 +1,9 @@
 """`python -m flows.server.api FD`: Prefect's server behind a guard, on a socket of the parent process.
 
-Requests to the API and WebSockets must log in with $PREFECT_SERVER_API_AUTH_STRING before Prefect, which
-checks it too, reads them. The guard also checks what Prefect doesn't: that the Host header names this
-server, that the request comes from no page of another site, and that no frame shows the answer.
+FD is the file descriptor of the socket. The guard requires a login with $PREFECT_SERVER_API_AUTH_STRING for
+requests to the API and for WebSockets before Prefect, which checks the login too, reads them. It also checks
+what Prefect doesn't: that the Host header names this server, that the request doesn't come from a page of
+another site, and that no page of another site shows the answer in a frame.
 """
 
 import hmac
@@ -43,11 +44,13 @@ NO_ANALYTICS = """<script>
     });
   })();
 </script>"""
-"""Script that blocks cookies of the analytics in Prefect's pages, which would be set for all
-ports."""
+"""Script that blocks the cookies of the analytics in Prefect's pages.
+
+Browsers would send these cookies to all ports of this host.
+"""
 API = "/api/"
 OPEN_PATHS = frozenset((f"{API}health", f"{API}ready"))
-"""Paths of the API without login."""
+"""Paths of the API that need no login."""
 NOT_LOGGED_IN = 1008
 """Close code of a WebSocket with a wrong password, as Prefect uses it."""
 MAX_LOGIN = 10_000
@@ -58,8 +61,8 @@ LOGIN = "This browser isn't logged in. Open the address that `curriculum serve` 
 def application(prefect: Application, server: str, login: str) -> Application:
     """Return Prefect's application with a login page, restricted to one host and port.
 
-    Prefect logs a traceback for an `Authorization` header or first WebSocket message that it can't parse or
-    compare. The guard therefore passes on only values equal to those of `login`.
+    If Prefect can't parse or compare an `Authorization` header or the first message of a WebSocket, it logs a
+    traceback. The guard therefore passes on only those that equal `login`.
     """
 
     async def pages(scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +86,10 @@ def application(prefect: Application, server: str, login: str) -> Application:
 
 
 def _may_ask(scope: Scope, login: str) -> bool:
-    """Return True for pages, health checks, requests with a login, and WebSockets."""
+    """Return True if a request needs no login (pages and health checks), has one, or is a WebSocket.
+
+    WebSockets log in with their first message.
+    """
     if scope["type"] == "websocket":
         return scope["path"].startswith(API) and "prefect" in scope["subprotocols"]
     if scope["type"] != "http" or not scope["path"].startswith(API):
@@ -112,7 +118,7 @@ def _logged_in(receive: Receive, send: Send, login: str) -> Receive:
 
 
 def _is_login(text: str, login: str) -> bool:
-    """Return True for a JSON object with the login of Prefect's programs and nothing else."""
+    """Return True if `text` is the JSON message with which Prefect's programs log in, with our password."""
     if len(text) > MAX_LOGIN:
         return False
     try:
@@ -129,7 +135,7 @@ def _is_same(given: str, known: str) -> bool:
 
 
 def drop_analytics(pages: Path) -> None:
-    """Insert NO_ANALYTICS at the start of Prefect's pages in a folder."""
+    """Insert the script NO_ANALYTICS at the start of each of Prefect's pages in a folder."""
     for page in pages.glob("**/index.html"):
         text = page.read_text(encoding="utf-8")
         if NO_ANALYTICS not in text:

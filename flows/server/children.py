@@ -1,4 +1,4 @@
-"""Child processes of a server: watched, restarted and ended as a group; and the sockets that they inherit."""
+"""Child processes of a server, which are watched, restarted and ended as a group, and their sockets."""
 
 import contextlib
 import os
@@ -23,37 +23,37 @@ from schemas.errors import CurriculumError
 
 DEATHS = 5
 WINDOW_S = 600.0
-"""Number of deaths within a time in seconds after which a child isn't restarted."""
+"""A child that died DEATHS times within WINDOW_S seconds isn't restarted."""
 
 
 class ServeError(CurriculumError):
-    """The server can't start, or ended."""
+    """The server can't start, or it ended unexpectedly."""
 
 
 @dataclass(kw_only=True, slots=True)
 class ChildProcess:
-    """Command run by this Python; the kernel ends it if this process is killed.
+    """Python command in a child process; the kernel ends it if this process is killed.
 
-    It has its own process group, so that Ctrl-C in the terminal doesn't reach it: we end the children in
-    order.
+    The child has its own process group. Ctrl-C in the terminal therefore doesn't reach it, and this process
+    can end its children in order.
     """
 
     name: str
     arguments: tuple[str, ...]
     log: Path
     grace_s: float = 10.0
-    """Seconds to end before the process group is killed."""
+    """Seconds that the process group has to end before it is killed."""
     with_us: signal.Signals = signal.SIGTERM
     """Signal that the child gets when this process ends."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables of this child only."""
     sockets: tuple[socket.socket, ...] = ()
-    """File descriptors of sockets that the child inherits."""
+    """Sockets whose file descriptors the child inherits."""
     process: "subprocess.Popen[bytes] | None" = None
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS))
 
     def start(self) -> None:
-        """Start the process; its output is appended to its log."""
+        """Start the process; its output is appended to the file `log`."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.process is None and self.log.is_file():
             self.log.replace(self.log.with_suffix(".before.log"))
@@ -72,12 +72,12 @@ class ChildProcess:
             )
 
     def died(self) -> int | None:
-        """Exit code of an ended process, or None."""
+        """Exit code if the process has ended, or None."""
         assert self.process is not None, "the process was never started"
         return self.process.poll()
 
     def may_start_again(self) -> bool:
-        """Return True if the process hasn't died too often; the call counts as a death."""
+        """Count one more death of the process; return False if it has died too often to be restarted."""
         now = time.monotonic()
         self.deaths.append(now)
         return len(self.deaths) < DEATHS or now - self.deaths[0] > WINDOW_S
@@ -89,14 +89,14 @@ class ChildProcess:
             self.process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """End the process and its group, and wait for the end."""
+        """End the process and its group, and wait until they have ended."""
         if self.process is None:
             return
         self.interrupt()
         self.await_end()
 
     def end_own(self) -> None:
-        """End a worker's flow runs while the worker can still report their end."""
+        """End the flow runs of this process, a worker, while it can still report their end to the server."""
         assert self.process is not None, "the process was never started"
         deadline = time.monotonic() + self.grace_s
         signalled: set[int] = set()
@@ -117,7 +117,7 @@ class ChildProcess:
         return [child for child in children if _works(child)]
 
     def await_end(self) -> None:
-        """Wait for the end of the process group; kill what remains after the grace period."""
+        """Wait until the process group has ended; kill it after `grace_s` seconds."""
         assert self.process is not None, "the process was never started"
         deadline = time.monotonic() + self.grace_s
         while self._group_lives() and time.monotonic() < deadline:
@@ -141,7 +141,7 @@ class ChildProcess:
             raise self.fault(f"exit code {code}")
 
     def fault(self, found: str) -> ServeError:
-        """Return an error with the last lines of the log."""
+        """Return an error about `found` with the last lines of the process's log."""
         last = self.log.read_text(errors="replace").strip().splitlines()[-3:]
         cause = " / ".join(line.strip() for line in last) or "no output"
         return ServeError(self.name, found, cause=cause, cure=f"Its log is {self.log}")
@@ -155,7 +155,10 @@ def _works(process: psutil.Process) -> bool:
 
 
 def end_all(children: Sequence[ChildProcess]) -> None:
-    """Interrupt all children once, then wait for them. A second interrupt would skip their cleanup."""
+    """Interrupt each child once, then wait for all of them.
+
+    A second interrupt would make a child skip its cleanup.
+    """
     started = [child for child in children if child.process is not None]
     for child in started:
         child.interrupt()
@@ -164,9 +167,9 @@ def end_all(children: Sequence[ChildProcess]) -> None:
 
 
 PATIENCE_S = 300.0
-"""Seconds for a server to start."""
+"""Seconds within which our own server must answer after its start."""
 FOREIGN_PATIENCE_S = 15.0
-"""Seconds for a running server to answer."""
+"""Seconds within which a server that runs already must answer."""
 SLOW_S = 20.0
 """Seconds after which a warning says that a server is slow."""
 BACKLOG = 1024
@@ -175,10 +178,11 @@ BACKLOG = 1024
 
 @contextlib.contextmanager
 def listening(port: int, *, or_any: bool = False) -> Iterator[socket.socket]:
-    """Listen on a port of 127.0.0.1 (0: any free port) within the block.
+    """Listen on a port of 127.0.0.1 (0: any free port) within the block, and yield the socket.
 
-    The server inherits the socket, so no other user can bind the port while the server restarts. With
-    `or_any`, any free port replaces a port that is in use.
+    The server is a child process that inherits the socket. Because the socket stays open in this process, no
+    other user can bind the port while the server restarts. With `or_any`, a free port is used if `port` is in
+    use.
     """
     try:
         ear = socket.create_server((settings.HOST, port), backlog=BACKLOG)
@@ -198,10 +202,13 @@ def listening(port: int, *, or_any: bool = False) -> Iterator[socket.socket]:
 def await_health(
     url: str, server: ChildProcess | None, warn: Callable[[str], None] = ignore
 ) -> None:
-    """Wait until a server answers; a server that isn't our child gets less time.
+    """Wait until the server at `url` answers.
+
+    `server` is the server's process. If it is None, this process didn't start the server, which must then
+    answer sooner.
 
     Raises:
-        ServeError: if it ends or doesn't answer in time, with its last answer.
+        ServeError: if the server ends or doesn't answer in time, with its last answer.
     """
     patience = PATIENCE_S if server else FOREIGN_PATIENCE_S
     began, last, warned = time.monotonic(), "", False

@@ -1,8 +1,8 @@
-"""Detection of flow runs that became Crashed after their process ended, and notifications of them.
+"""Detection of flow runs whose process was killed and that Prefect marked as Crashed, with notifications.
 
-`python -m flows.server.crash_detection API WORKSPACE POOL…` polls the server beside the workers. It is a
-separate process, so that a notification target that hangs blocks nothing else. An automation of Prefect
-isn't enough: it can't run a command, doesn't retry a notification, and stores the target in the database.
+`python -m flows.server.crash_detection API WORKSPACE POOL…` polls the server while the workers run. It is a
+separate process, so that a slow target of notifications blocks nothing else. An automation of Prefect would
+not do: it can't run a command, doesn't retry a notification, and stores the target in the database.
 """
 
 import datetime
@@ -26,13 +26,17 @@ from flows.settings.form_subjects import form_subject
 EVERY_S = 30.0
 ANSWER_S = 30.0
 LOOKS = 3
-"""Number of polls that must find a crash before it is reported; a living process reports it
-sooner."""
+"""Number of polls that must find a crash before it is reported.
+
+A process that is still alive reports its crash itself, sooner than that.
+"""
 PAGE = 200
 """Maximum number of runs per response of the server."""
 START = datetime.timedelta(minutes=10)
-"""Time before the first poll that is searched, since abandoned runs are marked while this process
-starts."""
+"""Time before the first poll in which crashes are searched too.
+
+Abandoned runs are marked as crashed while this process starts.
+"""
 LONGEST = datetime.timedelta(days=7)
 """Age after which a crash isn't reported any more."""
 
@@ -58,34 +62,40 @@ _ANSWER = TypeAdapter(list[_Run])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crash:
-    """Crashed flow run."""
+    """Crashed flow run, and the facts that its notification contains."""
 
     mark: str
-    """Identifies this crash, since a retried run may crash again."""
+    """Identifier of this crash; a run that is retried may crash again, with another mark."""
     title: str
     specialist: str
     why: str
     when: datetime.datetime
-    """Time of the crash by the server's clock."""
+    """Time of the crash, by the server's clock."""
 
 
 @dataclass(kw_only=True, slots=True)
 class CrashWatch:
-    """Polls for crashes in a workspace's pools, and notifies of a crash after enough polls found it."""
+    """Watch for crashed flow runs of a workspace.
+
+    A notification is sent after LOOKS polls in a row have found the same crash.
+    """
 
     workspace: Path
     ask: Callable[[datetime.datetime], list[Crash]]
     """Function that returns the crashes since a time."""
     send: Send
-    """Sends an event and returns True if it arrived, now or earlier; otherwise it is sent after
-    the next poll."""
+    """Function that sends the notification of a crash and returns True if it has arrived, now or earlier.
+
+    After False, the notification is sent again at the next poll.
+    """
     found: Counter[str] = field(default_factory=Counter)
     sent: set[str] = field(default_factory=set)
 
     def look(self) -> None:
         """Poll once, and send the notifications that are due.
 
-        The workspace records the time up to which all crashes were sent, so that a restart loses none.
+        A file of the workspace records the time up to which all notifications were sent, so that a restart of
+        this process loses none.
 
         Raises:
             OSError, HTTPException, ValidationError: if the server doesn't answer correctly.
@@ -105,7 +115,10 @@ class CrashWatch:
 
 
 def sent_until(workspace: Path) -> datetime.datetime:
-    """Return the time up to which all crashes were sent; without a record, a time shortly before now."""
+    """Return the recorded time up to which notifications of all crashes were sent.
+
+    Without a record, it is a time shortly before now.
+    """
     now = datetime.datetime.now(datetime.UTC)
     try:
         kept = datetime.datetime.fromisoformat(_file(workspace).read_text())
@@ -119,7 +132,7 @@ def _file(workspace: Path) -> Path:
 
 
 def crashes_since(api: str, pools: Iterable[str], when: datetime.datetime) -> list[Crash]:
-    """Return the runs of some pools that crashed at or after a time, from a server's API."""
+    """Return the flow runs of `pools` that crashed at time `when` or later, according to the server's API."""
     runs: list[_Run] = []
     wanted: dict[str, JsonValue] = {
         "flow_runs": {
@@ -157,7 +170,10 @@ def _crash(run: _Run) -> Crash:
 
 
 def crash_sender(workspace: Path, say: Log) -> Send:
-    """Return the function that notifies of a crash unless the crashed process did so."""
+    """Return the function that sends a notification of a crash.
+
+    It sends none if the crashed process sent one itself before it ended.
+    """
 
     def send(crash: Crash) -> bool:
         # This import reads diets and is needed only after a crash.
@@ -173,7 +189,7 @@ def crash_sender(workspace: Path, say: Log) -> Send:
 
 
 def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
-    """Poll forever; log a failure once, and try again."""
+    """Poll forever. If polling fails, log the failure once and poll again."""
     logged = ""
 
     def complain(line: str) -> None:

@@ -1,7 +1,7 @@
 """`curriculum dashboard`: reports and interactive pages on 127.0.0.1, under a secret path.
 
-`serve` starts it too, as `python -m flows.server.dashboard WORKSPACE FD` on a socket that `serve` opened,
-with the path in $CURRICULUM_PAGES_PATH.
+`serve` starts this server too, as `python -m flows.server.dashboard WORKSPACE FD`. FD is the file descriptor
+of a socket that `serve` has opened; $CURRICULUM_PAGES_PATH contains the secret path.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ SETTINGS = {
     ".marimo.toml": '[display]\ntheme = "system"\n[completion]\ncopilot = false\n',
     "pyproject.toml": "[tool.marimo.runtime]\ndotenv = []\n",
 }
-"""Settings files of marimo, in place of a person's own for notebooks.
+"""Settings files of marimo by name, which replace the settings that the user has for notebooks.
 
-marimo takes the nearest file of a name, from the current folder up to the root, where another user may have
-put a file: `pythonpath` in a pyproject.toml makes marimo import that user's modules. Without `dotenv` marimo
-loads the .env file of the project that curriculum is installed in.
+marimo searches each file from the current folder up to the root and takes the first one. Another user may
+have put a pyproject.toml there, whose `pythonpath` would make marimo import that user's modules.
+If `dotenv` isn't set, marimo loads the .env file of the project in which curriculum is installed.
 """
 LINGER_S = 2
-"""Seconds for open pages to close at shutdown."""
+"""Seconds that open pages have to close at shutdown."""
 CANT_READ = (
     "If your browser can't read the login file (snap, Flatpak, Windows beside WSL), open the "
     "address above."
@@ -51,36 +51,41 @@ class DashboardError(CurriculumError):
 
 
 def how_to_install() -> str:
-    """Return the command that installs the packages of the pages."""
+    """Return the command that installs marimo, which the interactive pages need."""
     return install_command("curriculum[dashboards]")
 
 
 def is_installed() -> bool:
-    """Return True if interactive pages can be shown, not only reports."""
+    """Return True if marimo is installed; without it only reports can be shown."""
     from dashboards.server import has_dashboards
 
     return has_dashboards()
 
 
 def new_path() -> str:
-    """Return an unguessable path of 32 hexadecimal digits."""
+    """Return a new secret path of 32 random hexadecimal digits."""
     return secrets.token_hex(16)
 
 
 def login_address(ear: socket.socket, path: str) -> str:
-    """Return the address that logs a browser in; its fragment, which browsers keep local, is the path."""
+    """Return the address that logs a browser in; its part after # is the secret path.
+
+    Browsers never send that part of an address to a server.
+    """
     return f"{pages_address(ear)}/#{path}"
 
 
 def pages_address(ear: socket.socket) -> str:
-    """Return the address of the server on a socket."""
+    """Return the address of the server that listens on the socket `ear`."""
     return f"http://{settings.HOST}:{ear.getsockname()[1]}"
 
 
 def dashboard(
     workspace: Path, port: int | None, print_line: PrintLine, *, open_it: bool
 ) -> NoReturn:
-    """Serve the pages of a workspace until a signal; without a port, on the default or any free port.
+    """Serve the pages of a workspace until a signal ends the process.
+
+    If `port` is None, the server uses the default port, or any free port if that is in use.
 
     Raises:
         DashboardError: if marimo isn't installed.
@@ -102,10 +107,11 @@ def dashboard(
 
 @contextlib.contextmanager
 def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
-    """Open a graphical browser; a text browser would cover the terminal's output.
+    """Open `address` in a graphical browser for the duration of the block.
 
-    All users of a machine can read command lines. The browser therefore gets the path of a file that
-    redirects to the address; only its owner can read the file, and it is removed at the end.
+    No text browser is opened, since it would cover the terminal's output. All users of a machine can read
+    command lines, so the browser doesn't get the address. It gets the path of a file that redirects to the
+    address. Only its owner can read the file, which is removed at the end.
     """
     browser = _browser()
     if browser is None:
@@ -125,7 +131,7 @@ def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
 
 
 def _browser() -> webbrowser.BaseBrowser | None:
-    """Return the user's browser, or None if it has no window."""
+    """Return the user's graphical browser, or None if there is none."""
     try:
         browser = webbrowser.get()
     except webbrowser.Error:
@@ -137,7 +143,7 @@ def _browser() -> webbrowser.BaseBrowser | None:
 
 
 def _show(workspace: Path, ear: socket.socket, path: str) -> None:
-    """Serve until a signal ends it; marimo's files are in a temporary folder."""
+    """Serve until a signal ends the server; marimo's files are in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         for name, text in SETTINGS.items():
             (Path(folder) / name).write_text(text)
@@ -158,7 +164,10 @@ def _show(workspace: Path, ear: socket.socket, path: str) -> None:
 
 
 def _leave() -> NoReturn:
-    """Exit at once: threads of open pages may be running queries, and an orderly exit would crash in them."""
+    """End this process without Python's cleanup.
+
+    Threads of open pages may be running queries, and the cleanup would crash in them.
+    """
     sys.stdout.flush()
     os._exit(0)
 
@@ -173,7 +182,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[None]:
-    """End the block at a stop signal, even at an ignored SIGINT."""
+    """Leave the block at SIGINT, even if it was ignored before, or at a signal that terminates processes."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -40,16 +40,16 @@ PARENTS = 10
 """Maximum number of concurrent runs of the cpu worker; most runs wait for training or another
 build."""
 RUNS_END_S = 25.0
-"""Seconds for running flow runs to end, including a checkpoint."""
+"""Seconds that running flow runs have to save a checkpoint and end."""
 PAUSE_S = 20.0
-"""Seconds for a server to pause the pools of ending workers."""
+"""Seconds that the server has to pause the pools of workers that are ended."""
 LOOK_EVERY_S = 0.5
 FOLDERS = ("diets", "corpora", "phases", "ablations")
-"""Folders of a workspace whose files are choices in the forms."""
+"""Folders of a workspace whose files the forms offer as choices."""
 BRANCHES = "*/specialist-*/branch-*"
-"""Folders of a workspace whose branches are choices in the forms."""
+"""Pattern of the folders of branches, which the forms offer as choices."""
 DEPLOY_S = 300.0
-"""Timeout in seconds of creating the deployments."""
+"""Timeout in seconds for creating the deployments."""
 
 _SERVER = "flows.server.api"
 
@@ -57,7 +57,7 @@ PrintLine = Callable[[str], None]
 
 
 def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
-    """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; all children have ended on return.
+    """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; end all child processes before returning.
 
     If PREFECT_API_URL names a team's server, workers and deployments join that server.
 
@@ -100,19 +100,22 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
 
 
 State = tuple[tuple[str, str], ...]
-"""Paths and digests of the files."""
+"""Paths of the files, each with the digest of its content."""
 
 
 @dataclass(kw_only=True, slots=True)
 class FormChoices:
-    """Files that the forms list as choices, to detect changes."""
+    """Watch of the files that Prefect's forms list as choices, to update the forms after a change."""
 
     workspace: Path
     deployed: State = ()
     seen: State = ()
 
     def have_changed(self) -> bool:
-        """Return True if the files changed before the last call and are unchanged since."""
+        """Return True if the files differ from the deployed ones and haven't changed since the previous call.
+
+        A change is thus reported once, after it is complete.
+        """
         before, self.seen = self.seen, self._look()
         if self.seen == self.deployed or self.seen != before:
             return False
@@ -120,7 +123,7 @@ class FormChoices:
         return True
 
     def mark_deployed(self) -> None:
-        """Record the files of the next deployments."""
+        """Remember the current files as those that the forms list."""
         self.seen = self.deployed = self._look()
 
     def _look(self) -> State:
@@ -135,7 +138,7 @@ class FormChoices:
 
 @dataclass(kw_only=True, slots=True)
 class Supervisor:
-    """Processes of a workspace: restarts dead children and updates forms."""
+    """Child processes of `curriculum serve`; restarts dead ones and keeps the forms up to date."""
 
     workspace: Path
     port: int
@@ -158,11 +161,11 @@ class Supervisor:
 
     @property
     def secret(self) -> str:
-        """`user:password` of our own Prefect server; empty with a team's server."""
+        """Login `user:password` of our own Prefect server; empty with a team's server."""
         return f"{settings.USER}:{self.password}" if self.team is None else ""
 
     def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> ChildProcess:
-        """Return a child process that runs a module, with a log named after it."""
+        """Return a child process that runs a Python module; `name` is also the name of its log."""
         log = settings.prefect_folder(self.workspace) / f"{name}.log"
         return ChildProcess(
             name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s
@@ -184,8 +187,8 @@ class Supervisor:
     def start_workers(self, limits: dict[str, int], scratch: str) -> None:
         """Create the deployments and start one worker per kind of pool.
 
-        Workers and runs use `scratch` for temporary files. Prefect's workers create a folder there with the
-        same name for all users; in /tmp the first user would own it.
+        Workers and runs use the folder `scratch` for temporary files. Prefect's workers create a folder there
+        whose name is the same for all users; in /tmp it would belong to the first user.
         """
         self.choices.mark_deployed()
         self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
@@ -205,7 +208,11 @@ class Supervisor:
             worker.start()
 
     def end_workers(self) -> None:
-        """Stop starting runs, end running runs and report their end to the server, then end the workers."""
+        """End the workers and their flow runs.
+
+        First no more runs are started. Then the running ones end, and the workers report that to the server.
+        At last the workers end.
+        """
         deadline = time.monotonic() + PAUSE_S
         for kind in self.workers:
             self._pause(f"{kind}{self.suffix}", deadline)
@@ -215,7 +222,10 @@ class Supervisor:
         end_all([*self.workers.values(), *self.pages])
 
     def _pause(self, pool: str, deadline: float) -> None:
-        """Pause a pool until its worker restarts; pools on a team's server may have other workers."""
+        """Pause a pool until its worker is started again.
+
+        Pools on a team's server are not paused, since they may have other workers.
+        """
         if self.team is not None:
             return
         request = urllib.request.Request(
@@ -239,7 +249,7 @@ class Supervisor:
             time.sleep(0.2)
 
     def start_pages(self, ear: socket.socket) -> None:
-        """Start reports and dashboards beside the server, at the addresses of earlier starts."""
+        """Start the server of reports and dashboards on the socket `ear`."""
         module = ("flows.server.dashboard", str(self.workspace), str(ear.fileno()))
         pages = self.child("dashboards", *module)
         pages.variables, pages.sockets = settings.pages_path_variable(self.path), (ear,)
@@ -259,7 +269,7 @@ class Supervisor:
         detection.start()
 
     def announce(self, ear: socket.socket) -> None:
-        """Print all addresses; the address with a fragment logs the browser in to the others."""
+        """Print the addresses of all pages; the address with a # logs the browser in to all of them."""
         pages = dashboard.pages_address(ear)
         runs, login = f"{self.address}/v2/runs", dashboard.login_address(ear, self.path)
         if self.team is None:
@@ -282,7 +292,7 @@ class Supervisor:
         self.print_line("Press Ctrl-C to stop everything.")
 
     def watch(self) -> None:
-        """Restart dead children, and update the forms when their choices change, until stopped."""
+        """Restart dead children, and update the forms when their choices change, until a signal arrives."""
         while True:
             if self.server is not None:
                 self._restart_dead(self.server, self.start_server)
@@ -326,7 +336,8 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
     """Create or update the deployments in a child process, and return the suffix of their names.
 
     Raises:
-        ServeError: with the last lines of the process, whose output is in the log.
+        ServeError: if the child process fails. The error has the last lines of its output, which is in the
+            log.
     """
     log = settings.prefect_folder(workspace) / "deployments.log"
     flags = [*(["--shared"] if shared else []), *(["--idle", *idle] if idle else [])]
@@ -358,10 +369,10 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
 
 @contextlib.contextmanager
 def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
-    """Provide a Prefect API within the block: a running server, or else a temporary server.
+    """Provide a Prefect API within the block: that of a running server, or else that of a temporary server.
 
-    Ctrl-C in the terminal doesn't reach the temporary server, so that an interrupted flow can report its
-    state.
+    Ctrl-C in the terminal doesn't reach the temporary server, so that an interrupted flow can still report
+    its state.
 
     Raises:
         ServeError: if the server doesn't start or answer.
@@ -423,7 +434,10 @@ class _StoppedError(Exception):
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """End the block at Ctrl-C, SIGTERM or a closed terminal; ignore these signals while children end."""
+    """Leave the block at Ctrl-C, SIGTERM or a closed terminal.
+
+    While children are being ended, these signals are ignored.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         ignore()

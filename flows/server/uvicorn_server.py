@@ -1,6 +1,7 @@
 """Uvicorn on an inherited socket, without an access log and without proxy headers.
 
-Any user of the machine may send requests, so malformed requests must not write lines or tracebacks to a log.
+Any user of the machine may send requests. Malformed requests must therefore not fill a log with lines or
+tracebacks.
 """
 
 import socket
@@ -11,14 +12,18 @@ from dashboards.guard import Application
 def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None = None) -> None:
     """Serve an application on a bound socket until SIGINT or SIGTERM.
 
-    At shutdown open connections get `linger_s` seconds; None waits for them.
+    At shutdown, connections that are still open get `linger_s` seconds to end; None waits until they have
+    ended.
     """
     import h11
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class PlainUpgrades(H11Protocol):
-        """HTTP protocol that refuses WebSockets with non-ASCII headers, which websockets can't refuse."""
+        """HTTP protocol that refuses WebSockets with non-ASCII headers.
+
+        The websockets library, which handles all others, can't refuse them.
+        """
 
         def handle_websocket_upgrade(self, event: h11.Request) -> None:
             if all(value.isascii() for _, value in event.headers):
