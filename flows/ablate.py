@@ -1,4 +1,4 @@
-"""The ablate flow, which trains the arms of an ablation with curriculum.ablations."""
+"""The ablate flow, which trains the arms of an ablation and judges its claims with curriculum.ablations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +65,11 @@ def _judged(home: Path, file: Path, repositories: Sequence[str]) -> tuple[Outcom
 
 
 def _resolve(arm: Arm) -> RunPlan:
-    """Return the plan of an arm as this flow run resolved it first."""
+    """Return the plan of an arm.
+
+    The first call in a flow run resolves the plan and records its config. Later calls, after a retry, return
+    the recorded plan.
+    """
     name = flow_runs.arm_snapshot(runtime.flow_run.id, arm.config.specialist)
     return first_plan(arm.config, name)
 

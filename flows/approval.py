@@ -1,4 +1,4 @@
-"""Flow runs that wait for an approval: suspended at a closed gate, resumed by a person."""
+"""Approval of runs in the flows: a flow run is suspended at a closed gate until a person approves."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -42,7 +42,8 @@ class ApprovalForm(RunInput):
 def gate_passed(plan: RunPlan, event: FinishedStep, run: Artefact) -> FinishedStep:
     """Return the event of a trained phase, after waiting for an approval if its gate requires one.
 
-    Only flow runs of deployments can wait: the flow run ends here and starts again when it is resumed.
+    Only flow runs of deployments can wait. The process of this flow run ends here; when a person resumes the
+    flow run, Prefect starts it again from the beginning.
     """
     gate = event.gate
     if gate is not None and gate.kind == "waits" and dispatch.in_deployment():
@@ -63,9 +64,10 @@ def gate_passed(plan: RunPlan, event: FinishedStep, run: Artefact) -> FinishedSt
 
 
 def final_state(trained: Sequence[FinishedStep]) -> tuple[FinishedStep, ...]:
-    """Return the final state of a curriculum: Completed, with a name that shows a closed gate.
+    """Return the final result of a curriculum flow.
 
-    Prefect passes on the data of the returned state as the result.
+    If the last gate is closed, the result is a Completed state whose name says so; Prefect takes the value of
+    the flow run from the data of that state.
     """
     gate = trained[-1].gate if trained else None
     if gate is None or gate.is_open:
@@ -87,9 +89,10 @@ def _question(run: Artefact) -> str:
 
 
 def suspended_until_approved(ticket: str, question: str) -> ApprovalForm:
-    """Suspend this flow run; after it was resumed and started again, return the submitted form.
+    """Suspend this flow run until a person submits the approval form, and return the form.
 
-    Works only in flow runs of a deployment.
+    Suspending ends the process. After the form was submitted, the flow starts again and this function returns
+    at once. Works only in flow runs of a deployment.
     """
     form = ApprovalForm.with_initial_data(description=question)
     for number in itertools.count():
@@ -102,7 +105,11 @@ def suspended_until_approved(ticket: str, question: str) -> ApprovalForm:
 
 
 def resume(ticket: str, *, who: str, comment: str, warn: Callable[[str], None]) -> str:
-    """Resume the flow runs that are suspended for a run; return a line that names them, or an empty line."""
+    """Resume the flow runs that wait for the approval of a run, and return a sentence that names them.
+
+    `ticket` identifies the approved run; `who` and `comment` are passed to the flow runs. The result is empty
+    if no flow run waits.
+    """
     try:
         with get_client(sync_client=True) as client:
             suspended = client.read_flow_runs(

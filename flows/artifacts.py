@@ -1,4 +1,4 @@
-"""Artifacts of a flow run: progress while a stage runs, tables when it is finished."""
+"""Prefect artifacts on the page of a flow run: progress while a stage runs, tables when it has finished."""
 
 import re
 import time
@@ -29,7 +29,7 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.visible import one_line, visible
 
 UPDATE_EVERY_S = 5.0
-"""Seconds between progress updates on the server; an update costs a transaction."""
+"""Seconds between updates of the progress on the server; each update costs a transaction."""
 
 onlooker: ContextVar[ProgressCallback] = ContextVar("onlooker", default=ignore_progress)
 """Second receiver of progress: the terminal, if the flow runs in the command line's process."""
@@ -44,7 +44,10 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class Log:
-    """Log of the flow run or task run that is current at construction; usable outside of its context."""
+    """Log of the flow run or task run in which this object was created.
+
+    The log stays usable outside of that run's context.
+    """
 
     def __init__(self) -> None:
         self._log = get_run_logger()
@@ -54,7 +57,7 @@ class Log:
         self._log.info("%s", visible(line))
 
     def error(self, line: str) -> None:
-        """Write the reason why the run fails."""
+        """Write an error: the reason why the run fails."""
         self._log.error("%s", visible(line))
 
     def warning(self, line: str) -> None:
@@ -72,7 +75,7 @@ def unmarked(text: str) -> str:
 
 
 def progress_of(client: SyncPrefectClient, run: UUID) -> str:
-    """Return the latest progress line on a flow run's page; empty if there is none."""
+    """Return the latest progress line on the page of a flow run; empty if there is none."""
     shown = client.read_artifacts(
         artifact_filter=ArtifactFilter(
             flow_run_id=ArtifactFilterFlowRunId(any_=[run]),
@@ -84,7 +87,10 @@ def progress_of(client: SyncPrefectClient, run: UUID) -> str:
 
 
 class ProgressArtifacts:
-    """Progress of a run: a line in its log and one artifact per stage, updated at intervals."""
+    """Progress callback of a run: writes log lines, and shows one progress bar per stage on the run's page.
+
+    Log and bars are updated every UPDATE_EVERY_S seconds, and at the end of a stage.
+    """
 
     def __init__(self) -> None:
         self._onlooker = onlooker.get()
@@ -92,7 +98,7 @@ class ProgressArtifacts:
         self._updated: dict[str, float] = {}
 
     def __call__(self, progress: Progress) -> None:
-        """Pass progress on to the onlooker, and show it if the last update is old enough."""
+        """Pass `progress` on to `onlooker`; show it too if an update of its stage is due."""
         self._onlooker(progress)
         stage, now = progress.stage, time.monotonic()
         ended = progress.total is not None and progress.done >= progress.total
@@ -133,7 +139,7 @@ def show(name: str, description: str, lines: Iterable[Line]) -> None:
 def show_table_and_link(
     name: str, lines: Sequence[Line], *, notes: Sequence[str], link: tuple[str, str]
 ) -> None:
-    """Show notes, a table and a link; `link` is the link's text and its address."""
+    """Show notes, a table and a link on the run's page; `link` is the pair of its text and its address."""
     heads = [*lines[0]]
     cells = [[unmarked(f"{value}") for value in line.values()] for line in lines]
     table = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *cells)]
@@ -151,9 +157,9 @@ def link(name: str, description: str, address: str) -> None:
 
 
 def _delete_earlier(key: str) -> None:
-    """Delete the artifacts that this run created under a key before it was retried or resumed.
+    """Delete the artifacts with a key that this run created before it was retried or resumed.
 
-    The page of a run lists all versions of a key, so versions don't replace each other there.
+    The page of a run lists all artifacts with the same key, so a new artifact doesn't replace them there.
     """
     run = runtime.flow_run.id
     if run is None:
@@ -167,5 +173,5 @@ def _delete_earlier(key: str) -> None:
 
 
 def _key(name: str) -> str:
-    """Return a key with lower case letters, digits and dashes only, as Prefect requires."""
+    """Convert a name to an artifact key, which has only lower case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,8 +1,8 @@
 """Work pools, deployments and automations of a Prefect server; flows/prefect.yaml lists the deployments.
 
 `python -m flows.deployments [--shared] [--idle cpu gpu]` creates or updates them, and prints the suffix of
-their names. It is a separate process since Prefect reads its settings at import. Deployments load flows by
-module path.
+the names of the deployments. The command runs in a process of its own, because Prefect reads its settings
+when it is imported. Deployments load their flows by module path.
 """
 
 import argparse
@@ -47,14 +47,14 @@ FLOW_PROCESS = "flows.flow_process"
 FIXED = {"command", "env", "working_dir"}
 """Variables of a run's process that no run, deployment or form may set."""
 SIMPLE_VERSION = "prefect:simple"
-"""Type of deployment versions without information on a repository."""
+"""Type of the version of a deployment that says nothing about a git repository."""
 OWN_DIGITS = 4
-"""Digits of a workspace's uuid in its suffix, if another workspace has the same name."""
+"""Number of digits of a workspace's uuid in its suffix, if another workspace has the same name."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
 SILENCE = timedelta(seconds=90)
 """Time without heartbeats after which a run counts as crashed: three intervals."""
 START = timedelta(minutes=10)
-"""Time for a flow's process to start, on a busy machine too."""
+"""Time within which the process of a flow run should start, even on a busy machine."""
 _LEFT = ("Completed", "Failed", "Crashed", "Cancelled", "Cancelling")
 _WAITING = ("Paused", "Suspended", "Scheduled", "AwaitingRetry", "Resuming", "Late")
 """States in which no process works on a run."""
@@ -62,15 +62,17 @@ MESSAGE = (
     "The run ended with its worker, because the machine or curriculum serve was stopped. Retry "
     "resumes from the last checkpoint."
 )
-"""Message of a crash on the run's page."""
+"""Message on the page of a run that was marked as crashed."""
 
 
 def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
     """Create or update pools, deployments and automations; return the suffix of their names.
 
-    The suffix is empty on a database of the workspace's own. On a shared database it is the workspace's
-    name, with digits of its uuid if another workspace has the same name. `idle` are the kinds of pools
-    without a running worker: their abandoned runs are ended.
+    Args:
+        shared: True if other workspaces use the same Prefect database. The suffix is then the workspace's
+            name, followed by digits of its uuid if another workspace has the same name. Otherwise it is
+            empty.
+        idle: Kinds of pools whose worker isn't running. Abandoned runs of these pools are ended.
     """
     store = Store(settings.home())
     store.open()
@@ -94,7 +96,7 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """Deployment of flows/prefect.yaml, for one workspace."""
+    """Deployment from flows/prefect.yaml, with the names that it has for one workspace."""
 
     name: str
     entrypoint: str
@@ -103,11 +105,11 @@ class Declared:
 
 
 def job_template() -> dict[str, Any]:
-    """Return the base job template of our pools, with a fixed command that uses this Python.
+    """Return the base job template of our pools, whose command is fixed.
 
-    The environment is the worker's, which names the workspace. Prefect's own template would let anyone who
-    creates a run or deployment set its command, environment and working directory. `env` isn't fixed, since
-    Prefect would merge the caller's into it.
+    Prefect's own template lets anyone who creates a run or a deployment set its command, environment and
+    working directory. Our template runs this Python in the environment of the worker, which names the
+    workspace. The template has no `env`, because Prefect would merge a caller's `env` into it.
     """
     template = ProcessWorker.get_default_base_job_template()
     command = f"{shlex.quote(sys.executable)} -P -m {FLOW_PROCESS}"
@@ -123,7 +125,7 @@ def job_template() -> dict[str, Any]:
 
 
 def declared_deployments(suffix: str) -> list[Declared]:
-    """Return the deployments of flows/prefect.yaml, with the suffix of a workspace."""
+    """Return the deployments of flows/prefect.yaml, with `suffix` appended to their names."""
     return [
         Declared(
             name=f"{declared['name']}{suffix}",
@@ -136,7 +138,11 @@ def declared_deployments(suffix: str) -> list[Declared]:
 
 
 def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
-    """Return the suffix of this workspace; the first workspace with a name gets the shortest suffix."""
+    """Reserve a suffix for this workspace by creating its pool, and return the suffix.
+
+    The suffix is the workspace's name, with digits of its uuid only if another workspace has that name
+    already.
+    """
     name = re.sub(r"[^A-Za-z0-9._]+", "-", workspace.name).strip("-") or "workspace"
     ends = (f"-{name}", f"-{name}-{workspace.uuid[:OWN_DIGITS]}", f"-{name}-{workspace.uuid}")
     return next(end for end in ends if _own(client, f"{settings.CPU}{end}", workspace))
@@ -181,8 +187,8 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
 def renew_automations(client: SyncPrefectClient, suffix: str) -> None:
     """Create or update the automations.
 
-    Unchanged automations are not updated, since an update would reset their pending triggers. On a shared
-    database they match only runs of this workspace.
+    Unchanged automations are not updated, because an update would reset triggers that are waiting for their
+    timeout. On a shared database the automations match only runs of this workspace.
     """
     silent = _automation(
         f"Crashed when its heartbeat stops{suffix}",
@@ -235,7 +241,11 @@ def _automation(
 
 
 def end_abandoned_runs(client: SyncPrefectClient, pools: Sequence[str]) -> None:
-    """End the runs of pools without a worker; reschedule runs that had not started."""
+    """End the flow runs that a dead worker left behind in `pools`.
+
+    Running flow runs become Crashed and cancelling ones Cancelled. Flow runs that had not started yet are
+    scheduled again.
+    """
     if not pools:
         return
     held = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)

@@ -1,7 +1,8 @@
-"""Training as a flow run in the pool whose slots are GPUs; slots are granted in the order of requests.
+"""Training as a separate flow run in the pool whose slots are GPUs; slots are granted in order of request.
 
-A parent that starts again finds its earlier child runs by idempotency keys: it waits for running training and
-doesn't repeat finished training. A child labels its flow run with its artefact.
+The flow run of a whole curriculum is the parent; each phase that it trains is a child flow run. A parent that
+is started again finds its earlier children by their idempotency keys: it waits for training that still runs
+and doesn't repeat finished training. A child adds the path of its run artefact to its labels at the end.
 """
 
 import itertools
@@ -43,12 +44,16 @@ PROGRESS_S = 5.0
 
 
 def in_deployment() -> bool:
-    """Return True in a flow run of a deployment, which has pools."""
+    """Return True in a flow run of a deployment; only such flow runs have work pools."""
     return runtime.deployment.id is not None
 
 
 def perform_or_dispatch(changes: Changes) -> Perform:
-    """Return a Perform that trains in the gpu pool, if there is one."""
+    """Return the function that performs the steps of this flow run.
+
+    In a flow run of a deployment, training steps become flow runs of the gpu pool. All other steps are tasks
+    of this flow run.
+    """
     if not in_deployment():
         return tasks.perform
 
@@ -83,7 +88,10 @@ def dispatch_task(phase: str, step: Step[Artefact], changes: Changes) -> Artefac
 
 
 def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowRun:
-    """Start the flow run that trains a phase, or return the earlier one unless it failed."""
+    """Start the flow run that trains a phase and return it.
+
+    If an earlier attempt of this parent started the flow run already, return that flow run unless it failed.
+    """
     specialist = plan.config.specialist
     parameters = {
         "specialist": specialist,
@@ -107,15 +115,16 @@ def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowR
 
 
 def _short_name(plan: RunPlan) -> str:
-    """Return the name of a plan's diet; for an ablation arm, the branch of its diet."""
+    """Return the name of a plan's diet; for an ablation arm, return the branch, which is the arm's name."""
     specialist = plan.config.specialist
     return plan.diet.branch or specialist if is_path(specialist) else specialist
 
 
 def _cancel_children_if_cancelled() -> None:
-    """Cancel the child run if this flow run is being cancelled.
+    """Cancel the unfinished child runs if this flow run is being cancelled.
 
-    If this flow run crashes instead, the child keeps running; a retry finds it again.
+    If this flow run crashes instead, its children keep running, and a retry of this flow run finds them
+    again.
     """
     with get_client(sync_client=True) as client:
         state = client.read_flow_run(_own_id()).state
@@ -135,9 +144,10 @@ def _cancel_children_if_cancelled() -> None:
 
 
 def _await_end(child: UUID, log: Callable[[str], None]) -> FlowRun:
-    """Wait until a flow run has ended and return it; log its states and progress meanwhile.
+    """Wait until the flow run `child` has ended and return it; log its states and progress meanwhile.
 
-    Tolerates a server that is unavailable for a while; Prefect's own wait fails at the first request.
+    This function tolerates a server that is unavailable for a while. Prefect's own function fails at the
+    first request without an answer.
     """
     logged = progress = ""
     looked = time.monotonic()
@@ -167,7 +177,7 @@ def _await_end(child: UUID, log: Callable[[str], None]) -> FlowRun:
 
 
 def _artefact_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
-    """Return the run artefact that a flow run was labelled with at its end.
+    """Return the run artefact whose path a finished training flow run has in its labels.
 
     Raises:
         JobKilledError: if the flow run crashed.

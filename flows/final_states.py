@@ -1,4 +1,4 @@
-"""Final states of flow and task runs without a result: mistakes of the user and interrupts."""
+"""Final states of flow and task runs that end without a result because of a mistake or an interrupt."""
 
 import contextlib
 import functools
@@ -32,17 +32,17 @@ CANCELLED = "Cancelled. Finished work is kept; Retry resumes the run."
 
 
 class DeferredInterrupts:
-    """Handler of Ctrl-C that defers interrupts while Prefect starts and ends a flow run.
+    """Handler of Ctrl-C that defers interrupts while Prefect starts or ends a flow run.
 
-    Prefect would report such an interrupt as a crash. A deferred interrupt is raised when the run's own body
-    starts; a second interrupt is raised at once.
+    Prefect would report an interrupt in its own code as a crash. The handler therefore keeps the first
+    interrupt and raises it when the body of the flow starts. A second interrupt is raised at once.
     """
 
     def __init__(self) -> None:
         self._came, self._raises = False, False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Defer a first interrupt; raise an interrupt inside of a body, or a second one."""
+        """Defer the interrupt, or raise it if it is the second one or comes within a `raised` block."""
         if self._came or self._raises:
             raise KeyboardInterrupt
         self._came = True
@@ -85,12 +85,16 @@ def deferred_interrupts() -> Iterator[None]:
 
 
 def as_prefect_state(body: Callable[P, Result]) -> Callable[P, Result]:
-    """Decorate the body of a flow or task, so that mistakes, Ctrl-C and Cancel end in plain states.
+    """Decorate the body of a flow or task, so that mistakes and interrupts end it without a traceback.
 
-    Prefect logs the traceback of an error and reports an interrupt as a crash. Here, a CurriculumError
-    becomes the message of a Failed state. An interrupt of a command's own process becomes a Cancelled state,
-    as does the signal by which a worker cancels a run of a deployment; the notes of that signal are the
-    message. The result of such a state raises the exception. Other signals of a worker are left to Prefect.
+    By default Prefect logs the traceback of every error and reports an interrupt as a crash. Here:
+
+    - A CurriculumError becomes a Failed state with the error's message.
+    - An interrupt of a command in a terminal becomes a Cancelled state.
+    - The signal by which a worker cancels a run of a deployment becomes a Cancelled state; the notes of the
+      exception are the message.
+
+    Reading the result of such a state raises the exception. Other signals of a worker are left to Prefect.
     """
 
     @functools.wraps(body)
@@ -130,7 +134,8 @@ def _is_cancelling() -> bool:
 def result_of(state: State[Result]) -> Result:
     """Return the result of a state, or raise its exception.
 
-    Interrupts are raised here: Prefect would raise them in the thread of its event loop and end the loop.
+    Interrupts are raised here, because Prefect would raise them in the thread of its event loop and end the
+    loop.
     """
     if state.is_cancelled():
         raise cast("BaseException", get_state_exception(state))

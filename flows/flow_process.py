@@ -1,4 +1,4 @@
-"""Process of a flow run: ends with its parent worker, and sends an event when it has ended."""
+"""Process of a flow run, which ends when its worker ends and sends an event at its own end."""
 
 import contextlib
 import os
@@ -15,12 +15,15 @@ from flows.settings.api_listener import guard_connections
 ENDED = "curriculum.flow-run.ended"
 """Last event of a process, after all heartbeats."""
 END_WITHIN_S = 40.0
-"""Seconds after the worker's end; Prefect would otherwise retry requests to a stopped server."""
+"""Time from the worker's end, in seconds, after which the process is killed.
+
+Prefect would otherwise keep repeating requests to a server that was stopped with the worker.
+"""
 _INIT = 1
 
 
 def main() -> None:
-    """Run Prefect's engine with the additions of this module."""
+    """Run Prefect's engine for one flow run; end with the worker, and send an event at the end."""
     end_with_parent(signal.SIGTERM)
     guard_connections(settings.own_api_port())
     with _last_words():
@@ -28,10 +31,10 @@ def main() -> None:
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Send this process a signal when its parent ends for any reason, or at once if it has ended.
+    """Make this process receive a signal when its parent ends; send the signal now if the parent has ended.
 
-    Without a worker nobody could cancel the run or report its end to the server. A process that ignores the
-    signal is killed after a while.
+    The parent is the worker. Without it nobody could cancel the run or report its end to the server. A
+    process that ignores the signal is killed after END_WITHIN_S seconds.
     """
     parent = os.getppid()
     signal_with_parent(number)()
@@ -41,7 +44,7 @@ def end_with_parent(number: signal.Signals) -> None:
 
 
 def _outlive(parent: int) -> None:
-    """Wait for the parent's end, then end this process."""
+    """Wait until the process `parent` has ended, then end this process."""
     while os.getppid() == parent != _INIT:
         time.sleep(0.5)
     time.sleep(END_WITHIN_S)
@@ -50,9 +53,10 @@ def _outlive(parent: int) -> None:
 
 @contextlib.contextmanager
 def _last_words() -> Iterator[None]:
-    """Send the event when the block ends, so that the automation stops waiting for heartbeats.
+    """Send the event ENDED when the block ends, so that the crash automation stops waiting for heartbeats.
 
-    A run that waits for an approval ends its process; a late heartbeat must not start the wait again.
+    A run that waits for an approval ends its process too. Without the event, a heartbeat that arrives late
+    would make the automation wait again and report a crash.
     """
     # Prefect reads its settings when it is imported; the parent may die before that.
     from prefect.events import emit_event

@@ -1,4 +1,4 @@
-"""Common parts of all flow runs: resolve a plan, run or forecast it, and write the report."""
+"""Common parts of all flow runs: resolve a plan, run it or only forecast its steps, and write the report."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -26,14 +26,15 @@ from schemas.progress import ignore_progress
 
 
 def named(phase: str) -> str | None:
-    """Return the phase that a form names; None for all phases."""
+    """Return the phase that a form names, or None if the form asks for all phases."""
     return None if phase == ALL_PHASES else phase
 
 
 def start(specialist: str, changes: BuildChanges, scope: Scope) -> RunPlan:
-    """Resolve a form into the plan of this flow run, as first resolved, and tag the run.
+    """Return the plan of this flow run, and tag the flow run with its specialist and phase.
 
-    Training that another run dispatched uses the config of that run.
+    The first call resolves the values of the form into a plan and records it; a retry uses the recorded plan.
+    If another flow run dispatched this one to train, the plan recorded for that flow run is used.
 
     Raises:
         CurriculumError: if the diet, the phases or the corpus can't provide the request.
@@ -51,12 +52,12 @@ def start(specialist: str, changes: BuildChanges, scope: Scope) -> RunPlan:
 
 
 def arm_snapshot(flow_run: str, specialist: str) -> str:
-    """Return the name of an arm's config snapshot; the flow run of an ablation has one per arm."""
+    """Return the name under which the flow run of an ablation records the config of one of its arms."""
     return f"{flow_run}-{Path(specialist).stem}"
 
 
 def _config(specialist: str, changes: BuildChanges) -> RunConfig:
-    """Return the config of a form; log files of the workspace that hide files of the package."""
+    """Return the config that a form describes; log each workspace file that hides a file of the package."""
     home = settings.home()
     trust.require_trusted(home, specialist)
     config = RunConfig.of(specialist=specialist, workspace=home, **dict(changes))
@@ -72,14 +73,14 @@ def _tag_plan(plan: RunPlan, phase: str) -> None:
 
 
 def tag_run(tags: Collection[str]) -> None:
-    """Add tags to this flow run, beside those of its deployment."""
+    """Add tags to this flow run; it also keeps the tags of its deployment."""
     with get_client(sync_client=True) as client:
         known = client.read_flow_run(UUID(runtime.flow_run.id)).tags
         client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*known, *tags}])
 
 
 def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple[()]:
-    """Show the steps of a form, their reasons and their estimated time; make nothing and return no runs.
+    """Show the steps that a form's request would take, with reasons and estimated time; run none of them.
 
     Raises:
         CurriculumError: as the run itself would.
@@ -109,7 +110,7 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple
 def make(
     specialist: str, changes: BuildChanges, scope: Scope, *, dry_run: bool
 ) -> tuple[FinishedStep, ...]:
-    """Run or only forecast a form's request, and return the events of trained phases."""
+    """Run a form's request and return the events of the trained phases; `dry_run` only shows a forecast."""
     if dry_run:
         return show_forecast(specialist, changes, scope)
     plan, trained = start(specialist, changes, scope), []
@@ -126,7 +127,7 @@ def carry_out(
 ) -> Iterator[tuple[FinishedStep, Artefact]]:
     """Run a plan in tasks; yield the event and the run of each trained phase.
 
-    The report is written before a closed gate is returned, since nobody may look at the run afterwards.
+    The report is written before a closed gate is yielded, because the flow run may end or be suspended there.
     """
     context = tasks.flow_context(ignore_progress)
     if scope.until != "build":
@@ -140,14 +141,14 @@ def carry_out(
 
 
 def _label_run(plan: RunPlan, run: Artefact) -> None:
-    """Label this flow run with its trained run artefact, for its parent."""
+    """Store the path of the trained run artefact in this flow run's labels; its parent reads it there."""
     with get_client(sync_client=True) as client:
         path = run.path.relative_to(plan.store.root).as_posix()
         client.update_flow_run_labels(UUID(runtime.flow_run.id), {tasks.RUN: path})
 
 
 def _link_report(plan: RunPlan) -> None:
-    """Rewrite a specialist's report and the workspace's status; link the report on the flow run's page."""
+    """Rewrite the report and the workspace's status, and link the report on the flow run's page."""
     record_status(plan.store.root, resources(), Log().warning)
     if (file := rewritten(plan, resources(), Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)

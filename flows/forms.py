@@ -1,7 +1,8 @@
-"""Parameters of the flows: the fields of a RunConfig in one group, with dropdowns and bounds.
+"""Parameters of the flows as Prefect's forms show them: the fields of a RunConfig with dropdowns and bounds.
 
-Advanced fields are in a nested group, which a form shows collapsed. Dropdowns list the workspace's own diets,
-corpora and phases and those of the package; the names are looked up when a form is generated.
+Advanced fields are in a nested group, which a form shows collapsed. Dropdowns list the diets, corpora and
+phases files of the workspace, then those of the package. These names are looked up each time when the forms
+are generated.
 """
 
 import contextlib
@@ -52,7 +53,7 @@ def specialists() -> tuple[str, ...]:
 
 
 def phases() -> tuple[str, ...]:
-    """Return `all`, the phases of all phases files in the order of the curriculum, and the anneal job."""
+    """Return `all`, then the phases of all phases files in the order of training, then the anneal job."""
     from curriculum.mixing.diet_files import phase_names
     from schemas.job import ANNEAL
 
@@ -86,7 +87,7 @@ def models() -> tuple[str, ...]:
 
 
 def writers() -> tuple[str, ...]:
-    """Return the installed metrics destinations, one by one and all together."""
+    """Return the destinations of metrics that can be chosen: each installed one, and all of them together."""
     from schemas.job import WriterName
 
     names = [str(name) for name in get_args(WriterName) if importlib.util.find_spec(name)]
@@ -109,7 +110,10 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def ablation_files() -> tuple[str, ...]:
-    """Return the ablation files of the workspace as relative paths, without diets and corpora beside them."""
+    """Return the ablation files of the workspace as relative paths.
+
+    Diets and corpora in the same folder are left out.
+    """
     files = (settings.home() / "ablations").glob("*.y*ml")
     return tuple(sorted(f"ablations/{file.name}" for file in files if _has_claims(file)))
 
@@ -123,7 +127,10 @@ def _has_claims(file: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Dropdown:
-    """Restricts a form's field to names; code and the command line may also give a path."""
+    """Annotation of a form field that accepts only certain names.
+
+    Code and the command line may give a path instead.
+    """
 
     names: Callable[[], tuple[str, ...]]
 
@@ -137,7 +144,7 @@ class _Dropdown:
 
 @dataclass(frozen=True, slots=True)
 class _NameOrPath:
-    """Offers names in a form's field, or a path that matches a pattern."""
+    """Annotation of a form field that suggests names and also accepts a path that matches a pattern."""
 
     names: Callable[[], tuple[str, ...]]
     path_title: str
@@ -151,7 +158,7 @@ class _NameOrPath:
 
 
 def _labelled(title: str, description: str) -> Any:
-    """Return the title and description of a flow's parameter."""
+    """Return the annotation that gives a flow's parameter a title and a description."""
     return Field(json_schema_extra={"title": title, "description": description})
 
 
@@ -266,7 +273,10 @@ class Changes(TrainConfig, MixChanges):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Schema of a form's group of fields: dropdowns of names, and empty fields instead of toggles."""
+    """Annotation that changes the schema of a form's group of fields.
+
+    Fields with names become dropdowns, and switches become empty fields instead of toggles.
+    """
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -279,10 +289,11 @@ class _Box:
 
 
 def _collapsed(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a collapsed group of fields.
+    """Return the schema of a group of fields that a form shows collapsed.
 
-    Prefect's form shows alternatives as tabs; the first tab, which has no fields, is open. The fields are
-    also listed outside of the alternatives, so that an error names its field rather than the whole group.
+    Prefect's form shows alternatives as tabs. The first tab, which is open, has no fields; the second tab has
+    all of them. The fields are also listed outside of the alternatives, so that a validation error names a
+    field rather than the whole group.
     """
     closed = {"title": "Defaults", "type": "object"}
     opened = {"title": "Custom", "type": "object", "properties": fields}
@@ -298,7 +309,7 @@ def _collapsed(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional field as an empty field, without a choice between a type and null."""
+    """Return the schema of an optional field that a form shows empty, without a choice of null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     plain = {key: value for key, value in schema.items() if key not in ("default", "anyOf")}
     shown = (

@@ -1,4 +1,4 @@
-"""Hooks of all flow runs: the run's name, and notifications of failures and crashes."""
+"""Hooks of all flow runs: they choose the run's name, and send notifications of failures and crashes."""
 
 import functools
 from typing import Any, cast
@@ -27,9 +27,10 @@ _FORM_ADJECTIVES = frozenset(
 
 
 def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    """Notify of a failed or crashed flow run of a deployment, unless its training already did.
+    """Send a notification that a flow run of a deployment failed or crashed.
 
-    A run in a terminal prints its own error. server/crash_detection.py finds runs whose process was killed.
+    There is none for a failed training, which has sent its own. A run in a terminal prints its error instead.
+    Flow runs whose process was killed are found by server/crash_detection.py.
     """
     if flow_run.deployment_id is None:
         return
@@ -43,7 +44,7 @@ def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
 
 
 def is_made_up(name: str) -> bool:
-    """Return True for a random name of Prefect's server (`amber-goat`) or form (`Rustic-Akita`).
+    """Return True if Prefect made up the name: its server (`amber-goat`) or its form (`Rustic-Akita`).
 
     >>> is_made_up("amber-goat"), is_made_up("Rustic-Akita"), is_made_up("second-try")
     (True, True, False)
@@ -56,7 +57,7 @@ def is_made_up(name: str) -> bool:
 
 @functools.cache
 def _server_words() -> frozenset[str]:
-    """Return the words of the server's random names."""
+    """Return the words that Prefect's server combines to random names."""
     from coolname.data import config
 
     vocabulary = cast("dict[str, dict[str, Any]]", config).values()
@@ -64,9 +65,9 @@ def _server_words() -> frozenset[str]:
 
 
 def run_name() -> str:
-    """Return the name of the flow run that starts: the user's name, or else one made from the form.
+    """Return the name of the flow run that starts: the user's name, or else one made from the form's values.
 
-    run templates.demo syntax, token_budget=10K
+    Example of a name made from a form: run templates.demo syntax, token_budget=10K
     """
     typed, made = str(runtime.flow_run.name or ""), _name_of_form()
     return made if not typed or is_made_up(typed) or made.startswith(typed) else typed

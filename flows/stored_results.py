@@ -1,7 +1,7 @@
-"""Guard against stored results of a Prefect server: these flows store none, so none is read.
+"""Guard that makes Prefect read no stored results. The flows store none, so they never need one.
 
-Prefect would unpickle a file that the server names. If another user's process has taken over the port of a
-server that ended, that process could run code in ours.
+Prefect would unpickle a file that the server names. After a server has ended, the process of another user may
+take over its port, name such a file and thereby run code in our process.
 """
 
 from typing import Any, NoReturn

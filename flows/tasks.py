@@ -1,4 +1,4 @@
-"""Steps as Prefect tasks: retries, progress, and tables on the run's page."""
+"""Steps of a plan as Prefect tasks, with retries, progress, and tables on the run's page."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -35,17 +35,17 @@ from schemas.specialist import SpecialistRef
 
 Result = TypeVar("Result")
 RUN = "run"
-"""Label of a training flow run with the path of its run artefact."""
+"""Name of the label in which a training flow run stores the path of its run artefact."""
 
 
 def is_retryable(task: Any, run: Any, state: Any) -> bool:
-    """Return True for a failure that may be temporary (a killed process), not for a mistake of the user."""
+    """Return True for a failure that a retry may fix, such as a killed process, not for a user's mistake."""
     failure = state.result(raise_on_failure=False)
     return isinstance(failure, JobKilledError) or not isinstance(failure, CurriculumError)
 
 
 class Retried(TypedDict):
-    """Retry arguments of a task decorator."""
+    """Arguments about retries that a task decorator takes."""
 
     retries: int
     retry_delay_seconds: float
@@ -56,7 +56,7 @@ RETRIED = Retried(retries=2, retry_delay_seconds=10, retry_condition_fn=is_retry
 
 
 def flow_context(watch: ProgressCallback) -> Context:
-    """Return the context of steps in a flow run, whose log gets warnings and training output."""
+    """Return the context of steps in a flow run; warnings and training output go to the flow run's log."""
     log = Log()
     return context_of(watch, log=log.info, warn=log.warning)
 
@@ -64,7 +64,10 @@ def flow_context(watch: ProgressCallback) -> Context:
 @task(task_run_name="{verb} {phase}", **RETRIED)
 @as_prefect_state
 def step_task(verb: Verb, phase: str, step: Step[Any]) -> Any:
-    """Run a step and show its results on its page. A retry of training resumes from the checkpoint."""
+    """Run a step and show its results on its page.
+
+    Prefect retries the task after some failures; a retried training resumes from its last checkpoint.
+    """
     with _checkpoint_named(step):
         result = step.run(flow_context(ProgressArtifacts()))
     _SHOW[verb](step, result)
@@ -84,7 +87,7 @@ def perform(step: Step[Result], /) -> Result:
 
 @contextlib.contextmanager
 def _checkpoint_named(step: Step[Any]) -> Iterator[None]:
-    """Log the checkpoint that training saved at a signal, and add it as a note to the exception."""
+    """Name the saved checkpoint, in the log and in a note on the exception, if a signal stops training."""
     try:
         yield
     except TerminationSignal as ended:
@@ -108,7 +111,7 @@ def _saved_words(plan: RunPlan, phase: str) -> str:
 
 
 def _show_rows(step: Step[Any], built: Built) -> None:
-    """Show the fill of a phase's rows, and the excluded documents."""
+    """Show on the run's page how full a phase's rows are, and which documents were excluded."""
     name = step.plan.mark_of("packing-yield", step.phase)
     words = " ".join((yield_words(built), *fullness_lines(built)))
     artifacts.show(name, words, yield_lines(built))
