@@ -264,7 +264,7 @@ def test_a_disk_without_room_for_a_mark_doesnt_make_it_tell_again_and_again(
     look(crash_watcher(server, home, said), 3 * LOOKS)
     assert len(sent_events()) == 1
     assert len(said) == 1
-    assert "can't be kept" in said[0]
+    assert "Could not record" in said[0]
 
 
 def test_all_of_many_are_found(server: Server) -> None:

@@ -116,7 +116,10 @@ def test_a_server_that_never_answers_is_waited_for_once_and_named(
     served(tmp_path, server, alive, said).end_workers()
     wait_until(lambda: len(server.asked) == len(POOLS))
     assert sorted(server.asked) == POOLS, "each is asked once at least"
-    assert [line.partition(" couldn't")[0] for line in said] == ["pool cpu", "pool gpu"]
+    assert [line.partition(":")[0] for line in said] == [
+        "could not pause pool cpu",
+        "could not pause pool gpu",
+    ]
     assert all("timed out" in line for line in said)
 
 

@@ -10,7 +10,7 @@ from flows.cli import app
 
 @pytest.mark.parametrize(
     ("home", "said"),
-    [("file/workspace", "a part of the path is no folder"), ("x" * 300, "Choose shorter names")],
+    [("file/workspace", "a part of the path is not a folder"), ("x" * 300, "Choose shorter names")],
 )
 def test_a_workspace_that_cannot_be_made_is_named_with_its_cause(
     tmp_path: Path, home: str, said: str

@@ -84,6 +84,6 @@ def test_what_is_only_built_shows_its_rows(home: Path) -> None:
             mark.unlink()
     assert _asked("templates/demo", "--home", str(home))[0] == 0
     text = (home / "reports" / "templates@demo.html").read_text()
-    assert "Nothing is mixed yet." in text
-    assert "Nothing is built yet." not in text
+    assert "The phase has not been mixed yet." in text
+    assert "No rows have been built yet." not in text
     assert text.count('class="example"') >= 8

@@ -206,4 +206,4 @@ def test_what_keeps_no_mark_stops_no_run(
     said: list[str] = []
     notifications.at_gate(plan, run, gate, context_of(warn=said.append))
     assert len(sent_events()) == 1
-    assert "may be told again" in said[0]
+    assert "may be sent again" in said[0]

@@ -33,14 +33,14 @@ def _verdict(kind: str, phase: str) -> Verdict:
 @pytest.mark.parametrize(
     ("phase", "scope", "gate", "left", "line"),
     [
-        ("anneal", WHOLE, "open", (), "sample templates/demo/anneal --prompt 'int main() {'"),
+        ("anneal", WHOLE, "open", (), "generate templates/demo/anneal --prompt 'int main() {'"),
         ("syntax", WHOLE, "waits", (), "approve templates.demo syntax"),
         ("syntax", WHOLE, "holds", (), "inspect templates/demo/syntax"),
         ("syntax", WHOLE, "cancelled", (), "run templates.demo"),
         ("syntax", Scope(phase="syntax"), "open", ("anneal",), "run templates.demo"),
-        ("syntax", Scope(phase="syntax"), "open", (), "sample templates/demo/syntax"),
-        ("structure", Scope(phase="structure"), "open", ("syntax",), "sample templates/demo"),
-        ("anneal", Scope(phase="anneal"), "open", (), "sample templates/demo/anneal"),
+        ("syntax", Scope(phase="syntax"), "open", (), "generate templates/demo/syntax"),
+        ("structure", Scope(phase="structure"), "open", ("syntax",), "generate templates/demo"),
+        ("anneal", Scope(phase="anneal"), "open", (), "generate templates/demo/anneal"),
     ],
 )
 def test_the_next_command_goes_by_the_gate_and_has_something_to_do(

@@ -246,7 +246,7 @@ def test_a_link_that_is_swapped_in_after_the_check_lets_no_other_file_in(
     [
         (os.mkfifo, "a pipe"),
         (lambda file: file.symlink_to("/dev/zero"), "a device"),
-        (lambda file: file.symlink_to(file), "a link that leads nowhere"),
+        (lambda file: file.symlink_to(file), "a broken link"),
     ],
     ids=["pipe", "device", "loop"],
 )
@@ -256,7 +256,7 @@ def test_an_import_says_what_lies_in_place_of_a_file(
     theirs = _rows(world, tmp_path / "theirs")
     file = theirs / "odd.parquet"
     put(file)
-    assert f"{lies} lies there" in _is_refused(_command(world, file), file)
+    assert f"{lies} is at this path" in _is_refused(_command(world, file), file)
     for path in (file, theirs):
         with pytest.raises(SchemaError) as refused:
             publish_foreign(
@@ -265,7 +265,7 @@ def test_an_import_says_what_lies_in_place_of_a_file(
                 world.tokenizer,
             )
         assert refused.value.name == str(file)
-        assert refused.value.cause == f"{lies} lies there"
+        assert refused.value.cause == f"{lies} is at this path"
 
 
 def test_files_without_rows_are_said_to_have_none(world: Any, tmp_path: Path, said: Any) -> None:
@@ -356,7 +356,7 @@ def test_a_row_that_is_too_long_is_refused_before_a_page_is_decoded(
             world.store, ForeignRows(path=file, format="parquet", facts=NOTHING), world.tokenizer
         )
     assert refused.value.name == file.name
-    assert refused.value.value == f"a row has {number:,} values of input_ids or more"
+    assert refused.value.value == f"a row has at least {number:,} values in input_ids"
 
 
 def test_many_unknown_columns_are_one_line_that_names_the_first(world: Any, tmp_path: Path) -> None:

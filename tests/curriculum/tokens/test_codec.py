@@ -94,7 +94,7 @@ def test_an_added_token_with_another_id_than_tokenizers_gives_it_is_refused_for_
     with pytest.raises(TokenizerError) as refused:
         Tokenizer.parse(text)
     assert str(refused.value.value).endswith(f"has id {wrong}")
-    assert f"gives it id {given}" in refused.value.cause
+    assert f"give it id {given}" in refused.value.cause
 
 
 def test_a_tokenizer_without_bos_pads_with_eos(without_bos: Tokenizer) -> None:
@@ -127,7 +127,7 @@ def test_a_role_that_is_no_added_token_is_an_error_that_lists_them(foreign_token
 
 def test_bos_that_is_eos_must_be_pad_or_is_refused(foreign_tokenizer: Any) -> None:
     one = foreign_tokenizer(("<s>", 256, True), ("<pad>", 257, True))
-    with pytest.raises(TokenizerError, match="one token"):
+    with pytest.raises(TokenizerError, match="same token"):
         Tokenizer.parse(one, Roles(eos="<s>"))
     assert Tokenizer.parse(one, Roles(eos="<s>", document_tokens="bos")).eos_id is None
     assert Tokenizer.parse(one, Roles(eos="<s>", pad="<s>")).bos_id == 256

@@ -222,7 +222,7 @@ def test_an_error_of_ours_crosses_with_all_its_parts() -> None:
     ):
         list(found)
     assert (caught.value.name, caught.value.value) == ("--shard", "2/1")
-    assert caught.value.cure.startswith("Of three shards")
+    assert caught.value.cure.startswith("For three shards")
 
 
 def test_an_interrupted_worker_interrupts_the_build() -> None:

@@ -288,7 +288,7 @@ def test_rows_in_a_browser(rows_home: Any, tmp_path: Path, shots: Path, browser_
     browser_page.mouse.move(box["x"] + 20, box["y"] + 20)
     asks = int(256 * 20 / box["width"])
     expect(now.locator(".see output")).to_have_text(
-        f"Token {asks} of document 0 sees {asks + 1} tokens."
+        f"Token {asks} of document 0 attends to {asks + 1} tokens."
     )
     browser_page.mouse.move(box["x"] + 20, box["y"] + box["height"] - 3)
     expect(now.locator(".see output")).to_contain_text("is padding")
