@@ -3,8 +3,8 @@
     report = leakcheck(build_model, vocab_size=97)      # build_model() -> module(ids_BT, boundaries) -> y_BTC
     report.passed, report.table()
 
-The same documents are packed in several ways, and a model is trained on each packing. Losses of
-documents, gradients and weights must not depend on the packing.
+The proof packs the same documents in several ways and trains a model on each packing. The losses of the
+documents, the gradients and the weights must not depend on the packing.
 """
 
 from curriculum.leakcheck.decoders import check_decoder

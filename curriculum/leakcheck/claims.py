@@ -1,7 +1,9 @@
-"""Claims about a model alone: positions restart, and outputs see no other document and no later token.
+"""Claims about a model alone: positions restart at documents, and no output depends on another document.
 
-The claim REPACKED about training is in repacked.py. The content of other documents must not change a
-single bit of an output: a masked position adds 0·x, which is exact for finite x.
+No output depends on a later token, either. The claim REPACKED about training is in repacked.py.
+
+A change to other documents must not change a single bit of an output. That is possible because a masked
+position adds 0·x to the output, which is exactly 0 for finite x.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +42,7 @@ CAUSAL = frozenset({FUTURE, FUTURE_GRADIENTS})
 
 
 def positions_restart(subject: Subject) -> Iterator[Finding]:
-    """Yield findings: position ids follow their definition, and the model reads them."""
+    """Yield the findings that position ids restart at each document, and that the model reads them."""
     yield _recurring_ids(subject)
     expected = [[at for length in lengths for at in range(length)] for lengths in subject.layouts]
     found = Boundaries.from_doc_ids(subject.doc_ids).position_ids
@@ -50,7 +52,10 @@ def positions_restart(subject: Subject) -> Iterator[Finding]:
 
 
 def _recurring_ids(subject: Subject) -> Finding:
-    """Check that document ids that recur are refused, since a mask by equal ids would join both documents."""
+    """Check that boundaries refuse a document id that recurs later in the row.
+
+    A mask that compares ids would join the two documents with the same id.
+    """
     try:
         Boundaries.from_doc_ids(torch.tensor([[0] * 100 + [1] * 100 + [0] * 56]))
     except SchemaError:
@@ -59,7 +64,10 @@ def _recurring_ids(subject: Subject) -> Finding:
 
 
 def _reads_positions(subject: Subject) -> Finding:
-    """Check that stretched positions change outputs; otherwise the model counts positions itself."""
+    """Check that multiplying the position ids by 3 changes the outputs.
+
+    If the outputs stay the same, the model ignores the position ids and counts positions itself.
+    """
     T = subject.row_length
     doc_ids_BT = doc_ids_of([(T // 3, T - T // 3)])
     ids_BT = subject.ids(doc_ids_BT.shape, seed=4).to(subject.device)
@@ -72,7 +80,7 @@ def _reads_positions(subject: Subject) -> Finding:
 
 
 def repeats(subject: Subject) -> Finding:
-    """Compare two runs on the same input bit by bit, so that randomness isn't mistaken for a leak."""
+    """Check that two runs on the same input agree bit by bit; otherwise randomness would look like a leak."""
     doc_ids_BT = subject.doc_ids
     ids_BT = subject.ids(doc_ids_BT.shape, seed=0)
     with torch.no_grad():
@@ -81,9 +89,10 @@ def repeats(subject: Subject) -> Finding:
 
 
 def others_are_not_seen(subject: Subject) -> Iterator[Finding]:
-    """Yield one finding per claim, with each document of each row as the witness in turn.
+    """Yield one finding per claim that a document, the witness, isn't influenced by the rest of its row.
 
-    The finding is the first that fails, or the last one if none fails.
+    Each document of each row is the witness in turn. The finding of a claim is the first one that fails, or
+    the last one if none fails.
     """
     by_claim: dict[str, Finding] = {}
     for number in range(max(map(len, subject.layouts))):
@@ -95,10 +104,11 @@ def others_are_not_seen(subject: Subject) -> Iterator[Finding]:
 
 
 def the_future_is_not_seen(subject: Subject, *, rounding: float = 0.0) -> Iterator[Finding]:
-    """Yield findings: changed tokens in the second half of a document must not change earlier outputs.
+    """Yield findings that later tokens don't influence earlier outputs.
 
-    Outputs may differ by `rounding`, as a share of the largest output, since the shape of an expert's
-    matrix product depends on the number of its tokens.
+    The check changes the tokens in the second half of a document. Outputs before these tokens may differ by
+    at most `rounding` times the largest output: the shape of an expert's matrix product depends on the number
+    of its tokens, which affects rounding.
     """
     T = subject.row_length
     doc_ids_BT = doc_ids_of([(T // 4, T - T // 4)])
@@ -114,7 +124,7 @@ def the_future_is_not_seen(subject: Subject, *, rounding: float = 0.0) -> Iterat
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
-    """Results of a forward and backward pass."""
+    """Outputs and embedding gradients of one forward and backward pass."""
 
     outputs: Tensor
     embeddings: Tensor
@@ -128,7 +138,10 @@ def observe(
     witness_BT: Tensor,
     scale_BT: Tensor | None = None,
 ) -> Observed:
-    """Run the model with embeddings scaled by `scale_BT`, and a loss on the witness positions only."""
+    """Run the model forward and backward, with a loss on the positions in `witness_BT` only.
+
+    `scale_BT` multiplies the embedding of each position.
+    """
     embedded: list[Tensor] = []
 
     def scaled_output(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
@@ -154,9 +167,9 @@ def observe(
 
 
 def _findings_about(subject: Subject, number: int) -> Iterator[Finding]:
-    """Yield findings with document `number` (modulo the row's documents) of each row as the witness.
+    """Yield the findings about one document of each row, the witness.
 
-    The last row has no witness.
+    It has the number `number` modulo the number of documents in the row. The last row has no witness.
     """
     doc_ids_BT = subject.doc_ids
     witness_BT = doc_ids_BT == torch.tensor([[number % len(layout)] for layout in subject.layouts])
@@ -175,9 +188,9 @@ def _findings_about(subject: Subject, number: int) -> Iterator[Finding]:
 
 
 def _compared(one: Tensor, other: Tensor, rounding: float = 0.0) -> tuple[bool, str]:
-    """Return whether tensors are equal up to `rounding`, and their difference in words.
+    """Return whether two tensors are equal up to `rounding`, and a description of their difference.
 
-    The difference and `rounding` are shares of the largest value.
+    Both `rounding` and the difference are relative to the largest absolute value in `one`.
     """
     if torch.equal(one, other) or bool((one - other).abs().max() <= rounding * one.abs().max()):
         return True, ""
@@ -185,14 +198,14 @@ def _compared(one: Tensor, other: Tensor, rounding: float = 0.0) -> tuple[bool, 
 
 
 def share(part: Tensor, whole: Tensor) -> str:
-    """Return the ratio of the largest absolute values of two tensors as text: 1.2e-03."""
+    """Return max |part| / max |whole| as text: 1.2e-03."""
     return f"{float(part.abs().max()) / max(float(whole.abs().max()), 1e-300):.1e}"
 
 
 def _zero_gradients(
     subject: Subject, claim: str, seen: Sequence[Observed], witness_BT: Tensor
 ) -> Finding:
-    """Return the finding that gradients outside the witness are exactly 0.0."""
+    """Return the finding that gradients at positions outside `witness_BT` are exactly 0.0."""
     for observed in seen:
         elsewhere = observed.embeddings[~witness_BT]
         if bool((elsewhere != 0).any()):
@@ -217,7 +230,10 @@ def subject_of(  # noqa: PLR0913 - each is a fact about the subject
     row_length: int = ROW_LENGTH,
     positions: bool = True,
 ) -> Subject:
-    """Return a module ready for examination: converted, moved to its device, with spread weights."""
+    """Prepare a module for examination.
+
+    It is converted, moved to its device and gets noise on constant weights.
+    """
     where = device or torch.device("cpu")
     ready = spread_constant_weights(model.to(device=where, dtype=dtype))
     return Subject(
@@ -236,7 +252,7 @@ def subject_of(  # noqa: PLR0913 - each is a fact about the subject
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
-    """Yield the findings about a module that takes our boundaries."""
+    """Yield the findings about a module whose forward takes ids and our Boundaries."""
     yield from positions_restart(subject)
     yield repeats(subject)
     yield from others_are_not_seen(subject)

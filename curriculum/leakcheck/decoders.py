@@ -1,4 +1,7 @@
-"""Subjects from our own decoder: each kind of layer in a small model, all kinds together, and attention."""
+"""Subjects built from our own decoder: one small model per kind of layer, and one with all kinds.
+
+The module also examines attention alone.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +32,12 @@ NAMES = {
 STREAMS, STRUCTURE = "mHC", "structure"
 VOCABULARY = 97
 CHUNKED = 16
-"""Tokens per chunk of synthetic structure."""
+"""Tokens per chunk of made-up structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """Decoder to examine."""
+    """Small decoder to examine."""
 
     name: str
     spec: ModelSpec
@@ -46,7 +49,7 @@ class Case:
 
 
 def cases(spec: ModelSpec) -> tuple[Case, ...]:
-    """Return a narrow two-layer case for each kind of block of a model, then a case with all kinds."""
+    """Return a small two-layer case for each kind of block in `spec`, then a case with all of these kinds."""
     letters = "".join(dict.fromkeys(spec.blocks))
     alone = [
         Case(name=NAMES[letter], spec=_small_spec(spec, letter * 2, streams=1, structure=False))
@@ -62,9 +65,9 @@ def cases(spec: ModelSpec) -> tuple[Case, ...]:
 
 
 def every_case(spec: ModelSpec) -> tuple[Case, ...]:
-    """Return cases for all kinds of blocks, streams and structure, then a case with all of them.
+    """Return a case for each kind of block, for streams and for structure, then one for blocks and streams.
 
-    The last case has no structure, so that backends without biases examine it too.
+    The last case has no structure. Therefore, backends without attention biases can examine it, too.
     """
     full = spec.model_copy(
         update={"blocks": "".join(NAMES), "streams": max(spec.streams, 2), "structure": True}
@@ -74,16 +77,19 @@ def every_case(spec: ModelSpec) -> tuple[Case, ...]:
 
 
 def whole(spec: ModelSpec) -> Case:
-    """Return a narrow case with each kind of block of a model once, and its streams and structure."""
+    """Return a small case with each kind of block in `spec` once.
+
+    Its streams and structure are those of `spec`.
+    """
     letters = "".join(dict.fromkeys(spec.blocks))
     small = _small_spec(spec, letters, streams=spec.streams, structure=spec.structure)
     return Case(name=f"whole {letters}", spec=small)
 
 
 def small_model(spec: ModelSpec) -> ModelSpec:
-    """Return a model with each kind of block once, two heads and small tables.
+    """Return a small version of `spec`: each kind of block once, two heads and small tables.
 
-    All other sizes are those of the given model.
+    All other sizes are those of `spec`.
     """
     letters = "".join(dict.fromkeys(spec.blocks))
     small = _small_spec(spec, letters, streams=spec.streams, structure=spec.structure)
@@ -120,7 +126,7 @@ def subject(
     device: torch.device | None = None,
     row_length: int = ROW_LENGTH,
 ) -> Subject:
-    """Return the subject of a case; it names the backend only if the case has attention."""
+    """Return the subject of a case. Its findings name the backend only if the case has attention."""
     return subject_of(
         initialise(Decoder(case.spec, backend), 0),
         name=case.name,
@@ -149,10 +155,11 @@ def check_decoder(
     dtypes: Sequence[torch.dtype] | None = None,
     device: torch.device | None = None,
 ) -> LeakReport:
-    """Check the claims about a model alone, on a small model with the same kinds of blocks and backend.
+    """Check the claims about a model alone on a small model with the blocks of `spec`, and on `backend`.
 
-    The small model has each kind of block once, 97 ids and rows of 256. It is examined in float32, on CUDA
-    also in bfloat16, as far as the backend supports them. The check takes a few seconds on one core.
+    The small model has each kind of block once, a vocabulary of 97 ids and rows of 256 tokens. By default it
+    is examined in float32 and, on CUDA, in bfloat16; dtypes that the backend doesn't support are skipped. The
+    check takes a few seconds on one core.
     """
     on_gpu = device is not None and device.type == "cuda"
     chosen = dtypes or ((torch.float32, torch.bfloat16) if on_gpu else (torch.float32,))
@@ -171,15 +178,16 @@ def check_decoder(
 
 
 def with_structure(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-    """Run a decoder with synthetic structure that depends on the ids."""
+    """Run a decoder with made-up structure that is derived from `ids_BT`."""
     outputs: Tensor = model(ids_BT, boundaries, made_up_structure(ids_BT, boundaries))
     return outputs
 
 
 def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> StructureTensors:
-    """Return codes and relations derived from ids.
+    """Return structure tensors whose codes and relations are derived from `ids_BT`.
 
-    Chunks have 16 tokens and restart at documents. Chunks of different documents are related, too.
+    Chunks have 16 tokens and restart at each document. Relations also connect chunks of different documents,
+    which the model must ignore.
     """
     limits = torch.tensor([*MAX_CODES.values()], device=ids_BT.device)
     salted_BT5 = ids_BT[..., None] * 31 + torch.arange(5, device=ids_BT.device)
@@ -202,7 +210,7 @@ HEADS = 2
 
 
 def attention_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
-    """Yield the findings about the attention of a model, if it has any."""
+    """Yield the findings about the attention of a model; nothing if the model has no attention."""
     if "A" in spec.blocks:
         yield attention_mass(subject, backend)
     if "A" in spec.blocks and backend == "math":
@@ -210,7 +218,10 @@ def attention_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> I
 
 
 def attention_mass(subject: Subject, backend: Backend) -> Finding:
-    """Check that attention gathers exactly 0.0 from other documents; values are one-hot by document."""
+    """Check that attention adds exactly 0.0 from other documents.
+
+    The values are one-hot vectors of the document, so that an output shows how much came from which document.
+    """
     doc_ids_BT = subject.doc_ids
     owner_BTK = nn.functional.one_hot(doc_ids_BT.long(), FEATURES)
     q, k = _queries_and_keys(subject)
@@ -222,7 +233,7 @@ def attention_mass(subject: Subject, backend: Backend) -> Finding:
 
 
 def attention_scores(subject: Subject) -> Finding:
-    """Check the inputs and outputs of softmax in the math backend: -inf and 0.0 at hidden positions."""
+    """Check that the math backend's softmax gets -inf and returns 0.0 at hidden positions."""
     doc_ids_BT = subject.doc_ids
     same_BTT = doc_ids_BT[:, :, None] == doc_ids_BT[:, None]
     hidden_B1TT = ~same_BTT.tril()[:, None]
@@ -240,7 +251,7 @@ def attention_scores(subject: Subject) -> Finding:
 
 
 class _Softmaxes(TorchFunctionMode):
-    """Recorder of the inputs and outputs of every softmax."""
+    """Recorder of the inputs and outputs of every call of softmax."""
 
     def __init__(self) -> None:
         super().__init__()

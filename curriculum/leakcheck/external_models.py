@@ -1,4 +1,7 @@
-"""External models: built by a named function, fed according to their forward, trained by plain steps."""
+"""External models: built by a function that the user names, and trained by plain steps.
+
+The parameters of a model's forward determine which inputs the model gets.
+"""
 
 import importlib
 import inspect
@@ -52,13 +55,13 @@ UNCOVERED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalModel:
-    """External model, and the function that feeds it."""
+    """External model, and the function that runs it on packed rows."""
 
     name: str
     model: nn.Module
     feed: Feed
     inputs: str
-    """Inputs of the model, in words."""
+    """Description of the inputs that the model gets."""
     multiple: int = 1
 
 
@@ -74,7 +77,9 @@ def prove_external_model(
     device: torch.device = CPU,
     watch: ProgressCallback = ignore_progress,
 ) -> LeakReport:
-    """Prove REPACKED for a model, then check that REPACKED fails once its boundaries are withheld.
+    """Prove that repacking documents doesn't change the training of a model (claim REPACKED).
+
+    Then check that the claim fails once the model doesn't get the boundaries of documents.
 
     Raises:
         JobError: if the model has no nn.Embedding, or its forward fails.
@@ -113,9 +118,9 @@ def leakcheck(
     device: torch.device = CPU,
     row_length: int = ROW_LENGTH,
 ) -> LeakReport:
-    """Prove REPACKED for a module that takes ids [B, T] and boundaries; meant for tests of your own.
+    """Prove that repacking documents doesn't change the training of a module; meant for your own tests.
 
-    Ids are below `vocab_size`.
+    `build` returns the module, which takes ids [B, T] below `vocab_size` and boundaries.
 
     Raises:
         JobError: if the module has no nn.Embedding.
@@ -136,7 +141,7 @@ def _future(subject: Subject) -> Iterator[Finding]:
 
 
 def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
-    """Return one REPACKED finding per packing, from plain training steps of a copy of the model."""
+    """Train a copy of the model by plain steps on every packing; return one REPACKED finding per packing."""
     spec = _setting(subject).model
     few = proof_documents(spec, longest=subject.row_length, steps=STEPS)
     many = many_documents(spec)
@@ -176,7 +181,10 @@ def _setting(subject: Subject) -> ProofSetting:
 
 
 def _tolerance(subject: Subject) -> Tolerance:
-    """Return the tolerance for the least precise dtype that a module returns, since it may use autocast."""
+    """Return the tolerance for the least precise dtype among a module's outputs.
+
+    A module may use autocast, so that its outputs are less precise than its weights.
+    """
     seen: set[torch.dtype] = {subject.dtype}
 
     def note(_: nn.Module, __: Any, output: Any) -> None:
@@ -211,7 +219,7 @@ def _subject(
 
 
 def _withheld(subject: Subject, feed: Feed) -> InjectedLeakReport:
-    """Return the report of an injected leak: with each row as one document, REPACKED must fail."""
+    """Inject a leak by presenting each row as one document; report whether REPACKED fails as it must."""
 
     def joined(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
         whole = Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
@@ -229,9 +237,9 @@ def _withheld(subject: Subject, feed: Feed) -> InjectedLeakReport:
 
 
 def external(where: str) -> ExternalModel:
-    """Return the model named `package.module:builder`.
+    """Build the external model that `where` names as `package.module:builder`.
 
-    The builder is a function or class without arguments, or a module.
+    The builder is a module instance, or a function or class that can be called without arguments.
 
     Raises:
         JobError: if the builder can't be imported or called, or its model can't be fed.
@@ -272,7 +280,7 @@ def _built(where: str) -> nn.Module:
 
 
 def _imported(where: str, name: str) -> Any:
-    """Import a module, searching the current folder first like `python -m`."""
+    """Import a module; like `python -m`, search the current folder first."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -288,7 +296,7 @@ def _imported(where: str, name: str) -> Any:
 
 
 def _callables(module: Any) -> list[str]:
-    """Return the names of callables that a module itself defines, at most 8."""
+    """Return the names of at most 8 callables that are defined in a module itself."""
     own = getattr(module, "__name__", "")
     found = vars(module).items() if inspect.ismodule(module) else ()
     return [name for name, value in found if getattr(value, "__module__", None) == own][:8]
@@ -308,7 +316,7 @@ def _call(where: str, builder: Callable[[], Any]) -> Any:
 
 
 def _feeding(where: str, model: nn.Module) -> tuple[str, Feed]:
-    """Return the inputs of a model in words, and the function that feeds it."""
+    """Return a description of a model's inputs, and the function that runs the model on packed rows."""
     if is_hugging_face(model):
         implementation = str(getattr(model.config, "_attn_implementation", ""))
         return f"hf {implementation}".strip(), _guarded(where, _by_hugging_face)
@@ -331,7 +339,7 @@ def _by_names(asked: tuple[str, ...]) -> Feed:
     flat = bool(set(asked) & set(EDGES))
 
     def feed(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-        """Run the model on rows, or on one row of all documents if forward takes edges."""
+        """Run the model on rows; if its forward takes edges, join all documents into a single row."""
         given = {name: _argument(name, boundaries, flat=flat) for name in asked}
         return _output(model(ids_BT.view(1, -1) if flat else ids_BT, **given))
 
@@ -362,13 +370,16 @@ def is_hugging_face(model: nn.Module) -> bool:
 
 
 def _by_hugging_face(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-    """Run the model on all rows as one row with restarting positions, as transformers packs documents."""
+    """Run the model on all rows joined into one row; positions restart at each document.
+
+    transformers expects packed documents in this form.
+    """
     positions = boundaries.position_ids.long().view(1, -1)
     return _output(model(input_ids=ids_BT.view(1, -1), position_ids=positions, use_cache=False))
 
 
 def _output(given: Any) -> Tensor:
-    """Return the logits, or else the first output."""
+    """Return the logits of a model's output, or its first element if it has no logits."""
     if isinstance(given, Mapping):
         given = given.get("logits", next(iter(given.values()), None))
     given = getattr(given, "logits", given)
@@ -379,7 +390,7 @@ def _output(given: Any) -> Tensor:
 
 
 def _guarded(where: str, feed: Feed) -> Feed:
-    """Wrap a forward so that its errors are reported as the model's own."""
+    """Wrap `feed` so that an error inside the model is reported as the model's own error."""
 
     def guarded(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
         try:

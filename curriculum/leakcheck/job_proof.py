@@ -1,4 +1,4 @@
-"""Proof of a job as it will train: its layers, backend, vocabulary, recomputation and optimizer.
+"""Proof of a job with its own settings: layers, backend, vocabulary, recomputation and optimizer.
 
 `prove_file` reads a job.json and writes a sealed report.
 """
@@ -40,15 +40,15 @@ from schemas.progress import ProgressCallback, ignore_progress
 from schemas.study import Study, study_mark
 
 OWN_POSITIONS = 1024
-"""Number of tokens of the plan's first documents that the proof trains on."""
+"""Total number of tokens that the proof takes from the first documents of the job's plan."""
 
 
 OWN_LENGTH = 512
-"""Maximum number of tokens of each of these documents."""
+"""Maximum number of tokens that the proof takes from each document of the plan."""
 
 
 LARGE = 5_000_000
-"""Number of weights above which the small model is trained on the plan's documents instead."""
+"""Number of weights above which the proof on the plan's documents uses a small model instead of the job's."""
 
 
 @one_thread()
@@ -97,7 +97,10 @@ def prove_job(
 
 
 def _setting(job: Job, device: torch.device) -> ProofSetting:
-    """Return the setting of a job's proof; the job's rope_base applies only to the plan's own documents."""
+    """Return the setting of a job's proof.
+
+    Only the proof on the plan's documents uses the job's rope_base.
+    """
     return ProofSetting(
         model=small_model(job.model),
         backend=job.kernel,
@@ -111,9 +114,9 @@ def _setting(job: Job, device: torch.device) -> ProofSetting:
 def _job_documents(
     job: Job, workspace: Path, setting: ProofSetting, watch: ProgressCallback
 ) -> tuple[Finding, ...]:
-    """Prove REPACKED in one step of the plan's first documents, from the job's starting weights.
+    """Prove REPACKED in one step on the first documents of the job's plan, from the job's starting weights.
 
-    A large model is replaced by its small counterpart with fresh weights.
+    A small model with fresh weights replaces a large model.
     """
     documents = planned_documents(job, workspace, longest=OWN_LENGTH, positions=OWN_POSITIONS)
     start = None if job.start_from is None else workspace / job.start_from.path
@@ -153,7 +156,7 @@ def prove_file(path: Path, report: Path, watch: ProgressCallback) -> LeakReport:
 
 
 def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> LeakReport:
-    """Return the report of the job in a file; see `prove_job`.
+    """Return the proof of the job in a file; see `prove_job`.
 
     Raises:
         JobError: if the job has another trainer, which must prove its own steps, or is a study whose
@@ -177,7 +180,7 @@ def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> L
 
 
 def _not_provable(path: Path, study: Study) -> JobError:
-    """Return the error for a study, which leaks by design."""
+    """Return the error for a study whose documents influence each other by design."""
     masked = study.is_always_masked
     return JobError(
         str(path),

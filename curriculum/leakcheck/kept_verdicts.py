@@ -1,8 +1,10 @@
-"""Cached verdicts that apply to several jobs, stored in the workspace under a digest of their dependencies.
+"""Cached verdicts that apply to several jobs, stored in the workspace.
 
-    leakchecks/CODE/SETTING.json    digests: of our sources, Python and torch; of layers, row length, device
+    leakchecks/CODE/SETTING.json
 
-Only passed proofs are cached. Writing a verdict removes all verdicts under another CODE.
+CODE is the digest of our sources and of the versions of Python and torch. SETTING is the digest of the
+layers, the row length and the device. Only passed proofs are cached. Writing a verdict removes all
+verdicts under another CODE.
 """
 
 import dataclasses
@@ -46,9 +48,10 @@ def proven_once(
     *,
     anew: bool = False,
 ) -> tuple[Finding, ...]:
-    """Return cached findings for the same claims, setting, code and versions, or run `prove`.
+    """Return the cached findings of a proof, or run `prove` and cache its findings.
 
-    `anew` ignores the cache.
+    Cached findings are valid for the same claims (`what`), setting, code and versions. `anew` ignores the
+    cache.
 
     Raises:
         JobError: if the cached file was changed.

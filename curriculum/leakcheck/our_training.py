@@ -1,4 +1,4 @@
-"""Recorded training with the trainer of training jobs."""
+"""Training with the trainer of training jobs while a Recorder records each step."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,10 +34,11 @@ def our_training(
     packing: Packing,
     ranks: Ranks = ALONE,
 ) -> None:
-    """Train a job with the real trainer, including the packing's evaluations, checkpoints and resume.
+    """Train a job with the real trainer while `recorder` records each step.
 
-    Each rank calls this function with the same workspace, and its recorder receives the steps of all ranks.
-    Outputs of blocks are probed with a single rank only.
+    The evaluations, checkpoints and resume of `packing` take place, too. Each rank calls this function with
+    the same workspace, and its recorder receives the steps of all ranks. Outputs of blocks are recorded only
+    if there is a single rank.
     """
     trainer = OurTrainer(
         job=job,
@@ -55,14 +56,14 @@ def our_training(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OurTrainer:
-    """Trainer of training jobs with a recorder."""
+    """Trainer of training jobs that records its steps."""
 
     job: Job
     workspace: Path
     device: torch.device
     dtype: torch.dtype
     start: Path | None
-    """Checkpoint with the starting weights; None starts from fresh, spread weights."""
+    """Checkpoint with the starting weights. None starts from fresh weights with noise on constant weights."""
     recorder: Recorder
     ranks: Ranks = ALONE
 
@@ -135,9 +136,9 @@ class OurTrainer:
 
 
 def _of_all_ranks(ranks: Ranks, own: FedDocuments) -> FedDocuments:
-    """Return the documents that all ranks were fed in a step.
+    """Return the documents that all ranks trained on in a step.
 
-    Ranks that share rows are fed the same documents, and each rank sums over its own positions.
+    Ranks that share rows get the same documents, and each rank sums the losses of its own positions.
     """
     parts = ranks.gather(own, _FED)
     groups = [parts[first : first + ranks.sharing] for first in range(0, ranks.size, ranks.sharing)]

@@ -1,6 +1,6 @@
 """Packings: ways to arrange the same documents into rows, files, micro-batches and interruptions.
 
-The documents of a step are fixed; the packing determines everything else.
+The documents of each training step are fixed; a packing determines everything else.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from schemas.packed_row import ROW_MULTIPLE, RowFormat
 
 PLAN = "plan.parquet"
 MULTIPLE = max(ROW_MULTIPLE, BLOCK)
-"""Factor of all row lengths, since block masks need whole blocks."""
+"""Number that every row length is a multiple of, since block masks need whole blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,7 @@ class Packing:
 
     @property
     def data_sets(self) -> dict[tuple[int, int], tuple[PackedRow, ...]]:
-        """Rows by (row length, data set), in step order."""
+        """Rows of each data set in the order of the steps, by (row length, number of the data set)."""
         found: dict[tuple[int, int], list[PackedRow]] = {}
         for row in (row for step in self.steps for row in step):
             found.setdefault((row.row_length, row.data_set), []).append(row)
@@ -75,7 +75,7 @@ class Packing:
 
 
 def data_set_key(row_length: int, number: int) -> str:
-    """Return the key of a data set: 64 digits, whose first 12 differ between data sets."""
+    """Return a made-up key of 64 digits for a data set. The first 12 digits differ between data sets."""
     return f"{row_length:08d}{number:04d}".ljust(64, "0")
 
 
@@ -85,16 +85,16 @@ def data_set_path(row_length: int, number: int) -> str:
 
 
 def pack_id(place: tuple[int, int], row: int) -> str:
-    """Return the pack_id of a row of a data set."""
+    """Return the pack_id of row number `row` in the data set `place`, a (row length, number)."""
     return f"{data_set_key(*place)[:12]}-{row:010d}"
 
 
 def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
-    """Return six packings of the same documents; the first is the reference.
+    """Return six packings of the same documents; the first one is the reference.
 
-    `row_length` is a multiple of MULTIPLE, and no document is longer. It is the length of the first step's
-    rows. Rows of later steps are half as long, but at most LATER_ROWS, and at least as long as their
-    longest document.
+    `row_length` is the row length in the first step. It is a multiple of MULTIPLE, and no document is longer.
+    Rows of later steps have half this length, at most LATER_ROWS. They are longer only if a document of the
+    step needs it.
     """
     T = row_length
     return (
@@ -147,7 +147,7 @@ MANY_LENGTH = 512
 
 
 def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Packing, ...]:
-    """Return two packings for a long step of many documents: short micro-batches, and a single one."""
+    """Return two packings of a step with many documents: several short micro-batches, and a single one."""
     return (
         _reference(steps, row_length),
         Packing(
@@ -161,16 +161,16 @@ def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Pac
 LATER_ROWS = 2 * LATER_LONGEST
 """Maximum row length of all steps except the first."""
 ALONE = 24
-"""Number of documents of a step that get a row of their own."""
+"""Number of documents in a step that each get a row to themselves."""
 Numbered = Sequence[tuple[int, ProofDocument]]
 Rows = list[tuple[int, list[int]]]
-"""Rows as (row length, numbers of documents)."""
+"""Pairs of a row's length and the numbers of its documents."""
 
 
 def _laid(
     steps: ProofSteps, row_length: int, lay: Callable[[Numbered, int], Rows]
 ) -> tuple[tuple[PackedRow, ...], ...]:
-    """Arrange the scored documents of each step into rows, then add unscored documents where they fit."""
+    """Arrange the scored documents of each step into rows with `lay`, then add the unscored documents."""
     found, first = [], 0
     for documents in steps:
         later = max(min(row_length // 2, LATER_ROWS), *map(len, documents))
@@ -190,7 +190,10 @@ def _laid(
 
 
 def _append_unscored(rows: Rows, number: int, lengths: dict[int, int]) -> None:
-    """Append an unscored document to the first row with room, since the loader refuses unscored rows."""
+    """Append the unscored document `number` to the first row with room, or extend the last row.
+
+    An unscored document gets no row to itself, since the loader refuses rows without a target.
+    """
     for at, (T, numbers) in enumerate(rows):
         if sum(lengths[member] for member in numbers) + lengths[number] <= T:
             numbers.append(number)
@@ -202,7 +205,7 @@ def _append_unscored(rows: Rows, number: int, lengths: dict[int, int]) -> None:
 
 
 def _alone(documents: Numbered, row_length: int) -> Rows:
-    """Put the first ALONE documents into the shortest rows of their own, and pack the others first-fit."""
+    """Give each of the first ALONE documents the shortest row that holds it; pack the others first-fit."""
     alone = [(rounded(len(document)), [number]) for number, document in documents[:ALONE]]
     return alone + _first_fit(documents[ALONE:], row_length, seed=5)
 
@@ -242,7 +245,7 @@ def _at_double_length(documents: Numbered, row_length: int) -> Rows:
 
 
 def _mixed(documents: Numbered, row_length: int) -> Rows:
-    """Put every second document into rows of double length, and the others into rows of their own."""
+    """Pack every second document into rows of twice the length, and arrange the others like `_alone`."""
     return _first_fit(documents[::2], 2 * row_length, seed=4) + _alone(documents[1::2], row_length)
 
 
@@ -314,7 +317,7 @@ def _write_data_set(
 def _planned(
     packing: Packing, documents: Sequence[ProofDocument]
 ) -> Iterator[dict[str, int | str]]:
-    """Yield the lines of the plan: one slot per step, rows of a data set in file order."""
+    """Yield the lines of the plan: one slot per step; the rows of a data set come in file order."""
     seen: dict[tuple[int, int], int] = {}
     position = 0
     for step, rows in enumerate(packing.steps):

@@ -1,4 +1,4 @@
-"""Training of external models by plain steps."""
+"""Training of external models by a plain loop of AdamW steps, without our trainer."""
 
 import copy
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ CLIP, RATE = 1.0, 1e-3
 class PlainSteps:
     """Copy of a model in training mode, trained by AdamW on the mean cross-entropy of scored targets.
 
-    Outputs as wide as the vocabulary count as logits. Narrower outputs are multiplied by the embedding to
-    get logits. Dropout is disabled.
+    Outputs that are as wide as the vocabulary count as logits. Narrower outputs are multiplied by the
+    embedding matrix to get logits. Dropout is disabled.
     """
 
     def __init__(self, subject: Subject, feed: Feed) -> None:
@@ -35,7 +35,7 @@ class PlainSteps:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
 
     def step(self, batches: Sequence[Batch]) -> tuple[list[list[float]], dict[str, Tensor]]:
-        """Accumulate gradients over the batches, clip and update."""
+        """Accumulate the gradients of all batches, clip them and update the weights once."""
         count = max(sum(int(batch.loss_mask.sum()) for batch in batches), 1)
         nll = [
             by_segment(batch, self._backward(batch.to(self.subject.device), count))
@@ -52,7 +52,10 @@ class PlainSteps:
         return nll, gradients
 
     def _backward(self, batch: Batch, count: int) -> Tensor:
-        """Return nll [N] of a batch's targets, and accumulate its gradients."""
+        """Return the losses nll [N] of a batch's targets, and add the batch to the gradients.
+
+        `count` is the number of targets in the whole step.
+        """
         output_BTC = self.feed(self.model, batch.input_ids, batch.boundaries)
         x_NC = output_BTC.reshape(*batch.input_ids.shape, -1)[batch.loss_mask.bool()]
         wide = torch.promote_types(x_NC.dtype, torch.float32)
@@ -65,5 +68,5 @@ class PlainSteps:
         return nll_N.detach()
 
     def weights(self) -> dict[str, Tensor]:
-        """Return no weights, since weights are compared only in float64 and may be large."""
+        """Return an empty mapping: weights are compared only in float64, and these may be large."""
         return {}

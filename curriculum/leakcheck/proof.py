@@ -1,4 +1,4 @@
-"""Complete proof: REPACKED and the claims about a model alone, for presets and patterns."""
+"""Complete proof for presets and block patterns: the claim REPACKED, and the claims about a model alone."""
 
 import platform
 from collections.abc import Iterator, Sequence
@@ -44,14 +44,17 @@ THREE = tuple(DTYPES.values())[:3]
 UNEVEN = 203
 """Row length that isn't a multiple of any block or chunk."""
 TRAINED_LENGTHS = (1024,)
-"""Longest documents for REPACKED without a job; rows have this length and twice this length."""
+"""Lengths of the longest document in proofs of REPACKED without a job. Rows are as long, or twice as long."""
 TRAINED_STEPS = 16
 JOB_STEPS = 4
 TRAINED_IDS = 4096
 MAX_LENGTH = 2176
-"""Maximum document length for a job's REPACKED; long enough for a second level of the scan."""
+"""Maximum document length in the proof of REPACKED for a job.
+
+It is long enough that a scan over the row needs a second level.
+"""
 TRAINED_BACKENDS: tuple[Backend, ...] = ("documents", "sdpa", "math", "flex", "varlen")
-"""Backends in order of preference for training; the first is the fastest on a CPU."""
+"""Backends for training, the preferred one first. The first one is the fastest on a CPU."""
 CPU = torch.device("cpu")
 
 
@@ -64,9 +67,9 @@ class ProofScope:
     dtypes: tuple[torch.dtype, ...] = THREE
     row_lengths: tuple[int, ...] = (ROW_LENGTH,)
     uneven: bool = True
-    """True to examine the case with all families also in rows of UNEVEN tokens, in float32."""
+    """True to examine the case with all kinds of blocks also in float32 rows of UNEVEN tokens."""
     model: ModelSpec | None = None
-    """Model for which REPACKED is proven; None proves only the claims about models alone."""
+    """Model for which REPACKED is proven; None leaves only the claims about models alone."""
     trained_lengths: tuple[int, ...] = TRAINED_LENGTHS
     device: torch.device = CPU
 
@@ -93,10 +96,12 @@ class _Task:
 
 
 def cases_of(model: str | None) -> tuple[Case, ...]:
-    """Return the cases of a preset, of a pattern in tiny sizes, or of all kinds of blocks.
+    """Return the cases to examine for a model.
+
+    `model` is a preset, or the letters of blocks, which get tiny sizes. None means all kinds of blocks.
 
     Raises:
-        JobError: if the name is neither a preset nor a pattern.
+        JobError: if `model` is neither a preset nor a block pattern.
     """
     tiny = model_spec("tiny", 97)
     if model is None:
@@ -107,10 +112,12 @@ def cases_of(model: str | None) -> tuple[Case, ...]:
 
 
 def trained_model(model: str | None) -> ModelSpec:
-    """Return the model for REPACKED: a preset, a pattern in tiny sizes, or all kinds of blocks.
+    """Return the model that the proof of REPACKED trains.
+
+    `model` is a preset, or the letters of blocks, which get tiny sizes. None means all kinds of blocks.
 
     Raises:
-        JobError: if the name is neither a preset nor a pattern.
+        JobError: if `model` is neither a preset nor a block pattern.
     """
     tiny = model_spec("tiny", TRAINED_IDS)
     if model is None:
@@ -121,7 +128,7 @@ def trained_model(model: str | None) -> ModelSpec:
 
 
 def device_of(name: str | None) -> torch.device:
-    """Return the named device; without a name, a GPU if there is one, else the CPU.
+    """Return the device with this name. None means a GPU if there is one, else the CPU.
 
     Raises:
         JobError: if cuda is named and torch finds no GPU.
@@ -137,7 +144,7 @@ def device_of(name: str | None) -> torch.device:
 
 @one_thread()
 def prove(scope: ProofScope, watch: ProgressCallback = ignore_progress) -> LeakReport:
-    """Examine everything in the scope; combinations that a backend refuses are reported as skipped.
+    """Examine everything in `scope`; report combinations that a backend refuses as skipped.
 
     Raises:
         JobError: if everything was skipped.
@@ -172,7 +179,7 @@ def _trained(
     uncovered: list[str],
     watch: ProgressCallback,
 ) -> Iterator[Finding]:
-    """Yield REPACKED findings for each length; every second length recomputes blocks."""
+    """Yield the REPACKED findings for each document length. Every second length also recomputes blocks."""
     backend = next(name for name in TRAINED_BACKENDS if name in scope.backends)
     if len(scope.backends) > 1 and "A" in model.blocks:
         others = ", ".join(name for name in scope.backends if name != backend)
@@ -196,7 +203,7 @@ def _trained(
 
 
 def trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
-    """Return float64, or the widest dtype that the backend supports."""
+    """Return float64 if the backend supports it, else the widest dtype that it supports."""
     if backend == "varlen":
         return torch.bfloat16
     # The flex kernel has no float64 on GPUs, and autocast computes its products in bfloat16 there.
@@ -212,10 +219,10 @@ def repacked_findings(
     name: str = "training",
     train: Train | None = None,
 ) -> tuple[Finding, ...]:
-    """Return one REPACKED finding per packing, except for the first one, the reference.
+    """Train on all packings in `ways`; return one REPACKED finding for each packing except the first.
 
-    `train` defaults to the trainer of training jobs. If packings disagree, the smallest of them is trained
-    again to name the layer.
+    The first packing is the reference. `train` defaults to the trainer of training jobs. If packings disagree
+    with the reference, the smallest of them is trained again to find the layer where the difference begins.
     """
     train = train or _our_training()
     results: list[tuple[Packing, Disagreement | None]] = []
@@ -245,7 +252,10 @@ def many_findings(
     *,
     train: Train | None = None,
 ) -> tuple[Finding, ...]:
-    """Return REPACKED findings for one step of more than 1,024 documents, from equal weights."""
+    """Return REPACKED findings for one step of more than 1,024 short documents.
+
+    All packings start from equal weights.
+    """
     steps = many_documents(setting.model)
     return repacked_findings(
         setting, steps, many_packings(steps), watch, name="many documents", train=train
@@ -269,7 +279,7 @@ def finding_of(
     name: str,
     layer: str = "",
 ) -> Finding:
-    """Return the REPACKED finding of one packing."""
+    """Return the REPACKED finding about the packing `way`; it passed if `found` is None."""
     documents = sum(len(step) for step in steps)
     recompute = ", recompute" if setting.recompute else ""
     return Finding(
@@ -285,7 +295,7 @@ def finding_of(
 
 
 def covered_words(setting: ProofSetting, steps: ProofSteps, row_length: int) -> str:
-    """Describe the steps and documents on which REPACKED was examined."""
+    """Describe the steps and documents that the proof of REPACKED trained on."""
     documents = sum(len(step) for step in steps)
     recompute = "with" if setting.recompute else "without"
     return (
@@ -323,7 +333,7 @@ def _examined(task: _Task, scope: ProofScope) -> tuple[Finding, ...] | Skipped:
 
 
 def _refused(task: _Task, scope: ProofScope) -> str:
-    """Return the reason to skip a task that backends themselves don't refuse, or ""."""
+    """Return the reason to skip a task for which the backend itself gives none, or ""."""
     flex = task.case.attends and task.backend == "flex"
     if flex and task.row_length % BLOCK:
         return f"a block mask needs a row length that is a multiple of {BLOCK}"
@@ -347,7 +357,7 @@ def _progress(done: int, total: int, note: str) -> Progress:
 
 
 def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
-    """Return the versions and the device to which a report applies."""
+    """Return pairs that name the versions and the device to which a report applies."""
     return (
         ("torch", torch.__version__),
         ("python", platform.python_version()),
@@ -357,6 +367,6 @@ def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
 
 
 def uncovered_format(dtype: torch.dtype) -> Iterator[str]:
-    """Yield the limitation of a proof in a dtype other than float64."""
+    """Yield a note that the proof doesn't cover float64, unless `dtype` is float64."""
     if dtype != torch.float64:
         yield f"float64: packings were compared within the rounding of {dtype_name(dtype)}"

@@ -1,4 +1,4 @@
-"""Documents that a proof trains on: lengths that expose leaks, and the first documents of a job's plan."""
+"""Documents that a proof trains on: random ones with lengths that expose leaks, and those of a job's plan."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ MAX_CHUNKS = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProofDocument:
-    """Document with arrays [n] of its n tokens."""
+    """Document of n tokens, as arrays of length n."""
 
     ids: Int32s
     loss_mask: npt.NDArray[np.uint8]
@@ -41,11 +41,11 @@ class ProofDocument:
 
     @property
     def is_scored(self) -> bool:
-        """True if the document has a target."""
+        """True if at least one token of the document is a target."""
         return bool(self.loss_mask.any())
 
     def encoding(self, number: int) -> Encoding:
-        """Return the encoding for the row writer; the document id is derived from the number."""
+        """Return the document in the form that the row writer takes. Its id is derived from `number`."""
         n = len(self)
         return Encoding(
             document_id=f"{number:032x}",
@@ -56,7 +56,7 @@ class ProofDocument:
         )
 
     def first(self, n: int) -> "ProofDocument":
-        """Return the first n tokens as a document, with the chunks that end within them."""
+        """Return the first n tokens as a document, with the structure chunks that end within them."""
         if len(self) <= n:
             return self
         mask = self.loss_mask[:n].copy()
@@ -85,14 +85,14 @@ ProofSteps = Sequence[Sequence[ProofDocument]]
 LATER_LONGEST = 256
 """Maximum length of a document in all steps except the first."""
 MANY = 1_030
-"""Number of documents in a step of short documents: too many for ten bits."""
+"""Number of documents in a step of short documents. It exceeds 1,024, so that ten bits can't number them."""
 
 
 def proof_documents(spec: ModelSpec, *, longest: int, steps: int = 4, seed: int = 0) -> ProofSteps:
-    """Return documents with lengths that expose leaks, up to `longest` tokens; ids span the vocabulary.
+    """Return random documents whose lengths expose leaks. The longest document has `longest` tokens.
 
-    The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`. The other steps
-    have random lengths.
+    Ids come from the whole vocabulary. The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and
+    one of `longest`. The other steps have random lengths.
     """
     chance = np.random.default_rng([seed, longest])
     edges = [length for length in (2, 3, 127, 128, 129) if length < longest]
@@ -118,7 +118,7 @@ def _with_lengths(
 
 
 def _random_document(spec: ModelSpec, length: int, chance: np.random.Generator) -> ProofDocument:
-    """Return a document with about half of its positions scored, including its first and last targets."""
+    """Return a random document with its first and last targets and about half of the others scored."""
     ids = chance.integers(0, spec.vocab_size, length).astype(np.int32)
     ids[length // 2] = (0, spec.vocab_size - 1)[int(chance.integers(2))]
     mask = (chance.random(length) < 0.5).astype(np.uint8)
@@ -130,7 +130,7 @@ def _random_document(spec: ModelSpec, length: int, chance: np.random.Generator) 
 
 
 def random_structure(n: int, chance: np.random.Generator) -> EncodedStructure:
-    """Return random codes, chunks and edges for a document of n tokens."""
+    """Return random structure for a document of n tokens: codes, chunks and edges."""
     limits = np.array([*MAX_CODES.values()])
     codes = chance.integers(0, limits + 1, (n, len(limits))).astype(np.uint8)
     count = int(chance.integers(1, min(n, MAX_CHUNKS) + 1))
@@ -156,9 +156,10 @@ def _random_edges(chunks: int, chance: np.random.Generator) -> Int32s:
 def planned_documents(
     job: Job, workspace: Path, *, longest: int, positions: int
 ) -> tuple[ProofDocument, ...]:
-    """Return the plan's first documents, each cut to `longest` tokens, up to `positions` tokens in total.
+    """Return the first documents of a job's plan: at most `longest` tokens each, `positions` tokens in total.
 
-    They are read with pyarrow instead of the loader. All have structure if the job's model reads structure.
+    pyarrow reads the documents, not the loader. All of them have structure if the job's model reads
+    structure.
     """
     found: list[ProofDocument] = []
     room = positions
@@ -190,7 +191,7 @@ _STRUCTURE = [field.name for field in STRUCTURE_COLUMNS]
 
 
 def _row(file: Path, row: int) -> dict[str, Any]:
-    """Read the columns of one row, decoding only its row group."""
+    """Read one row of a Parquet file, decoding only the row group that contains the row."""
     with parquet.File(file) as opened:
         names = [name for name in (*_COLUMNS, *_STRUCTURE) if name in opened.schema_arrow.names]
         for group in range(opened.num_row_groups):
@@ -211,7 +212,10 @@ def _documents(row: dict[str, Any], *, structured: bool) -> Iterator[ProofDocume
 
 
 def _structure(row: dict[str, Any], number: int, start: int, end: int) -> EncodedStructure:
-    """Return the structure of one document with positions relative to it; zeros if the row has none."""
+    """Return the structure of the document at `start` to `end`, with positions counted from its start.
+
+    If the row has no structure, the result is all zeros.
+    """
     none = np.zeros((0, 3), dtype=np.int32)
     if _STRUCTURE[0] not in row:
         return EncodedStructure(

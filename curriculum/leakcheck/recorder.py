@@ -1,4 +1,4 @@
-"""Recorder of training steps: losses by document, gradients, weights, and outputs of blocks."""
+"""Recorder of training steps: losses by document, gradients, weights, and the outputs of blocks."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from schemas.job import Job
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probes:
-    """Outputs of blocks in one step and the gradients with respect to them, by block and document."""
+    """Block outputs of one step and the gradients of the loss at these outputs, by block and document."""
 
     outputs: Mapping[str, Mapping[int, Tensor]]
     gradients: Mapping[str, Mapping[int, Tensor]]
@@ -29,12 +29,12 @@ class Probes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FedDocuments:
-    """Documents in the batches of a step."""
+    """Documents in the batches of one step, with their losses."""
 
     fault: str
-    """Difference between batches and documents; empty if there is none."""
+    """First way in which the batches differ from the expected documents; empty if they agree."""
     losses: tuple[tuple[int, float], ...]
-    """Pairs of a document's number and the Σ nll of its scored targets, in batch order."""
+    """Pairs of a document's number and the sum of the losses of its scored targets, in batch order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,26 +42,26 @@ class StepTrace:
     """Losses, gradients and weights of one training step."""
 
     losses: Mapping[int, float]
-    """Σ nll of each document's scored targets in nats, by document number."""
+    """Sum of the losses of each document's scored targets in nats, by document number."""
     gradients: Mapping[str, Tensor]
-    """Clipped gradients of the first step, as the optimizer gets them; empty in later steps."""
+    """Clipped gradients of the first step, exactly those that the optimizer gets; empty in later steps."""
     norm: float | None
     """Norm of all gradients before clipping; None if the training doesn't report it."""
     weights: Mapping[str, Tensor]
     """Weights after the last step; empty in earlier steps."""
     fault: str
-    """Difference between batches and documents; empty if there is none."""
+    """First way in which the batches differ from the expected documents; empty if they agree."""
     probes: Probes
 
 
 @dataclass(kw_only=True, slots=True)
 class Recorder:
-    """Traces of the steps of a run, across a resume."""
+    """Recorder of the steps of a run. It continues recording when the run is resumed."""
 
     packing: Packing
     documents: Sequence[ProofDocument]
     probed_step: int | None = None
-    """Step, counted from 1, whose block outputs are recorded."""
+    """Number of the step whose block outputs are recorded. Steps count from 1."""
     traces: list[StepTrace] = field(default_factory=list)
     _rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Recorder:
 
     @property
     def is_at_last_step(self) -> bool:
-        """True if the next step is the last one, the only step whose weights are recorded."""
+        """True if the next step is the last one. Only the weights of the last step are recorded."""
         return len(self.traces) == len(self.packing.steps) - 1
 
     def note(
@@ -101,7 +101,7 @@ class Recorder:
         )
 
     def fed(self, batches: Sequence[Batch], nll: Sequence[Sequence[float]]) -> FedDocuments:
-        """Return the documents of batches; `nll` holds the Σ nll of each batch's segments."""
+        """Return the documents of a step's batches, with the summed losses in `nll` by batch and segment."""
         # A rank without rows gets a blank batch instead.
         real = [pair for pair in zip(batches, nll, strict=True) if pair[0].pack_ids]
         fault = next(filter(None, (self._fault(batch) for batch, _ in real)), "")
@@ -117,7 +117,10 @@ class Recorder:
         return FedDocuments(fault=fault, losses=tuple(losses))
 
     def segments(self, batch: Batch) -> Iterator[tuple[int | None, slice]]:
-        """Yield document (None for padding) and position of each segment of a batch that lies end to end."""
+        """Yield the number (None for padding) and position of each segment in a batch.
+
+        Positions count through all rows of the batch.
+        """
         length = batch.input_ids.shape[1]
         for at, name in enumerate(batch.pack_ids):
             start = at * length
@@ -128,7 +131,7 @@ class Recorder:
                 yield None, slice(start, (at + 1) * length)
 
     def _fault(self, batch: Batch) -> str:
-        """Return the first difference between a batch and its documents, or ""."""
+        """Return the first way in which a batch differs from the expected documents, or ""."""
         segments = list(self.segments(batch))
         if tuple(place.stop - place.start for _, place in segments) != batch.boundaries.lengths:
             return f"the boundaries of rows {', '.join(batch.pack_ids)} aren't those of their documents"
@@ -147,19 +150,22 @@ class Recorder:
 
 
 class PlainModel(Protocol):
-    """Model trained by plain steps instead of our trainer."""
+    """Model that is trained by plain steps instead of our trainer."""
 
     def step(
         self, batches: Sequence[Batch]
     ) -> tuple[Sequence[Sequence[float]], Mapping[str, Tensor]]:
-        """Update the weights from a step's batches; return Σ nll by batch and segment, and gradients."""
+        """Update the weights once from a step's batches.
+
+        Return the summed loss of each segment of each batch, and the gradients by name.
+        """
 
     def weights(self) -> Mapping[str, Tensor]:
         """Return the weights by name."""
 
 
 def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Recorder) -> None:
-    """Train a model on the batches that our loader reads from a job's rows."""
+    """Train a model by plain steps on the batches that our loader reads from a job's rows."""
     rows = PlannedRows.from_job(job, workspace)
     for batches in steps_of(job, rows, first_step=0, workers=0):
         nll, gradients = model.step(batches)
@@ -167,7 +173,7 @@ def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Record
 
 
 def by_segment(batch: Batch, nll_N: Tensor) -> list[float]:
-    """Return the Σ nll of each segment of a batch, given nll [N] of its scored targets."""
+    """Return the summed loss of each segment of a batch. `nll_N` holds the losses of its scored targets."""
     segments_N = batch.boundaries.segments[batch.loss_mask.bool()]
     sums_S = torch.zeros(len(batch.boundaries.lengths), dtype=torch.float64)
     sums: list[float] = sums_S.index_add_(
@@ -177,7 +183,7 @@ def by_segment(batch: Batch, nll_N: Tensor) -> list[float]:
 
 
 class Probe:
-    """Recorder of block outputs in the probed step by micro-batch, and of the gradients at them."""
+    """Recorder of the block outputs of one step by micro-batch, and of the gradients of the loss at them."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder

@@ -1,9 +1,9 @@
 """Claim REPACKED: training depends on the documents of each step, not on how they are packed.
 
-The same documents are trained on in several packings (packings.py), which differ in neighbours, order,
-row lengths, micro-batches, files, evaluations, checkpoints and resumes. In each step the summed loss of
-each document, the gradients and the weights must agree. If a document reads other parts of its row, of
-its batch or of earlier batches, these parts differ between packings and so do the results.
+A model is trained on the same documents in several packings (packings.py). The packings differ in neighbours,
+order, row lengths, micro-batches, files, evaluations, checkpoints and resumes. In each step the summed loss
+of each document, the gradients and the weights must agree. If a document reads other parts of its row, of its
+batch or of earlier batches, the results differ, because these parts differ between packings.
 """
 
 import contextlib
@@ -39,13 +39,13 @@ from schemas.job import (
 KEY = "0" * 64
 TOKENIZER = "tokenizer"
 RATES = {"learning_rate": 1e-3, "warmup_steps": 2, "schedule": "stable", "gradient_clip": 0.1}
-"""Optimizer settings of every proof: a short warm-up, and clipping that takes effect in every step."""
+"""Optimizer settings of every proof: a short warm-up, and a clipping limit that every step exceeds."""
 RATE = OptimizerSpec.model_validate(RATES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProofSetting:
-    """Everything that determines how a proof trains, except documents and packings."""
+    """Everything that determines how a proof trains, apart from the documents and their packing."""
 
     model: ModelSpec
     backend: Backend
@@ -56,49 +56,53 @@ class ProofSetting:
     optimizer: OptimizerSpec = RATE
     seed: int = 0
     start: Path | None = None
-    """Checkpoint with the starting weights; None starts from fresh, spread weights."""
+    """Checkpoint with the starting weights. None starts from fresh weights with noise on constant weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """Maximum differences between two packings."""
+    """Maximum differences between two packings that count as rounding."""
 
     loss: float
-    """Relative difference of a document's summed loss in a step from equal weights."""
+    """Relative difference of a document's summed loss in the first step, which starts from equal weights."""
     gradient: float
-    """Difference of a tensor's gradient relative to its norm, in a step from equal weights."""
+    """Difference of a tensor's gradient divided by the gradient's norm, in the first step."""
     later_loss: float
     """Relative difference of a document's summed loss in later steps."""
     weights: float
-    """Difference of a weight per learning rate and step; infinite if rounding can reverse an update."""
+    """Difference of a weight divided by learning rate × steps. Infinity if rounding can reverse an update."""
     floor: float = 0.0
-    """Share of the norm of all gradients below which a single gradient is considered rounding."""
+    """Share of the norm of all gradients.
+
+    A tensor's smaller gradient is divided by it, not by its own norm.
+    """
 
 
 EXACT = Tolerance(loss=1e-12, gradient=1e-12, later_loss=1e-11, weights=1e-8)
 ROUNDED = Tolerance(loss=1e-5, gradient=1e-4, later_loss=1e-3, weights=math.inf, floor=1e-2)
 COARSE = Tolerance(loss=3e-2, gradient=1e-1, later_loss=1e-1, weights=math.inf, floor=1e-1)
 MIXED = Tolerance(loss=1e-4, gradient=1e-2, later_loss=1e-3, weights=math.inf, floor=1e-2)
-"""Tolerance for products in bfloat16.
+"""Tolerance for training with bfloat16 products.
 
-Summation order alone changes losses in float64 by 6e-16 to 5e-15, and gradients by 2e-15. With
-products in bfloat16 it changes losses by up to 3e-6, gradients by 1e-3 and losses of later steps by
-6e-5 (on an H200). AdamW divides small gradients by their own size, so weights are compared only in
-float64."""
+In float64 the order of summation alone changes losses by 6e-16 to 5e-15, and gradients by 2e-15. With
+bfloat16 products it changes losses by up to 3e-6, gradients by 1e-3 and losses of later steps by 6e-5
+(on an H200). AdamW divides small gradients by their own size. Therefore, weights are compared only in
+float64.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Disagreement:
-    """First figure in which a packing differs from the reference by more than the tolerance."""
+    """First number that differs between a packing and the reference by more than the tolerance."""
 
     step: int
     """Step, counted from 1."""
     figure: str
-    """Loss of a document, gradient or weight, in words."""
+    """Description of the number: the loss of a document, a gradient or a weight."""
     amount: float
     limit: float
     document: int | None = None
-    """Number of the document, if the figure is its loss."""
+    """Number of the document if the loss of a document differs."""
 
     def __str__(self) -> str:
         if math.isinf(self.amount):
@@ -109,7 +113,7 @@ class Disagreement:
 
 
 def tolerance_of(setting: ProofSetting) -> Tolerance:
-    """Return the tolerance for our own training; on a GPU, float32 training uses bfloat16 products."""
+    """Return the tolerance for our own trainer. On a GPU, training in float32 uses bfloat16 products."""
     if setting.dtype == torch.float64:
         return EXACT
     return ROUNDED if setting.dtype == torch.float32 and setting.device.type == "cpu" else MIXED
@@ -127,7 +131,9 @@ def disagreements(
     train: Train,
     tolerance: Tolerance | None = None,
 ) -> Iterator[tuple[Packing, Disagreement | None]]:
-    """Train on every packing; yield all but the first with their first difference from the first.
+    """Train on each packing in `ways`, and compare all others with the first.
+
+    Yield each packing except the first with its first difference from the first packing, or None.
 
     Raises:
         CurriculumError: if a training run fails.
@@ -150,7 +156,7 @@ def traces(
 ) -> list[StepTrace]:
     """Train on one packing in a temporary workspace, and return the trace of each step.
 
-    The trace of `probed_step` has the outputs of each block, by document.
+    The trace of step `probed_step` also has the outputs of each block, by document.
     """
     with tempfile.TemporaryDirectory(prefix="leakcheck-") as folder:
         workspace = Path(folder)
@@ -218,7 +224,7 @@ def _job(setting: ProofSetting, packing: Packing) -> Job:
 
 
 def _evaluation(rows: RowsSource) -> Evaluation:
-    """Return an evaluation of the first row, which must not affect training."""
+    """Return an evaluation on the first row. Evaluations must not affect training."""
     count = HeldOutCount(documents=1, lineages=1, effective_documents=1, effective_lineages=1)
     stratum = EvaluationStratum(
         family="leakcheck",
@@ -267,7 +273,7 @@ def _losses(
     documents: Sequence[ProofDocument],
     limit: float,
 ) -> Iterator[Disagreement]:
-    """Yield the differences of the documents' losses, the largest first."""
+    """Yield how the documents' losses differ, starting with the largest difference."""
     for number in sorted(
         one.losses, key=lambda number: -_relative(one.losses[number], other.losses[number])
     ):
@@ -330,11 +336,11 @@ def first_layer(
     *,
     train: Train,
 ) -> str:
-    """Name the first block whose output or gradient differs between two packings in a step.
+    """Find the first block whose output or gradient differs between the packings `one` and `other` in a step.
 
-    Both packings are trained again. Blocks are compared by document, outputs from the embedding to the last
-    block, then gradients back to the embedding. If all agree, the weights or the optimizer remain as the
-    cause.
+    Both packings are trained again. The outputs are compared first, by document, from the embedding to the
+    last block. Then the gradients are compared, back to the embedding. If all of them agree, the cause must
+    be in the weights or the optimizer.
     """
     here, there = (
         traces(setting, steps, way, train=train, probed_step=step)[step - 1].probes
@@ -359,7 +365,7 @@ def first_layer(
 def _largest_difference(
     one: Mapping[int, Tensor], other: Mapping[int, Tensor]
 ) -> tuple[int, float]:
-    """Return the document with the largest difference relative to its norm, and the difference."""
+    """Return the document with the largest difference divided by its norm, and this ratio."""
     amounts = {
         number: _norm(values.double() - other[number].double())
         / max(_norm(values.double()), 1e-300)

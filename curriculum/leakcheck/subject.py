@@ -1,4 +1,4 @@
-"""Subject of an examination: a module, the function that feeds it, and document lengths that expose leaks."""
+"""Subject of an examination: a module, the function that runs it, and document lengths that expose leaks."""
 
 import contextlib
 import itertools
@@ -20,10 +20,11 @@ CHUNK = 64
 
 
 def layouts(row_length: int) -> tuple[Layout, ...]:
-    """Return document lengths for rows of this length; the last document often serves as padding.
+    """Return the document lengths of several rows of `row_length` tokens.
 
-    Boundaries lie at the edges of blocks (128) and chunks (64) and one token beside them. Some documents
-    have 1, 2 and 3 tokens, and one fills its row. 256 -> (127 1 128), (64 64 64 64), (63 66 62 65), …
+    The last document of a row often serves as padding. Boundaries lie at multiples of 128 (blocks) and 64
+    (chunks), and one token before and after them. Some documents have 1, 2 and 3 tokens, and one fills its
+    row. 256 -> (127 1 128), (64 64 64 64), (63 66 62 65), …
     """
     T = row_length
     cuts = (
@@ -54,19 +55,19 @@ def doc_ids_of(layouts: Sequence[Sequence[int]]) -> Tensor:
 
 
 Feed = Callable[[nn.Module, Tensor, Boundaries], Tensor]
-"""Function that runs a module on ids [B, T] and boundaries; the output has B·T vectors in any shape."""
+"""Function that runs a module on ids [B, T] and boundaries. Its output is B·T vectors in any shape."""
 
 SCALE = 50.0
-"""Factor of embeddings at positions that must not affect the witness."""
+"""Factor for the embeddings of positions that must not affect the examined document."""
 MIXING = ((0.2, 5.0), (0.05, 3.0))
-"""Factors of the static and dynamic logits of streams, used alternately by layer."""
+"""Pairs of factors for the static and dynamic logits of residual streams; layers use the pairs in turn."""
 SPREAD = 0.1
-"""Standard deviation of the noise added to constant weights, since zeros would hide leaks."""
+"""Standard deviation of the noise that is added to constant weights, since zeros would hide leaks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """Module in one dtype, and rows of one length to examine it on."""
+    """Module in one dtype, and rows of one length on which it is examined."""
 
     name: str
     backend: str
@@ -78,9 +79,9 @@ class Subject:
     feed: Feed
     row_length: int
     multiple: int
-    """Factor of the row lengths that the model accepts."""
+    """Number that every row length must be a multiple of."""
     positions: bool
-    """True if the model reads the positions of its boundaries."""
+    """True if the model reads the position ids of the boundaries."""
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -98,7 +99,7 @@ class Subject:
         return torch.randint(self.vocab_size, tuple(shape), generator=generator)
 
     def run(self, ids_BT: Tensor, doc_ids_BT: Tensor) -> Tensor:
-        """Return the outputs [B, T, C] for rows with these document ids."""
+        """Return the outputs [B, T, C] for rows of `ids_BT` whose documents are numbered in `doc_ids_BT`."""
         outputs = self.feed(
             self.model, ids_BT.to(self.device), Boundaries.from_doc_ids(doc_ids_BT).to(self.device)
         )
@@ -130,7 +131,7 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def same_bits(device: torch.device) -> Iterator[None]:
-    """Make CPU computations deterministic inside the block, as in training jobs; GPUs are unaffected."""
+    """Make CPU computations deterministic inside the block, like training jobs do. GPUs are not affected."""
     if device.type != "cpu":
         yield
         return
@@ -151,7 +152,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def numbers(shape: Sequence[int], *, seed: int) -> Tensor:
-    """Return normally distributed numbers in float32."""
+    """Return random numbers from a normal distribution in float32."""
     return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed))
 
 
@@ -165,8 +166,9 @@ def by_boundaries(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> T
 def spread_constant_weights(model: nn.Module) -> nn.Module:
     """Add noise to constant weights in place, since a table of zeros would hide leaks; return the module.
 
-    Ones of a norm and zeros of a bias change as well. Streams are scaled to mix more, and differently by
-    token, so that Sinkhorn converges early for some tokens. The module is put into evaluation mode.
+    The ones of a norm and the zeros of a bias change as well. The weights of residual streams are scaled, so
+    that streams mix more and differently by token. Then Sinkhorn's iteration converges early for some tokens.
+    The module is put into evaluation mode.
     """
     for number, weight in enumerate(model.parameters()):
         if weight.is_floating_point() and weight.numel() and weight.amin() == weight.amax():
@@ -181,7 +183,7 @@ def spread_constant_weights(model: nn.Module) -> nn.Module:
 def embedding_of(
     name: str, model: nn.Module, feed: Feed, device: torch.device, multiple: int = 1
 ) -> nn.Embedding:
-    """Return the nn.Embedding that receives the model's input ids.
+    """Return the nn.Embedding that embeds the model's input ids.
 
     Raises:
         JobError: if the module has none.

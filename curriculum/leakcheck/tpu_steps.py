@@ -1,7 +1,7 @@
-"""REPACKED for the decoder in JAX: from packed rows to gradients and the AdamW update.
+"""Proof of the claim REPACKED for the JAX decoder, from packed rows to gradients and the AdamW update.
 
-Packings and documents are those of our own training. model/tpu.py and tpu_decoder.py compute loss,
-masks and gradients. There is no trainer for TPUs here: numpy computes the update.
+The packings and documents are the same as for our own trainer. model/tpu.py and model/tpu_decoder.py
+compute loss, masks and gradients. There is no trainer for TPUs; numpy computes the update.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +35,12 @@ Arrays = dict[str, Array]
 ROW_LENGTH = 256
 STEPS = 2
 LANES = 128
-"""Features of a head on a TPU, which fill a register; heads in interpreted mode may be narrow."""
+"""Number of features per head on a TPU, which fills a register. In interpreted mode heads may have fewer."""
 
 
 @one_thread()
 def prove_tpu_step(spec: ModelSpec, *, row_length: int = ROW_LENGTH) -> tuple[Finding, ...]:
-    """Prove REPACKED for a small model with the same blocks, on JAX's default device.
+    """Prove REPACKED for a small model with the blocks of `spec`, on JAX's default device.
 
     Raises:
         JobError: if the model reads structure, or the device is neither a TPU nor a CPU.
@@ -52,7 +52,7 @@ def prove_tpu_step(spec: ModelSpec, *, row_length: int = ROW_LENGTH) -> tuple[Fi
 def repacked_in_jax(
     model: ModelSpec, compute: "Compute", *, row_length: int = ROW_LENGTH
 ) -> tuple[Finding, ...]:
-    """Return one REPACKED finding per packing, from steps of a compiled model."""
+    """Train a compiled model on every packing; return one REPACKED finding per packing except the first."""
     setting = _setting(model)
     few = proof_documents(setting.model, longest=row_length, steps=STEPS)
     steps = (*few, *many_documents(setting.model))
@@ -82,9 +82,9 @@ Compute = Callable[..., Any]
 
 
 def compiled(model: ModelSpec) -> Compute:
-    """Return a compiled function of a micro-batch's token losses and the gradients of the step's loss.
+    """Return a compiled function that computes the token losses of a micro-batch and the gradients.
 
-    The function is compiled once per input shape.
+    The gradients are those of the step's loss. The function is compiled once per input shape.
     """
     setting = _setting(model)
     spec, z_weight = setting.model, setting.optimizer.z_loss
@@ -101,7 +101,7 @@ def compiled(model: ModelSpec) -> Compute:
 
 
 class _TpuSteps:
-    """AdamW steps in numpy, starting from spread fresh weights as in our trainer."""
+    """AdamW steps in numpy, from fresh weights with noise on constant weights like in our trainer."""
 
     def __init__(self, setting: ProofSetting, compute: Compute) -> None:
         self.setting = setting
@@ -117,7 +117,7 @@ class _TpuSteps:
         }
 
     def step(self, batches: Sequence[Batch]) -> tuple[list[list[float]], Mapping[str, Tensor]]:
-        """Accumulate gradients over the batches, clip and update."""
+        """Accumulate the gradients of all batches, clip them and update the weights once."""
         count = max(sum(int(batch.loss_mask.sum()) for batch in batches), 1)
         gradients = {name: np.zeros_like(weight) for name, weight in self.arrays.items()}
         nll = [by_segment(batch, self._micro_batch(batch, count, gradients)) for batch in batches]
@@ -127,7 +127,10 @@ class _TpuSteps:
         return nll, {name: _tensor(gradient) for name, gradient in gradients.items()}
 
     def _micro_batch(self, batch: Batch, count: int, gradients: Arrays) -> Tensor:
-        """Return nll [N] of a batch's targets, and accumulate its gradients, two rows at a time."""
+        """Return the losses nll [N] of a batch's targets, and add the batch to `gradients`.
+
+        Two rows are computed at a time.
+        """
         found = []
         for first in range(0, len(batch.input_ids), ROWS_AT_ONCE):
             rows = slice(first, first + ROWS_AT_ONCE)
@@ -140,7 +143,7 @@ class _TpuSteps:
         return _tensor(np.concatenate(found))
 
     def weights(self) -> Mapping[str, Tensor]:
-        """Return no weights, since weights are compared only in float64."""
+        """Return an empty mapping, since weights are compared only in float64."""
         return {}
 
     def _update(self, number: int, gradients: Arrays, spec: OptimizerSpec) -> None:
@@ -155,7 +158,7 @@ class _TpuSteps:
 
 
 def _clip(gradients: Arrays, most: float) -> float:
-    """Scale gradients so that their norm is at most `most`; return the norm before."""
+    """Scale gradients so that their norm is at most `most`; return the norm before scaling."""
     norm = float(
         np.sqrt(
             sum(float((gradient.astype(np.float64) ** 2).sum()) for gradient in gradients.values())
@@ -167,11 +170,11 @@ def _clip(gradients: Arrays, most: float) -> float:
 
 
 ROWS_AT_ONCE = 2
-"""Rows computed together, so that a step is compiled once per row length."""
+"""Number of rows that are computed together. It is fixed, so that a step is compiled once per row length."""
 
 
 def _columns(batch: Batch, rows: slice) -> Any:
-    """Return the columns of packed rows, filled up to ROWS_AT_ONCE with rows of padding."""
+    """Return the columns of the packed rows `rows`, with padding rows up to ROWS_AT_ONCE."""
     return SimpleNamespace(
         input_ids=_padded(batch.input_ids[rows].numpy()),
         target_ids=_padded(batch.target_ids[rows].numpy()),
