@@ -42,7 +42,7 @@ from schemas.ablation import (
 from schemas.reports import AblationReport
 
 REVISION = 4
-"""Increase when the same runs give other verdicts, or the tables describe them differently."""
+"""Version of the outcome. Increase it when the same runs lead to other verdicts or other tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +52,12 @@ class JudgedClaim:
     claim: Claim
     found: Difference
     corrected: float
-    """p-value after Holm's correction over the claims; uncorrected for a control."""
+    """p-value after Holm's correction over all claims. For a control it is the uncorrected p-value."""
     verdict: Verdict
     needed: int | None
     documents: DocumentInterval
     equal_tokens: EqualTokensDifference | None
-    """Difference at equal distinct tokens; None if the final numbers are equal."""
+    """Difference at equal distinct tokens. None if both arms end with equally many distinct tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def judged(self) -> tuple[JudgedClaim, ...]:
-        """The claims, then the null and the control."""
+        """The judged claims, followed by the null and the control."""
         return (*self.claims, self.null, self.control)
 
 
@@ -91,17 +91,17 @@ def ablate(
     train: Callable[[PlannedArm], tuple[Artefact, ...]],
     resolve: Callable[[Arm], RunPlan] = plan_of_arm,
 ) -> tuple[Outcome, Artefact]:
-    """Train all missing arms, measure views, decide on the claims, and publish the outcome.
+    """Train all missing arms, measure them in all views, decide on the claims, and publish the outcome.
 
-    A run of the same phase, rows and seed is trained only once, for all arms and ablations. Stopped runs
-    are resumed.
+    A run with the same phase, rows and seed is trained only once, even if several arms or ablations need it.
+    Stopped runs are resumed.
 
     Args:
         spec: The ablation.
         file: The ablation's file, to which paths are relative.
         workspace: Folder of the runs.
         context: Resources, and receivers of progress and warnings.
-        repositories: Paths that replace the corpus's repositories.
+        repositories: Paths that replace the repositories of the corpus.
         train: Trains an arm and returns its runs, like `train_arm`; called for each seed and arm.
         resolve: Returns the plan of an arm.
 
@@ -123,7 +123,10 @@ def ablate(
 
 
 def outcome_report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationReport:
-    """Return the verdicts with the corpus, the row lengths, and the model of the base arm."""
+    """Return a report of the verdicts.
+
+    It also describes the corpus, the row lengths and the base arm's model.
+    """
     base = outcome.arms[0]
     lengths = {
         serving.row_length
@@ -143,7 +146,7 @@ def outcome_report(planned: Sequence[PlannedArm], outcome: Outcome) -> AblationR
 
 
 def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
-    """Decide on all claims from the arms' last runs."""
+    """Decide on all claims, using the last run of each arm."""
     first = spec.claims[0]
     null = Claim(claim="another order of rows lowers val_bpb", arm=NULL, set=first.set)
     worse = Claim(claim="a quarter of the tokens raises val_bpb", arm=CONTROL, set=first.set)
@@ -177,7 +180,10 @@ def _verdict(claim: Claim, found: Difference, p: float) -> Verdict:
 
 
 def _control(claim: Claim, arms: Sequence[Trained]) -> JudgedClaim:
-    """Decide on a control; for the null an effect in either direction counts."""
+    """Decide on a control: the null arm or the control arm.
+
+    For the null, an effect in either direction counts.
+    """
     found = difference_of(_differences(claim, arms), claim.delta)
     sides: list[Direction] = ["lower", "higher"] if claim.arm == NULL else [claim.direction]
     seen = any(is_confirmed(found, direction=side, delta=claim.delta) for side in sides)
@@ -193,7 +199,7 @@ def _control(claim: Claim, arms: Sequence[Trained]) -> JudgedClaim:
 
 
 def _pairs(claim: Claim, arms: Sequence[Trained]) -> Iterator[tuple[Trained, Trained]]:
-    """Yield both arms of a claim, seed by seed."""
+    """Yield the two arms that a claim compares, seed by seed."""
     known = {(arm.arm, arm.seed): arm for arm in arms}
     for seed in dict.fromkeys(arm.seed for arm in arms):
         yield known[claim.arm, seed], known[claim.against, seed]
@@ -214,7 +220,7 @@ def _documents(claim: Claim, arms: Sequence[Trained]) -> list[tuple[Measured, Me
 
 
 def publish(store: Store, outcome: Outcome, report: AblationReport) -> Artefact:
-    """Publish the tables of an outcome, and mark them as the current ones of the ablation."""
+    """Publish the tables of an outcome, and mark them as the ablation's current tables."""
     spec = outcome.spec
     recipe = Recipe(
         stage="ablations",
@@ -239,7 +245,7 @@ def publish(store: Store, outcome: Outcome, report: AblationReport) -> Artefact:
 
 
 def _inputs(arms: Sequence[Trained]) -> Iterator[Input]:
-    """Yield the last run of each arm and its later measurements."""
+    """Yield the last run of each arm and the measurements of this run as inputs."""
     for arm in arms:
         yield arm.runs[-1].as_input(f"{arm.arm} {arm.seed}")
         for view, evidence in arm.views.items():
@@ -276,7 +282,7 @@ def _claim_lines(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def _equal_tokens(found: EqualTokensDifference | None) -> dict[str, object]:
-    """Return the columns of a difference at equal distinct tokens; null values if there is none."""
+    """Return the table columns for a difference at equal distinct tokens; all are null if `found` is None."""
     if found is None:
         names = ("equal_tokens", "equal_difference", "equal_low", "equal_high")
         return dict.fromkeys(names)

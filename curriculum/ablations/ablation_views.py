@@ -1,4 +1,4 @@
-"""Views: held-out rows of the fixed sets in several formats, equal for all arms of an ablation."""
+"""Views: the held-out rows of the fixed sets in several formats, the same for all arms of an ablation."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,16 +16,17 @@ from schemas.job import Evaluation
 from schemas.objectives import TARGET_OBJECTIVE, FixedSet
 
 ViewSets = Mapping[View, tuple[Evaluation, ...]]
-"""Fixed sets of each view except file; sets without rows are left out."""
+"""Fixed sets by view. The view `file` is left out, and so are sets without rows."""
 VIEW_SHARE = 1 / 16
-"""Max positions of a set in a view, as a share of the positions that the base diet trains on."""
+"""Maximum size of a set in a view: positions divided by the positions that the base diet trains on."""
 _OF_FILES: tuple[View, ...] = ("fim", "doc_to_code", "code_to_doc")
 
 
 def view_specs(base: RunPlan, views: Collection[View]) -> dict[View, RowsSpec]:
-    """Return the data sets of views, if the base diet's row lengths allow them.
+    """Return the specification of rows for each view in `views` that the base diet's row lengths allow.
 
-    Rows of files are as long as the anchor's. A diet with a single row length has no cropped targets.
+    Rows of views with whole files are as long as the anchor's rows. A diet with a single row length has no
+    cropped targets.
     """
     lengths = {serving.row_length for phase in base.phases for serving in phase.servings}
     lengths_of_targets: dict[View, int] = {"target": max(lengths)}
@@ -45,9 +46,9 @@ def view_specs(base: RunPlan, views: Collection[View]) -> dict[View, RowsSpec]:
 def build_views(
     spec: AblationSpec, planned: Sequence[PlannedArm], context: Context
 ) -> list[ViewSets]:
-    """Build the rows of all views named in claims, and return each arm's sets.
+    """Build the rows of all views that the claims name, and return the sets of each arm.
 
-    Arms with different tokenizers have different rows. The base diet's budget determines the number of rows
+    Arms with different tokenizers get different rows. The base diet's budget determines the number of rows
     for all arms.
 
     Raises:

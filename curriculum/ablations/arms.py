@@ -1,4 +1,4 @@
-"""Arms of an ablation with one seed each, as diets in the workspace."""
+"""Arms of an ablation: each arm with each seed becomes a diet in the workspace."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from schemas.regular_files import expanded
 from schemas.text import parse, text_of
 
 CONTROL_SHARE = 4
-"""Divisor of the token budget for the control arm."""
+"""Number that the token budget is divided by for the control arm."""
 NULL_ORDER = 1_000_003
-"""Offset of the null arm's order_seed from its seed."""
+"""Number that is added to the seed to get the null arm's order_seed."""
 FIELDS_OF_AN_ABLATION = ("extends", "specialist", "branch", "seed")
-"""Fields of a diet that the ablation sets."""
+"""Fields of a diet that the ablation itself sets. Arms can't set them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """Arm with a seed, and the configuration of its run."""
+    """Arm with one seed, and the configuration of its run."""
 
     name: str
     seed: int
@@ -41,7 +41,7 @@ def load_ablation(file: Path) -> AblationSpec:
     """Read an ablation file.
 
     Raises:
-        DietError: names file and line of a mistake.
+        DietError: for a mistake; names the file and the line.
     """
     return parse(AblationSpec, text_of(file, error=DietError), file=str(file), error=DietError)
 
@@ -51,10 +51,10 @@ def write_arms(
 ) -> list[Arm]:
     """Write the diet of each arm and seed into the workspace, and return the arms, seed by seed.
 
-    `repositories` are paths that replace those of the diet's corpus.
+    `repositories` are paths that replace the repositories of the diet's corpus.
 
-    Gates and requirements of phases are removed, and budgets count row positions, so that all arms train
-    equally many steps.
+    The diets have no gates and no requirements of phases. Their budgets count row positions. Therefore, all
+    arms train equally many steps.
 
     Raises:
         DietError: for a diet that can't be found or read, a diet with its own trainer, and an arm that sets
@@ -102,7 +102,7 @@ def _require_own_fields(arm: str, patch: Mapping[str, Any], file: Path) -> None:
 
 
 def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
-    """Return an arm's diet without gates and requirements, with a budget in positions."""
+    """Return the content of an arm's diet: no gates, no requirements, and a budget in row positions."""
     own = diet.model_dump(mode="json", exclude_unset=True, exclude={"extends"})
     content = merge_diets(patch, own)
     content["study"] = {**(content.get("study") or {}), "budget": "positions"}
@@ -113,7 +113,7 @@ def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
 
 
 def _patches(spec: AblationSpec, diet: Diet, seed: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the arms that every ablation has, then its own."""
+    """Yield each arm's name and changes to the diet: base, null and control, then the ablation's own arms."""
     study = diet.study.model_dump(mode="json") if diet.study is not None else {}
     yield BASE, {}
     yield NULL, {"study": {**study, "order_seed": seed + NULL_ORDER}}
@@ -122,7 +122,7 @@ def _patches(spec: AblationSpec, diet: Diet, seed: int) -> Iterator[tuple[str, M
 
 
 def _absolute(patch: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Resolve an arm's paths relative to the ablation's file."""
+    """Return an arm's changes with absolute paths. Relative paths are relative to the ablation's file."""
     found = dict(patch)
     for name in PATHS:
         value = found.get(name)

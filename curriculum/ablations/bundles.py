@@ -1,4 +1,4 @@
-"""Bundles: trainings of an ablation, for a machine without the corpus and without a network."""
+"""Bundles: the trainings of an ablation in one folder, for a machine without corpus and network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from schemas.bundle import Bundle, BundledArm, BundledPhase
 from schemas.errors import JobError
 
 MAX_BUNDLE_BYTES = 50 << 20
-"""Max bytes of a bundle, which is sent to borrowed machines."""
+"""Maximum size of a bundle in bytes. It is small, since bundles are sent to borrowed machines."""
 
 
 def write_bundle(
@@ -38,8 +38,8 @@ def write_bundle(
 ) -> Bundle:
     """Build and mix all arms, and write a folder for `python -m curriculum.train.bundle`.
 
-    Artefacts shared by arms are written once. Arguments are those of `ablate`; `begun` is called with each
-    arm.
+    Artefacts that several arms share are written once. The arguments are those of `ablate`; `begun` is called
+    with each arm before it is built.
 
     Raises:
         JobError: for a folder that isn't empty, a bundle above MAX_BUNDLE_BYTES, and a claim without rows.
@@ -72,7 +72,7 @@ def write_bundle(
 
 
 def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tuple[Artefact, ...]]:
-    """Return a replacement for training that looks up an arm's runs in a trained bundle.
+    """Return a replacement for `train_arm` that looks up an arm's runs in a trained bundle.
 
     Raises:
         JobError: for the bundle of another ablation, and for a bundle that isn't completely trained.
@@ -110,7 +110,7 @@ def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tup
 
 
 def _bundled(planned: PlannedArm, context: Context) -> BundledArm:
-    """Build and mix an arm, and return what its training reads."""
+    """Build and mix an arm, and return the description of its trainings."""
     arm, plan = planned.arm, planned.plan
     steps = execute(plan, run_in_process(context), Scope(until="mix"), context)
     return BundledArm(

@@ -1,7 +1,8 @@
-"""Confidence intervals over documents for the mean difference of two arms: a bootstrap over lineages.
+"""Confidence intervals over documents for the mean difference between two arms.
 
-The interval shows whether a difference depends on a few files. It complements the interval over seeds and
-doesn't replace it: only seeds show whether another training would give the same difference.
+A bootstrap over lineages gives the interval. It shows whether the difference depends on a few files. It
+doesn't replace the interval over seeds: only seeds show whether another training would give the same
+difference.
 """
 
 import math
@@ -22,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentInterval:
-    """95 % interval over lineages, with the number of documents and lineages."""
+    """95 % confidence interval from a bootstrap over lineages, with the numbers of documents and lineages."""
 
     low: float
     high: float
@@ -32,7 +33,10 @@ class DocumentInterval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Stratum:
-    """Sums of one stratum by lineage, [seeds, sides, lineages]; the arm's side comes first."""
+    """Sums over the documents of one stratum, as arrays [seeds, 2 arms, lineages].
+
+    The claim's arm comes first.
+    """
 
     weight: float
     nats: Floats
@@ -42,9 +46,9 @@ class _Stratum:
 def document_interval(
     pairs: Sequence[tuple[Measured, Measured]], name: FixedSet
 ) -> DocumentInterval:
-    """Compute the interval of the difference in bits per byte between two arms, averaged over seeds.
+    """Compute the interval of the difference between two arms in bits per byte, averaged over seeds.
 
-    `pairs` are both arms' documents, seed by seed; only documents common to all of them count.
+    `pairs` has the documents of both arms for each seed. Only documents that all of them share count.
     """
     rows: dict[str, int] = {}
     strata, documents = [], set[str]()
@@ -79,9 +83,9 @@ def _stratum(weight: float, kept: Sequence[DocumentSums], rows: dict[str, int]) 
 
 
 def _resampled(strata: Sequence[_Stratum], lineages: int) -> Floats:
-    """Compute the difference of both sides on resampled lineages, [draws].
+    """Compute the difference between both arms for each draw of lineages; returns an array [draws].
 
-    A stratum without any drawn lineage doesn't count in this draw.
+    A stratum counts in a draw only if at least one of its lineages was drawn.
     """
     random = np.random.default_rng(_SEED)
     drawn = random.multinomial(lineages, np.full(lineages, 1 / lineages), size=DRAWS)

@@ -1,7 +1,7 @@
-"""Differences of two arms after equal numbers of distinct tokens.
+"""Difference between two arms after they have read equally many distinct tokens.
 
-Arms train equally many steps, but one of them may read fewer distinct tokens and repeat them more often. The
-difference at equal distinct tokens shows how much of the final difference repetition explains.
+All arms train equally many steps, but one of them may read fewer distinct tokens and repeat them more often.
+The difference at equal distinct tokens shows how much of the final difference is due to repetition.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from schemas.ablation import FILE_VIEW, Claim
 from schemas.objectives import FixedSet
 
 MAX_UNEQUAL = 0.1
-"""Max relative difference of distinct tokens that counts as equal."""
+"""Maximum relative difference between two numbers of distinct tokens that count as equal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EqualTokensDifference:
-    """Difference at equal distinct tokens, and the mean number of these tokens over seeds."""
+    """Difference at equal distinct tokens, and the number of these tokens, averaged over seeds."""
 
     found: Difference
     distinct: float
@@ -29,10 +29,11 @@ class EqualTokensDifference:
 def equal_tokens_difference(
     claim: Claim, pairs: Sequence[tuple[Trained, Trained]]
 ) -> EqualTokensDifference | None:
-    """Compute a claim's difference at equal distinct tokens; None if the final numbers are equal.
+    """Compute a claim's difference at equal distinct tokens.
 
-    `pairs` are both arms, seed by seed. Only the view file has such a difference, because other views are
-    measured only at the end of training.
+    The result is None if both arms end with equally many distinct tokens. `pairs` has both arms for each
+    seed. Only the view `file` has such a difference, because the other views are measured only at the end of
+    training.
     """
     read = np.array([[arm.distinct[-1], against.distinct[-1]] for arm, against in pairs])
     more, fewer = read.max(axis=1), read.min(axis=1)
@@ -47,9 +48,10 @@ def equal_tokens_difference(
 
 
 def val_bpb_at(arm: Trained, name: FixedSet, distinct: float) -> float:
-    """Return val_bpb of a set at the point where an arm had read `distinct` distinct tokens.
+    """Return val_bpb of a set at the moment when an arm had read `distinct` distinct tokens.
 
-    val_bpb is interpolated linearly between evaluations, and distinct tokens over the steps of a phase.
+    val_bpb is interpolated linearly between evaluations. The number of distinct tokens is interpolated
+    linearly over the steps of each phase.
     """
     tokens, bits = [], []
     before = 0

@@ -1,4 +1,4 @@
-"""Trained arms: figures and documents of each view after the last run, and counts over all runs."""
+"""Results of trained arms: figures and documents by view after the last run, and counts over all runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from schemas.reports import MeasurementReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewEvidence:
-    """Figures and documents of a run's last checkpoint on the fixed sets in one view."""
+    """Results of a run's last checkpoint on the fixed sets in one view: figures and documents."""
 
     val_bpb: Mapping[str, float]
     """Bits per byte by set."""
     documents: Measured
     artefact: Artefact | None = None
-    """Artefact of the measurement; None for the view file, which the run itself measured."""
+    """Artefact of the measurement. None for the view `file`, which the run itself measured."""
 
     @staticmethod
     def of_run(run: Artefact, report: Report) -> "ViewEvidence":
-        """Read the evaluation that a run made at its end."""
+        """Read the evaluation that the run itself made at its end."""
         found = measured(run.path, report.steps)
         assert found is not None, "our trainer writes the documents of each evaluation"
         means = {name: report.own_mean(report.after, name) for name in FIXED_SETS}
@@ -43,7 +43,7 @@ class ViewEvidence:
 
     @staticmethod
     def of_measurement(made: Artefact, sets: ViewSets, view: View) -> "ViewEvidence":
-        """Read a later measurement of one view."""
+        """Read a measurement of one view that was made after the run."""
         documents = parquet.read_table(made.path / DOCUMENTS_NAME)
         return ViewEvidence(
             val_bpb=made.reported(MeasurementReport).val_bpb,
@@ -54,7 +54,7 @@ class ViewEvidence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """Arm with a seed, trained through all of its phases."""
+    """Arm with one seed, trained through all of its phases."""
 
     arm: str
     seed: int
@@ -63,9 +63,9 @@ class Trained:
     reports: tuple[Report, ...]
     """Reports of the runs."""
     distinct: tuple[int, ...]
-    """Distinct tokens scored up to the end of each phase."""
+    """Number of distinct tokens that were scored up to the end of each phase."""
     views: Mapping[View, ViewEvidence]
-    """Evidence of the last run by view."""
+    """Results of the last run by view."""
 
     @staticmethod
     def from_runs(
@@ -75,7 +75,7 @@ class Trained:
         sets: ViewSets,
         measurements: Mapping[View, Artefact],
     ) -> "Trained":
-        """Read the results of an arm's runs, and the later measurements of the last run."""
+        """Read the results of an arm's runs, and the measurements that were made after the last run."""
         reports = tuple(map(report_of, runs))
         found = {FILE_VIEW: ViewEvidence.of_run(runs[-1], reports[-1])}
         for view, made in measurements.items():
@@ -111,7 +111,7 @@ class Trained:
 
     @property
     def weights(self) -> int:
-        """Number of the model's parameters; 0 if another trainer wrote no safetensors."""
+        """Number of the model's parameters. 0 if another trainer wrote no safetensors."""
         checkpoint = self.report.checkpoint
         if not checkpoint:
             return 0
@@ -151,7 +151,7 @@ class Trained:
 
     @property
     def sets(self) -> tuple[tuple[FixedSet, View], ...]:
-        """Fixed sets on which the last run was measured, with their views."""
+        """Pairs of a fixed set and a view in which the last run was measured on this set."""
         there = [view for view in VIEWS if view in self.views]
         return tuple(
             (name, view)

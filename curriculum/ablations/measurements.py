@@ -1,7 +1,7 @@
-"""Measurements of each arm's last checkpoint on the views named in claims, as artefacts.
+"""Measurements of each arm's last checkpoint in the views that the claims name, published as artefacts.
 
-One process measures all missing runs one after another, so that torch is imported once, and its threads and
-memory are freed afterwards.
+One process makes all missing measurements one after another. Therefore, torch is imported only once, and its
+threads and memory are freed at the end.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from schemas.progress import Progress
 from schemas.reports import MeasurementReport
 
 REVISION = 1
-"""Increase when the same checkpoint and rows give other figures."""
+"""Version of measurements. Increase it when the same checkpoint and rows lead to other figures."""
 DOCUMENTS_NAME = "documents.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measuring:
-    """Finished run, and the sets on which it is measured."""
+    """Finished run, and the sets on which it is to be measured."""
 
     run: Artefact
     sets: ViewSets
@@ -40,7 +40,7 @@ class Measuring:
     """Root of the workspace."""
     device: DeviceName
     slot: tuple[int, int] | None = None
-    """Number of the held slot, and the total number of slots."""
+    """Pair of the number of the slot that the process has acquired, and the total number of slots."""
 
     def recipe(self, view: View) -> Recipe:
         """Return the recipe of the measurement of a view."""
@@ -81,7 +81,7 @@ def _inputs(evaluations: Sequence[Evaluation]) -> list[Input]:
 def measure_views(
     store: Store, runs: Sequence[Artefact], sets: Sequence[ViewSets], context: Context
 ) -> list[dict[View, Artefact]]:
-    """Return the measurements of each run on its views; measure the missing ones.
+    """Return the measurements of each run in its views. Make those that are missing.
 
     Raises:
         JobError, JobMemoryError: as `measure` does.
@@ -111,7 +111,7 @@ def measure_views(
 
 
 def _measure_missing(missing: Sequence[Measuring], context: Context) -> None:
-    """Measure runs in one process that holds a slot of this machine."""
+    """Measure the runs in `missing` in one process, which occupies a slot of this machine."""
     root, total = missing[0].root, len(missing)
     done = 0
 
@@ -138,7 +138,7 @@ def _progress(item: str, done: int, total: int, note: str) -> Progress:
 
 
 def measure_run(task: Measuring) -> bool:
-    """Make the missing measurements of a run; called in a worker process."""
+    """Make the missing measurements of one run. A worker process calls this function."""
     wait_passively()
     if task.slot is not None:
         restrict_visible_gpus(*task.slot)

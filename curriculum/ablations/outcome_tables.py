@@ -20,7 +20,10 @@ def arm_lines(outcome: Outcome) -> list[Line]:
 
 
 def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
-    """Return a row; with several views a column names the view, and only the first row has counts."""
+    """Return the table row of the arm `name` in one view.
+
+    If there are several views, a column names the view, and only the row of the view `file` has counts.
+    """
     own = [arm for arm in outcome.arms if arm.arm == name]
     trained: Line = {
         "arm": name,
@@ -38,14 +41,14 @@ def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
 
 
 def _mean(own: Sequence[Trained], name: FixedSet, view: View) -> str:
-    """Return the mean of a set over seeds; empty if the set has no rows in the view."""
+    """Return val_bpb of a set in a view, averaged over seeds; "" if the set has no rows in the view."""
     if (name, view) not in own[0].sets:
         return ""
     return f"{sum(arm.val_bpb(name, view) for arm in own) / len(own):.3f}"
 
 
 def claim_lines(outcome: Outcome) -> list[Line]:
-    """Return one row per claim, then the null and the control."""
+    """Return one table row per claim, followed by the rows of the null and the control."""
     return [_claim_line(judged) for judged in outcome.judged]
 
 
@@ -65,7 +68,7 @@ def _claim_line(judged: JudgedClaim) -> Line:
 
 
 def equal_token_lines(outcome: Outcome) -> list[Line]:
-    """Return one row per claim whose arms scored unequal numbers of distinct tokens."""
+    """Return one table row per claim whose two arms scored different numbers of distinct tokens."""
     return [
         {
             "claim": one_line(judged.claim.claim),
@@ -81,7 +84,7 @@ def equal_token_lines(outcome: Outcome) -> list[Line]:
 
 
 def outcome_warnings(outcome: Outcome) -> list[str]:
-    """Return warnings that are needed to read the tables correctly."""
+    """Return warnings that readers of the tables need in order to understand them correctly."""
     found = []
     if outcome.null.verdict == "confirmed":
         found.append(

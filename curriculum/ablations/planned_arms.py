@@ -1,4 +1,4 @@
-"""Arms with their plans: all plans are checked before any arm is trained."""
+"""Arms with their plans. All plans are checked before the first arm is trained."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from schemas.ablation import BASE, CONTROL
 from schemas.errors import JobError
 
 MAX_EQUAL_STEPS = 10_000
-"""Max steps up to which a budget with equal steps for all arms is searched."""
+"""Number of budgets, one step apart, that are tried to find one with equally many steps for all arms."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedArm:
-    """Arm with a seed, its plan, and its number among all arms."""
+    """Arm with one seed, its plan, and its number among all arms."""
 
     arm: Arm
     plan: RunPlan
     number: int
-    """Number of the arm, from 1."""
+    """Number of the arm among all arms, counted from 1."""
     total: int
 
     @property
@@ -45,7 +45,7 @@ def plan_arms(
     """Resolve and check the plans of all arms.
 
     Raises:
-        CurriculumError: for an impossible plan, or a plan with other steps than base.
+        CurriculumError: for an impossible plan, or a plan whose number of steps isn't that of base.
     """
     plans = []
     for arm in arms:
@@ -62,7 +62,7 @@ def train_arm(planned: PlannedArm, perform: Perform, context: Context) -> tuple[
     """Train an arm through all of its phases, and return its runs.
 
     Raises:
-        CurriculumError: if a phase fails, or if a phase ended but the next one can't start.
+        CurriculumError: if a phase fails, or if the next phase can't start after one ended.
     """
     arm, plan = planned.arm, planned.plan
     runs = runs_of(execute(plan, perform, Scope(), context))
@@ -80,7 +80,7 @@ def require_equal_steps(arms: Sequence[Arm], plans: Sequence[RunPlan]) -> None:
     """Raise unless all arms except control train as many steps as base.
 
     Raises:
-        JobError: names the arm, and the next token budget at which all arms train equally many steps.
+        JobError: names the arm, and the next larger token budget with equally many steps for all arms.
     """
     compared = {
         arm.name: plan for arm, plan in zip(arms, plans, strict=True) if arm.name != CONTROL
@@ -98,7 +98,7 @@ def require_equal_steps(arms: Sequence[Arm], plans: Sequence[RunPlan]) -> None:
 
 
 def _equal_budget(plans: Sequence[RunPlan]) -> str:
-    """Return the cure for unequal steps."""
+    """Return the hint for unequal steps, with a budget that gives equal steps if one is found."""
     base = plans[0]
     of_a_step, budget = tokens_per_step(base), base.diet.token_budget
     if {(plan.diet.token_budget, tokens_per_step(plan)) for plan in plans} != {(budget, of_a_step)}:

@@ -1,4 +1,8 @@
-"""Verdicts on claims: paired differences over seeds, Student's t, Holm's correction, two one-sided tests."""
+"""Verdicts on claims, from paired differences over seeds.
+
+Student's t test and Holm's correction show that there is a difference. Two one-sided tests show that there
+is none.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,30 +14,30 @@ from scipy import stats
 from schemas.ablation import MIN_SEEDS, Direction, Verdict
 
 LEVEL = 0.05
-"""Max probability of an error over all claims of an ablation together."""
+"""Maximum probability that at least one of an ablation's claims is decided wrongly."""
 MAX_NEEDED = 1000
-"""Max number of needed seeds that is reported."""
+"""Largest number of needed seeds that is reported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """Mean of paired differences over seeds."""
+    """Mean of the differences between two arms with equal seeds, and its statistics."""
 
     mean: float
     low: float
     high: float
     """Upper end of the uncorrected 95 % interval; `low` is the lower end."""
     p: float
-    """Two-sided p-value: probability of a mean at least this large if the true mean is 0."""
+    """Two-sided p-value: the probability of a mean at least this far from 0 if the true mean is 0."""
     p_within: float
-    """Larger one-sided p-value of a mean this close to 0 if the true mean is +delta or -delta."""
+    """Probability of a mean this close to 0 if the true mean is +delta or -delta; the larger of both."""
     seeds: int
     deviation: float
     """Standard deviation of the differences."""
 
 
 def difference_of(differences: Sequence[float], delta: float) -> Difference:
-    """Return the mean of differences, with Student's t tests against 0 and against ±delta.
+    """Return the mean of `differences`, with Student's t tests against 0 and against ±delta.
 
     Source of the tests within ±delta: D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657.
 
@@ -58,14 +62,14 @@ def difference_of(differences: Sequence[float], delta: float) -> Difference:
 
 
 def _beyond(distance: float, error: float, count: int) -> float:
-    """Return the probability that Student's t exceeds a distance, in units of the standard error."""
+    """Return the probability that Student's t is greater than distance / error, for `count` differences."""
     if error == 0:
         return 0.0 if distance > 0 else 0.5 if distance == 0 else 1.0
     return float(stats.t.sf(distance / error, count - 1))
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """Return Holm's corrected p-values, which bound the error over all claims together.
+    """Return p-values with Holm's correction, which limits the probability of any wrong claim.
 
     Source: S. Holm, Scand. J. Stat. 6 (1979), 65.
 
@@ -82,14 +86,17 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 def verdict_of(
     found: Difference, corrected: float, *, direction: Direction, delta: float
 ) -> Verdict:
-    """Decide on a claim from its difference and its corrected p-value; needs at least MIN_SEEDS seeds."""
+    """Decide on a claim from its difference and its corrected p-value.
+
+    At least MIN_SEEDS seeds are needed.
+    """
     if found.seeds < MIN_SEEDS:
         return "none"
     return _judged(found, corrected, direction=direction, delta=delta)
 
 
 def is_confirmed(found: Difference, *, direction: Direction, delta: float) -> bool:
-    """Return True if a control's difference is as expected, for any number of seeds."""
+    """Return True if the difference of a control is as expected. Any number of seeds is enough."""
     return _judged(found, found.p, direction=direction, delta=delta) == "confirmed"
 
 
@@ -103,10 +110,11 @@ def _judged(found: Difference, p: float, *, direction: Direction, delta: float) 
 
 
 def seeds_needed(found: Difference, *, delta: float, claims: int) -> int | None:
-    """Estimate how many seeds would decide a claim, with equal mean and deviation; None above MAX_NEEDED.
+    """Estimate how many seeds would decide a claim if more seeds gave the same mean and deviation.
 
-    A mean of at least delta is decided once its corrected p-value is below LEVEL for this number of claims.
-    A smaller mean is decided once the tests within ±delta are. A mean of exactly delta is never decided.
+    A mean of at least delta is decided once its corrected p-value, for `claims` claims, is below LEVEL. A
+    smaller mean is decided once both one-sided tests against ±delta are significant. A mean of exactly delta
+    is never decided. The result is None if more than MAX_NEEDED seeds are needed.
     """
     for count in range(max(found.seeds, MIN_SEEDS), MAX_NEEDED + 1):
         error = found.deviation / math.sqrt(count)
