@@ -10,9 +10,9 @@
     snapshot.py <- tables.py (contents of manifests and reports), cache.py (tables of earlier snapshots),
     parquet_files.py (data files that DuckDB reads)
 
-A catalog is a snapshot: its views read the files that the manifests listed when the catalog was opened. A
-build that runs at the same time can neither break nor change an answer. Token lists are scanned only if a
-query names them.
+A catalog is a snapshot: its views read the files that were listed in the manifests when the catalog was
+opened. A build that runs at the same time can neither break nor change an answer. Lists of tokens are
+read only if a query names them.
 """
 
 import os
@@ -51,11 +51,11 @@ __all__ = [
 def open_catalog(
     root: Path | str | None = None, status: pa.Table | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB with the views of a workspace, by default of $CURRICULUM_HOME.
+    """Open an in-memory DuckDB with the views of a workspace, by default the one in $CURRICULUM_HOME.
 
-    An empty workspace has empty views with the right columns. The view `problems` lists everything that can't
-    be read; the other views leave it out. The view `status` reads the table `status`, by default
-    current/status.parquet.
+    In an empty workspace the views are empty and have the right columns. The view `problems` lists everything
+    that can't be read; the other views leave it out. The view `status` reads the table `status`, by default
+    the file current/status.parquet.
     """
     home = Path(root or os.environ.get("CURRICULUM_HOME", "workspace"))
     snapshot = take(home, status)

@@ -1,4 +1,4 @@
-"""Answers to queries run in this process, and row numbers of Parquet files that match a condition."""
+"""Answers to queries that run in this process, and row numbers of Parquet rows that match a condition."""
 
 import contextlib
 import re
@@ -24,13 +24,13 @@ from schemas.errors import CatalogError
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
-    """Return the ascending row numbers in each file for which a condition on its columns holds.
+    """For each file, return the ascending numbers of the rows that fulfil a condition on the file's columns.
 
     DuckDB can read only these files and can't write.
 
     Raises:
         CatalogError: if the text isn't one condition, or names unknown columns.
-        StoreError: if the columns in the condition differ from the published ones; names the file.
+        StoreError: if the content of these columns isn't the published content; names the file.
     """
     for file in files:
         require_pages(file, _named_columns(file, condition))
@@ -79,7 +79,7 @@ def _named_columns(file: Path, condition: str) -> list[str] | None:
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, read: str) -> str:
-    """Return a hint that lists the columns that a condition can name."""
+    """Return a hint that lists the columns that a condition can use."""
     described = connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()
     names = [str(row[0]) for row in described]
     return f"Columns: {', '.join(names[:-2])}"
@@ -96,7 +96,10 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
-    """Answer in batches, read while the query is open; memory doesn't grow with the length of the answer."""
+    """Answer in batches that are read while the query is open.
+
+    Memory doesn't grow with the answer's length.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -104,7 +107,7 @@ class Stream:
 
 
 def query(root: Path, sql: str) -> Answer:
-    """Run one SELECT (or SHOW, DESCRIBE) that can read the workspace and can't write.
+    """Run one SELECT (or SHOW, DESCRIBE) that can read the workspace and can't write anything.
 
     Raises:
         CatalogError: if the text isn't exactly one SELECT, or DuckDB refuses it.
@@ -121,12 +124,12 @@ def query(root: Path, sql: str) -> Answer:
 def stream(
     root: Path, sql: str, form: AnswerForm = "arrow", status: pa.Table | None = None
 ) -> Iterator[Stream]:
-    """Run a query like `query` does, and yield its answer as Arrow batches in the given form.
+    """Run a query like `query`, and yield its answer as Arrow batches whose values have the form `form`.
 
-    A given `status` table replaces the stored one.
+    The table `status` replaces the stored one, if it is given.
 
     Raises:
-        CatalogError: under the same conditions as `query`; also while batches are read.
+        CatalogError: under the same conditions as `query`, also while batches are read.
     """
     with _resolve(root, sql, status) as (relation, notices):
         try:
@@ -148,7 +151,7 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 def _resolve(
     root: Path, sql: str, status: pa.Table | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyRelation, tuple[str, ...]]]:
-    """Resolve the names in a query without running it; yield the relation and the notices."""
+    """Look up the names in a query without running it; yield the query's relation and the notices."""
     snapshot = take(root, status)
     publish(root, snapshot)
     with contextlib.ExitStack() as held:
@@ -166,7 +169,10 @@ def _resolve(
 def _relation(
     held: contextlib.ExitStack, snapshot: Snapshot, sql: str, *, asked: str | None
 ) -> duckdb.DuckDBPyRelation:
-    """Resolve a query in a DuckDB that can read the workspace and nothing else."""
+    """Look up the names in a query, in a DuckDB that can read the workspace and nothing else.
+
+    Only the views that `asked` needs are created, or all views if it is None.
+    """
     connection = held.enter_context(contextlib.closing(connect(snapshot, asked)))
     home = f"{snapshot.home}/"
     # DuckDB checks both the glob that it is given and the path that it finds.

@@ -1,7 +1,7 @@
-"""Answers as text: JSON and CSV in DuckDB's format, and values in the format of a table on a page.
+"""Answers as text: JSON and CSV in DuckDB's format, and values as a table on a page shows them.
 
-The query's own connection formats the text by casts. That connection can't write files, so DuckDB's
-COPY isn't available.
+The query's own connection formats the text by casts. DuckDB's COPY isn't available, since this connection
+can't write files.
 """
 
 import re
@@ -15,12 +15,13 @@ from curriculum.catalog.connections import connected
 from curriculum.catalog.page_query_process import portable, quoted_name
 
 AnswerForm = Literal["arrow", "cells", "text", "json"]
-"""Form of the values of an answer.
+"""Form in which an answer's values are returned.
 
 arrow   types that Arrow and Parquet have
 cells   numbers and booleans unchanged, all other values as text
 text    every column as text
-json    one column with one JSON object per row"""
+json    one column with one JSON object per row
+"""
 _PLAIN = re.compile(r"(U?(TINY|SMALL|BIG)INT|U?INTEGER|HUGEINT|FLOAT|DOUBLE|DECIMAL\(.*\)|BOOLEAN)")
 """Numeric and boolean types of DuckDB whose values Arrow can represent."""
 _QUOTED_IN_CSV = re.compile(r'[,"#\r\n]')
@@ -29,7 +30,7 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def in_form(relation: duckdb.DuckDBPyRelation, form: AnswerForm) -> duckdb.DuckDBPyRelation:
-    """Return the rows of a relation in the given form, in the same order."""
+    """Convert a relation's values to the form `form`; the rows keep their order."""
     names = [quoted_name(name) for name in relation.columns]
     if form == "json":
         fields = ", ".join(f"{name} := #{at}" for at, name in enumerate(names, 1))
@@ -50,13 +51,13 @@ def _column(kind: str, name: str, number: int, form: AnswerForm) -> str:
 
 
 def rows_of(table: pa.Table, form: AnswerForm) -> list[tuple[Any, ...]]:
-    """Return the rows of an Arrow table in the given form."""
+    """Return the rows of an Arrow table whose values have the form `form`."""
     with connected(python_enable_replacements="false") as connection:
         return in_form(connection.from_arrow(table), form).fetchall()
 
 
 def csv_line(cells: Sequence[str | None]) -> str:
-    r"""Return a line of a CSV file; null is an empty cell, and an empty text is a pair of quotes.
+    r"""Return a line of a CSV file. A null becomes an empty cell, and an empty text becomes a pair of quotes.
 
     >>> csv_line(["", None, "x,y", '6" long'])
     '"",,"x,y","6"" long"\n'
@@ -71,7 +72,7 @@ def _csv_cell(text: str | None) -> str:
 
 
 def standard_json(line: str) -> str:
-    """Replace NaN and Infinity, which DuckDB writes and JSON lacks, by null.
+    """Replace NaN and Infinity by null. DuckDB writes them, and JSON doesn't have them.
 
     >>> standard_json('{"NaN":[NaN,-Infinity,1.5]}')
     '{"NaN":[null,null,1.5]}'

@@ -2,13 +2,13 @@
 
     catalog/<12 hex digits>/<table>.parquet     a group of tables, named by the digest of its sources
     catalog/<12 hex digits>/identities.json     the identity of each of these files
-    catalog/last.json                           the groups that were written last
+    catalog/last.json                           the most recently written groups
     catalog/replaced.json                       the time at which each of the other groups was replaced
 
-A cached group is valid while its files are the very files that were written: same inodes, sizes and
-change times. After a copy or an edit the group is rebuilt.
+A cached group is valid while its files have the inodes, sizes and change times that they had when they were
+written. After a copy or an edit the group is rebuilt.
 
-FileFindings uses the same rule to skip other files of a workspace that haven't changed.
+FileFindings uses the same rule for other files of a workspace: it doesn't read files that haven't changed.
 """
 
 import contextlib
@@ -40,13 +40,13 @@ _GROUP, _DRAFT = re.compile(r"[0-9a-f]{12}"), re.compile(r"\.[0-9a-f]{32}")
 
 
 class KeptIdentities(Sealed):
-    """identities.json of a group: the Identity of each file by table name."""
+    """identities.json of a group: the identity of each table's file, by table name."""
 
     tables: dict[str, tuple[int, int, int]]
 
 
 class LastGroups(Sealed):
-    """last.json: names of the groups that were written last; empty if there are none."""
+    """last.json: names of the most recently written groups. A name is empty if there is no such group."""
 
     seen: str = ""
     snapshot: str = ""
@@ -59,11 +59,11 @@ class Cache:
     home: Path
 
     def path(self, group: str, table: str) -> str:
-        """Return the path of a table, relative to the workspace."""
+        """Return the path of a table's file, relative to the workspace."""
         return f"{FOLDER}/{group}/{table}.parquet"
 
     def holds(self, group: str, names: Collection[str]) -> bool:
-        """Return True if a group consists of exactly these tables and no file has changed."""
+        """Return True if a group consists of exactly the tables `names` and none of its files has changed."""
         try:
             return self._identities(group) == {
                 name: identity_of(self._file(group, name).stat()) for name in names
@@ -72,7 +72,7 @@ class Cache:
             return False
 
     def tables(self, group: str, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table] | None:
-        """Return tables of a group, or None if a file has changed or a schema differs."""
+        """Return the tables of a group, or None if a file has changed or a table has another schema."""
         try:
             kept = self._identities(group)
             for name in schemas:
@@ -107,21 +107,21 @@ class Cache:
         _remove(self._folder / group)
 
     def last(self) -> LastGroups:
-        """Return the names of the groups that were written last."""
+        """Return the names of the most recently written groups."""
         try:
             return LastGroups.model_validate_json(regular_files.read(self._folder / _LAST))
         except (OSError, ValidationError):
             return LastGroups()
 
     def keep_last(self, last: LastGroups) -> None:
-        """Record the groups that were written last; do nothing if the workspace can't be written."""
+        """Record the most recently written groups; do nothing if the workspace can't be written."""
         with contextlib.suppress(OSError):
             _replace(self._folder / _LAST, last.model_dump_json())
 
     def prune(self, keep: Collection[str]) -> None:
         """Remove groups that were replaced more than KEPT_SECONDS ago, and abandoned drafts.
 
-        Folders with other names are never removed.
+        The groups in `keep` and folders with other names are never removed.
         """
         with contextlib.suppress(OSError):
             ours = [
@@ -160,7 +160,7 @@ class Cache:
 
 
 def digest_of(tables: Mapping[str, pa.Table]) -> str:
-    """Return the digest of tables' content, which names a group that has no other sources."""
+    """Return the digest of the content of tables. It names a group of tables that has no other sources."""
     hashed = hashlib.sha256()
     for name, table in tables.items():
         hashed.update(f"{name}\0{len(table)}\0".encode())
@@ -207,17 +207,17 @@ _SEEN_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in _FINDING_TYPES.
 
 @dataclass(kw_only=True, slots=True)
 class FileFindings:
-    """Findings about the files of a workspace, by relative path; each is valid until its file changes.
+    """Findings about the files of a workspace, by relative path. A finding is valid until its file changes.
 
-    An edit, a copy or a restore changes the identity of a file, so that the file is read again.
+    An edit, a copy or a restore changes the identity of a file. Then the file is read again.
     """
 
     cache: Cache
     known: dict[str, tuple[Identity, str | None]]
     last: LastGroups
-    """The groups that were written last; empty if none is known."""
+    """The most recently written groups. Their names are empty if none are known."""
     looked: dict[str, tuple[Identity, str | None]] = field(default_factory=dict)
-    """Findings for the files that were requested so far."""
+    """Findings about the files that this snapshot has asked for so far."""
 
     @staticmethod
     def read(cache: Cache) -> "FileFindings":
@@ -234,7 +234,7 @@ class FileFindings:
         return FileFindings(cache=cache, known=known, last=last)
 
     def find(self, file: str, identity: Identity, look: Callable[[Path], str | None]) -> str | None:
-        """Return the cached or new result of `look` for a file, or None if the file can't be read.
+        """Return the result of `look` for a file, or None if the file can't be read.
 
         The result is cached until the file's identity changes.
         """
@@ -248,13 +248,13 @@ class FileFindings:
         return known[1]
 
     def find_again(self, file: str, look: Callable[[Path], str | None]) -> str | None:
-        """Call `look` again for a file that was requested before, and return the new result."""
+        """Call `look` again for a file that `find` was called for before, and return the new result."""
         found = look(self.cache.home / file)
         self.looked[file] = self.looked[file][0], found
         return found
 
     def keep(self, snapshot: str) -> None:
-        """Write the findings for a snapshot; do nothing if the workspace can't be written."""
+        """Write the findings for the group `snapshot`; do nothing if the workspace can't be written."""
         group = self.last.seen
         if self.looked != self.known or not group:
             lines = [(file, *identity, found) for file, (identity, found) in self.looked.items()]

@@ -1,7 +1,7 @@
-"""Texts that a query compares columns with, found by DuckDB's own parser.
+"""Texts with which a query compares columns. DuckDB's own parser finds them.
 
-Every comparison counts: in a subquery, on either side, in a list, as a pattern, or with a text joined by ||.
-Texts that are known only after running the query don't count.
+All comparisons count: in a subquery, on either side, in a list, as a pattern, or with a text joined by ||. A
+text doesn't count if it is known only after the query has run.
 """
 
 import itertools
@@ -38,9 +38,9 @@ class ComparedName:
 
 
 def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
-    """Return the distinct texts that a query compares any of these columns with.
+    """Return the distinct texts with which a query compares a column in `columns`.
 
-    The result is empty for a text that isn't one SELECT.
+    The result is empty if `sql` isn't one SELECT.
     """
     if not any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in columns):
         return []
@@ -52,7 +52,7 @@ def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
 
 
 def _nodes(part: Any) -> Iterator[Node]:
-    """Yield a parsed part and all parts below it, in the order of the query."""
+    """Yield a part of a parsed query and all parts inside it, in the order of the query."""
     if isinstance(part, dict):
         yield part
     below = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
@@ -61,7 +61,7 @@ def _nodes(part: Any) -> Iterator[Node]:
 
 
 def _compared(node: Node) -> Iterator[ComparedName]:
-    """Yield the texts of one comparison, paired with the compared columns."""
+    """Yield the texts of one comparison, each with the column that it is compared with."""
     is_pattern = node.get("function_name") in _PATTERNS
     kinds = {node.get("type"), node.get("comparison_type")}
     if not is_pattern and kinds.isdisjoint(_EQUALITIES):
@@ -78,7 +78,7 @@ def _compared(node: Node) -> Iterator[ComparedName]:
 
 
 def _operands(node: Node) -> Sequence[Node]:
-    """Return the operands of a comparison or function; their place depends on DuckDB's version."""
+    """Return the operands of a comparison or function. Their field depends on DuckDB's version."""
     if "subquery" in node:
         return [operand for operand in (node["child"], node["subquery"]["node"]) if operand]
     if "left" in node:
@@ -89,7 +89,7 @@ def _operands(node: Node) -> Sequence[Node]:
 
 
 def _texts(node: Node) -> Sequence[str]:
-    """Return the possible texts of an expression; empty if they are known only after running the query."""
+    """Return the texts that an expression may have; empty if they are known only after the query has run."""
     if (text := _constant(node)) is not None:
         return [text]
     if node.get("function_name") in _JOINED:

@@ -1,4 +1,4 @@
-"""DuckDB connections whose temporary files are private to this user."""
+"""DuckDB connections whose temporary files other users can't read."""
 
 import shutil
 import tempfile
@@ -14,11 +14,11 @@ _CONFIG: dict[str, Setting] = {
 
 
 def connected(*, may_spill: bool = False, **config: Setting) -> duckdb.DuckDBPyConnection:
-    """Return a connection to an in-memory database, with default settings and those in `config`.
+    """Connect to an in-memory database with our default settings and those in `config`.
 
-    By default DuckDB spills into `.tmp` of the current folder, which may belong to another user. With
-    `may_spill` the connection spills into a private temporary folder that is removed with the connection.
-    Without it the connection keeps all data in memory.
+    With `may_spill` the connection spills into a private temporary folder, which is removed with the
+    connection. Without it all data stay in memory. DuckDB itself would spill into `.tmp` in the current
+    folder, which may belong to another user.
     """
     folder = tempfile.mkdtemp(prefix="curriculum-query-") if may_spill else ""
     connection = duckdb.connect(config={**_CONFIG, "temp_directory": folder, **config})

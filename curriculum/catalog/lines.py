@@ -11,7 +11,9 @@ Answered = TypeVar("Answered")
 def lines(
     connection: duckdb.DuckDBPyConnection, line: type[Answered], sql: str, *values: object
 ) -> list[Answered]:
-    """Return the rows of an answer as values of a dataclass whose fields are columns, structs or lists.
+    """Run a query and return its rows as values of the dataclass `line`.
+
+    The dataclass has a field for each column. A field can be a struct or a list.
 
     Raises:
         ValidationError: if a column has another type, or the answer lacks a column.

@@ -1,4 +1,4 @@
-"""Notices shown beside an answer: missing data, and unknown names in the query."""
+"""Notices shown next to an answer: missing data, and unknown names in the query."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -14,11 +14,11 @@ from schemas.specialist import format_reference
 _LABEL = re.compile(r"/([a-z_]+)-([^/]+)")
 _SPECIALIST = re.compile(r"/specialist-([^/]+)(?:/branch-([^/]+))?/")
 _LABELS = ("base", "corpus", "family", "objective", "phase", "repository", "specialist", "split")
-"""Columns whose values are labels in the paths of artefacts."""
+"""Columns whose values are labels in artefacts' paths."""
 _PATHS = ("mixture", "run")
-"""Columns whose values are paths of artefacts."""
+"""Columns whose values are artefacts' paths."""
 _LISTED = 240
-"""Maximum number of characters of known names in a notice."""
+"""Maximum total length of the known names in a notice, in characters."""
 
 
 def notices(root: Path, sql: str = "") -> tuple[str, ...]:
@@ -27,12 +27,12 @@ def notices(root: Path, sql: str = "") -> tuple[str, ...]:
 
 
 def notices_of(snapshot: Snapshot, sql: str = "") -> tuple[str, ...]:
-    """Return the notices for a query on a snapshot; each notice is one or more sentences."""
+    """Return the notices for a query on a snapshot. Each notice has one or more sentences."""
     return (*_unreadable(snapshot), *_unused(snapshot, sql), *_unknown_names(snapshot, sql))
 
 
 def _unreadable(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a notice if a part of the workspace can't be read, since answers may lack it."""
+    """Yield a notice if a part of the workspace can't be read, since this part is missing from answers."""
     problems = snapshot.tables["problems"]
     if not len(problems):
         return
@@ -46,7 +46,7 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _unused(snapshot: Snapshot, sql: str) -> Iterator[str]:
-    """Yield a notice for each kind of data that the query reads, if no artefact in use has such data."""
+    """Yield a notice for each kind of data that the query reads but that no artefact in use has."""
     read = data_read(sql) if snapshot.unused else ()
     for kind, count in snapshot.unused.items():
         if kind in read:
@@ -57,7 +57,7 @@ def _unused(snapshot: Snapshot, sql: str) -> Iterator[str]:
 
 
 def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
-    """Yield a notice for each text that the query compares with a name column and that names nothing."""
+    """Yield a notice for each unknown name that the query compares with a column of names."""
     for asked in compared_names(sql, (*_LABELS, *_PATHS)):
         known = _names(snapshot, asked.column)
         if not _is_known(asked, known) and not _is_known(
@@ -74,7 +74,7 @@ def _is_known(asked: ComparedName, known: Collection[str]) -> bool:
 
 
 def _known_names_hint(name: str, known: Collection[str]) -> str:
-    """Return the end of a notice: all known names, or the closest ones if there are many."""
+    """Return the end of a notice: all names in `known`, or those closest to `name` if there are many."""
     listed = sorted(known)
     if not listed:
         return ", nor any other."
@@ -85,7 +85,7 @@ def _known_names_hint(name: str, known: Collection[str]) -> str:
 
 
 def _names(snapshot: Snapshot, column: str) -> set[str]:
-    """Return the values of a column in the paths of artefacts, existing or lost."""
+    """Return the values of a column that occur in the paths of artefacts, even of lost artefacts."""
     paths = {*snapshot.paths, *snapshot.marks}
     if column in _PATHS:
         stage = f"{column}s/"
@@ -97,7 +97,7 @@ def _names(snapshot: Snapshot, column: str) -> set[str]:
 
 
 def _table_values(snapshot: Snapshot, column: str) -> set[str]:
-    """Return the values of a column in the tables of a snapshot, which know more names than folders do."""
+    """Return the values of a column in a snapshot's tables. Tables have more names than folders do."""
     kept = (
         parquet.read_table(snapshot.home / path, [column])
         for path in snapshot.kept.values()

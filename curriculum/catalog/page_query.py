@@ -1,8 +1,8 @@
-"""Queries of visitors of a page, each run in its own process that can't write.
+"""Queries by visitors of a page. Each query runs in its own process, which can't write.
 
-DuckDB's settings don't prevent a SELECT from writing. The kernel does: the query's process may read the data
-files of the snapshot and write none (see page_query_process.py). The process ends when the answer is
-complete, or when its time or memory limit is reached, whatever the query does.
+DuckDB's settings don't prevent a SELECT from writing, but the kernel does: the process may read the data
+files of the snapshot and may not write any file (see page_query_process.py). The process ends when the
+answer is complete or when its time or memory limit is reached, whatever the query does.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ _SCRIPT = Path(page_query_process.__file__)
 _QUESTION = "the question"
 _ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
 _UNKNOWN_NAMES = ("Catalog Error", "Binder Error")
-"""DuckDB's errors for unknown names."""
+"""Beginnings of DuckDB's errors for unknown names."""
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _POLL_S = 0.2
 _OVERHEAD = 1 << 30
-"""Memory in bytes that a process needs in addition to DuckDB's limit: libraries, stacks, and the answer."""
+"""Bytes of memory that a process needs beyond DuckDB's limit: for libraries, stacks and the answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class Limits:
 
     rows: int = 10_000
     bytes: int = 32 << 20
-    """Size of the answer."""
+    """Maximum size of the answer."""
     seconds: float = 20.0
     memory: int = 1 << 30
     threads: int = 2
@@ -55,24 +55,24 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """Answer to a query, cut at its limits."""
+    """Answer to a query, truncated at the query's limits."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     """DuckDB types of the columns."""
     table: pa.Table
     truncated: Literal["", "rows", "bytes"]
-    """Limit that cut the answer; empty if the answer is complete."""
+    """Limit at which the answer was truncated. It is empty if the answer is complete."""
     seconds: float
     landlock: int
-    """Version of Landlock that kept the query from writing."""
+    """Version of Landlock, the kernel's mechanism that prevented the query from writing."""
     notices: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
         """Rows of plain Python values.
 
-        A column is text if Python can't represent one of its values, such as the year 20000.
+        If Python can't represent a value, such as the year 20000, all values of its column are text.
         """
         columns = (_values(self.table.select([place])) for place in range(len(self.columns)))
         return list(zip(*columns, strict=True))
@@ -96,13 +96,13 @@ class Reply:
 def ask(
     home: Path, sql: str, limits: Limits | None = None, given_up: Callable[[], bool] = bool
 ) -> Reply:
-    """Run one untrusted SELECT over the views of a workspace in a confined process.
+    """Run one untrusted SELECT over the views of a workspace in a process of its own that can't write.
 
-    `given_up` is polled several times a second; the process is killed soon after it returns True.
+    `given_up` is called several times a second. Once it returns True, the process is killed.
 
     Raises:
         CatalogError: if the text isn't exactly one SELECT, DuckDB refuses it, it exceeds its limits, it was
-            given up, or the kernel can't confine the process.
+            given up, or the kernel can't restrict the process.
     """
     limits = limits or Limits()
     snapshot = take(home)
@@ -133,9 +133,10 @@ def _run(
     *,
     asked: str | None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Run a query in its own process; return the header of its answer and the Arrow stream.
+    """Run a query in its own process. Return the header of its answer and the answer as an Arrow stream.
 
-    The process enforces its own time limit. Its environment holds only the paths of its libraries.
+    The process enforces its own time limit. Its environment holds only the paths of its libraries. Only the
+    views that `asked` needs are created, or all views if it is None.
 
     Raises:
         CatalogError: if the process ended without an answer.
@@ -170,7 +171,7 @@ def _run(
 
 
 def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
-    """Encode a request: query, views and files in a JSON line, then the in-memory tables."""
+    """Encode the request: a JSON line with the query, views and files, then the in-memory tables."""
     names = {name: f"{name} of now" for name in snapshot.tables}
     memory = {name: f'"{incoming}"' for name, incoming in names.items()}
     setup = script(snapshot, root="", memory=memory, asked=asked)
@@ -200,7 +201,7 @@ def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) ->
 
 @contextlib.contextmanager
 def _kill_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Kill a process as soon as its query is given up, while the block runs."""
+    """While the block runs, kill a process as soon as its query is given up."""
     done = threading.Event()
 
     def watch() -> None:
@@ -266,7 +267,7 @@ def _ended_error(code: int, limits: Limits) -> CatalogError:
 
 
 def _values(column: pa.Table) -> list[Any]:
-    """Return the values of a one-column table."""
+    """Return the values of a table with one column."""
     try:
         return [_plain_value(value) for value in column[0].to_pylist()]
     except (ValueError, OverflowError, pa.ArrowException):
@@ -274,7 +275,7 @@ def _values(column: pa.Table) -> list[Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return an integral Decimal, such as a sum of integers, as an int."""
+    """Convert a Decimal without decimal places, such as a sum of integers, to an int."""
     if isinstance(value, decimal.Decimal) and value.as_tuple().exponent == 0:
         return int(value)
     return value

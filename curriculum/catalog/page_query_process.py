@@ -1,9 +1,9 @@
-"""Process that runs one query of a page; it reads only the given files and can't write.
+"""Process that runs one query of a page. It reads only the given files and can't write.
 
-The script needs only DuckDB and pyarrow. Standard input holds the request: a JSON line with the files and the
-query, then Arrow streams. Standard output receives the answer in the same format. Before DuckDB is loaded,
-the process gives up every harmful permission for good, by Landlock and resource limits; DuckDB's threads
-inherit the restrictions. DuckDB's own restrictions apply in addition.
+The script needs only DuckDB and pyarrow. Standard input has the request: a JSON line with the files and
+the query, then Arrow streams. Standard output receives the answer in the same format. Before DuckDB is
+loaded, Landlock and resource limits take away every harmful permission from the process for good, and
+from the threads that DuckDB starts. DuckDB's own restrictions apply in addition.
 """
 
 import bisect
@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from curriculum.sandbox import MACHINE, Sandbox, SandboxError
 
 STARTING_SECONDS = 60
-"""Time limit in seconds until the query starts; from then on the query's own limit applies."""
+"""Maximum number of seconds until the query starts. From then on the query's own time limit applies."""
 
 _CONFIG = {
     "temp_directory": "",
@@ -36,16 +36,16 @@ Kind = Literal["kernel", "gate", "sql", "memory", "start"]
 
 
 class RefusedError(Exception):
-    """Query without an answer: the kind of reason, and a message from DuckDB or from this module."""
+    """Query without an answer. It has the kind of reason, and a message from DuckDB or from this module."""
 
     def __init__(self, kind: Kind, message: str) -> None:
-        """Store the kind and the message."""
+        """Store the kind of reason and the message."""
         super().__init__(message)
         self.kind: Kind = kind
 
 
 class AnswerTable(NamedTuple):
-    """Encoded answer and its measurements."""
+    """Encoded answer, its column types, the time that it took, and the limit at which it was truncated."""
 
     types: list[str]
     truncated: Literal["", "rows", "bytes"]
@@ -54,7 +54,7 @@ class AnswerTable(NamedTuple):
 
 
 def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
-    """Run the query over in-memory tables and over the views that `options` define on files."""
+    """Run the query over the in-memory `tables`, and over the views on files that `options` define."""
     import duckdb
 
     try:
@@ -74,7 +74,7 @@ def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
 
 
 def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Create the views, then forbid opening other files and changing settings."""
+    """Create the views, then forbid DuckDB to open other files and to change settings."""
     for name, table in tables.items():
         connection.register(name, table)
     connection.execute(options["setup"])
@@ -87,7 +87,7 @@ def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) ->
 
 
 def _with_question_lines(message: str, sql: str) -> str:
-    r"""Replace the wrapper's line numbers in a message by the query's own.
+    r"""Replace line numbers in an error message: those of the wrapping query by those of the user's query.
 
     >>> _with_question_lines("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
     'no such column\nLINE 2: FROM a'
@@ -117,7 +117,10 @@ def _run_question(connection: Any, sql: str, options: dict[str, Any]) -> AnswerT
 
 
 def portable(kind: str, name: str, number: int) -> str:
-    """Return the expression for column `number`, cast to text if Arrow or Parquet lack its type."""
+    """Return the SQL expression for column `number`.
+
+    It casts a type to text that Arrow or Parquet doesn't have.
+    """
     as_text = f"CAST(#{number} AS VARCHAR) AS {quoted_name(name)}"
     return as_text if _OWN_TYPES.search(kind) else f"#{number}"
 
@@ -128,7 +131,7 @@ def quoted_name(name: str) -> str:
 
 
 def gated(connection: Any, sql: str) -> str:
-    """Return the query without its final semicolon if it is exactly one SELECT.
+    """Return the query without its final semicolon; raise unless the query is exactly one SELECT.
 
     >>> import duckdb
     >>> gated(duckdb.connect(), "SELECT ';' ; -- one;")
@@ -153,7 +156,7 @@ def gated(connection: Any, sql: str) -> str:
 
 
 def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows", "bytes"]]:
-    """Return an Arrow stream of at most `rows` rows and about `most` bytes, and the limit that cut it."""
+    """Return an Arrow stream of at most `rows` rows and about `most` bytes, and the limit that was hit."""
     import pyarrow as pa
 
     sink = io.BytesIO()
@@ -181,14 +184,17 @@ def _count_fitting(batch: Any, rows: int, room: int) -> int:
 
 
 def _load(names: list[str]) -> dict[str, Any]:
-    """Read the tables from standard input; also import the libraries, which can't be read later."""
+    """Read the tables `names` from standard input.
+
+    Import the libraries too, since they can't be read later.
+    """
     importlib.import_module("duckdb")
     arrow = importlib.import_module("pyarrow.ipc")
     return {name: arrow.open_stream(sys.stdin.buffer).read_all() for name in names}
 
 
 def _sandbox_of(options: dict[str, Any]) -> Sandbox:
-    """Return the sandbox of a query, which can read the query's files and can't write."""
+    """Return the sandbox for a query. In it, the process can read the query's files and can't write."""
     return Sandbox(
         # DuckDB aborts if it can't read the machine's properties.
         read=(*options["kept"], *options["data"], *MACHINE),
@@ -198,7 +204,7 @@ def _sandbox_of(options: dict[str, Any]) -> Sandbox:
 
 
 def main() -> NoReturn:
-    """Read a request, confine this process, write the answer, and exit without cleanup."""
+    """Read a request, restrict this process, write the answer, and exit without cleanup."""
     signal.alarm(STARTING_SECONDS)
     version = 0
     try:

@@ -1,4 +1,4 @@
-"""Parquet files that DuckDB reads: their paths as globs, and their faults."""
+"""Parquet files that DuckDB reads: the globs that match them, and damaged or wrong files."""
 
 import contextlib
 import functools
@@ -43,7 +43,7 @@ def quoted(text: str) -> str:
 
 
 def fault_of(file: Path, kind: DataTable) -> str | None:
-    """Return the reason why a view can't read a file, or None if it can."""
+    """Return the reason why a file of this kind can't be read by a view, or None if it can."""
     try:
         found = parquet.read_schema(file)
     except StoreError as refused:
@@ -54,10 +54,10 @@ def fault_of(file: Path, kind: DataTable) -> str | None:
 
 
 def damage_of(file: Path, kind: DataTable | None, *, sha256: str, footer: str | None) -> str | None:
-    """Return how a file differs from the published file, or None if it doesn't.
+    """Return how a file differs from its published version, or None if it doesn't.
 
-    `kind` is None for a file that belongs to no table. If a file has token lists, only its footer and the
-    pages of its other columns are read; otherwise all bytes are read.
+    `kind` is None for a file that belongs to no table. Normally all bytes are read and compared with
+    `sha256`. If the file has lists of tokens, only its footer and the pages of its other columns are read.
     """
     try:
         if kind is not None and kind.token_lists and footer is not None:
@@ -74,7 +74,7 @@ def damage_of(file: Path, kind: DataTable | None, *, sha256: str, footer: str | 
 
 @functools.lru_cache(maxsize=256)
 def _schema_fault(found: pa.Schema, kind: DataTable) -> str | None:
-    """Return the first fault of a schema; cached, since thousands of files share few schemas."""
+    """Return the first fault of a schema. Results are cached, since thousands of files share few schemas."""
     wanted = kind.schema
     shared = {*found.names} & {*wanted.names}
     if not shared:
@@ -92,7 +92,7 @@ def _schema_fault(found: pa.Schema, kind: DataTable) -> str | None:
 
 
 def _type_class(kind: pa.DataType) -> str:
-    """Return the class of a type regardless of its width: text, number, bool, or nested classes."""
+    """Return the class of a type without its width: text, number, bool, or nested classes."""
     if pa.types.is_dictionary(kind):
         return _type_class(kind.value_type)
     if pa.types.is_struct(kind):

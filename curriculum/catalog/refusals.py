@@ -1,4 +1,4 @@
-"""Errors for queries that DuckDB refuses, with hints at the right names."""
+"""Errors for queries that DuckDB refuses, with hints that list the right names."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ _ALIAS = re.compile(r"Column \"(\w+)\" referenced that exists in the SELECT clau
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+((?:[\w.\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*[\w.\"]+)", re.I)
 _WORD = re.compile(r"\w+")
 _OURS = "Invalid Input Error: there is no "
-"""Beginning of our macros' errors for unknown names; these errors list the known names."""
+"""Beginning of our macros' errors for unknown names. These errors list the known names themselves."""
 _SYNTAX = "Parser Error"
 _DOCUMENTS, _ROWS = ("documents",), ("rows", "row_documents", "pieces")
 _STEPS = ("steps", "mixture_rows")
@@ -28,16 +28,16 @@ ELSEWHERE = (
     ),
     ("commit repository licence path", _STEPS, "lineage"),
 )
-"""Columns that people expect in a view that lacks them: (columns, views, what to read instead)."""
+"""Columns that users expect in views that lack them, as (columns, views, what to read instead)."""
 MAX_CANDIDATES = 5
-"""Maximum number of candidates in a hint; DuckDB lists a function once per argument type."""
+"""Maximum number of candidates in a hint. DuckDB lists a function once for each of its argument types."""
 
 
 def refusal(name: str, sql: str, message: str, *, with_line: bool = False) -> CatalogError:
-    """Return the error for a query that DuckDB refused with a message.
+    """Return the error for a query that DuckDB refused with the error `message`.
 
-    The cure lists DuckDB's candidates, and either the views that the query reads or views with similar
-    names. With `with_line` the value ends with the line that DuckDB points at.
+    The error's hint lists DuckDB's candidates, and either the views that the query reads or views with
+    similar names. With `with_line` the error's value ends with the line at which DuckDB found the mistake.
     """
     text, _, rest = message.partition("\n\n")
     line = rest.partition("\n\n")[0]
@@ -77,7 +77,7 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
 
 
 def _other_view(sql: str, first: str) -> str:
-    """Return a hint at a source with the missing column, or "" if none is known."""
+    """Return a hint that names a view with the missing column, or "" if no such view is known."""
     lacking = _COLUMN.search(first)
     name, read = (lacking[1] or lacking[2]) if lacking else "", [*_views_of(sql)]
     for columns, views, source in ELSEWHERE:
@@ -87,7 +87,10 @@ def _other_view(sql: str, first: str) -> str:
 
 
 def _close_matches(name: str, *, called: bool) -> list[str]:
-    """Return the view with the most similar name, or with `called` the macro as a call; at most one."""
+    """Return the view whose name is most similar to `name`, in a list that is empty if there is none.
+
+    With `called`, return a macro instead, as a call.
+    """
     calls = {macro.name: f"{macro.name}({', '.join(macro.columns)})" for macro in macros()}
     known = calls if called else {view_name: f'"{view_name}"' for view_name in view_names()}
     near = difflib.get_close_matches(name.strip('"').lower(), known, n=1)

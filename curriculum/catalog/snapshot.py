@@ -1,7 +1,7 @@
 """Snapshot of a workspace: its tables, its data files in use, and problems with unreadable files.
 
-The contents of manifests are cached as a group of tables that is named by the digest of the manifests. The
-next snapshot reads only new and changed manifests. If there is no workspace, or it can't be written, the
+The contents of manifests are cached as a group of tables, which is named by the digest of the manifests. The
+next snapshot reads only new and changed manifests. If there is no workspace, or if it can't be written, the
 tables stay in memory.
 """
 
@@ -43,7 +43,7 @@ from schemas.run_folders import ATTEMPT, number_of
 from schemas.stages import DATA_TABLES, STAGES, data_table_of
 
 VERSION = 8
-"""Version of the cached tables, raised by hand; changed columns also cause a rebuild."""
+"""Version of the cached tables. Increase it to have them rebuilt; changed columns also cause a rebuild."""
 
 _TEXT: pa.DataType = pa.string()
 _NUMBER: pa.DataType = pa.int64()
@@ -63,11 +63,11 @@ _OWN: dict[str, pa.Schema] = {
     "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
     "lost_inputs": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
 }
-"""Tables that a snapshot needs in addition to TABLES: manifests read, artefacts in use, files to read."""
+"""Tables that a snapshot needs in addition to TABLES: read manifests, artefacts in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 
 _BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
-"""Name of an artefact's folder or of a folder above one: <12 hex digits>, label-value or attempt=1."""
+"""Name of an artefact's folder or of a folder on the way to it: <12 hex digits>, label-value or attempt=1."""
 _KEY = re.compile(r"[0-9a-f]{12}")
 
 
@@ -78,24 +78,24 @@ class Snapshot:
     home: Path
     digest: str
     kept: Mapping[str, str]
-    """Paths of cached tables relative to the workspace, by table name."""
+    """Paths of cached tables by table name, relative to the workspace."""
     tables: Mapping[str, pa.Table]
     """In-memory tables by name."""
     files: Mapping[str, Sequence[str]]
-    """Readable data files in use, relative to the workspace, by name of their kind."""
+    """Readable data files in use by kind of data, relative to the workspace."""
     paths: Sequence[str]
     """Paths of published artefacts and open runs, readable or not."""
     marks: Collection[str]
-    """Paths of artefacts that the lists in current/ name, existing or lost."""
+    """Paths of artefacts that the lists in current/ name, even if the artefact is lost."""
     unused: Mapping[str, int]
-    """Number of artefacts by kind of data, for kinds that no artefact in use has."""
+    """Number of artefacts by kind of data, only for kinds of which no artefact is in use."""
 
 
 def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -> Snapshot:
-    """Take a snapshot of the current workspace; files that haven't changed aren't opened again.
+    """Take a snapshot of the current workspace. Files that haven't changed aren't opened again.
 
-    A given `status` table replaces the stored one. With `verified`, every data file is compared with the
-    published file; the result is cached until the file's inode, size or change time differs.
+    The table `status` replaces the stored one, if it is given. With `verified`, every data file is compared
+    with its published version. The result is cached until the file's inode, size or change time differs.
     """
     home = home.absolute()
     listing = walk(home)
@@ -158,7 +158,7 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManifestStat:
-    """Manifest on disk."""
+    """Manifest on disk: the path of its artefact, and the identity of the file."""
 
     path: str
     """Path of the manifest's artefact, relative to the workspace."""
@@ -172,14 +172,14 @@ class WorkspaceListing:
     published: tuple[ManifestStat, ...]
     open_runs: tuple[str, ...]
     passed_over: tuple[tuple[str, str], ...]
-    """Folders that couldn't be listed, with the reasons."""
+    """Pairs of a folder that couldn't be listed, and the reason."""
 
 
 def walk(home: Path) -> WorkspaceListing:
-    """List the artefacts and open runs of a workspace; the listing is empty if there is no workspace.
+    """List the artefacts and open runs of a workspace. The list is empty if there is no workspace.
 
-    The walk enters only folders of stages. Below them it follows the store's layout: it enters folders named
-    `label-value`, `<12 hex digits>` or `attempt=1` until it finds a manifest.
+    Only folders of stages are searched. Below them, only folders named `label-value`, `<12 hex digits>` or
+    `attempt=1` are searched, until a manifest is found.
     """
     published: list[ManifestStat] = []
     open_runs: list[str] = []
@@ -209,7 +209,10 @@ def walk(home: Path) -> WorkspaceListing:
 
 
 def _folders(folder: str, above: str, passed_over: list[tuple[str, str]]) -> list[os.DirEntry[str]]:
-    """Return the subfolders of a folder; if it can't be listed, add it to `passed_over` with the reason."""
+    """Return the subfolders of a folder.
+
+    If it can't be listed, append it to `passed_over` with the reason.
+    """
     try:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if entry.is_dir()]
@@ -228,14 +231,14 @@ def _status(file: str) -> os.stat_result | None:
 
 
 def _marked(home: Path) -> dict[str, list[str]]:
-    """Return the paths in each current/*.txt, by file name."""
+    """Return the paths in each list current/*.txt, by file name."""
     return {file.name: read_mark(file) for file in sorted((home / "current").glob("*.txt"))}
 
 
 def _dangling(
     marked: Mapping[str, list[str]], manifests: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield paths that are in use and have no manifest, with the reasons."""
+    """Yield the paths that are in use but have no manifest, each with the reason."""
     for name, paths in marked.items():
         for path in paths:
             if path not in manifests:
@@ -243,7 +246,7 @@ def _dangling(
 
 
 def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> str:
-    """Return the digest of the cached tables' sources, which names their group."""
+    """Return the digest of everything that the cached tables depend on. It is the name of their group."""
     hashed = hashlib.sha256(f"{VERSION} {KEPT}\n".encode())
     for path, digest in manifests.items():
         hashed.update(f"{path}\0{digest}\n".encode())
@@ -252,7 +255,7 @@ def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> st
 
 
 def _is_repaired(home: Path, problems: pa.Table) -> bool:
-    """Return True if an artefact that couldn't be read is readable now with the same manifest."""
+    """Return True if an artefact that was unreadable is readable now, with the same manifest."""
     paths = map(str, problems["path"].to_pylist())
     return any("problems" not in _read(home, path, "") for path in paths)
 
@@ -260,7 +263,10 @@ def _is_repaired(home: Path, problems: pa.Table) -> bool:
 def _build(
     cache: Cache, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
-    """Build the tables of manifests: reuse the last snapshot's rows and read the remaining manifests."""
+    """Build the tables of all manifests.
+
+    Reuse the rows of the last snapshot, and read only the other manifests.
+    """
     # Importing pyarrow.compute is slow and isn't needed while the cache is up to date.
     import pyarrow.compute as pc
 
@@ -300,7 +306,7 @@ def _build(
 
 
 def _tables(lines: Iterable[Lines]) -> dict[str, pa.Table]:
-    """Return the tables of several artefacts' rows.
+    """Join the rows of several artefacts to tables.
 
     Raises:
         ValueError, TypeError, OverflowError: if a value doesn't fit into its column.
@@ -315,7 +321,7 @@ def _tables(lines: Iterable[Lines]) -> dict[str, pa.Table]:
 
 
 def _checked_lines(path: str, lines: Lines) -> Lines:
-    """Return an artefact's rows, or only a problem if one of its values doesn't fit into its column."""
+    """Return the rows of an artefact. If a value doesn't fit into its column, return only a problem."""
     try:
         _tables([lines])
     except (ValueError, TypeError, OverflowError) as refused:
@@ -324,7 +330,10 @@ def _checked_lines(path: str, lines: Lines) -> Lines:
 
 
 def _read(home: Path, path: str, digest: str) -> Lines:
-    """Return an artefact's rows; list unreadable parts as a problem, so that the next snapshot retries."""
+    """Return the rows of an artefact.
+
+    An unreadable part becomes a problem, so that the next snapshot retries.
+    """
     try:
         artefact = artefact_at(home / path)
         lines = lines_of(artefact, path)
@@ -343,11 +352,11 @@ def _read(home: Path, path: str, digest: str) -> Lines:
 
 
 _FACTS = "facts"
-"""Kind of a finished run's job.json and report.json, which the run's rows are read from."""
+"""Kind of the files job.json and report.json of a finished run. The run's rows are read from them."""
 
 
 def _kind_of(stage: str, name: str) -> str | None:
-    """Return the kind of a file that the catalog reads, or None for other files."""
+    """Return the kind of a file that the catalog reads, or None for a file that it doesn't read."""
     if stage == "runs" and name in (JOB_NAME, REPORT_NAME):
         return _FACTS
     table = data_table_of(stage, name)
@@ -355,9 +364,9 @@ def _kind_of(stage: str, name: str) -> str | None:
 
 
 def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[str], list[Line]]:
-    """Return the artefacts that current/*.txt list, with their inputs at any depth; gc keeps the same ones.
+    """Return the artefacts in use: those that current/*.txt list, and all of their inputs at any depth.
 
-    The second result has one row per artefact and missing input.
+    Garbage collection keeps the same artefacts. The second result has a row for each missing input.
     """
     artefacts = tables["artefacts"].select(["path", "key", "content"]).to_pylist()
     by_key: dict[str, list[Line]] = {}
@@ -386,7 +395,7 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
 
 
 def _unused(live: pa.Table, data: pa.Table) -> dict[str, int]:
-    """Return the number of artefacts by kind of data, for kinds that no artefact in use has."""
+    """Return the number of artefacts by kind of data, only for kinds of which no artefact is in use."""
     in_use = {*live["path"].to_pylist()}
     paths: dict[str, set[str]] = {kind: set() for kind in _TABLES}
     for kind, path in zip(data["kind"].to_pylist(), data["path"].to_pylist(), strict=True):
@@ -396,13 +405,16 @@ def _unused(live: pa.Table, data: pa.Table) -> dict[str, int]:
 
 
 _UNVERIFIED = "unverified"
-"""Finding for a file that is readable and hasn't been compared with the published file yet."""
+"""Finding about a readable file that hasn't been compared with its published version yet."""
 
 
 def _readable(
     findings: FileFindings, live: pa.Table, data: pa.Table, *, verified: bool
 ) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """Return readable files in use by kind, and the faults of unreadable ones; open each file once."""
+    """Return the readable files in use by kind, and the faults of the unreadable ones.
+
+    Each file is opened once.
+    """
     in_use = {*live["path"].to_pylist()}
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
@@ -439,7 +451,7 @@ def _fault(findings: FileFindings, file: str, kind: str, num_bytes: int) -> str 
 
 
 def _damage(findings: FileFindings, file: str, kind: str, line: pa.Table) -> str | None:
-    """Return how a file differs from the published file that `line` describes, or None if it doesn't."""
+    """Return how a file differs from its published version, which `line` describes, or None if it doesn't."""
     sha256, footer = line["sha256"][0].as_py(), line["footer"][0].as_py()
     return findings.find_again(
         file, lambda path: damage_of(path, _TABLES.get(kind), sha256=sha256, footer=footer)

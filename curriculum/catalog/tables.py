@@ -1,9 +1,9 @@
-"""Tables of the catalog, which answer queries without opening data files.
+"""Tables of the catalog. Queries on them need no data files.
 
-`TABLES` lists the tables of published artefacts; they come from manifests, reports and jobs. Their
-column `path` names the artefact relative to the workspace, so that rows of unchanged artefacts are
-reused and rows of changed artefacts are replaced. `OPEN_TABLES` lists the tables of open runs, closed
-gates and status; they are read again for each snapshot.
+`TABLES` lists the tables of published artefacts, which are read from manifests, reports and jobs. Their
+column `path` is the artefact's path in the workspace. By this path, the rows of unchanged artefacts are
+reused and those of changed artefacts are replaced. `OPEN_TABLES` lists the tables of open runs, closed
+gates and status, which are read again for each snapshot.
 """
 
 import itertools
@@ -33,9 +33,9 @@ from schemas.whole_numbers import whole_number
 JOB_NAME, REPORT_NAME = "job.json", "report.json"
 
 Line = dict[str, Any]
-"""Row of a table, by column."""
+"""Row of a table: values by column."""
 Lines = dict[str, list[Line]]
-"""Rows by table."""
+"""Rows of several tables, by table."""
 
 _TYPES: dict[str, pa.DataType] = {
     "": pa.string(),
@@ -47,7 +47,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def _schema(columns: str) -> pa.Schema:
-    """Return a schema; columns are text unless they name a type: `phase step:int64`."""
+    """Return the schema of the listed columns. `phase step:int64` has a text column and an int64 column."""
     pairs = (column.partition(":") for column in columns.split())
     return pa.schema([pa.field(name, _TYPES[kind]) for name, _, kind in pairs])
 
@@ -90,7 +90,7 @@ TABLES: dict[str, pa.Schema] = {
         drawn_before:int64 tokens:int64 repetition:double
     """),
 }
-"""Tables of published artefacts; the cache stores each as one Parquet file."""
+"""Tables of published artefacts. The cache stores each table as one Parquet file."""
 OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
     # Metrics of trainers that write fewer columns are null in the other columns.
@@ -104,10 +104,10 @@ OPEN_TABLES: dict[str, pa.Schema] = {
 
 
 def table_of(lines: Sequence[Line], schema: pa.Schema) -> pa.Table:
-    """Return rows as an Arrow table.
+    """Convert rows to an Arrow table.
 
-    pyarrow imports pandas, if it is installed, to convert Python values to an array, which takes half a
-    second. Most of these tables are empty and are created without an array.
+    If pandas is installed, pyarrow imports it to convert Python values to an array, which takes half a
+    second. Therefore, empty tables, which are the most frequent ones, are created without an array.
     """
     if not lines:
         return pa.Table.from_batches([], schema=schema)
@@ -115,10 +115,10 @@ def table_of(lines: Sequence[Line], schema: pa.Schema) -> pa.Table:
 
 
 def lines_of(artefact: Artefact, path: str) -> Lines:
-    """Return the rows of one artefact; `path` is its path in the workspace.
+    """Return all rows about one artefact; `path` is its path in the workspace.
 
-    A run or a mixture with an unreadable report is still listed with its inputs and files; a row in
-    `problems` gives the reason.
+    If the report of a run or mixture can't be read, the artefact's inputs and files are still listed. A row
+    in `problems` gives the reason.
     """
     manifest = artefact.manifest
     lines: Lines = {
@@ -170,7 +170,7 @@ def _artefact(artefact: Artefact) -> Line:
 
 
 def _run(artefact: Artefact) -> Lines:
-    """Return the row of a finished run and the rows of its figures."""
+    """Return the row of a finished run and the rows of its measurements."""
     manifest, report = artefact.manifest, artefact.reported(Report)
     job, fault = _job_of(artefact.path)
     specialist = format_reference((report.specialist, manifest.labels.get("branch")))
@@ -216,7 +216,7 @@ _MEASURED = (
     *("padded_positions", "mean_context"),
     *("attention_density", "device", "backend", "checkpoint"),
 )
-"""Columns of a run that are fields of its report."""
+"""Columns of a run that are also fields of its report."""
 
 
 def _mean_bpb(
@@ -227,7 +227,7 @@ def _mean_bpb(
 
 
 def _job_of(run: Path) -> tuple[Job | None, Line | None]:
-    """Return a run's job, or the problem with it; both are None if the run has no job."""
+    """Return a run's job, or the reason why it can't be read. Both are None if the run has no job."""
     try:
         return Job.model_validate_json(regular_files.read(run / JOB_NAME, follow_links=True)), None
     except FileNotFoundError:
@@ -238,7 +238,7 @@ def _job_of(run: Path) -> tuple[Job | None, Line | None]:
 
 
 def _job_columns(job: Job) -> Line:
-    """Return the columns of a run that its job determines."""
+    """Return the columns of a run whose values depend on its job."""
     columns: Line = {
         "ordinal": job.ordinal,
         "planned_steps": job.steps,
@@ -320,15 +320,15 @@ GATES_FOLDER = "gates"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenTables:
-    """Tables that are read for each snapshot, and problems with unreadable parts."""
+    """Tables that are read again for each snapshot, and problems with unreadable parts."""
 
     tables: dict[str, pa.Table]
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """Pairs of path and reason."""
+    """Pairs of a path and the reason why it can't be read."""
 
 
 def closed_gates(home: Path) -> OpenTables:
-    """Return the table of closed gates; skip gates that are removed while they are read."""
+    """Return the table of closed gates. Gates that are removed at the same time are skipped."""
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
     folder = home / GATES_FOLDER
@@ -373,7 +373,10 @@ METRICS_NAME = "metrics"
 
 
 def open_tables(home: Path, paths: Sequence[str]) -> OpenTables:
-    """Return the tables of the open runs at these paths; skip files that a trainer removes meanwhile."""
+    """Return the tables of the open runs at `paths`.
+
+    Files that a trainer removes at the same time are skipped.
+    """
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
     metrics = [table_of([], OPEN_TABLES["open_metrics"])]
@@ -405,7 +408,7 @@ def _metrics_files(home: Path, path: str) -> Iterator[str]:
 
 
 def _metrics(file: Path, path: str) -> pa.Table:
-    """Read a metrics file; columns that the file lacks are null."""
+    """Read a metrics file of the run at `path`. Columns that the file doesn't have are null."""
     found = parquet.read_table(file)
     columns = [
         found[field.name].cast(field.type)

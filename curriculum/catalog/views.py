@@ -1,7 +1,8 @@
-"""SQL of a catalog: sql/*.sql over a snapshot's files, run in this process or written to catalog.sql.
+"""SQL of a catalog: sql/*.sql over the files of a snapshot.
 
-`$name` in those files stands for a relation: a table of the snapshot, or all data files of a kind. The
-rest is plain DuckDB SQL that versions 1.5 and 2.0 both accept.
+It runs in this process or is written to catalog.sql. In these files, `$name` is a placeholder for a
+relation: a table of the snapshot, or all data files of a kind. The rest is plain DuckDB SQL for DuckDB
+versions 1.5 and 2.0.
 """
 
 import functools
@@ -26,14 +27,14 @@ from schemas import regular_files
 from schemas.stages import DATA_TABLES
 
 FIRST = ("tables", "views", "names")
-"""Files of sql/ that the other files depend on; the others follow by name."""
+"""Files of sql/ that the other files depend on. The other files run after them, sorted by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,
     **OPEN_TABLES,
     **{kind.name: kind.schema for kind in DATA_TABLES},
 }
 _ROWS_AT_ONCE = 1 << 14
-"""Rows of a table that are converted to Python values at a time."""
+"""Number of a table's rows that are converted to Python values at a time."""
 _RELATION = re.compile(r"\$([a-z_]+)")
 _CACHED = "SET parquet_metadata_cache = true"
 _SCHEMA = "CREATE SCHEMA internal"
@@ -54,19 +55,22 @@ def text_of(subject: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """Statement of sql/, with the name of the object that it creates or comments on."""
+    """Statement in a file of sql/, with the name of the object that it creates or comments on."""
 
     name: str
     text: str
     reads: frozenset[str]
     """Names that the statement reads from or calls, including DuckDB's own functions."""
     makes: bool
-    """True for CREATE statements; the others are COMMENT statements."""
+    """True for a CREATE statement, False for a COMMENT statement."""
 
 
 @functools.cache
 def statements() -> tuple[Statement, ...]:
-    """Return all statements of sql/ in execution order; a semicolon at the end of a line ends a statement."""
+    """Return all statements of sql/ in execution order.
+
+    A statement ends with a semicolon at the end of a line.
+    """
     names = {
         file.name.removesuffix(".sql")
         for file in resources.files("curriculum.catalog").joinpath("sql").iterdir()
@@ -93,7 +97,7 @@ class Relation:
 
 @functools.cache
 def macros() -> tuple[Relation, ...]:
-    """Return the macros that queries may use, sorted by name, without opening a database."""
+    """Return the macros that queries may use, sorted by name. No database is opened."""
     meanings = {statement.name: statement.text for statement in statements() if not statement.makes}
     return tuple(
         Relation(
@@ -108,12 +112,12 @@ def macros() -> tuple[Relation, ...]:
 
 @functools.cache
 def view_names() -> frozenset[str]:
-    """Return the names of the views and tables that queries may use, without opening a database."""
+    """Return the names of the views and tables that queries may use. No database is opened."""
     return frozenset(match[1] for match in _public() if match[2] is None)
 
 
 def _public() -> Iterator[re.Match[str]]:
-    """Yield a match for each statement that creates a relation for queries."""
+    """Yield a match for each statement that creates a view, table or macro that queries may use."""
     found = (_PUBLIC.match(_REMARK.sub("", statement.text).strip()) for statement in statements())
     return (match for match in found if match)
 
@@ -128,9 +132,9 @@ def _meaning(comment: str) -> str:
 
 
 def needed(asked: str) -> list[Statement]:
-    """Return the statements that a query depends on: relations that it mentions, and their sources.
+    """Return the statements that a query needs: for the relations that it mentions, and for their sources.
 
-    Words that only look like names add statements that aren't needed, at little cost. A query about the
+    Any word in the query that equals the name of a relation counts, which costs little. A query about the
     catalog itself needs all statements.
     """
     words = frozenset(_WORD.findall(asked.lower()))
@@ -149,7 +153,10 @@ def needed(asked: str) -> list[Statement]:
 
 
 def data_read(asked: str) -> frozenset[str]:
-    """Return the kinds of data that a query's views and macros read; empty for a query about the catalog."""
+    """Return the kinds of data that the views and macros in a query read.
+
+    Empty for a query about the catalog.
+    """
     read = needed(asked)
     if len(read) == len(statements()):
         return frozenset()
@@ -171,11 +178,11 @@ def _reads(text: str) -> frozenset[str]:
 def script(
     snapshot: Snapshot, *, root: str, memory: Mapping[str, str], asked: str | None = None
 ) -> str:
-    """Return the SQL of all views and macros over a snapshot's files.
+    """Return the SQL that creates all views and macros over the files of a snapshot.
 
-    All paths begin with `root`, which may be empty. `memory` names the relations from which in-memory
-    tables are read. With a query `asked`, only the statements that it needs are returned; without one,
-    DuckDB also caches Parquet metadata for later queries.
+    All paths in the SQL begin with `root`, which may be empty. `memory` maps each in-memory table to the
+    relation that it is read from. If a query `asked` is given, only the statements that it needs are
+    returned. Otherwise, DuckDB also caches Parquet metadata for later queries.
     """
     settings = (_CACHED, _SCHEMA) if asked is None else (_SCHEMA,)
     wanted = statements() if asked is None else needed(asked)
@@ -189,7 +196,10 @@ def script(
 
 
 def _relation(snapshot: Snapshot, name: str, root: str) -> str:
-    """Return the SQL that reads a table or all data files of a kind; without files it gives no rows."""
+    """Return the SQL that reads a table or all data files of a kind.
+
+    If there are no files, it returns no rows.
+    """
     if name in snapshot.kept:
         return f"read_parquet({quoted(pattern(root + snapshot.kept[name]))})"
     columns = [(field.name, sql_type(field.type)) for field in SCHEMAS[name]]
@@ -246,7 +256,10 @@ _HEAD = """\
 
 
 def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB with a snapshot's views, or only those that the query `asked` needs."""
+    """Return an in-memory DuckDB with the views of a snapshot.
+
+    With a query `asked`, only its views are created.
+    """
     connection = connected(may_spill=True)
     memory = {name: f'"incoming {name}"' for name, table in snapshot.tables.items() if len(table)}
     text = script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked)
@@ -273,7 +286,7 @@ def _copy_table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Tabl
 
 
 def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:
-    """Write catalog.sql and the Parquet files that it reads, by default for a new snapshot.
+    """Write catalog.sql and the Parquet files that it reads for `snapshot`, or for a new snapshot.
 
     Return the path of catalog.sql, or None if the workspace can't be written (read-only or full).
     """
@@ -317,7 +330,7 @@ def relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
 
 
 def _write_script(file: Path, text: bytes) -> Path | None:
-    """Write catalog.sql and replace a link in its place; return None if it can't be written."""
+    """Write catalog.sql, replacing a symbolic link by a file. Return None if it can't be written."""
     try:
         if regular_files.read(file, most=len(text)) == text:
             return file
