@@ -1,1 +1,1 @@
-"""The model: one file per layer family, and the masks that keep packed documents separate."""
+"""The model: one file per layer family, and the masks that keep documents in a packed row separate."""

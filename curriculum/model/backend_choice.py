@@ -1,4 +1,4 @@
-"""Choice of an attention backend, from the diet's request and the abilities of the device and the model.
+"""Choice of an attention backend. It depends on the diet's request, the device and the model.
 
 The module doesn't import torch, so that commands that only read a diet stay fast.
 """
@@ -11,43 +11,43 @@ from schemas.job import Backend, DeviceName
 from schemas.packed_row import ROW_MULTIPLE
 
 MAX_DENSE_ROW = 8192
-"""Max tokens of a row with a dense mask; a boolean mask of 64k by 64k takes 4 GB."""
+"""Maximum number of tokens in a row with a dense mask. A boolean mask of 64k by 64k takes 4 GB."""
 WITH_SOFTCAP: tuple[Backend, ...] = ("math", "documents", "flex")
 WITH_RELATIONS: tuple[Backend, ...] = ("math", "sdpa", "documents", "flex")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """Attention kernels that a device can run."""
+    """Attention kernels that run on a device."""
 
     device: DeviceName
     triton: bool
-    """True if Triton supports the device; flex is compiled to Triton on GPUs."""
+    """True if Triton supports the device. On GPUs the backend flex is compiled to Triton."""
     flash: bool
-    """True if torch's variable-length FlashAttention runs, which needs half precision."""
+    """True if torch's FlashAttention for variable lengths runs. It needs half precision."""
 
     @staticmethod
     def expected(device: DeviceName) -> "Capabilities":
-        """Return the typical capabilities of a device, before the training process has inspected it."""
+        """Return the usual capabilities of a device, for use before the training process has inspected it."""
         return Capabilities(device=device, triton=device == "cuda", flash=device == "cuda")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionNeeds:
-    """Requirements of a model and its rows on the attention backend."""
+    """Properties of a model and its rows that an attention backend has to support."""
 
     row_length: int
-    """Tokens of the longest row."""
+    """Number of tokens of the longest row."""
     softcap: float | None = None
     structure: bool = False
-    """True if layers add biases of structure relations."""
+    """True if layers add a bias that depends on structure relations."""
     context: int = 1
-    """Number of ranks that share a row; each computes the queries of a part of the row."""
+    """Number of ranks that share a row. Each rank computes the queries of its part of the row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """Chosen backend, with the reason."""
+    """Chosen backend, and the reason for the choice."""
 
     backend: Backend
     reason: str
@@ -67,7 +67,9 @@ _REASONS: dict[Backend, str] = {
 
 
 def choose(asked: Backend | Literal["auto"], has: Capabilities, needs: AttentionNeeds) -> Choice:
-    """Return the requested backend; for auto, the first preferred backend that supports model and device.
+    """Return the requested backend.
+
+    For `auto`, return the first one, by preference, that model and device support.
 
     Raises:
         JobError: if the device or the model doesn't support the requested backend; names the reason.
@@ -85,7 +87,7 @@ def choose(asked: Backend | Literal["auto"], has: Capabilities, needs: Attention
 
 
 def refusal(backend: Backend, has: Capabilities, needs: AttentionNeeds) -> JobError | None:
-    """Return the error for a backend that device or model don't support, or None if they do."""
+    """Return the error for a backend that the device or the model doesn't support; None if both do."""
     if needs.softcap is not None and backend not in WITH_SOFTCAP:
         return unsupported_option(
             backend, f"softcap {needs.softcap:g}", "use a model without softcap", WITH_SOFTCAP
@@ -106,7 +108,7 @@ def refusal(backend: Backend, has: Capabilities, needs: AttentionNeeds) -> JobEr
 
 
 def row_too_long(backend: str, row_length: int) -> JobError:
-    """Return the error for rows whose T² memory is too large for a backend."""
+    """Return the error for rows of T tokens whose T² memory is too large for a backend."""
     return JobError(
         "backend",
         f"{backend} at row length {row_length}",
@@ -170,7 +172,10 @@ def _without_blocks(has: Capabilities, needs: AttentionNeeds) -> JobError | None
 def unsupported_option(
     backend: str, option: str, instead: str, able: tuple[Backend, ...]
 ) -> JobError:
-    """Return the error for an option that a backend doesn't support, naming the backends that do."""
+    """Return the error for an option that a backend doesn't support.
+
+    The error names the backends in `able`.
+    """
     feature = option.partition(" ")[0]
     return JobError(
         "backend",

@@ -1,13 +1,14 @@
-"""Attention within documents: five backends with equal results.
+"""Attention within documents: five backends that compute the same result.
 
-    math, sdpa   full score matrices: the reference, and torch's kernel with a dense mask
+    math, sdpa   full score matrices: our reference code, and torch's kernel with a dense mask
     documents    causal attention, one document at a time; no pair across a boundary is computed
     flex         FlexAttention: compiled on CUDA, the higher-order operator elsewhere
     varlen       FlashAttention over concatenated rows with `cu_seqlens`
 
-A backend takes the boundaries of a batch and, if the model reads it, the structure. It returns `attend`,
-which every attention layer calls. A backend raises if it doesn't support an option. Shapes: q_BHTK; k_BGTK,
-v_BGTK with G key-value heads, where H is a multiple of G; table_HR with R relations.
+A backend takes the boundaries of a batch and, if the model reads structure, the structure of the batch.
+It returns a function `attend`, which every attention layer calls. A backend raises if it doesn't support
+an option. Shapes: q_BHTK; k_BGTK and v_BGTK with G key-value heads, where H is a multiple of G; table_HR
+with R relations.
 """
 
 import functools
@@ -24,7 +25,7 @@ from schemas.job import Backend
 
 
 class AttentionBackend(Protocol):
-    """Backend with its options bound."""
+    """Attention backend whose options are already set."""
 
     def __call__(
         self,
@@ -32,20 +33,20 @@ class AttentionBackend(Protocol):
         structure: StructureTensors | None = None,
         queries: range | None = None,
     ) -> Attend:
-        """Build attention within the given boundaries; all layers of a batch share it.
+        """Return attention within the given boundaries. All layers of a batch share it.
 
-        `queries` are the positions whose queries this rank computes; keys always cover whole rows.
+        `queries` are the positions whose queries this rank computes. Keys always cover whole rows.
         """
 
 
 def attention(
     backend: Backend, *, softcap: float | None = None, relations: bool = False
 ) -> AttentionBackend:
-    """Return the attention function of a backend.
+    """Return an attention backend with the given options.
 
     Args:
         backend: Name of the backend.
-        softcap: Bounds scores by cap · tanh(score / cap).
+        softcap: Limits scores to cap · tanh(score / cap).
         relations: True if layers pass a table of biases, which are added before the softcap.
 
     Raises:

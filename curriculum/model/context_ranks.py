@@ -1,10 +1,12 @@
 """Context parallelism: several ranks compute parts of the same rows and exchange values across borders.
 
-Rank c of C computes the positions from c · T / C on. Ids, boundaries and structure cover whole rows on every
-rank; activations x_BtD cover the rank's part, t = T / C. Attention reads the keys and values of all ranks, a
-convolution reads the last K - 1 inputs of the previous rank, and a state space reads the state of the
-previous ranks. Nothing crosses a border at which a document begins. Every exchange is one collective, also
-in backward, so that all ranks make the same calls in the same order whichever documents they hold.
+Rank c of C computes the T / C positions that begin at c · T / C. Ids, boundaries and structure cover
+whole rows on every rank; activations x_BtD cover the rank's part, t = T / C. Attention reads the keys and
+values of all ranks. A convolution reads the last K - 1 inputs of the previous rank. A state space reads
+the state of the previous ranks. Nothing crosses a border at which a document begins.
+
+Every exchange is one collective operation, in backward too. Therefore, all ranks make the same calls in
+the same order, whichever documents they have.
 """
 
 from collections.abc import Callable
@@ -20,17 +22,20 @@ from curriculum.model.masks import ContextRanks, LayerInputs, RowPart
 
 
 def gather_parts(x_BGtK: Tensor, part: RowPart) -> Tensor:
-    """Gather x_BGTK from all ranks; backward sums the gradients of all ranks' queries."""
+    """Gather x_BGTK of whole rows from the parts x_BGtK of all ranks.
+
+    The backward pass sums the gradients that all ranks' queries have for a part.
+    """
     x_CBGtK = _gathered(x_BGtK, part)
     return x_CBGtK.permute(1, 2, 0, 3, 4).flatten(2, 3)
 
 
 Conv = Callable[..., Tensor]
-"""masked_conv or a replacement with the same signature."""
+"""The function masked_conv, or a replacement with the same signature."""
 
 
 def convolve(conv: Conv, x_BtC: Tensor, weight_CK: Tensor, inputs: LayerInputs) -> Tensor:
-    """Apply a convolution within documents, including documents that begin on the previous rank."""
+    """Apply a convolution within documents, even to documents that begin on the previous rank."""
     part = inputs.part
     if part is None:
         out_BTC: Tensor = conv(x_BtC, weight_CK, inputs.boundaries)
@@ -44,7 +49,7 @@ def convolve(conv: Conv, x_BtC: Tensor, weight_CK: Tensor, inputs: LayerInputs) 
 
 
 def previous_rank_tensor(x: Tensor, part: RowPart) -> Tensor:
-    """Return the previous rank's tensor; zeros on the first rank."""
+    """Return the tensor `x` of the previous rank. The first rank gets zeros."""
     out: Tensor = _FromBefore.apply(x, part.context.group, part.rank)  # type: ignore[no-untyped-call]
     return out
 
@@ -52,11 +57,11 @@ def previous_rank_tensor(x: Tensor, part: RowPart) -> Tensor:
 def state_before(
     x_BtHP: Tensor, dt_BtH: Tensor, rate_H: Tensor, b_BtE: Tensor, c_BtE: Tensor, part: RowPart
 ) -> Tensor:
-    """Compute the contribution of previous ranks' states to y_BtHP of Mamba's recurrence.
+    """Compute which part of y_BtHP in Mamba's recurrence is due to the states of previous ranks.
 
-    A part passes on Σ exp(log decay from each position to its end) · dt · x ⊗ b over its last document. If
-    one document fills the part, it also passes on the decayed state that entered it. Sums of logs start at
-    the border, so that rounding never depends on other documents.
+    Each rank passes on the state of its last document: Σ exp(log decay from each position to the end) · dt ·
+    x ⊗ b. If one document fills the rank's whole part, the rank also passes on the state that entered the
+    part, decayed. Sums of logs start at the border. Therefore, rounding never depends on other documents.
     """
     doc_ids_Bt = part.doc_ids
     log_BtH = dt_BtH * rate_H
@@ -75,7 +80,10 @@ def state_before(
 
 
 def gather_scored_nll(nll_N: Tensor, mask_BT: Tensor, context: ContextRanks) -> Tensor:
-    """Gather nll_N of the scored positions of whole rows from all ranks' parts; no gradient passes."""
+    """Gather the losses nll_N of the scored positions in whole rows from all ranks.
+
+    No gradient flows back.
+    """
     part_Bt = context.part(mask_BT).bool()
     nll_Bt = nll_N.new_zeros(part_Bt.shape).masked_scatter(part_Bt, nll_N)
     parts = [torch.empty_like(nll_Bt) for _ in range(context.size)]
@@ -84,13 +92,16 @@ def gather_scored_nll(nll_N: Tensor, mask_BT: Tensor, context: ContextRanks) -> 
 
 
 def _sums_after(log_BtH: Tensor) -> Tensor:
-    """Sum over later positions of the part: [a b c] -> [b+c c 0]."""
+    """Sum over all later positions of the part: [a b c] -> [b+c c 0]."""
     later_BtH = F.pad(log_BtH[:, 1:], (0, 0, 0, 1))
     return later_BtH.flip(1).cumsum(1).flip(1)
 
 
 def _entering(left_BHPE: Tensor, kept_BH: Tensor, part: RowPart) -> Tensor:
-    """Compute the state that enters this part from all parts' states and decays, with one collective."""
+    """Compute the state that enters this rank's part from the states and decays of all parts.
+
+    It takes one collective operation.
+    """
     both_CBHX = _gathered(torch.cat([left_BHPE.flatten(2), kept_BH[..., None]], dim=2), part)
     left_CBHX, kept_CBH1 = both_CBHX.split_with_sizes([both_CBHX.shape[-1] - 1, 1], dim=-1)
     state_BHX = torch.zeros_like(left_CBHX[0])
@@ -106,13 +117,13 @@ def _entering(left_BHPE: Tensor, kept_BH: Tensor, part: RowPart) -> Tensor:
 
 
 def _gathered(x: Tensor, part: RowPart) -> Tensor:
-    """Gather tensors of all ranks, [C, …]."""
+    """Gather the tensor `x` of all ranks, [C, …]."""
     out: Tensor = _Gather.apply(x, part.context.group, part.context.size)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Gather(torch.autograd.Function):
-    """All-gather whose backward sums over ranks, in at least float32."""
+    """All-gather operation. Its backward pass sums gradients over ranks in at least float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None, size: int) -> Tensor:
@@ -131,7 +142,10 @@ class _Gather(torch.autograd.Function):
 
 
 class _FromBefore(torch.autograd.Function):
-    """Shift of tensors from rank c to rank c + 1; backward shifts the gradients back."""
+    """Operation that passes a tensor from rank c to rank c + 1.
+
+    Its backward pass passes the gradient back.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None, rank: int) -> Tensor:
@@ -145,7 +159,10 @@ class _FromBefore(torch.autograd.Function):
 
 
 def _shifted(x: Tensor, group: dist.ProcessGroup | None, source: int) -> Tensor:
-    """Return the tensor of rank `source`, zeros if there is none; gathers all, since tensors are small."""
+    """Return the tensor `x` of rank `source`, or zeros if there is no such rank.
+
+    All ranks' tensors are gathered, which is cheap since they are small.
+    """
     all_C = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
     dist.all_gather(all_C, x.contiguous(), group=group)
     return all_C[source] if 0 <= source < len(all_C) else torch.zeros_like(x)

@@ -1,10 +1,12 @@
-"""Depthwise causal convolution within documents: exact, forward and backward.
+"""Depthwise causal convolution within documents. Its results and gradients are exact.
 
-Shapes: x_BTC, or x_NC with N = B·T positions of concatenated rows; weight_CK with K taps, where tap k reads
-the position k before. Only the first K - 1 positions of a document have taps that reach across its start. The
-convolution is therefore computed as if there were no documents, and these positions are computed again, so
-that the mask costs almost nothing. Every element goes through the same operations in the same order,
-independent of the position of its document.
+Shapes: x_BTC, or x_NC with N = B·T positions of concatenated rows; weight_CK with K taps, where tap k
+reads the position k before.
+
+Only at the first K - 1 positions of a document some taps reach across the document's start. Therefore,
+the convolution is first computed as if there were no documents, and then these positions are computed
+again. So the mask costs almost nothing. Every element goes through the same operations in the same order,
+wherever its document is in the row.
 """
 
 import torch
@@ -17,9 +19,9 @@ from schemas.job import ModelSpec
 
 
 def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor:
-    """Compute y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over all k that stay in t's document.
+    """Compute y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over all k for which t - k is in t's document.
 
-    Weights [a b], one document [1 2 3] and one [4 5] -> [a 2a+b 3a+2b 4a 5a+4b]. Computed in the dtype of x.
+    Weights [a b], one document [1 2 3] and one [4 5] -> [a 2a+b 3a+2b 4a 5a+4b]. The dtype is that of x.
     Values of other documents are never multiplied, so they may even be NaN.
     """
     positions_N, edges_S = boundaries.position_ids.flatten(), boundaries.cu_seqlens
@@ -30,12 +32,15 @@ def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Ten
 
 
 def reaches_back(positions_R: Tensor, k: int) -> Tensor:
-    """Return a mask of positions at least k into their document: [0 1 2 0 1], k 1 -> [0 1 1 0 1]."""
+    """Return a mask of the positions that are at least k after the start of their document.
+
+    Positions within documents [0 1 2 0 1], k 1 -> [0 1 1 0 1].
+    """
     return positions_R >= k
 
 
 class _MaskedConv(torch.autograd.Function):
-    """Masked convolution that saves only its inputs; the gradient of x is the same convolution reversed."""
+    """Masked convolution that saves only its inputs. The gradient of x is the same convolution, reversed."""
 
     @staticmethod
     def forward(
@@ -62,7 +67,10 @@ class _MaskedConv(torch.autograd.Function):
 def _gathered(
     x_NC: Tensor, weight_CK: Tensor, positions_N: Tensor, rows_R: Tensor, *, forward: bool
 ) -> Tensor:
-    """Compute Σ_k weight_CK[:, k] · x_NC[n ∓ k] over all rows; only `rows_R` are masked by document."""
+    """Compute Σ_k weight_CK[:, k] · x_NC[n - k], or n + k unless `forward`, at all positions.
+
+    Taps that leave the document are masked only at the positions `rows_R`.
+    """
     weight_KC = weight_CK.t().to(x_NC.dtype).contiguous()
     y_NC, again_RC = x_NC * weight_KC[0], x_NC[rows_R] * weight_KC[0]
     last = len(x_NC) - 1
@@ -80,7 +88,7 @@ def _gathered(
 def _weight_gradient(
     g_NC: Tensor, x_NC: Tensor, weight_CK: Tensor, positions_N: Tensor, edges_S: Tensor
 ) -> Tensor:
-    """Sum the weight gradient in at least float32, without products across document starts."""
+    """Sum the gradient of the weights in at least float32, without products across document starts."""
     dtype = torch.promote_types(weight_CK.dtype, torch.float32)
     sums = [(g_NC * x_NC).sum(0, dtype=dtype)]
     for k in range(1, weight_CK.shape[1]):
@@ -96,7 +104,7 @@ def _weight_gradient(
 
 
 def _heads(edges_S: Tensor, reach: int) -> Tensor:
-    """Return positions with fewer than `reach` preceding ones: edges [0 3 5], reach 2 -> [0 1 3 4].
+    """Return the first `reach` positions of each document: edges [0 3 5], reach 2 -> [0 1 3 4].
 
     After a document shorter than `reach`, positions of the next document are listed twice.
     """
@@ -105,7 +113,7 @@ def _heads(edges_S: Tensor, reach: int) -> Tensor:
 
 
 def _tails(edges_S: Tensor, reach: int) -> Tensor:
-    """Return positions with fewer than `reach` following ones: edges [0 3 5], reach 2 -> [2 1 4 3]."""
+    """Return the last `reach` positions of each document: edges [0 3 5], reach 2 -> [2 1 4 3]."""
     offsets = torch.arange(1, reach + 1, device=edges_S.device)
     return (edges_S[1:, None] - offsets).flatten().clamp(min=0)
 
@@ -120,13 +128,13 @@ class ConvMixer(nn.Module):
         self.output = nn.Linear(spec.width, spec.width, bias=False)
 
     def start(self, generator: torch.Generator) -> None:
-        """Draw taps that preserve the variance of their input."""
+        """Draw initial taps that preserve the variance of their input."""
         deviation = self.taps_DK.shape[1] ** -0.5
         taps_DK = torch.empty(self.taps_DK.shape).normal_(0, deviation, generator=generator)
         self.taps_DK.copy_(taps_DK)
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """Return output(after ⊙ conv(before ⊙ value)), where before, after and value are projections of x."""
+        """Return output(after ⊙ conv(before ⊙ value)). `before`, `after` and `value` are projections of x."""
         before_BTD, after_BTD, value_BTD = self.input(x_BTD).chunk(3, dim=-1)
         mixed_BTD = convolve(masked_conv, before_BTD * value_BTD, self.taps_DK, inputs)
         out_BTD: Tensor = self.output(after_BTD * mixed_BTD)

@@ -1,8 +1,8 @@
 """The decoder: an embedding, blocks that share the boundaries of a batch, and a head.
 
-Attention has grouped queries, normalised queries and keys, and positions that restart at every document;
-SwiGLU treats tokens independently. Shapes: ids_BT, x_BTD, logits_BTV with a vocabulary of V ids; q_BHTK,
-k_BGTK, v_BGTK with H heads, G key-value heads and K = D / H; cos_B1TK.
+Attention has grouped query heads, normalised queries and keys, and positions that restart at every
+document. SwiGLU treats each token separately. Shapes: ids_BT, x_BTD, logits_BTV with a vocabulary of V
+ids; q_BHTK, k_BGTK, v_BGTK with H heads, G key-value heads and K = D / H; cos_B1TK.
 """
 
 import math
@@ -27,7 +27,7 @@ from schemas.job import Backend, ModelSpec
 
 
 class Attention(nn.Module):
-    """Attention within documents, by the `attend` that the backend built for the batch."""
+    """Attention within documents. It calls the function `attend` that the backend built for the batch."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Attention(nn.Module):
         self.relations = RelationBias(spec.heads) if spec.structure else None
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """Return the attention output, x_BTD -> x_BTD, restricted to documents by `attend`."""
+        """Return the attention output x_BTD. `attend` limits attention to documents."""
         rotation, attend = inputs.rotation, inputs.attend
         v_BGTK = self._heads(self.value(x_BTD))
         q_BHTK = rotate(self.query_norm(self._heads(self.query(x_BTD))), rotation).to(v_BGTK.dtype)
@@ -61,14 +61,17 @@ class Attention(nn.Module):
 
 
 def rotation_of(position_ids_BT: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Compute cos and sin of position · base^(-2i / head_width), [B, 1, T, head_width / 2] in float64."""
+    """Compute cos and sin of the angles position · base^(-2i / head_width).
+
+    Both are [B, 1, T, head_width / 2] and are computed in float64.
+    """
     exponents = torch.arange(0, head_width, 2, device=position_ids_BT.device).double() / head_width
     angles_B1TK = position_ids_BT[:, None, :, None].double() * base**-exponents
     return angles_B1TK.cos(), angles_B1TK.sin()
 
 
 def rotate(x_BHTK: Tensor, rotation: Rotation) -> Tensor:
-    """Apply the rotary embedding: rotate the pairs (x[i], x[i + K/2]) by the position's angles."""
+    """Apply the rotary embedding: rotate each pair (x[i], x[i + K/2]) by the angle of its position."""
     cos, sin = rotation
     left, right = x_BHTK.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
@@ -84,7 +87,7 @@ class MLP(nn.Module):
         self.output = nn.Linear(spec.mlp_width, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """Return silu(gate · x) ⊙ (up · x), projected back to the width."""
+        """Return silu(gate · x) ⊙ (up · x), projected back to the width of the stream."""
         out_BTD: Tensor = self.output(F.silu(self.gate(x_BTD)) * self.up(x_BTD))
         return out_BTD
 
@@ -96,7 +99,10 @@ FAMILIES: dict[str, Callable[[ModelSpec], nn.Module]] = {
     "F": MLP,
     "M": Mamba,
 }
-"""Layer families by letter; a layer maps a normalised x_BTD and LayerInputs to the update of the stream."""
+"""Layer families by letter.
+
+A layer takes a normalised x_BTD and LayerInputs, and returns the stream's update.
+"""
 
 
 @runtime_checkable
@@ -246,9 +252,11 @@ def _require_divisible(spec: ModelSpec) -> None:
 
 @torch.no_grad()
 def initialise(decoder: Decoder, seed: int) -> Decoder:
-    """Draw all weights from `seed`: normal with deviation 0.02, divided by √depth for output projections.
+    """Draw all weights of `decoder` from `seed`.
 
-    A model with structure draws the same weights as one without; its structure weights are drawn last.
+    Weights are normally distributed with deviation 0.02, which is divided by √depth for output projections.
+    The structure weights are drawn last. Therefore, a model with structure draws the same other weights as
+    one without.
     """
     generator = torch.Generator().manual_seed(seed)
     depth = math.sqrt(len(decoder.blocks))

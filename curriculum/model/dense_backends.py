@@ -1,4 +1,4 @@
-"""Attention backends `math` and `sdpa`: full score matrices with T² memory."""
+"""Attention backends `math` and `sdpa`. They use full score matrices, whose memory grows with T²."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from curriculum.model.structure_tensors import StructureTensors, dense_bias, rel
 
 
 def repeat_for_heads(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tensor, Tensor]:
-    """Repeat keys and values so that every query head has its own: 2 heads [0 1] for 4 -> [0 0 1 1]."""
+    """Repeat keys and values for the query heads: heads [0 1] for 4 query heads -> [0 0 1 1]."""
     times = q_BHTK.shape[1] // k_BGTK.shape[1]
     if times == 1:
         return k_BGTK, v_BGTK
@@ -26,7 +26,7 @@ def math_attend(
     structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
-    """Return reference attention: supports every option and dtype, with T² memory per head."""
+    """Return reference attention. It supports every option and dtype, and takes T² memory per head."""
     visible_B1TT = document_mask(boundaries, queries)
     relation_BTT = row_relations(structure, queries)
 
@@ -44,7 +44,7 @@ def math_attend(
 def sdpa_attend(
     boundaries: Boundaries, structure: StructureTensors | None = None, queries: range | None = None
 ) -> Attend:
-    """Return torch's attention with a mask of T² elements; biases of relations take T² memory per head.
+    """Return torch's attention with a mask of T² elements. Biases for relations take T² memory per head.
 
     Raises:
         JobError: for rows of more than MAX_DENSE_ROW positions.
@@ -82,7 +82,7 @@ def dense(
     bias: Tensor | None = None,
     softcap: float | None = None,
 ) -> Tensor:
-    """Return softmax(cap · tanh((q k + bias) / cap)) v over the visible positions."""
+    """Return softmax(cap · tanh((q k + bias) / cap)) v over the positions that `visible` marks."""
     scores_BHTT = q_BHTK @ k_BHTK.mT / math.sqrt(q_BHTK.shape[-1])
     if bias is not None:
         scores_BHTT = scores_BHTT + bias.to(scores_BHTT.dtype)
@@ -94,10 +94,10 @@ def dense(
 def biased_or_plain(
     plain: Callable[[], Tensor], biased: Callable[[], Tensor], table: Tensor
 ) -> Tensor:
-    """Return `biased()`, or exactly the bits of `plain()` while the table is all zeros.
+    """Return `biased()`. As long as `table` is all zeros, return exactly the bits of `plain()` instead.
 
-    A kernel without bias rounds differently from a kernel with a bias of 0. So adding a fresh table to a
-    trained model doesn't change its output, and the table still gets the gradient of `biased`.
+    A kernel without bias rounds differently from a kernel with a bias of 0. Adding a fresh table to a trained
+    model must not change its output. The table always gets the gradient of `biased`.
     """
     if bool(table.any()):
         return biased()
@@ -111,7 +111,10 @@ def biased_or_plain(
 def row_relations(
     structure: StructureTensors | None, queries: range | None = None
 ) -> Tensor | None:
-    """Return relation_BQT between tokens, for all queries or a part of them; None without structure."""
+    """Return relation_BQT between tokens.
+
+    `queries` limits it to a part of the queries. None without structure.
+    """
     if structure is None:
         return None
     at = queries or range(structure.chunks.shape[1])
@@ -120,7 +123,7 @@ def row_relations(
 
 
 def bias_of(table_HR: Tensor | None, relation: Tensor | None) -> Tensor | None:
-    """Return bias_BHTT for a layer's table; None without a table."""
+    """Return the bias of all pairs of tokens from a layer's table; None if the layer has no table."""
     if table_HR is None:
         return None
     assert relation is not None, "a layer has relations, but its batch has no structure"

@@ -1,4 +1,4 @@
-"""Attention backend `documents`: attends document by document and computes no pair across a boundary."""
+"""Attention backend `documents`: it attends one document at a time and computes no pair across a boundary."""
 
 import functools
 import itertools
@@ -14,26 +14,29 @@ from curriculum.model.masks import Attend, Boundaries
 from curriculum.model.structure_tensors import StructureTensors, dense_bias, relation_of_tokens
 
 QUERIES = 1024
-"""Max queries of a document whose scores are in memory at once; backward computes every block again."""
+"""Maximum number of a document's queries whose scores are in memory at once.
+
+Backward recomputes the scores.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Related:
-    """Structure of one document for attention."""
+    """Structure of one document, from which attention derives its bias."""
 
     chunks: Tensor
-    """[L]: chunk of each token."""
+    """Chunk of each token in the document, [L]."""
     relations: Tensor
-    """[C, C]: relations between all chunks of the row."""
+    """Relations between all chunks of the row, [C, C]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Scores:
-    """Modifications of a document's scores: a bias if the document has chunks, then a softcap."""
+    """Changes to a document's scores: a bias if the document has chunks, then a softcap."""
 
     softcap: float | None
     table: Tensor | None = None
-    """table_HR."""
+    """Bias of each head for each relation, table_HR."""
     related: _Related | None = None
 
 
@@ -43,10 +46,10 @@ def documents_attend(
     structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
-    """Return torch's causal attention, applied document by document.
+    """Return torch's causal attention, applied to one document at a time.
 
-    Documents with chunks, and all documents if there is a softcap, use full score matrices, which is
-    several times slower. They take QUERIES · length · (heads + 3) floats of memory.
+    Documents with chunks use full score matrices. With a softcap, all documents do. This is several times
+    slower and takes QUERIES · length · (heads + 3) floats of memory.
     """
     pairs = Pairs.from_boundaries(boundaries, queries)
     related = _related(pairs, structure)
@@ -86,7 +89,7 @@ def _of_document(
     table_HR: Tensor | None,
     softcap: float | None,
 ) -> Tensor:
-    """Attend from a document's queries to its keys, with torch's kernel if the scores aren't modified."""
+    """Attend from the queries of one document to its keys. Unmodified scores use torch's kernel."""
     document = q_1HLK, k_1HLK, v_1HLK
     without_bias = (
         functools.partial(_causal, *document)
@@ -100,7 +103,10 @@ def _of_document(
 
 
 def _causal(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
-    """Attend from the last Q queries of a document; a mask is needed only if earlier queries are missing."""
+    """Attend from the last Q positions of a document.
+
+    A mask is needed only if the first queries are missing.
+    """
     Q, before = q_1HQK.shape[2], k_1HLK.shape[2] - q_1HQK.shape[2]
     if not before:
         return F.scaled_dot_product_attention(q_1HQK, k_1HLK, v_1HLK, is_causal=True)
@@ -117,14 +123,14 @@ def _causal(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
 
 
 def _masked(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor) -> Tensor:
-    """Attend from the last Q of E tokens with a mask."""
+    """Attend from the last Q of E positions to all of them, with a causal mask."""
     Q, E = q_1HQK.shape[2], k_1HEK.shape[2]
     past_QE = torch.ones(Q, E, dtype=torch.bool, device=q_1HQK.device).tril(E - Q)
     return F.scaled_dot_product_attention(q_1HQK, k_1HEK, v_1HEK, attn_mask=past_QE)
 
 
 def _scored(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> Tensor:
-    """Attend from the last Q queries of a document in blocks of QUERIES, with modified scores."""
+    """Attend from the last Q positions of a document with modified scores, QUERIES positions at a time."""
     Q, before = q_1HQK.shape[2], k_1HLK.shape[2] - q_1HQK.shape[2]
     blocks = []
     for start in range(0, Q, QUERIES):
@@ -140,7 +146,7 @@ def _scored(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> 
 
 
 def _block(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, scores: _Scores) -> Tensor:
-    """Attend from the last Q of E tokens, with modified scores."""
+    """Attend from the last Q of E positions to all of them, with modified scores."""
     Q, E = q_1HQK.shape[2], k_1HEK.shape[2]
     bias_1HQE = None
     if scores.related is not None and scores.table is not None:
@@ -154,25 +160,25 @@ def _block(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, scores: _Scores) -> T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pairs:
-    """Documents of a batch's queries, end to end, and the keys that their queries read.
+    """Queries of a batch by document, and the keys that they read. Rows are concatenated.
 
-    doc_ids [0 0 0 1 1], queries 2 to 5 -> 1 and 2 queries with 3 and 2 keys.
+    `queries` limits the positions: doc_ids [0 0 0 1 1], queries 2 to 5 -> queries [1 2], keys [3 2].
     """
 
     queries: list[int]
-    """Number of queries of each document with queries."""
+    """Number of queries of each document that has queries."""
     keys: list[int]
-    """Number of keys of each document, from the document's start to its last query."""
+    """Number of keys of each of these documents, from the document's start to its last query."""
     firsts: list[int] | None
-    """First key that is read in each row; None if all keys are read."""
+    """Position of the first key that is read in each row. None if all keys are read."""
     end: int
-    """Position in a row after the last query."""
+    """Position after the last query in a row."""
     rows: list[int]
     """Row of each document."""
 
     @staticmethod
     def from_boundaries(boundaries: Boundaries, queries: range | None = None) -> "Pairs":
-        """Compute the pairs of whole rows, or of the part `queries` of every row."""
+        """Compute the pairs for whole rows, or only for the positions `queries` of every row."""
         T = boundaries.doc_ids.shape[1]
         at = queries or range(T)
         part = boundaries
@@ -190,7 +196,7 @@ class Pairs:
         return Pairs(queries=lengths, keys=keys, firsts=firsts, end=at.stop, rows=rows)
 
     def read(self, x_BHTK: Tensor) -> Tensor:
-        """Return the keys that are read as x_1HNK, end to end."""
+        """Return the keys that are read, concatenated to x_1HNK."""
         if self.firsts is None:
             return _end_to_end(x_BHTK)
         rows = [
@@ -205,7 +211,7 @@ def _end_to_end(x_BHTK: Tensor) -> Tensor:
 
 
 def _related(pairs: Pairs, structure: StructureTensors | None) -> list[_Related | None]:
-    """Return the structure of every document; None for documents without chunks, which need no bias."""
+    """Return the structure of each document, or None for a document without chunks, which needs no bias."""
     if structure is None:
         return [None] * len(pairs.queries)
     chunks_1NK = pairs.read(structure.chunks[:, None, :, None])[0, 0, :, 0]

@@ -1,7 +1,8 @@
-"""Attention backend `flex`: FlexAttention, compiled on CUDA, the higher-order operator elsewhere.
+"""Attention backend `flex`: FlexAttention, compiled on CUDA, and its higher-order operator on other devices.
 
-The public function has no backward on CPU. The operator below it has one, exact in float64, if torch.compile
-traces it without a code generator. Called directly, it would lose the gradients of captured tensors.
+FlexAttention's public function has no backward pass on CPUs. The operator below it has one, which is
+exact in float64, if torch.compile traces the operator without generating code. If the operator were
+called directly, it would lose the gradients of captured tensors.
 """
 
 import functools
@@ -22,10 +23,12 @@ from curriculum.model.structure_tensors import StructureTensors
 Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 MAX_SHAPES = 64
-"""Max distinct micro-batch shapes in a run. Above torch's default of 8, torch would silently use the
-uncompiled O(T²) form."""
+"""Maximum number of different micro-batch shapes in a run.
+
+Torch's default is 8. Above the limit, torch silently uses the uncompiled form with O(T²) memory.
+"""
 COPIES = 64
-"""Copies of a bias table, among which queries are distributed."""
+"""Number of copies of a bias table; queries use them in turn."""
 _OPTIONS = {
     "BACKEND": "AUTO",
     "PRESCALE_QK": False,
@@ -43,7 +46,7 @@ def flex_attend(
     structure: StructureTensors | None = None,
     queries: range | None = None,
 ) -> Attend:
-    """Return attention with a block mask; no T² tensor is stored."""
+    """Return attention with a block mask. No tensor of T² elements is stored."""
     mask = block_mask(boundaries, queries=queries)
     related = None
     if structure is not None:
@@ -101,10 +104,11 @@ def _with_bias(
     chunks_BT: Tensor,
     relations_BCC: Tensor,
 ) -> Score:
-    """Return a score function that adds the table's bias for the chunks of q and k before the softcap.
+    """Return a score function that adds the table's bias for the chunks of q and k, before the softcap.
 
-    Every score adds to the gradient of one of a few table entries, and GPUs serialise additions to one
-    address. Queries therefore use COPIES copies of the table in turn; autograd sums their gradients.
+    Every score adds to the gradient of one of a few table entries, and GPUs serialise additions to the same
+    address. Therefore, queries use COPIES copies of the table in turn, and autograd sums the gradients of the
+    copies.
     """
     H, R = table_HR.shape
     table_HSR = table_HR[:, None].expand(H, COPIES, R).contiguous()
@@ -135,6 +139,6 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _configure_compiler() -> None:
-    """Make torch.compile raise instead of silently falling back to uncompiled code."""
+    """Make torch.compile raise an error where it would silently use uncompiled code."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.recompile_limit = MAX_SHAPES

@@ -1,8 +1,8 @@
-"""Hyper-connections: several residual streams, mixed around every layer by doubly stochastic matrices.
+"""Hyper-connections: several residual streams that doubly stochastic matrices mix around every layer.
 
 After "mHC: Manifold-Constrained Hyper-Connections" (arXiv 2512.24880). Shapes: x_BTND with N streams;
-read_BTN, write_BTN, mix_BTNN; L tokens of a batch, end to end. A token's weights depend only on this token:
-pooling over T would let documents see each other.
+read_BTN, write_BTN, mix_BTNN; L tokens of a batch, concatenated. A token's weights depend only on this
+token. If they were pooled over T, documents would influence each other.
 """
 
 import math
@@ -15,30 +15,33 @@ from schemas.job import ModelSpec
 
 ITERATIONS = 10
 MIN_ENTRY = 1e-12
-"""Min entry relative to the largest of its row, before Sinkhorn, so that no row or column is empty."""
+"""Minimum matrix entry before Sinkhorn's iteration, relative to the row's largest entry.
+
+It prevents empty rows and columns.
+"""
 INITIAL_SELF_WEIGHT = 0.99
-"""Weight of each stream for itself in the initial mixing matrix."""
+"""Weight with which each stream keeps itself in the initial mixing matrix."""
 
 
 def copy_to_streams(x_BTD: Tensor, streams: int) -> Tensor:
-    """Copy x_BTD to equal streams x_BTND."""
+    """Copy x_BTD to `streams` equal streams x_BTND."""
     return x_BTD[:, :, None].expand(-1, -1, streams, -1)
 
 
 def mean_of_streams(x_BTND: Tensor) -> Tensor:
-    """Average the streams to x_BTD."""
+    """Average all streams to x_BTD."""
     return x_BTND.mean(2)
 
 
 def token_features(x_BTND: Tensor) -> Tensor:
-    """Concatenate a token's streams, [B, T, N · D], as the input of its mixing weights."""
+    """Concatenate a token's streams to [B, T, N · D], from which its mixing weights are computed."""
     return x_BTND.flatten(2).to(torch.promote_types(x_BTND.dtype, torch.float32))
 
 
 def mix_streams(weights_BTMN: Tensor, x_BTND: Tensor) -> Tensor:
-    """Multiply each token's streams by its matrix, x_BTMD: [[1 0] [½ ½]], streams a b -> [a (a + b) / 2].
+    """Multiply each token's streams by the token's matrix: [[1 0] [½ ½]], streams a b -> a and (a + b) / 2.
 
-    The loop over streams is ten times faster on a CPU than a product of batched small matrices.
+    On a CPU, the loop over streams is ten times faster than a product of batched small matrices.
     """
     first, *others = range(x_BTND.shape[2])
     x_BTMD = weights_BTMN[..., first, None] * x_BTND[:, :, first, None]
@@ -48,10 +51,10 @@ def mix_streams(weights_BTMN: Tensor, x_BTND: Tensor) -> Tensor:
 
 
 def doubly_stochastic(logits_NNL: Tensor) -> Tensor:
-    """Return matrices ≥ 0 near exp(logits) whose rows and columns sum to 1 within rounding, by Sinkhorn.
+    """Return matrices ≥ 0 near exp(logits) whose rows and columns sum to 1, except for rounding.
 
-    Rows and columns are scaled alternately, `ITERATIONS` times. The remaining deficit is then filled by a
-    rank-one matrix, so that the sums are exact even if the iteration converges slowly. [[0 0] [0 0]] ->
+    Sinkhorn's iteration scales rows and columns in turn, `ITERATIONS` times. Then a rank-one matrix adds what
+    is missing to the sums, so that they are exact even if the iteration converges slowly. [[0 0] [0 0]] ->
     [[½ ½] [½ ½]].
     """
     largest_N1L = logits_NNL.detach().amax(1, keepdim=True)
@@ -70,7 +73,7 @@ def doubly_stochastic(logits_NNL: Tensor) -> Tensor:
 
 
 class HyperConnection(nn.Module):
-    """Connection of one layer with the streams: weights for reading, writing and mixing them, per token."""
+    """Connection between the streams and one layer: a token's weights to read, write and mix the streams."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -81,9 +84,10 @@ class HyperConnection(nn.Module):
         self.dynamic_EF = nn.Parameter(torch.zeros(sum(self.sizes), spec.streams * spec.width))
 
     def start(self, generator: torch.Generator) -> None:
-        """Initialise nearly as a plain residual: equal write weights, streams that keep 0.99 of themselves.
+        """Initialise nearly like a plain residual connection.
 
-        Read weights are random, because otherwise all streams would learn the same.
+        Write weights are equal, and streams keep 0.99 of themselves. Read weights are random, because
+        otherwise all streams would learn the same.
         """
         read_N, write_N, mix_NN = self.static_E.split_with_sizes(self.sizes)
         read_N.copy_(torch.empty(read_N.shape).normal_(generator=generator))
@@ -97,7 +101,7 @@ class HyperConnection(nn.Module):
         self.dynamic_EF.copy_(dynamic_EF)
 
     def forward(self, x_BTND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the layer's input x_BTD, its output's weights write_BTN1, and the mixed x_BTND."""
+        """Return the layer's input x_BTD, its output's weights write_BTN1, and the mixed streams x_BTND."""
         with torch.autocast(x_BTND.device.type, enabled=False):
             read_BTN, write_BTN, mix_BTNN = self.weights(x_BTND)
             both_BTMN = torch.cat([read_BTN[:, :, None], mix_BTNN], dim=2).to(x_BTND.dtype)
@@ -109,7 +113,8 @@ class HyperConnection(nn.Module):
     def weights(self, x_BTND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return read_BTN in (0, 1), write_BTN in (0, 2) and doubly stochastic mix_BTNN, in at least float32.
 
-        The norm is applied after the projection, which is equivalent and saves a second copy of the streams.
+        The norm is applied after the projection. The result is the same, and no second copy of the streams is
+        needed.
         """
         features_BTF = token_features(x_BTND)
         length_BT1 = torch.linalg.vector_norm(features_BTF, dim=-1, keepdim=True)

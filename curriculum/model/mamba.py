@@ -1,15 +1,17 @@
 """Mamba-2: a state space with one scalar decay per head, computed in chunks of single documents.
 
-The recurrence is h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t], y[t] = h[t] · c[t], with h = 0 at
-the start of every document (arXiv 2405.21060). Within a chunk it is one product with the decays between
-positions. Between chunks only the states are passed on.
+The recurrence is h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t], y[t] = h[t] · c[t], with h = 0
+at the start of every document (arXiv 2405.21060). Within a chunk the recurrence is one product with the
+decays between positions. Only states are passed on from chunk to chunk.
 
-Decays are exponentials of sums over the positions in between, not differences of sums from the start of a
-row, because such sums contain the rounding of all earlier documents. The scan uses at least float32.
+A decay between two positions is the exponential of a sum over the positions in between. It is not
+computed as a difference of sums from the start of a row, because those sums contain the rounding of all
+earlier documents. The scan uses at least float32.
 
 Shapes: N = B·T positions of concatenated rows; H heads of P features; E state features; n chunks of q
-positions. Decays between positions take T · q · H numbers: 1.1 GB in float32 for a row of 64k positions and
-64 heads. Above MAX_DECAYS, heads are therefore computed in groups, and again in backward.
+positions. The decays between positions are T · q · H numbers: 1.1 GB in float32 for a row of 64k
+positions and 64 heads. Above MAX_DECAYS numbers, heads are therefore computed in groups, and computed
+again in backward.
 """
 
 import math
@@ -28,10 +30,13 @@ from schemas.errors import JobError
 from schemas.job import ModelSpec
 
 MAX_DECAYS = 1 << 25
-"""Max decays in memory at once: 128 MB in float32, of which several copies exist. The scan over a row of 64k
-positions with 64 heads of 64 features takes 4.7 GB beside its inputs, including gradients."""
+"""Maximum number of decays in memory at once: 128 MB in float32, of which several copies exist.
+
+The scan over a row of 64k positions with 64 heads of 64 features takes 4.7 GB in addition to its inputs,
+including gradients.
+"""
 MIN_STEP, MAX_STEP = 1e-3, 0.1
-"""Range of initial steps dt, drawn log-uniformly per head."""
+"""Range of the initial steps dt. Each head's step is drawn from it log-uniformly."""
 
 
 class Mamba(nn.Module):
@@ -59,7 +64,7 @@ class Mamba(nn.Module):
         self.output = nn.Linear(inner, spec.width, bias=False)
 
     def start(self, generator: torch.Generator) -> None:
-        """Draw rates from 1 to 16, steps from MIN_STEP to MAX_STEP, and taps like Conv1d."""
+        """Draw rates from 1 to 16, steps from MIN_STEP to MAX_STEP, and convolution taps like Conv1d."""
         heads, taps = len(self.step), self.kernel.shape[1]
         dt_H = torch.empty(heads).uniform_(
             math.log(MIN_STEP), math.log(MAX_STEP), generator=generator
@@ -75,7 +80,7 @@ class Mamba(nn.Module):
         self.shift.zero_()
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
-        """Return the layer's output, x_BTD -> x_BTD; convolution and state restart at every document."""
+        """Return the layer's output x_BTD. The convolution and the state restart at every document."""
         assert inputs.chunks is not None, (
             "chunks are missing in the inputs of a model with M layers"
         )
@@ -111,10 +116,10 @@ def _require_whole_heads(spec: ModelSpec, inner: int) -> None:
 def scan_states(
     x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_NE: Tensor, c_NE: Tensor, chunks: Chunks
 ) -> Tensor:
-    """Compute y_NHP of the recurrence with dt = softplus(step), in the dtype of step_NH, also under autocast.
+    """Compute y_NHP of the recurrence with dt = softplus(step), in the dtype of step_NH even under autocast.
 
-    `rate_H` is negative. Heads are independent and are computed in groups to limit memory; the group size may
-    change the last bit of the result.
+    `rate_H` is negative. Heads are independent of each other and are computed in groups to limit memory. The
+    size of the groups may change the last bit of the result.
     """
     with torch.autocast(x_NHP.device.type, enabled=False):
         b_nqE, c_nqE = (chunks.to_chunks(x_NE.to(step_NH.dtype)) for x_NE in (b_NE, c_NE))
@@ -138,7 +143,10 @@ def scan_states(
 def scan_from_previous_ranks(
     x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_NE: Tensor, c_NE: Tensor, part: RowPart
 ) -> Tensor:
-    """Compute the part of y_NHP from documents begun on previous ranks, in the dtype of step_NH."""
+    """Compute which part of y_NHP is due to the beginnings of documents on previous ranks.
+
+    The result has the dtype of step_NH.
+    """
     shape_Bt = part.doc_ids.shape
     with torch.autocast(x_NHP.device.type, enabled=False):
         x, dt, b, c = (
@@ -176,10 +184,11 @@ def _heads(
 
 
 def decays_between(log_decay_nHq: Tensor) -> Tensor:
-    """Compute the decay from position k to q, [n, H, k, q]: exp of the summed logs after k up to q, else 0.
+    """Compute the decay from position k to position q, [n, H, k, q].
 
-    Logs [a b c] -> exp of [[0 b b+c] [- 0 c] [- - 0]]. Entries where k is after q are zeroed before the
-    exponential, so that no gradient becomes infinite.
+    It is the exponential of the sum of the logs after k up to q, and 0 where k is after q. Logs [a b c] ->
+    exp of [[0 b b+c] [- 0 c] [- - 0]]. Sums where k is after q are zeroed before the exponential, so that no
+    gradient becomes infinite.
     """
     q, device = log_decay_nHq.shape[-1], log_decay_nHq.device
     later_kq = torch.ones(q, q, dtype=torch.bool, device=device).triu(1)
@@ -188,9 +197,9 @@ def decays_between(log_decay_nHq: Tensor) -> Tensor:
 
 
 def entering_states(left_nHPE: Tensor, decay_nH: Tensor, chunks: Chunks) -> Tensor:
-    """Compute the state that enters every chunk, from the chunks' own states and decays.
+    """Compute the state that enters every chunk, from each chunk's own state and decay.
 
-    The state is 0 for the first chunk of a document. Chunks of one document with states [a b c] and decays
+    The first chunk of a document is entered by 0. Chunks of one document with states [a b c] and decays
     [p q r] -> [0 a qa+b].
     """
     if torch.compiler.is_compiling():
@@ -218,7 +227,7 @@ def _two_scans(
 
 @torch.library.custom_op("curriculum::entering_states", mutates_args=())
 def _entering(left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
-    """Run the scans of `entering_states` as one operator of a compiled graph; `steps` is on the host."""
+    """Run `entering_states` as a single operator in a compiled graph. `steps` is in host memory."""
     return _two_scans(left_nHPE, decay_nH, spans, *_sizes(steps)).contiguous()
 
 
@@ -226,7 +235,7 @@ def _entering(left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor)
 def _entering_backward(
     gradient: Tensor, left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Compute the gradients of left_nHPE and decay_nH; recomputing the scans is cheap in comparison."""
+    """Compute the gradients of left_nHPE and decay_nH. The scans are recomputed, which is cheap."""
     sizes = _sizes(steps)
     backward = torch.func.vjp(
         lambda left, decay: _two_scans(left, decay, spans, *sizes), left_nHPE, decay_nH
@@ -267,9 +276,10 @@ _entering.register_autograd(_gradients, setup_context=_keep)
 def scan_sequences(
     left: Tensor, decay: Tensor, sizes: tuple[int, ...]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Scan sequences side by side; return values that enter each element and values that leave each sequence.
+    """Scan several sequences side by side.
 
-    Both are returned as a state and as the decay since the start of the sequence.
+    Return the state that enters each element, the decay from the start of its sequence, and the state and
+    decay at the end of each sequence.
     """
     state, kept = torch.zeros_like(left[: sizes[0]]), torch.ones_like(decay[: sizes[0]])
     entering, since, ended = [], [], []

@@ -1,12 +1,13 @@
-"""Document masks as tensors (the torch counterpart of curriculum/packing/boundaries.py) and layer inputs.
+"""Document masks as torch tensors, and inputs that layers share.
 
-Shape letters: B rows, T positions, N = B·T positions of concatenated rows, S segments, n chunks of q
-positions, m spans.
+The counterpart in numpy is packing/boundaries.py. Shape letters: B rows, T positions, N = B·T positions
+of concatenated rows, S segments, n chunks of q positions, m spans.
 
-Chunks are ordered by step of a scan over all documents at once: first the first chunk of every document,
-then the second chunk of every document that has two, and so on. The scan takes as many steps as the longest
+Chunks are pieces of documents. One scan passes states from chunk to chunk in all documents at once. Its
+first step takes the first chunk of every document, its second step takes the second chunk of every
+document that has two, and so on. Chunks are ordered by step. The scan takes as many steps as the longest
 document has chunks, for any number of documents, and passes states only to the next chunk of the same
-document. Long documents are cut into spans of chunks, which are scanned side by side, and a second scan
+document. Long documents are cut into spans of chunks, which are scanned side by side. A second scan
 connects the spans: 1024 chunks take 32 + 32 steps.
 """
 
@@ -27,7 +28,7 @@ Held = TypeVar("Held")
 
 
 def map_tensors(value: Held, change: Callable[[Tensor], Tensor]) -> Held:
-    """Return a dataclass with `change` applied to all its tensors, including those of nested dataclasses."""
+    """Return a copy of a dataclass with `change` applied to all its tensors, even in nested dataclasses."""
     changed: dict[str, Any] = {}
     for field in fields(value):  # type: ignore[arg-type]
         held = getattr(value, field.name)
@@ -40,11 +41,11 @@ def map_tensors(value: Held, change: Callable[[Tensor], Tensor]) -> Held:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Boundaries:
-    """Document boundaries of a batch; built once per batch and shared by all layers.
+    """Document boundaries of a batch. They are built once per batch, and all layers share them.
 
     doc_ids [[0 0 1 1 1]] -> position_ids [[0 1 0 1 2]], starts [[0 0 2 2 2]], cu_seqlens [0 2 5]. All are
-    int32. `starts` is the first position, within the row, of each position's document. `cu_seqlens` are the
-    segment edges of the concatenated rows, and `lengths` their differences on the host.
+    int32. For each position, `starts` is the first position of its document in the row. `cu_seqlens` are the
+    segment edges of the concatenated rows. `lengths` are the differences of the edges, in host memory.
     """
 
     doc_ids: Tensor
@@ -53,7 +54,7 @@ class Boundaries:
     cu_seqlens: Tensor
     lengths: tuple[int, ...]
     rotated_by: Tensor | None = None
-    """Positions for rotations, in a study that rotates by other positions than position_ids; else None."""
+    """Positions that rotations use instead of position_ids in some studies; otherwise None."""
 
     @staticmethod
     def from_doc_ids(doc_ids_BT: Tensor) -> "Boundaries":
@@ -79,7 +80,7 @@ class Boundaries:
 
     @property
     def segments(self) -> Tensor:
-        """Segment of each position, numbered across all rows, int64 [B, T].
+        """Number of each position's segment, counted across all rows, int64 [B, T].
 
         doc_ids [[0 0 1] [0 1 1]] -> [[0 0 1] [2 3 3]].
         """
@@ -94,7 +95,7 @@ class Boundaries:
         return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def select_row(self, at: int) -> "Boundaries":
-        """Return the boundaries of one row, as a batch of this row alone."""
+        """Return the boundaries of row `at` as a batch with this row alone."""
         one = slice(at, at + 1)
         rotated_by = None if self.rotated_by is None else self.rotated_by[one]
         return replace(Boundaries.from_doc_ids(self.doc_ids[one]), rotated_by=rotated_by)
@@ -129,7 +130,7 @@ def segment_edges(doc_ids_BT: Tensor) -> Tensor:
 
 
 def document_mask(boundaries: Boundaries, queries: range | None = None) -> Tensor:
-    """Return a mask [B, 1, Q, T] of the visible keys: same document and not later than the query.
+    """Return a mask [B, 1, Q, T] of the keys that each query sees: in its document, and not after the query.
 
     doc_ids [[0 0 1]] -> [[1 0 0] [1 1 0] [0 0 1]]. `queries` limits the queries to a part of the rows.
     """
@@ -142,10 +143,10 @@ def document_mask(boundaries: Boundaries, queries: range | None = None) -> Tenso
 def block_mask(
     boundaries: Boundaries, block: int = BLOCK, queries: range | None = None
 ) -> BlockMask:
-    """Return the document mask in blocks, from the min and max id of every block; costs O((T / block)²).
+    """Return the document mask as blocks, derived from the lowest and highest id of every block.
 
-    In causal rows, `kv >= starts[q]` is equivalent to equal ids and needs one read instead of two.
-    `queries` limits the queries to a part of the rows, in whole blocks.
+    The costs are O((T / block)²). In causal rows, `kv >= starts[q]` is equivalent to equal ids and needs one
+    read instead of two. `queries` limits the queries to a part of the rows that consists of whole blocks.
 
     Raises:
         SchemaError: if the row length isn't a multiple of the block.
@@ -186,41 +187,46 @@ def block_mask(
 
 
 def _listed(blocks_Bnn: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's number of blocks [B, 1, n] and all block indices, selected first, [B, 1, n, n]."""
+    """Return each row's number of selected blocks, [B, 1, n], and its block indices, selected ones first.
+
+    The indices have the shape [B, 1, n, n].
+    """
     counts = blocks_Bnn.sum(-1, dtype=torch.int32)[:, None]
     order = torch.argsort(blocks_Bnn.to(torch.int8), dim=-1, descending=True, stable=True)
     return counts, order.int()[:, None]
 
 
 SPAN = 32
-"""Max chunks of a span."""
+"""Maximum number of chunks in a span."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunks:
-    """Positions of a batch in chunks of `size`; the last chunk of every document is padded.
+    """Positions of a batch, arranged in chunks of `size`. The last chunk of every document is padded.
 
     doc_ids [[0 0 0 1 1]], size 2 -> slots [0 1 4 2 3], sizes (2, 1): chunks [[0 1] [3 4] [2 -]].
     """
 
     size: int
     slots: Tensor
-    """int64 [N]: slot of each position; chunk c has the slots from c · size on."""
+    """Slot of each position, int64 [N]. Chunk c has `size` slots, beginning with slot c · size."""
     sizes: tuple[int, ...]
-    """Number of chunks in each step of the scan within spans; a step continues the first chunks of the
-previous step."""
+    """Number of chunks in each step of the first scan.
+
+    The chunks of a step follow, in order, the first chunks of the previous step.
+    """
     spans: Tensor
-    """int64 [m]: index in the second scan of the span that begins with each chunk of the first step."""
+    """For each span, in the order of the first scan: its place in the second scan, int64 [m]."""
     span_sizes: tuple[int, ...]
-    """Number of spans in each step of the second scan; one step if no document has two spans."""
+    """Number of spans in each step of the second scan. It has one step if no document has two spans."""
     count: int
     """Total number of chunks."""
     steps: Tensor
-    """int64 on the host: number of steps within spans, then `sizes`, then `span_sizes`."""
+    """Number of steps of the first scan, then `sizes`, then `span_sizes`, as int64 in host memory."""
 
     @staticmethod
     def from_boundaries(boundaries: Boundaries, size: int) -> "Chunks":
-        """Compute the chunks of a batch from the lengths of its documents."""
+        """Compute a batch's chunks of `size` positions from the lengths of its documents."""
         lengths_S = torch.tensor(boundaries.lengths)
         chunks_S, _ = pieces(lengths_S, size)
         spans_S, lengths_m = pieces(chunks_S, SPAN)
@@ -242,32 +248,39 @@ previous step."""
         )
 
     def to_chunks(self, x_NX: Tensor, *, blank: float = 0.0) -> Tensor:
-        """Arrange x_NX in chunks x_nqX, with `blank` as padding: [a b c d e] -> [[a b] [d e] [c 0]]."""
+        """Arrange the positions of x_NX in chunks x_nqX with the padding `blank`.
+
+        [a b c d e] -> [[a b] [d e] [c 0]].
+        """
         blank_MX = x_NX.new_full((self.count * self.size, *x_NX.shape[1:]), blank)
         return blank_MX.index_copy(0, self.slots, x_NX).view(-1, self.size, *x_NX.shape[1:])
 
     def unchunk(self, x_nqX: Tensor) -> Tensor:
-        """Return x_nqX in chunks to positions x_NX: [[a b] [d e] [c -]] -> [a b c d e]."""
+        """Arrange the chunks of x_nqX as positions x_NX: [[a b] [d e] [c -]] -> [a b c d e]."""
         return x_nqX.flatten(0, 1).index_select(0, self.slots)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Steps:
-    """Order in which one scan visits the elements of all sequences, the longest sequence first.
+    """Order in which a scan visits the elements of several sequences.
 
-    Lengths [2 3] -> places [1 3 0 2 4], ranks [1 0], sizes (2, 2, 1).
+    In each step, longer sequences come first. Lengths [2 3] -> places [1 3 0 2 4], ranks [1 0], sizes (2, 2,
+    1).
     """
 
     places: Tensor
-    """[elements]: index of each element in scan order, for concatenated sequences."""
+    """Place of each element in the order of the scan.
+
+    The elements are those of the concatenated sequences.
+    """
     ranks: Tensor
-    """[S]: index of each sequence within the steps that it reaches."""
+    """Place of each sequence within every step that it reaches, [S]."""
     sizes: tuple[int, ...]
-    """Number of sequences that reach each step; they are the first sequences of earlier steps."""
+    """Number of sequences that reach each step. They are the first ones in all earlier steps, too."""
 
     @staticmethod
     def from_lengths(lengths_S: Tensor) -> "Steps":
-        """Compute the steps of sequences; no sequence may be empty."""
+        """Compute the order for sequences with these lengths. No sequence may be empty."""
         order_S = lengths_S.argsort(descending=True, stable=True)
         ranks_S = torch.empty_like(order_S)
         ranks_S[order_S] = torch.arange(len(order_S))
@@ -281,46 +294,52 @@ class Steps:
 
 
 def pieces(lengths_S: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return each sequence's count of pieces of `size`, and all piece lengths: [2 3], 2 -> [1 2], [2 2 1]."""
+    """Cut sequences into pieces; return the number of pieces of each sequence, and all pieces' lengths.
+
+    Lengths [2 3], size 2 -> [1 2], [2 2 1].
+    """
     counts_S = (lengths_S + size - 1) // size
     left = lengths_S.repeat_interleave(counts_S) - ranges(counts_S) * size
     return counts_S, left.clamp(max=size)
 
 
 def ranges(lengths_S: Tensor) -> Tensor:
-    """Return concatenated ranges from 0 of the given lengths: [2 3] -> [0 1 0 1 2]."""
+    """Concatenate the ranges from 0 that have the given lengths: [2 3] -> [0 1 0 1 2]."""
     firsts_S = lengths_S.cumsum(0) - lengths_S
     return torch.arange(int(lengths_S.sum())) - firsts_S.repeat_interleave(lengths_S)
 
 
 Rotation = tuple[Tensor, Tensor]
-"""Cos and sin [B, 1, T, head_width / 2]."""
+"""Cosines and sines of the rotation angles, each [B, 1, T, head_width / 2]."""
 
 
 class Attend(Protocol):
-    """Attention within the documents of one batch."""
+    """Function that computes attention within the documents of one batch."""
 
     def __call__(
         self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK; `table_HR` holds each head's bias per relation between the chunks of q and k."""
+        """Return out_BHTK.
+
+        `table_HR` has each head's bias for each relation between the chunks of q and k.
+        """
 
 
 BEFORE_ALL = -1
-"""doc_id of positions before the start of a row."""
+"""doc_id for positions before the start of a row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextRanks:
-    """Ranks that share rows, where every rank computes a part of each row; includes this rank's number."""
+    """Ranks that share rows, and the number of this rank. Every rank computes a part of each row."""
 
     rank: int
     size: int
     group: dist.ProcessGroup | None
-    """Process group; None means all processes."""
+    """Process group of the ranks. None means all processes."""
 
     def positions(self, row_length: int) -> range:
-        """Return the positions of this rank's part.
+        """Return the positions of a row that this rank computes.
 
         Raises:
             SchemaError: if the number of ranks doesn't divide the row length.
@@ -343,24 +362,24 @@ class ContextRanks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPart:
-    """Part of each row that one rank computes, with the boundaries needed at its borders."""
+    """Part of each row that this rank computes, and the boundaries that matter at its borders."""
 
     context: ContextRanks
     positions: range
     doc_ids: Tensor
-    """[B, t]"""
+    """Document ids of the part, [B, t]."""
     reach: int
     """Number of positions before the part that a convolution reads."""
     near: Boundaries
-    """Boundaries of the part and the `reach` positions before it."""
+    """Boundaries of the part together with the `reach` positions before it."""
     fills: Tensor
-    """bool [C, B]: True if a single document fills the rank's part."""
+    """For each rank and row, True if a single document fills the rank's part, bool [C, B]."""
     continues: Tensor
-    """bool [C, B]: True if the first document of the rank's part begins on a previous rank."""
+    """For each rank and row, True if the part begins with a document of a previous rank, bool [C, B]."""
 
     @property
     def rank(self) -> int:
-        """Rank among the ranks that share rows."""
+        """Number of this rank among the ranks that share rows."""
         return self.context.rank
 
     @staticmethod
@@ -397,12 +416,12 @@ class RowPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerInputs:
-    """Ids and boundaries of a batch, and values derived from them that all layers share."""
+    """Ids and boundaries of a batch, and values derived from them. All layers share these inputs."""
 
     ids: Tensor
-    """[B, T]"""
+    """Token ids, [B, T]."""
     boundaries: Boundaries
-    """Boundaries of whole rows, also if layers compute a part."""
+    """Boundaries of whole rows, even if layers compute only a part."""
     rotation: Rotation
     attend: Attend
     chunks: Chunks | None = None

@@ -1,4 +1,7 @@
-"""Hash tables of n-grams: sizes, offsets and multipliers, equal in every framework and version."""
+"""Hash tables of n-grams.
+
+Their sizes, offsets and multipliers are the same in every framework and version.
+"""
 
 import functools
 import hashlib
@@ -9,22 +12,22 @@ from dataclasses import dataclass
 from schemas.job import EngramSpec
 
 BLANK = -1
-"""Placeholder for an id or table row of an n-gram that would cross the start of a document."""
+"""Placeholder for an id or table row that belongs to an n-gram across the start of a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Hash table for the n-grams of one order and one head: `size` rows from `offset` on."""
+    """Hash table for the n-grams of one order and one head. It has the `size` rows that begin at `offset`."""
 
     multipliers: tuple[int, ...]
-    """One multiplier per id of the n-gram, from the last id backwards; odd and below 2³¹."""
+    """Multiplier for each id of the n-gram, beginning with the last id. It is odd and below 2³¹."""
     size: int
     offset: int
 
 
 @functools.cache
 def tables(spec: EngramSpec) -> tuple[Table, ...]:
-    """Return the tables by order and head; every size is another prime, so that collisions differ.
+    """Return the tables by order and head. Every size is a different prime, so that collisions differ.
 
     4 slots, order 2, 3 heads -> sizes 5, 7, 11 at offsets 0, 5, 12.
     """
@@ -41,7 +44,7 @@ def tables(spec: EngramSpec) -> tuple[Table, ...]:
 
 
 def _multiplier(*name: int) -> int:
-    """Return an odd number below 2³¹ that depends only on the name, not on the machine or version."""
+    """Return an odd number below 2³¹. It depends only on `name`, not on the machine or version."""
     digest = hashlib.blake2b(repr(name).encode(), digest_size=4).digest()
     return int.from_bytes(digest) >> 1 | 1
 

@@ -7,8 +7,8 @@ from torch.nn import functional as F
 class RmsNorm(nn.RMSNorm):
     """RMS norm, x [..., D] -> x / rms(x) · weight, in the dtype of x.
 
-    The weight is cast, because autocast keeps weights in float32, and torch's fused kernel needs inputs and
-    weights of one dtype.
+    The weight is cast to the dtype of x: autocast keeps weights in float32, and torch's fused kernel needs a
+    single dtype.
     """
 
     def __init__(self, width: int) -> None:

@@ -1,4 +1,4 @@
-"""Named model sizes, with matching learning rate and step size."""
+"""Named model sizes, with a learning rate and a step size for each."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +9,7 @@ from schemas.mistakes import nearest_of_all
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """Size of a decoder; tokens are counted as row positions."""
+    """Size of a decoder, with training settings that fit. Tokens are counted as row positions."""
 
     blocks: str
     width: int
@@ -25,7 +25,7 @@ class Preset:
     engram: EngramSpec = field(default_factory=EngramSpec)
 
     def attention_only(self, blocks: str) -> "Preset":
-        """Return the preset with attention in place of all other mixers."""
+        """Return the preset with attention instead of all other mixers in `blocks`."""
         return replace(self, blocks=blocks, streams=1, mamba=MambaSpec(), engram=EngramSpec())
 
 
@@ -95,12 +95,15 @@ PRESETS: dict[str, Preset] = {
     "attention-300m": MEDIUM.attention_only("AF" * 20),
     "attention-1b": LARGE.attention_only("AF" * 20),
 }
-"""Presets by name; names give the approximate number of weights with 32,768 ids. Hybrids begin with an Engram
-layer, use attention for one in three or four mixers, and mix two residual streams."""
+"""Presets by name. The names give the approximate number of weights with 32,768 ids.
+
+Hybrid models begin with an Engram layer, use attention for one in three or four mixers, and mix two residual
+streams.
+"""
 
 
 def preset(name: str) -> Preset:
-    """Return the preset of a name.
+    """Return the preset with the given name.
 
     Raises:
         JobError: for an unknown name; suggests the closest known name.
@@ -113,7 +116,7 @@ def preset(name: str) -> Preset:
 
 
 def model_spec(name: str, vocab_size: int, *, softcap: float | None = None) -> ModelSpec:
-    """Return the model of a preset for a vocabulary size."""
+    """Return the model of the preset `name` with a vocabulary of `vocab_size` ids."""
     size = preset(name)
     return ModelSpec(
         name=name,

@@ -1,4 +1,4 @@
-"""Sampling settings, without torch, so that commands parse options quickly."""
+"""Settings for sampling. The module doesn't import torch, so that commands parse their options quickly."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ class Sampling:
     """Temperature and cut-offs for drawing tokens from the model's distribution."""
 
     temperature: float = 1.0
-    """0 always takes the most likely token; values below 1 favour likely tokens."""
+    """Divisor of the logits. 0 always takes the most likely token; values below 1 favour likely tokens."""
     top_k: int | None = None
-    """Sample from the k most likely tokens; None means all."""
+    """Number of most likely tokens from which one is drawn. None means all tokens."""
     top_p: float = 1.0
-    """Sample from the most likely tokens whose probabilities sum to this value."""
+    """Draw from the smallest set of most likely tokens whose probabilities sum to at least this value."""
     seed: int = 0

@@ -16,7 +16,7 @@ Int32s = npt.NDArray[np.int32]
 
 
 def relations(chunks: Int32s, call_edges: Int32s, type_edges: Int32s) -> npt.NDArray[np.uint8]:
-    """Return the RELATION_CODE of chunk q to chunk k, chunks counted from 1, [C + 1, C + 1].
+    """Return the RELATION_CODE of each chunk q to each chunk k, [C + 1, C + 1]. Chunks count from 1.
 
     `chunks` [C, 5] are (start, end, kind, dep_level, doc); edges are (source, target). Example: one
     document with a preamble, a function f of level 1, and a function g of level 2 that calls f; a second
@@ -45,14 +45,17 @@ def relations(chunks: Int32s, call_edges: Int32s, type_edges: Int32s) -> npt.NDA
 
 
 class RelationBias(nn.Module):
-    """Learned bias per head and relation; starts at zero, and stays zero for the relation `none`."""
+    """Learned bias of each head for each relation.
+
+    It starts at zero and stays zero for the relation `none`.
+    """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.zeros(heads, len(RELATION_CODES) - 1))
 
     def forward(self) -> Tensor:
-        """Return table_HR, with a constant column of zeros for `none`."""
+        """Return table_HR. Its column for the relation `none` is always zero."""
         return F.pad(self.table, (1, 0))
 
     def start(self, generator: torch.Generator) -> None:
@@ -61,13 +64,16 @@ class RelationBias(nn.Module):
 
 
 def relation_of_tokens(chunks_BQ: Tensor, chunks_BK: Tensor, relations_BCC: Tensor) -> Tensor:
-    """Return the relation of token q's chunk to token k's chunk, uint8 [B, Q, K]."""
+    """For each pair of tokens q and k, return the relation of q's chunk to k's chunk, uint8 [B, Q, K]."""
     rows = torch.arange(len(relations_BCC), device=relations_BCC.device)[:, None, None]
     return relations_BCC[rows, chunks_BQ[:, :, None], chunks_BK[:, None, :]]
 
 
 def dense_bias(table_HR: Tensor, relation_BQK: Tensor) -> Tensor:
-    """Return the bias of all token pairs, [B, H, Q, K]; takes 8 bytes per pair and 4 per pair and head."""
+    """Return the bias of all pairs of tokens, [B, H, Q, K].
+
+    It takes 8 bytes per pair, and 4 bytes per pair and head.
+    """
     (B, Q, _), (H, R) = relation_BQK.shape, table_HR.shape
     # Expand the table per query row: backward then adds into many addresses instead of H · R cells.
     table_BHQR = table_HR[None, :, None].expand(B, H, Q, R)
@@ -75,37 +81,37 @@ def dense_bias(table_HR: Tensor, relation_BQK: Tensor) -> Tensor:
 
 
 MIN_CHUNKS = 64
-"""Min size of the relation matrix, which is padded to a power of two so that kernels see few shapes."""
+"""Minimum size of the relation matrix. It is padded to a power of two, so that kernels see few shapes."""
 BOTTLENECK = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowStructure:
-    """Structure columns of one row of T tokens."""
+    """Structure of one row of T tokens, as the columns of a packed row."""
 
     tokens: npt.NDArray[np.uint8]
-    """[T, 5], in the order of schemas.structure.STRUCTURE_TOKENS."""
+    """Codes of each token, [T, 5], in the order of schemas.structure.STRUCTURE_TOKENS."""
     chunks: Int32s
-    """[C, 5]: start, end, kind, dep_level, doc; chunks are sorted and disjoint."""
+    """Start, end, kind, dep_level and doc of each chunk, [C, 5]. Chunks are sorted and don't overlap."""
     call_edges: Int32s
-    """[E, 2]: source and target, as chunk numbers from 0."""
+    """Source and target of each call, [E, 2], as chunk numbers from 0."""
     type_edges: Int32s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureTensors:
-    """Structure of a batch: codes of tokens and relations between chunks; 0 means none."""
+    """Structure of a batch: the codes of tokens, and the relations between chunks. 0 means none."""
 
     tokens: Tensor
-    """uint8 [B, T, 5], in the order of schemas.structure.STRUCTURE_TOKENS."""
+    """Codes of each token, uint8 [B, T, 5], in the order of schemas.structure.STRUCTURE_TOKENS."""
     chunks: Tensor
-    """int32 [B, T]: chunk of each token, counted from 1 within its row."""
+    """Chunk of each token, int32 [B, T], counted from 1 within its row."""
     relations: Tensor
-    """uint8 [B, C, C]: relation of chunk q to chunk k; row and column 0 are `none`."""
+    """Relation of chunk q to chunk k, uint8 [B, C, C]. Row and column 0 are `none`."""
 
     @staticmethod
     def from_rows(rows: Sequence[RowStructure | None]) -> "StructureTensors | None":
-        """Build the structure of a batch: zeros for rows without structure, None if no row has any.
+        """Build the structure of a batch. Rows without structure get zeros. None if no row has structure.
 
         Raises:
             SchemaError: for a code above the maximum of its column.
@@ -134,7 +140,7 @@ class StructureTensors:
 
     @staticmethod
     def none(ids_BT: Tensor) -> "StructureTensors":
-        """Return zeros, as for rows without structure."""
+        """Return the structure of a batch in which no row has structure: all zeros."""
         B, T = ids_BT.shape
         return StructureTensors(
             tokens=ids_BT.new_zeros(B, T, len(MAX_CODES), dtype=torch.uint8),
@@ -144,9 +150,9 @@ class StructureTensors:
 
 
 class StructureEmbedding(nn.Module):
-    """Embedding of a token's structure codes: one table for all columns, followed by a projection.
+    """Embedding of a token's structure codes: one table for the codes of all columns, then a projection.
 
-    The table starts at 0, so that it adds nothing at first. Code 0 has no entry and always adds nothing.
+    The table starts at 0, so that at first it adds nothing. Code 0 has no entry and always adds nothing.
     """
 
     def __init__(self, width: int) -> None:
@@ -164,7 +170,7 @@ class StructureEmbedding(nn.Module):
         return out_BTD
 
     def start(self, generator: torch.Generator) -> None:
-        """Set the table to zero, and draw a projection that preserves the variance."""
+        """Set the table to zero, and draw a projection that preserves the variance of its input."""
         self.table.zero_()
         weight = self.project.weight
         drawn = torch.empty(weight.shape).normal_(0, BOTTLENECK**-0.5, generator=generator)
@@ -172,9 +178,10 @@ class StructureEmbedding(nn.Module):
 
 
 def table_entries(tokens: Tensor) -> Tensor:
-    """Return the table entries of codes, int32 [..., 5], counted from 1 across columns; 0 for code 0.
+    """Return the number of each code's table entry, int32 [..., 5]. Code 0 has the number 0.
 
-    [9 64 0 1 255] -> [9 73 0 138 456]: 9 ids, then 3 · 64 levels, then 255 kinds of nodes.
+    Entries are numbered from 1, through all columns. [9 64 0 1 255] -> [9 73 0 138 456]: 9 ids, then 3 · 64
+    levels, then 255 kinds of nodes.
     """
     sizes = torch.tensor([0, *MAX_CODES.values()], device=tokens.device)[:-1]
     codes = tokens.int()
@@ -182,7 +189,7 @@ def table_entries(tokens: Tensor) -> Tensor:
 
 
 def chunk_of_tokens(chunks: Int32s, row_length: int) -> Int32s:
-    """Return the chunk number of each token, from 1, and 0 outside of chunks, [T].
+    """Return the chunk number of each token, counted from 1, or 0 outside of chunks, [T].
 
     chunks [0, 2) [3, 5) -> [1 1 0 2 2].
     """

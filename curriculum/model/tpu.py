@@ -1,10 +1,10 @@
 """Document masks in JAX, for TPUs: inputs from packed rows, and all operators that mix positions.
 
-Attention uses Splash, a Pallas kernel, with documents as segments; on a CPU the kernel is interpreted. The
-state-space scan has chunks of fixed size, since shapes must not depend on documents: states are dropped
-where a document begins, and decays between documents are zeroed. Hashes of n-grams need 64-bit integers,
-which TPUs lack, so the host computes them. tpu_decoder.py builds a model of these operators with the torch
-model's weights.
+Attention uses Splash, a Pallas kernel, with documents as segments; on a CPU the kernel is interpreted.
+The state-space scan has chunks of fixed size, since shapes must not depend on documents. States are set
+to 0 where a document begins, and decays between documents are 0. The host hashes n-grams, since this
+needs 64-bit integers, which TPUs don't have. tpu_decoder.py builds a model from these operators and the
+torch model's weights.
 
 Shapes as in decoder.py and mamba.py: x_BTD; q_BHTK, k_BGTK, v_BGTK; x_BTHP, b_BTE, with q positions of a
 chunk.
@@ -58,7 +58,10 @@ A = TypeVar("A", jax.Array, npt.NDArray[Any])
 
 
 class PackedRows(Protocol):
-    """Columns of packed rows, [T] or [B, T], such as a Row of the loader or a RowBatch of the reader."""
+    """Columns of packed rows, [T] or [B, T].
+
+    Examples are a Row of the loader and a RowBatch of the reader.
+    """
 
     @property
     def input_ids(self) -> npt.NDArray[np.int32]:
@@ -70,30 +73,30 @@ class PackedRows(Protocol):
 
     @property
     def loss_mask(self) -> npt.NDArray[np.uint8]:
-        """1 where the prediction counts for the loss."""
+        """1 where the prediction counts in the loss."""
 
     @property
     def doc_ids(self) -> npt.NDArray[np.int32]:
-        """Document numbers; padding has the last number."""
+        """Document numbers. Padding has the number of the last document."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowInputs(Generic[A]):
-    """Inputs of a model from packed rows, [B, T]; a pytree of numpy arrays, or JAX arrays in a step."""
+    """Inputs of a model from packed rows, [B, T]: a pytree of numpy arrays, or JAX arrays inside a step."""
 
     ids: A
     targets: A
     loss_mask: A
-    """True where the prediction counts for the loss."""
+    """True where the prediction counts in the loss."""
     segments: A
-    """Document number of each position, for attention; padding has the last number."""
+    """Document number of each position, for attention. Padding has the number of the last document."""
     positions: A
     """Positions within documents, for rotations and for the reach of convolutions."""
     resets: A
-    """True where a document begins, and states are reset."""
+    """True where a document begins, so that states are set to 0."""
     slots: A
-    """[B, T, tables]: row in each n-gram table, BLANK if the n-gram would cross a document's start."""
+    """Row in each n-gram table, [B, T, tables]. BLANK if the n-gram would cross the start of a document."""
 
 
 def inputs_of(rows: PackedRows, spec: ModelSpec) -> RowInputs[npt.NDArray[Any]]:
@@ -143,7 +146,7 @@ def inputs_of(rows: PackedRows, spec: ModelSpec) -> RowInputs[npt.NDArray[Any]]:
 def n_gram_slots(
     ids: npt.NDArray[np.int32], positions: npt.NDArray[np.int32], hashes: tuple[Table, ...]
 ) -> npt.NDArray[np.int32]:
-    """Return the table rows of the n-grams that end at each token; see engram.n_gram_slots."""
+    """Return the table rows of the n-grams that end at each token, like engram.n_gram_slots."""
     found = np.full((*ids.shape, len(hashes)), BLANK, dtype=np.int32)
     wide = ids.astype(np.int64)
     for number, table in enumerate(hashes):
@@ -156,7 +159,7 @@ def n_gram_slots(
 
 
 BLOCKS = (512, 256, 128)
-"""Block sizes of Splash, in positions; the first that divides the row length is used."""
+"""Block sizes of Splash in positions. The first size that divides the row length is used."""
 
 
 def attend(
@@ -168,7 +171,9 @@ def attend(
     softcap: float | None = None,
     block: int | None = None,
 ) -> jax.Array:
-    """Compute causal attention within segments by Splash, out_BHTK; compiled on TPUs, interpreted on CPUs.
+    """Compute causal attention within segments with Splash. It is compiled on TPUs and interpreted on CPUs.
+
+    The result is out_BHTK.
 
     Raises:
         JobError: for float64, or a device that is neither TPU nor CPU.
@@ -213,7 +218,7 @@ def _is_interpreted(x: jax.Array) -> bool:
 
 
 def masked_conv(x_BTC: jax.Array, weight_CK: jax.Array, positions_BT: jax.Array) -> jax.Array:
-    """Compute y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over all k that stay in t's document."""
+    """Compute y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over all k for which t - k is in t's document."""
     T = x_BTC.shape[1]
     y_BTC = x_BTC * weight_CK[:, 0]
     for k in range(1, min(weight_CK.shape[1], T)):
@@ -223,7 +228,7 @@ def masked_conv(x_BTC: jax.Array, weight_CK: jax.Array, positions_BT: jax.Array)
 
 
 def reaches_back(positions_BT: jax.Array, k: int) -> jax.Array:
-    """Return a mask [B, T, 1] of positions at least k into their document."""
+    """Return a mask [B, T, 1] of the positions that are at least k after the start of their document."""
     return positions_BT[..., None] >= k
 
 
@@ -239,10 +244,8 @@ def scan_states(
 ) -> jax.Array:
     """Compute y = h · c of Mamba's recurrence h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t].
 
-    The result y_BTHP equals mamba.scan_states.
-
-    h is 0 before every reset. Chunks are scan_states one after the other and computed again in backward;
-    only the states that enter them are saved.
+    The result y_BTHP equals that of mamba.scan_states. h is set to 0 at every reset. Chunks are scanned one
+    after the other and computed again in backward. Only the states that enter the chunks are saved.
     """
     B, T, H, P = x_BTHP.shape
     padding = -T % chunk
@@ -275,9 +278,9 @@ def _walk(entering_BHPE: jax.Array, chunk: tuple[jax.Array, ...]) -> tuple[jax.A
 
 
 def chunk_masks(resets_Bq: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return a chunk's masks: keys visible to q, [B, k, q], and q reached by the entering state, [B, q].
+    """Return the keys k that each q sees, [B, k, q], and the q that the entering state reaches, [B, q].
 
-    Resets [0 0 1] -> [[1 1 0] [0 1 0] [0 0 1]], [1 1 0].
+    Both are masks. Resets [0 0 1] -> [[1 1 0] [0 1 0] [0 0 1]], [1 1 0].
     """
     number_Bq = jnp.cumsum(resets_Bq, axis=-1)
     past_kq = jnp.triu(jnp.ones((resets_Bq.shape[1],) * 2, dtype=bool))
@@ -286,37 +289,40 @@ def chunk_masks(resets_Bq: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _decays_between(log_BHq: jax.Array, same_B1kq: jax.Array) -> jax.Array:
-    """Compute the decay from k to q, [B, H, k, q]; see mamba.decays_between."""
+    """Compute the decay from position k to position q, [B, H, k, q], like mamba.decays_between."""
     later_kq = jnp.triu(jnp.ones((log_BHq.shape[-1],) * 2, dtype=bool), 1)
     sums_BHkq = jnp.cumsum(jnp.where(later_kq, log_BHq[..., None, :], 0), axis=-1)
     return _masked_exp(sums_BHkq, same_B1kq)
 
 
 def _masked_exp(x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return exp(x) where the mask is true, else 0; gradients stay finite."""
+    """Return exp(x) where the mask is True and 0 elsewhere. Gradients stay finite."""
     return jnp.where(mask, jnp.exp(jnp.where(mask, x, 0)), 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TpuLossSums:
-    """Loss sums over scored targets, in nats; divide them by the target count of the global batch."""
+    """Sums of the loss over scored targets, in nats.
+
+    Divide them by the number of targets in the global batch.
+    """
 
     total: jax.Array
     """Σ nll + z_weight · Σ z."""
     nll: jax.Array
     """Cross-entropy of each target, [B, T]; 0 where the target isn't scored."""
     z: jax.Array
-    """Squared log of each softmax normaliser, [B, T], unweighted; 0 where the target isn't scored."""
+    """Squared log of each softmax normaliser, [B, T], without z_weight; 0 where the target isn't scored."""
 
 
 LOSS_CHUNK = 1024
-"""Max positions whose logits are in memory at once; backward computes them again."""
+"""Maximum number of positions whose logits are in memory at once. Backward computes the logits again."""
 
 
 def loss_sums(
     x_BTD: jax.Array, head_VD: jax.Array, inputs: RowInputs[jax.Array], *, z_weight: float = 0.0
 ) -> TpuLossSums:
-    """Compute cross-entropy and z-loss over the loss mask; other positions add exactly 0."""
+    """Compute cross-entropy and z-loss over the scored targets. All other positions add exactly 0."""
     B, T, D = x_BTD.shape
     n = math.gcd(B * T, LOSS_CHUNK)
 

@@ -1,11 +1,11 @@
-"""The decoder in JAX, with the weights of the torch decoder; document masks are in tpu.py.
+"""The decoder in JAX, with the weights of the torch decoder. Document masks are in tpu.py.
 
     inputs = inputs_of(rows, spec)                  # numpy, on the host, from packed rows
     x = embed(weights, inputs)                   # from here on inside of jax.jit and jax.grad
     x = hidden(weights, x, inputs, spec, rope_base=job.rope_base)
     loss = loss_sums(x, weights["head.weight"], inputs).total
 
-`weights` are the tensors of a checkpoint's model.safetensors by name. Shapes as in decoder.py and
+`weights` are the tensors of a checkpoint's model.safetensors, by name. Shapes as in decoder.py and
 hyper_connections.py: x_BTD; q_BHTK with H heads; streams x_BTND.
 """
 
@@ -38,7 +38,7 @@ def hidden(
     *,
     rope_base: float,
 ) -> jax.Array:
-    """Return the normalised stream before the head, like Decoder.hidden; `rope_base` is the phase's.
+    """Return the normalised stream before the head, like Decoder.hidden. Each phase has its own `rope_base`.
 
     Raises:
         JobError: for a model that reads structure.
@@ -59,7 +59,10 @@ def hidden(
 
 
 def _below(weights: Weights, name: str) -> Weights:
-    """Return the weights below a prefix: `blocks.0.norm.weight` below `blocks.0` becomes `norm.weight`."""
+    """Return the weights whose names begin with a prefix, without it.
+
+    With the prefix `blocks.0`, `blocks.0.norm.weight` becomes `norm.weight`.
+    """
     return {
         key.removeprefix(f"{name}."): value
         for key, value in weights.items()
@@ -72,7 +75,7 @@ Rotation = tuple[jax.Array, jax.Array]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TpuLayerInputs:
-    """Inputs that all layers of a batch share."""
+    """Inputs from a batch that all layers share."""
 
     rows: RowInputs[jax.Array]
     rotation: Rotation
@@ -80,7 +83,7 @@ class TpuLayerInputs:
 
 
 def rotation_of(positions_BT: jax.Array, head_width: int, base: float, dtype: Any) -> Rotation:
-    """Look up cos and sin of positions, [B, 1, T, head_width / 2], in a float64 table of the host."""
+    """Return cos and sin for each position, [B, 1, T, head_width / 2], from a float64 table on the host."""
     exponents = np.arange(0, head_width, 2) / head_width
     angles_TK = np.arange(positions_BT.shape[1])[:, None] * base**-exponents
     cos, sin = (
@@ -90,7 +93,7 @@ def rotation_of(positions_BT: jax.Array, head_width: int, base: float, dtype: An
 
 
 def rms_norm(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return x / rms(x) · weight; the mean square is at least float32."""
+    """Return x / rms(x) · weight. The mean square is computed in at least float32."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     normalised = wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + 1e-6)
     return normalised.astype(x.dtype) * weight
@@ -100,7 +103,7 @@ Layer = Callable[[Weights, jax.Array, TpuLayerInputs], jax.Array]
 
 
 def block(weights: Weights, x: jax.Array, inputs: TpuLayerInputs, layer: Layer) -> jax.Array:
-    """Apply one layer to normalised input, and add the result to the residual stream or streams."""
+    """Apply one layer to its normalised input, and add the result to the residual stream or streams."""
 
     def out_of(read_BTD: jax.Array) -> jax.Array:
         return layer(_below(weights, "layer"), rms_norm(read_BTD, weights["norm.weight"]), inputs)
@@ -134,14 +137,14 @@ def attention(weights: Weights, x_BTD: jax.Array, inputs: TpuLayerInputs) -> jax
 
 
 def rotate(x_BHTK: jax.Array, rotation: Rotation) -> jax.Array:
-    """Rotate the pairs (x[i], x[i + K/2]) by the position's angles."""
+    """Rotate each pair (x[i], x[i + K/2]) by the angle of its position."""
     cos, sin = rotation
     left, right = jnp.split(x_BHTK, 2, axis=-1)
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
 
 def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return x · weightᵀ; the weight has torch's layout."""
+    """Return x · weightᵀ. The weight has the layout of torch's nn.Linear."""
     return x @ weight.T
 
 

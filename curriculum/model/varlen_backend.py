@@ -1,7 +1,7 @@
 """Attention backend `varlen`: FlashAttention over concatenated rows with `cu_seqlens`.
 
-Depending on the rest of the batch, torch may split the sums of a document. If torch has the option (2.13
-has it, 2.11 hasn't), it is told not to split.
+Depending on the rest of the batch, torch may compute a document's sums in several parts, which changes the
+rounding. torch 2.13 has an option that prevents this, and it is set. torch 2.11 doesn't have it.
 """
 
 import functools
@@ -25,7 +25,7 @@ CAUSAL = (-1, 0)
 def varlen_attend(
     boundaries: Boundaries, structure: StructureTensors | None = None, queries: range | None = None
 ) -> Attend:
-    """Return attention by `varlen_attn`.
+    """Return attention by torch's `varlen_attn`.
 
     Raises:
         JobError: for tensors that aren't on a GPU or not in half precision, and for parts of rows.
