@@ -1,10 +1,11 @@
-"""Estimate of the tokens in a corpus: one cached artefact per kind of rows, so that no kind is sampled twice.
+"""Estimate of the tokens in a corpus: one cached artefact per kind of rows (family, row length, score).
 
     estimates/corpus-<name>/family-v3_simple/row_length-512/score-new/<key12>/
         lines.parquet  samplings.parquet  files.parquet  shares.parquet
 
 The key covers everything that decides the figures: commits and rules of the corpus, tokenizer, share,
-revisions. Nothing refers to these artefacts: gc deletes them, and the next estimate samples again.
+revisions. No other artefact refers to an estimate, so gc deletes estimates, and the next estimate samples
+again.
 """
 
 import math
@@ -39,21 +40,24 @@ from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
 REVISION = 8
-"""Raise if a sample is drawn or scaled differently."""
+"""Revision of the estimates; increase it when a sample is drawn or scaled differently."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 SHARES_NAME = "shares.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """Supply of a corpus by line: one line for ALL domains and one line per domain."""
+    """Estimated supply of a corpus.
+
+    For each repository and kind of rows, `lines` has one SupplyLine per domain and one for ALL domains.
+    """
 
     kinds: frozenset[DocumentKind]
-    """Estimated kinds of rows; a kind without lines has no tokens."""
+    """Estimated kinds of rows. If `lines` has no line of a kind, the corpus has no tokens of the kind."""
     lines: tuple[SupplyLine, ...]
     samplings: tuple[SampledShare, ...]
     notes: tuple[str, ...]
-    """Ways in which a build may differ from this estimate, as sentences."""
+    """Sentences about ways in which a build may differ from this estimate."""
     files: tuple[FileSide, ...] = ()
     """Files of the sample with their side of the split, largest first."""
     shares: tuple[FileShare, ...] = ()
@@ -61,13 +65,13 @@ class Estimate:
 
     @property
     def is_whole(self) -> bool:
-        """True if all commits were read."""
+        """True if every commit was read, so that the figures are counted rather than estimated."""
         return all(sampling.read >= sampling.units for sampling in self.samplings)
 
     def total(
         self, kind: DocumentKind, domain: str = ALL, repositories: Iterable[str] = ()
     ) -> tuple[float, float]:
-        """Return the tokens and their standard error, of some repositories or of all."""
+        """Return the tokens of `domain` and their standard error; no `repositories` means all."""
         found = [line for line in self._of(kind, repositories) if line.domain == domain]
         tokens = math.fsum(line.tokens for line in found)
         return tokens, math.sqrt(math.fsum(line.error**2 for line in found))
@@ -75,7 +79,7 @@ class Estimate:
     def lines_of(
         self, kind: DocumentKind, repositories: Iterable[str] = ()
     ) -> tuple[SupplyLine, ...]:
-        """Return the lines of a kind by domain, of some repositories or of all."""
+        """Return the lines of `kind` by repository and domain, without ALL; no `repositories` means all."""
         return tuple(line for line in self._of(kind, repositories) if not line.is_total)
 
     def _of(self, kind: DocumentKind, repositories: Iterable[str]) -> Iterator[SupplyLine]:
@@ -86,7 +90,7 @@ class Estimate:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Domains with tokens, sorted."""
+        """Domains that have tokens in any repository, sorted."""
         return tuple(sorted({line.domain for line in self.lines if line.tokens} - {ALL}))
 
 
@@ -96,7 +100,7 @@ class EstimateTask:
 
     plan: SamplingPlan
     kinds: tuple[DocumentKind, ...]
-    """Requested kinds."""
+    """Kinds of rows that the caller asked for."""
     tokenizing: Tokenizing
 
     @staticmethod
@@ -109,12 +113,12 @@ class EstimateTask:
         sources: Sources,
         indexes: Sequence[Index] = (),
     ) -> "EstimateTask":
-        """Return the task for a corpus: sample a `share` of each repository's commits, with a minimum number.
+        """Return the task that samples a `share` of each repository's commits, but at least a fixed number.
 
         Unseen repositories and later commits are excluded, because they are never trained on.
 
         `indexes` are existing or planned indexes of the workspace. While an index is only planned, a family
-        that needs it is estimated by its stand-in family.
+        that needs the index is estimated by its stand-in family.
 
         Raises:
             CorpusError: if a pin can't be resolved.
@@ -135,7 +139,7 @@ class EstimateTask:
 
     @property
     def measured(self) -> tuple[DocumentKind, ...]:
-        """Kinds that are sampled: the requested ones, and stand-ins for kinds that need an index."""
+        """Kinds that are sampled: the requested kinds, and a stand-in for each kind that needs an index."""
         stand_ins = {
             replace(kind, family=stand_in)
             for kind in self.kinds
@@ -144,13 +148,13 @@ class EstimateTask:
         return tuple(sorted({*self.kinds, *stand_ins}))
 
     def plan_of(self, kinds: Iterable[DocumentKind]) -> SamplingPlan:
-        """Return the sampling plan for the given kinds only."""
+        """Return the sampling plan with only the families of `kinds`."""
         return replace(self.plan, families=frozenset(kind.family for kind in kinds))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimates(Stage[EstimateTask, EstimateTask]):
-    """Estimate of each kind of rows; all missing kinds are estimated from one sample."""
+    """Stage that makes one estimate per kind of rows; all missing estimates are made from one sample."""
 
     name = "estimate"
     placement = "coordinator"
@@ -236,7 +240,10 @@ def estimate(
 
 
 def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
-    """Return the estimate of the kinds cached in a dry store, without sampling; None if there are none."""
+    """Return the estimate of those kinds that are cached in `store`; None if no kind is cached.
+
+    `store` must be a dry Store, which only plans and builds nothing. So nothing is sampled.
+    """
     assert store.dry
     made = Coordinator(store=store).make(Estimates(workers=1, watch=ignore_progress), task)
     kept = {
@@ -303,7 +310,7 @@ def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
 def _stand_ins(
     plan: SamplingPlan, kind: DocumentKind, lines: Sequence[SupplyLine]
 ) -> Iterator[SupplyLine]:
-    """Yield stand-in lines for a family that needs an index, for repositories whose index isn't built yet."""
+    """Yield lines of `kind` copied from its stand-in family, for repositories whose index isn't built yet."""
     stand_in = FAMILIES[kind.family].stand_in
     if stand_in:
         alike = replace(kind, family=stand_in)
@@ -325,7 +332,11 @@ def _notes(task: EstimateTask, samplings: Iterable[SampledShare]) -> Iterator[st
 
 
 def _index_notes(plan: SamplingPlan, family: str) -> Iterator[str]:
-    """Yield a note about repositories whose index isn't built yet, and one for each reason to have none."""
+    """Yield notes about the repositories without an index for `family`.
+
+    One note names the repositories whose index isn't built yet. The other notes name those that can't have an
+    index, one note per reason.
+    """
     stand_ins = [index.repository for index in plan.indexes if plan.stands_in(index.repository)]
     if stand_ins:
         yield (

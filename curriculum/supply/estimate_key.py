@@ -1,4 +1,4 @@
-"""Ingredients of an estimate's key: everything that decides its figures."""
+"""Configuration values that enter the key of an estimate: everything that decides its figures."""
 
 from dataclasses import asdict
 
@@ -17,7 +17,7 @@ from schemas.objectives import OBJECTIVES
 
 
 def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, JsonValue]:
-    """Return the ingredients that are common to all kinds."""
+    """Return the part of the key's configuration that the estimates of all kinds share."""
     rules = domains.load_domains(plan.corpus.domains)
     return {
         "share": plan.share,
@@ -40,7 +40,7 @@ def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, 
 
 
 def own_ingredients(plan: SamplingPlan, kind: DocumentKind) -> dict[str, JsonValue]:
-    """Return the ingredients that are specific to one kind."""
+    """Return the part of the key's configuration that is specific to `kind`."""
     own: dict[str, JsonValue] = {
         **asdict(kind),
         "family_revision": FAMILIES[kind.family].revision,

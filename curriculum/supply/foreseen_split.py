@@ -1,4 +1,4 @@
-"""Prediction of the files that a build will hold out, from the changes in the log."""
+"""Prediction, from the git log alone, of the files that a build will hold out for validation."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,11 @@ from curriculum.corpus.split import Lineage, choose_val_clusters, clusters_for_w
 
 
 def foreseen_val(surveys: Mapping[str, pl.DataFrame], *, val_fraction: float) -> frozenset[str]:
-    """Return the lineages that the split would put into val if every lineage were its own cluster.
+    """Return the lineages that a build's split is predicted to put into val.
 
-    The split of a sample can't be used, because a sample has few lineages and holds out others.
+    The prediction assumes that no lineage is a copy of another one: each lineage is its own cluster. The
+    split of the sample can't be used instead: a sample contains few lineages, so its split chooses other
+    ones.
 
     Args:
         surveys: Tables of SURVEY_SCHEMA, oldest changes first, by repository in corpus order.

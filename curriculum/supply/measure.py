@@ -1,4 +1,4 @@
-"""Tokens of sampled documents after fitting them to one kind of rows."""
+"""Token counts of sampled documents, after the documents were fitted to rows of one length."""
 
 from dataclasses import dataclass
 
@@ -41,30 +41,33 @@ MEASURES_SCHEMA = pl.Schema(
         "held_out": pl.Int64,
     }
 )
-"""Counts by unit (a commit or a conversation) and domain. `tokens`, `scored`: valid and scored tokens in
-training rows. `documents`: documents with tokens. `shortened`: those of them with parts left out to fit a
-row. `routed`: documents too long for the row. `first`, `later`: tokens of new lines, in the first document of
-a file and in later ones. `held_out`: held-out documents."""
+"""Counts by unit (a commit or a conversation) and domain.
+
+`tokens` and `scored` are valid and scored tokens in training rows. `documents` is the number of documents
+with tokens, and `shortened` the number of those with parts left out to fit a row. `routed` is the number of
+documents that are too long for the row. `first` and `later` are tokens of new lines: `first` in the first
+document of a file, `later` in its later documents. `held_out` is the number of held-out documents.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class DocumentKind:
-    """Documents of a family in rows of some length."""
+    """Kind of rows that is estimated: a family of documents, a row length, and which tokens are targets."""
 
     family: str
-    """Never v6_enriched: structure doesn't change the length of its documents."""
+    """Family of the documents; never v6_enriched, because structure doesn't change their length."""
     row_length: int
     score: Score = "new"
-    """Choice of target tokens; conversations ignore the choice."""
+    """Which tokens are targets; has no effect on conversations."""
 
     @property
     def objective(self) -> str:
-        """Objective that changes the documents least."""
+        """Name of the objective that changes the family's documents least."""
         return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else USUAL_OBJECTIVE
 
     @property
     def is_compared(self) -> bool:
-        """True if the documents' lines are compared with the file before the change."""
+        """True if new lines are found by comparing a document with the file's text before the change."""
         return FAMILIES[self.family].reads == "changes"
 
 
@@ -85,7 +88,10 @@ def measure(
     tokenizer: Tokenizer,
     earlier: EarlierVersions = NOTHING_EARLIER,
 ) -> MeasuredKind:
-    """Fit the selected documents of a repository to rows and count their tokens."""
+    """Fit the selected documents of `source` to rows and count their tokens.
+
+    `earlier` says which lines of a file were known before a sampled change.
+    """
     built = objective_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - built.reserve
     fitter = encode.fitter_of(
@@ -152,7 +158,10 @@ def measure(
 
 
 def _counted(kind: DocumentKind, text: ShownText, new: Bools) -> tuple[int, int, int]:
-    """Return a document's valid tokens, scored tokens, and scored tokens in new lines."""
+    """Return three counts of a document: valid tokens, scored tokens, and scored tokens in new lines.
+
+    `new` flags the lines of `text` that are new.
+    """
     scored = int(text.scored.sum()) + text.others
     if not kind.is_compared:
         return int(text.lengths.sum()), scored, scored
@@ -164,7 +173,7 @@ def _counted(kind: DocumentKind, text: ShownText, new: Bools) -> tuple[int, int,
 
 
 def _changes(documents: Artefact) -> list[Change]:
-    """Return (commit, lineage) of each document; for conversations (digest, source)."""
+    """Return (commit, lineage) of each document; for a conversation, its digest and its source."""
     own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
     cited = frames.scan(documents.shards(), ["provenance", "lineage"]).select(
         pl.col("provenance").list.first().struct.field(own), "lineage"

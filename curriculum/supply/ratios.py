@@ -1,4 +1,4 @@
-"""Estimated training tokens by kind of rows: counts of a sample, scaled by ratios."""
+"""Estimated training tokens by kind of rows: counts of a sample, scaled up to the corpus by ratios."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -35,9 +35,9 @@ Floats = npt.NDArray[np.float64]
 
 
 ESTIMATED = ("tokens", "documents", "shortened", "routed", "scored")
-"""Columns of MEASURES_SCHEMA that scale with the sizes of units."""
+"""Columns of MEASURES_SCHEMA that are scaled by the sizes of units."""
 ALL = "*"
-"""Domain of a line that counts all domains."""
+"""Domain of a SupplyLine that counts all domains together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,19 +52,19 @@ class SupplyLine:
     tokens: float
     """Valid tokens in training rows."""
     error: float
-    """Standard error of `tokens`; 0 if nothing is estimated."""
+    """Standard error of `tokens`; 0 if `tokens` is counted rather than estimated."""
     scored: float
     """Scored tokens among `tokens`."""
     distinct: float
-    """Tokens of lines that no earlier document shows."""
+    """Tokens of new lines, which are lines that no earlier document shows."""
     documents: float
-    """Number of documents with tokens in such rows."""
+    """Number of documents with tokens in rows of this kind."""
     shortened: float
     """Number of these documents with parts left out to fit a row."""
     routed: float
-    """Number of documents that are too long for such rows and need longer ones."""
+    """Number of documents that are too long for this row length and need longer rows."""
     held_out: float
-    """Number of documents in val, regardless of their length."""
+    """Number of documents in split val, whatever their length."""
 
     @property
     def is_total(self) -> bool:
@@ -83,22 +83,22 @@ class SampledShare:
 
     repository: str
     units: int
-    """Commits with a change that the corpus reads, or conversations of the source."""
+    """Number of commits with a change that the corpus reads, or of conversations in the source."""
     read: int
     walked: int
     """Number of commits whose graphs were walked."""
     num_bytes: int
     """Bytes of all file versions that the corpus reads, or of all turns."""
     in_log: int = 0
-    """Number of commits up to the pin; 0 for conversations and plain folders."""
+    """Number of commits in the log up to the repository's pin; 0 for conversations and plain folders."""
     unread: str = ""
-    """Numbers of commits without a read change, by limit, in words; highest number first."""
+    """Text with the number of commits that each limit excludes, highest number first."""
 
 
 def _lines(
     taken: SampledCorpus, plan: SamplingPlan, kind: DocumentKind, foreseen: Set[str]
 ) -> Iterator[SupplyLine]:
-    """Yield the lines of each repository or source for one kind."""
+    """Yield the SupplyLines of one kind, for each repository or source of conversations."""
     for repository in taken.surveys:
         sources = taken.sources(kind.family, repository, plan.corpus)
         if not sources:
@@ -122,10 +122,11 @@ def _file_lines(
     measured: pl.DataFrame,
     changes: pl.DataFrame,
 ) -> Iterator[SupplyLine]:
-    """Yield the lines of a family of files.
+    """Yield the SupplyLines of a family whose documents show files.
 
-    Tokens scale with the bytes that a commit shows or edits in training files. Tokens of new lines scale with
-    these bytes for the first document of a file, and with the number of changes for later ones.
+    Tokens are assumed to be proportional to the bytes that a commit shows or edits in training files. The
+    tokens of new lines are scaled by these bytes for the first document of each file, and by the number of
+    changes for its later documents.
     """
     units, population = taken.sampled[repository], _population(taken, repository)
 
@@ -155,9 +156,10 @@ def _graph_lines(
     measured: pl.DataFrame,
     lines: pl.DataFrame,
 ) -> Iterator[SupplyLine]:
-    """Yield the lines of a family of graphs.
+    """Yield the SupplyLines of a family whose documents are built from graphs.
 
-    Tokens scale with what commits touch: walked commits give the tokens per size, sampled commits the sizes.
+    Tokens are assumed to be proportional to the size of what a commit touches. Few commits are walked: they
+    give the tokens per unit of size. The larger number of sampled commits give the sizes.
     """
     sizes, population = taken.sizes[repository], _population(taken, repository)
     walked, sampled = taken.walked[repository], taken.sampled[repository]
@@ -189,7 +191,7 @@ def _graph_lines(
 
 
 def _count(frame: pl.DataFrame, column: str, units: Sequence[str], population: int) -> float:
-    """Return the total of a column over all units, scaled from its mean over the sampled ones."""
+    """Return the total of `column` over all `population` units, scaled from its mean over `units`."""
     return float(_amounts(frame, column, units).sum()) * population / max(len(units), 1)
 
 
@@ -202,7 +204,7 @@ def _line(
     distinct: float,
     held_out: float,
 ) -> SupplyLine:
-    """Return the line for estimates given in the order of ESTIMATED."""
+    """Return the SupplyLine whose `estimated` values are in the order of ESTIMATED."""
     tokens, documents, shortened, routed, scored = estimated
     return SupplyLine(
         family=kind.family,
@@ -222,7 +224,7 @@ def _line(
 
 
 def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
-    """[units]: the sum of a column over each unit's rows."""
+    """Return the sum of `column` over the rows of each unit, [units]."""
     sums = dict(frame.group_by("unit").agg(pl.col(column).sum()).iter_rows())
     return np.array([float(sums.get(unit, 0)) for unit in units])
 
@@ -234,13 +236,14 @@ def _population(taken: SampledCorpus, repository: str) -> int:
 def _changes(
     taken: SampledCorpus, kind: DocumentKind, repository: str, foreseen: Set[str]
 ) -> pl.DataFrame:
-    """Return the changes shown by documents of a kind.
+    """Return a table of the changes that documents of a kind show.
 
-    Columns: unit, lineage, size (bytes), is_train, trains, earlier, unread. `earlier` is the number of
-    earlier documents of the same file, and `unread` the number of those that are not in the sample.
+    Its columns are unit, lineage, size, is_train, trains, earlier and unread. `size` is in bytes. `earlier`
+    is the number of earlier documents of the same file, and `unread` is the number of earlier changes of the
+    file that are not in the sample.
 
-    `is_train` is True for training files in the split of the sample, `trains` in the split of a build. If the
-    sample lacks commits, the split of a build is predicted by `foreseen`.
+    `is_train` is True for training files in the split of the sample. `trains` is True for training files in
+    the split of a build. If the sample lacks commits, `foreseen` predicts the files that a build holds out.
     """
     known = dict(read_sides(taken.selections[kind.family]).select("lineage", "split").iter_rows())
     column = "edits" if FAMILIES[kind.family].edits_only else "versions"
@@ -269,7 +272,7 @@ def _changes(
 def _earlier(
     taken: SampledCorpus, kind: DocumentKind, repository: str, changes: pl.DataFrame
 ) -> EarlierVersions:
-    """Return the state of files before their sampled changes, from the log and the sample."""
+    """Return what the log and the sample say about each file before its sampled changes."""
     if not kind.is_compared:
         return NOTHING_EARLIER
     before = taken.before[repository]
@@ -290,7 +293,7 @@ def _earlier(
 def _samplings(
     taken: SampledCorpus, plan: SamplingPlan, kind: DocumentKind
 ) -> Iterator[SampledShare]:
-    """Yield the size of the sample for a kind, per repository or source of conversations."""
+    """Yield the size of the sample of each repository or source of conversations, for one kind."""
     talks = {conversation.name for conversation in plan.corpus.conversations}
     own = (
         document
@@ -327,11 +330,13 @@ _LIMITS = {
     "vendored": "of vendored folders",
     "boundary": "at the end of the shallow clone",
 }
-"""Descriptions of the limits that exclude commits."""
+"""Descriptions in words of the limits that exclude commits."""
 
 
 def unread_words(unread: Mapping[str, int], limits: Mapping[str, int | None]) -> str:
-    """Describe the unread commits by the limit that excludes them, with the limit's value.
+    """Describe in words the commits that were not read, by the limit that excluded them.
+
+    `unread` is the number of commits by limit, and `limits` is the value of each limit.
 
     >>> unread_words({"versions": 341, "merges": 40}, {"versions": 8})
     '341 beyond versions_per_path 8, 40 merges'
@@ -344,7 +349,7 @@ def unread_words(unread: Mapping[str, int], limits: Mapping[str, int | None]) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindEstimate:
-    """Estimated supply of one kind of rows, by repository and domain, and the size of its sample."""
+    """Estimate for one kind of rows: its supply by repository and domain, and the size of the sample."""
 
     lines: tuple[SupplyLine, ...]
     samplings: tuple[SampledShare, ...]
@@ -387,7 +392,10 @@ def estimate_kinds(
 
 
 def _foreseen(taken: SampledCorpus, plan: SamplingPlan) -> frozenset[str]:
-    """Return the files and conversations that a build will hold out; the two are split independently."""
+    """Return the files and conversations that a build is predicted to hold out.
+
+    Files and conversations are split independently of each other.
+    """
     code = {repository.name: taken.surveys[repository.name] for repository in plan.repositories}
     chats = {name: survey for name, survey in taken.surveys.items() if name not in code}
     fraction = plan.corpus.val_fraction

@@ -1,8 +1,9 @@
 """Sample of a whole corpus, selected and tokenized as in a build, and what its commits touched.
 
-A commit has documents of functions and documents of build targets. If some of the touched functions are held
-out, the commit gives no training documents of functions; the same applies to build targets. A document's
-domain is assumed to be that of the files it touched, because more commits are read than walked.
+Families that read whole commits make separate documents of functions and of build targets. If some of the
+functions that a commit touched are held out, the commit gives no training documents of functions. The same
+rule applies to build targets. The domain of such a document is assumed to be the domain of the touched files,
+because most sampled commits are not walked, so that their documents are unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,24 +41,33 @@ from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
 
 MIN_COMMITS, MIN_COMMITS_OF_MANY = 192, 24
-"""Minimum commits per repository whose files are read: in a corpus of up to three repositories, and of
-many."""
+"""Minimum number of commits per repository whose files are read.
+
+The first number is for a corpus of up to three repositories, the second for a corpus of many.
+"""
 WALKED_BYTES = 100_000_000
-"""Bytes of a repository's trees parsed for a sample of one percent: half a minute on one core."""
+"""Bytes of source that are parsed per repository at a share of one percent: half a minute on one core."""
 COMMIT_BYTES = 1_000_000
-"""Cost of a commit's documents in addition to its tree, in equivalent bytes of parsing."""
+"""Cost of making a commit's documents, expressed as the number of bytes that could be parsed instead."""
 MIN_GRAPHS, MIN_GRAPHS_OF_MANY = 4, 2
-"""Minimum trees per repository that are parsed: in a corpus of up to three repositories, and of many."""
+"""Minimum number of commits per repository whose graphs are walked.
+
+The first number is for a corpus of up to three repositories, the second for a corpus of many.
+"""
 SIZES_SCHEMA = pl.Schema({"unit": pl.String, "domain": pl.String, "size": pl.Float64})
-"""Expected number of documents by sampled commit and domain; a commit without documents has no row."""
+"""Expected number of documents (`size`) by sampled commit and domain.
+
+A commit without documents has no row.
+"""
 
 
 def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) -> pl.DataFrame:
-    """Return a sorted table of SIZES_SCHEMA: the expected number of documents per commit and domain.
+    """Return the expected number of documents per sampled commit and domain.
 
-    `touched` has TOUCHED_SCHEMA; `sides` has lineage and split; `domains` has unit, lineage and domain. A
-    document holds up to CONTEXT_BYTES of functions; a commit that touched fewer bytes still gives one
-    document. Build targets have separate documents.
+    The result is a sorted table of SIZES_SCHEMA. `touched` has TOUCHED_SCHEMA. `sides` has the columns
+    lineage and split, and `domains` has unit, lineage and domain. A document holds up to CONTEXT_BYTES of
+    functions; a commit that touched fewer bytes still gives one document. Functions and build targets have
+    separate documents.
     """
     kind = ["unit", "is_build"]
     meant = touched.filter(pl.col("bytes") > 0).join(sides, on="lineage", how="left")
@@ -74,9 +84,10 @@ def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) 
 
 
 def sampling_depth(repositories: int) -> float:
-    """Return the factor by which each repository's sample shrinks in a corpus of many repositories.
+    """Return the factor by which the sample of each repository shrinks in a corpus of `repositories`.
 
-    Errors of repositories average out in a sum, so more than three repositories share the effort of three.
+    The errors of the repositories average out in a sum. So a corpus of more than three repositories is
+    sampled with the total effort of three.
 
     >>> [sampling_depth(number) for number in (1, 3, 6, 30)]
     [1.0, 1.0, 0.5, 0.1]
@@ -89,7 +100,14 @@ def commits_to_walk(
 ) -> list[str]:
     """Return the commits whose graphs are walked, in sample order.
 
-    Most of a tree may change between two of them, so their number depends on the tree's size.
+    Between two walked commits, most of the tree may change and must then be parsed again. So the larger the
+    tree, the fewer commits are walked.
+
+    Args:
+        sizes: Table of SIZES_SCHEMA.
+        share: Share of commits that is sampled.
+        tree_bytes: Size of the repository's tree.
+        depth: Factor that reduces the number; see `sampling_depth`.
     """
     number = int(share / 0.01 * WALKED_BYTES * depth) // (tree_bytes + COMMIT_BYTES)
     min_count = max(MIN_GRAPHS_OF_MANY, round(MIN_GRAPHS * depth))
@@ -97,7 +115,10 @@ def commits_to_walk(
 
 
 def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
-    """Return (unit, lineage, domain) of documents of files; each (unit, lineage) occurs once."""
+    """Return a table with the columns unit, lineage and domain, from documents that show files.
+
+    Each pair of unit and lineage occurs once.
+    """
     found = [pl.DataFrame(schema=dict.fromkeys(("unit", "lineage", "domain"), pl.String))]
     for document in documents:
         rows = frames.scan(document.shards(), ["provenance", "lineage"]).select(
@@ -112,13 +133,13 @@ def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFra
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingPlan:
-    """Corpus, families, share and repositories of a sample."""
+    """Parameters of a sample: corpus, families, share of commits, repositories and indexes."""
 
     corpus: CorpusSpec
     families: frozenset[str]
-    """Families of documents, without v6_enriched."""
+    """Families of the documents that are sampled; never v6_enriched."""
     share: float
-    """Share of each repository's commits."""
+    """Share of each repository's commits that is sampled."""
     repositories: Sequence[Repository]
     """Repositories of the corpus."""
     indexes: Sequence[Index]
@@ -136,7 +157,10 @@ class SamplingPlan:
         return SampledFiles(share=self.share, min_count=min_count)
 
     def graphs_of(self, repository: str) -> tuple[str, ...]:
-        """Return the families of graphs that are walked in a repository."""
+        """Return the families for which a repository's commits are walked.
+
+        A family that needs the repository's index is included only if the index is built.
+        """
         index = self._index(repository)
         there = index is not None and index.artefact is not None and not index.artefact.planned
         return tuple(
@@ -151,7 +175,10 @@ class SamplingPlan:
         return index is not None and index.artefact is not None and index.artefact.planned
 
     def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[CommitsTask]:
-        """Yield the walked commits of each repository in `parts`; each part first parses one whole tree."""
+        """Yield tasks that walk the commits in `walked`, up to `parts` tasks per repository.
+
+        More parts cost more time, because each part parses one whole tree first.
+        """
         for repository in self.repositories:
             families, commits = self.graphs_of(repository.name), walked[repository.name]
             size = -(-len(commits) // parts)
@@ -175,20 +202,20 @@ class SampledCorpus:
     """Artefacts and tables of a sample."""
 
     histories: Mapping[str, SurveyReport]
-    """Numbers of commits in each history and of excluded ones, by repository or source of conversations."""
+    """Numbers of all commits and of excluded commits, by repository or source of conversations."""
     surveys: Mapping[str, pl.DataFrame]
     """Tables of SURVEY_SCHEMA, by repository or source of conversations."""
     before: Mapping[str, pl.DataFrame]
-    """Tables of BEFORE_SCHEMA, by repository: lines of files before their sampled changes."""
+    """Tables of BEFORE_SCHEMA, by repository: the lines of each file before its sampled changes."""
     sampled: Mapping[str, Sequence[str]]
-    """Sampled units, by repository or source of conversations."""
+    """Sampled commits of each repository, and sampled conversations of each source."""
     sizes: Mapping[str, pl.DataFrame]
     """Tables of SIZES_SCHEMA, by repository."""
     walked: Mapping[str, Sequence[str]]
     """Commits whose graphs were walked, by repository."""
     documents: Sequence[Artefact]
     tokens: Sequence[Artefact]
-    """Tokens in the order of the documents."""
+    """Tokens artefact of each artefact in `documents`, in the same order."""
     selections: Mapping[str, Artefact]
     """Selections by family."""
     tokenizer: Tokenizer
@@ -214,10 +241,11 @@ class SampledCorpus:
 
 
 def readable_plan(coordinator: Coordinator, plan: SamplingPlan) -> SamplingPlan:
-    """Sample files, and return the plan without unreadable repositories if the corpus skips those.
+    """Sample the files of all repositories, and return the plan with the readable repositories only.
 
     Raises:
-        CorpusError: if a repository is unreadable and the corpus doesn't skip it, or if all are unreadable.
+        CorpusError: if a repository is unreadable and the corpus doesn't skip such repositories, or if all
+            are unreadable.
     """
     stage = plan.files_stage
     try:
@@ -304,7 +332,7 @@ def _walked(sizes: pl.DataFrame, survey: Artefact, plan: SamplingPlan) -> list[s
 
 
 def _chats(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Artefact, Artefact]]:
-    """Return the survey and the documents of each source of conversations."""
+    """Return the survey and the documents of each source of conversations, by its name."""
     if CHAT_FAMILY not in plan.families:
         return {}
     corpus = plan.corpus

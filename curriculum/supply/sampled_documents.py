@@ -1,7 +1,7 @@
 """Documents of sampled commits or conversations, made as in a build, in a temporary store.
 
-The files of a sampled commit show whether it touched a function or a build target. Only some of the commits
-that did are walked with their whole trees.
+The changed files of a sampled commit show whether the commit touched a function or a build target. Of the
+commits that touched one, only some are walked, which means that their whole trees are parsed.
 """
 
 import io
@@ -50,17 +50,24 @@ SURVEY_NAME, TOUCHED_NAME, BEFORE_NAME = "survey.parquet", "touched.parquet", "b
 TOUCHED_SCHEMA = pl.Schema(
     {"unit": pl.String, "lineage": pl.String, "is_build": pl.Boolean, "bytes": pl.Int64}
 )
-"""One row per sampled commit without lineage and bytes, plus one row per changed file. `is_build`: its
-documents are those of build targets. `bytes`: bytes of the functions that the commit touched in the file."""
+"""Sampled commits and the files that they changed.
+
+Each sampled commit has one row without lineage and bytes, plus one row per changed file. `is_build` is True
+if the file's documents are those of build targets. `bytes` is the size of the functions that the commit
+touched.
+"""
 BEFORE_SCHEMA = pl.Schema(
     [("unit", pl.String()), ("lineage", pl.String()), ("keys", pl.List(pl.UInt64()))]
 )
-"""One row per sampled change of an existing file. `keys`: keys of the distinct lines before the change."""
+"""Lines of files before sampled changes: one row per change of an existing file.
+
+`keys` are the keys of the distinct lines before the change.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitsTask:
-    """Commits of a repository to read with their whole trees; a plain folder has one commit."""
+    """Some commits of a repository that are read with their whole trees; a plain folder has one commit."""
 
     repository: Repository
     families: tuple[str, ...]
@@ -71,7 +78,7 @@ class CommitsTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledFiles(Stage[Sequence[Repository], Repository]):
-    """Survey of a repository, and the sampled documents of each family of files."""
+    """Stage that writes a repository's survey and the sampled documents of each family that shows files."""
 
     name = "commits"
     parses = True
@@ -125,17 +132,17 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
-    """Documents of some commits of a repository, for each of its families of graphs."""
+    """Stage that writes documents for some commits of a repository, for each family built from graphs."""
 
     name = "graphs"
     parses = True
 
     def title(self, task: CommitsTask) -> str:
-        """Return the repository's name and the part's number, counted from 1."""
+        """Return the repository's name and the number of the task's part, counted from 1."""
         return f"{task.repository.name} {task.number + 1}"
 
     def recipes(self, task: CommitsTask) -> Sequence[Recipe]:
-        """Return the recipe of each family."""
+        """Return one recipe per family of the task."""
         return [
             Recipe(
                 stage="documents",
@@ -181,9 +188,10 @@ def _record_rows(
     touched: list[tuple[str, str, bool, int]],
     before: list[tuple[str, str, UInt64s]],
 ) -> Iterator[FileChange]:
-    """Yield the changes, and append rows of TOUCHED_SCHEMA and BEFORE_SCHEMA for them.
+    """Yield `changes` unmodified, and append rows about them to `touched` and `before`.
 
-    Changes that only edit families use are not in TOUCHED_SCHEMA, because graphs don't use them.
+    Rows of `touched` have TOUCHED_SCHEMA, rows of `before` have BEFORE_SCHEMA. Changes that only the edit
+    families use add no row to `touched`, because families of graphs don't use them.
     """
     for change in changes:
         if not change.is_edit_only:
@@ -197,21 +205,22 @@ def _record_rows(
 
 
 def _untouched(units: Iterable[str]) -> list[tuple[str, str, bool, int]]:
-    """Return rows of TOUCHED_SCHEMA that only list the units."""
+    """Return one row of TOUCHED_SCHEMA per unit, without lineage and bytes."""
     return [(unit, "", False, 0) for unit in units]
 
 
 def write_touched(rows: Sequence[tuple[str, str, bool, int]], folder: Path) -> None:
-    """Write rows of TOUCHED_SCHEMA."""
+    """Write `rows` as the table of TOUCHED_SCHEMA in `folder`."""
     frame = pl.DataFrame(rows, schema=TOUCHED_SCHEMA, orient="row")
     write_frame(frame, folder / TOUCHED_NAME)
 
 
 def write_frame(frame: pl.DataFrame, file: Path) -> None:
-    """Serialise a table in memory, then write it.
+    """Write a table to `file`, after serialising it in memory.
 
     Raises:
-        OSError: if the write fails. When polars writes directly, it reports a full disk as a file error.
+        OSError: if the write fails. If polars wrote the file, it would report a full disk as an error of its
+            own.
     """
     held = io.BytesIO()
     frame.write_parquet(held)
@@ -220,7 +229,7 @@ def write_frame(frame: pl.DataFrame, file: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reader:
-    """An open history, or a plain folder, which is always read completely."""
+    """Reader of a git history, or of a plain folder, which is always read completely."""
 
     repository: Repository
     past: OpenHistory | None
@@ -232,7 +241,7 @@ class _Reader:
         return survey(self.past, self.repository.spec, self.repository.source.commit)
 
     def changes(self, found: Survey, commits: Sequence[str]) -> Iterator[FileChange]:
-        """Yield the changes of some commits."""
+        """Yield the file changes of the given commits."""
         if self.past is None:
             yield from self._directory()
             return
@@ -241,7 +250,7 @@ class _Reader:
         yield from iterate_changes(self.past, self.repository.spec, Skips(), sampled, edits=edits)
 
     def commits(self, commits: Sequence[str]) -> Iterator[CommitChange]:
-        """Yield some commits with their trees."""
+        """Yield the given commits with their trees."""
         spec, corpus = self.repository.spec, self.repository.corpus
         if self.past is None:
             yield from read_commits(self.repository.source, spec, corpus, Skips())
@@ -272,7 +281,7 @@ MIN_CONVERSATIONS = 2_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
-    """Survey of each source of conversations, and the documents of its sample."""
+    """Stage that writes the survey of each source of conversations, and the documents of its sample."""
 
     name = "conversations"
     corpus: CorpusSpec
@@ -304,10 +313,10 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         ]
 
     def run(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
-        """Survey all lines, then read them again for the documents of the sample."""
+        """Read all lines for the survey, then read them again for the documents of the sample."""
         rows = []
         for conversation in read_conversations(task, self.corpus, SkippedLines()):
-            # The digest takes the place of a commit id in the survey.
+            # The survey has the digest of a conversation in the column for commit ids.
             size = sum(len(turn.text.encode()) for turn in conversation.turns)
             rows.append(
                 (conversation.digest, f"{conversation.source}:{conversation.name}", size, 0)

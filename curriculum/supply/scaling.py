@@ -1,4 +1,4 @@
-"""Totals of all units from those of sampled units, with standard errors."""
+"""Totals of all units, estimated from sampled units, with standard errors."""
 
 import math
 
@@ -11,11 +11,12 @@ Floats = npt.NDArray[np.float64]
 def estimate_by_ratio(
     amounts: Floats, sizes: Floats, *, whole: float, population: int
 ) -> tuple[float, float]:
-    """Estimate the total of all units and its standard error, which is 0 if all units are sampled.
+    """Estimate the total amount of all units, and its standard error.
 
-    `amounts` and `sizes` [n] belong to the sampled units; `whole` is the size of all `population` units. The
-    error is that of a ratio estimator under simple random sampling without replacement; for a single unit it
-    is the amount.
+    The arrays `amounts` and `sizes` [n] describe the sampled units. `whole` is the total size of all
+    `population` units. The error is that of a ratio estimator under simple random sampling without
+    replacement. It is 0 if all units are sampled. If one of several units is sampled, the error equals the
+    estimate.
 
     >>> estimate_by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
     (300.0, 0.0)
@@ -39,7 +40,7 @@ def estimate_by_ratio(
 
 
 def product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """Return the product of two estimates and its standard error.
+    """Return the product of two estimates and its standard error; all are pairs (value, standard error).
 
     >>> product((10.0, 3.0), (2.0, 0.8))
     (20.0, 10.0)

@@ -1,12 +1,16 @@
-"""Lines that a sample shows, and an estimate of which ones the whole history shows for the first time.
+"""Lines of text in the sample's documents, and an estimate of which lines are new in the whole history.
 
-Files: the sample has the text of each file before its changes, and the log gives the number of earlier
-documents of the file that are not in the sample. A line of that text counts as known with the probability
-that one of those documents shows it.
+A line is new in the first document that shows it. Documents that aren't in the sample may have shown the line
+earlier, so two estimates are made.
 
-Graphs: any commit may show any function. The numbers of lines shown by exactly one and by exactly two sampled
-commits give the number of lines that no sampled commit shows: the Chao2 estimator, extrapolated to all
-commits. Colwell et al., Models and estimators linking individual-based and sample-based rarefaction, 2012.
+Families of files: the sample has the text of each file before its changes, and the log gives the number of
+earlier documents of the file that are not in the sample. A line of that text counts as known with the
+probability that one of those documents shows it.
+
+Families of graphs: any commit may show any function. Some lines are shown by exactly one sampled commit,
+others by exactly two. These two counts give the number of lines that no sampled commit shows: the Chao2
+estimator, extrapolated to all commits. Colwell et al., Models and estimators linking individual-based and
+sample-based rarefaction, 2012.
 """
 
 import math
@@ -30,25 +34,28 @@ Change = tuple[str, str]
 NO_LINES = ShownLines(ranges=np.empty((0, 2), dtype=np.int32), keys=np.empty(0, dtype=np.uint64))
 
 LINES_SCHEMA = pl.Schema({"unit": pl.String, "key": pl.UInt64, "tokens": pl.Int64})
-"""One row per commit and line that its documents show. `key`: key of the line. `tokens`: scored tokens in
-it."""
+"""One row per commit and line that its documents show.
+
+`key` is the key of the line, and `tokens` is the number of scored tokens in the line.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierVersions:
-    """State of files before their sampled changes: earlier documents and previous text."""
+    """What is known about files before their sampled changes: earlier documents and previous text."""
 
     again: frozenset[Change] = frozenset()
-    """Changes of files that an earlier document shows."""
+    """Changes of files that were already shown by an earlier document."""
     unread: Mapping[Change, int] = field(default_factory=dict)
-    """Number of earlier documents of the file that are not in the sample."""
+    """Number of earlier documents of the same file that are not in the sample, by change."""
     lines: Mapping[Change, UInt64s] = field(default_factory=dict)
-    """Lines of the file before the change."""
+    """Keys of the lines in the file before the change, by change."""
 
     def known(self, change: Change, shown: UInt64s) -> UInt64s:
-        """Return the lines that unread documents are expected to show.
+        """Return the lines that earlier documents outside of the sample are expected to show.
 
-        Each unread document is assumed to show the same share of the file as this document.
+        `shown` are the lines that the sampled document of `change` shows. Each earlier document is assumed to
+        show the same share of the file.
 
         >>> lines = np.array([1, 1 << 62, 1 << 63], dtype=np.uint64)
         >>> earlier = EarlierVersions(unread={("c", "f"): 1}, lines={("c", "f"): lines})
@@ -68,25 +75,25 @@ NOTHING_EARLIER = EarlierVersions()
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ShownText:
-    """Lines of a fitted document, with the number of scored tokens in each line."""
+    """Lines of a document after fitting, with the number of scored tokens in each line."""
 
     turn: int
     """Position of the document's commit in the order of commits."""
     change: Change
     keys: UInt64s
-    """[lines]"""
+    """Keys of the lines, [lines]."""
     scored: Int64s
-    """[encodings, lines]"""
+    """Scored tokens of each line in each encoding, [encodings, lines]."""
     lengths: Int64s
-    """[encodings]: valid tokens."""
+    """Valid tokens of each encoding, [encodings]."""
     others: int
-    """Scored tokens outside of lines: the header and the end token."""
+    """Number of scored tokens that belong to no line: those of the header and the end token."""
 
     @staticmethod
     def from_fitted(
         fitted: FitResult, lines: ShownLines, *, turn: int, change: Change, token_bytes: Int32s
     ) -> "ShownText":
-        """Count the scored tokens of each line; a token belongs to the line of its first byte."""
+        """Count the scored tokens of each line of `fitted`; a token belongs to the line of its first byte."""
         scored = np.zeros((len(fitted.encodings), len(lines.keys) + 1), dtype=np.int64)
         begins, ends = lines.ranges[:, 0], np.append(lines.ranges[:, 1], -1)
         for encoding, counts in zip(fitted.encodings, scored, strict=True):
@@ -109,7 +116,10 @@ class ShownText:
 
 
 def first_shown(texts: Sequence[ShownText], earlier: EarlierVersions) -> list[Bools]:
-    """Flag the lines of each document that no earlier document shows, in the sample or of the same file."""
+    """Flag the lines of each document that are new.
+
+    A line is new if no earlier document of the sample shows it and `earlier` doesn't expect it to be known.
+    """
     shown = FirstShowings()
     for text in texts:
         shown.add(text.turn, text.keys)
@@ -121,7 +131,7 @@ def first_shown(texts: Sequence[ShownText], earlier: EarlierVersions) -> list[Bo
 
 
 def lines_by_commit(texts: Sequence[ShownText]) -> pl.DataFrame:
-    """Return a table of LINES_SCHEMA; a line counts once per commit."""
+    """Return a table of LINES_SCHEMA, in which each pair of commit and line occurs once."""
     tables = [
         pl.DataFrame(
             {"unit": text.change[0], "key": text.keys, "tokens": text.scored.sum(axis=0)},
@@ -134,9 +144,11 @@ def lines_by_commit(texts: Sequence[ShownText]) -> pl.DataFrame:
 
 
 def extrapolate_tokens(lines: pl.DataFrame, *, read: int, population: int) -> float:
-    """Estimate the tokens in distinct lines of all commits from those of the commits that were read.
+    """Estimate the tokens in the distinct lines of all commits.
 
-    If few lines are shown by a single commit only, hardly any line is missing:
+    `lines` is a table of LINES_SCHEMA for the `read` commits that were read, out of `population` commits.
+
+    If few lines are shown by one of these commits only, hardly any line is missing:
 
     >>> lines = pl.DataFrame({"unit": ["a", "b", "a", "b"], "key": [1, 1, 2, 2], "tokens": [9, 9, 5, 5]},
     ...     schema=LINES_SCHEMA)
