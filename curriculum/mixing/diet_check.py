@@ -21,65 +21,72 @@ from curriculum.mixing.strata import Stratum, Taken, demand, missing_domains, wi
 from schemas.errors import MixtureError
 
 MAX_PLANNED = 1 << 20
-"""Maximum rows of a phase that is planned to count its steps; longer phases are divided by an average
-step."""
+"""Maximum number of rows in a phase whose steps are counted on a plan.
+
+The steps of a longer phase are computed from the average step.
+"""
 MAX_TOKENS = 1 << 60
-"""Above any budget."""
+"""Number of tokens above any token budget."""
 HALF_FULL = 2
-"""Maximum factor between the tokens in an estimate's full rows and in rows not built yet: best-fit packing of
-whole documents leaves rows at least half full."""
+"""Factor by which rows that aren't built yet may hold fewer tokens than full rows.
+
+An estimate assumes full rows. Best-fit packing of whole documents leaves rows at least half full.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingCheck:
-    """One serving in one domain: demand and supply."""
+    """Demand and supply of one serving in one domain."""
 
     phase: str
     stratum: Stratum
     asked: int
-    """Requested valid tokens."""
+    """Number of valid tokens that the diet asks for."""
     limit: float
-    """max_repetition of the phase."""
+    """The phase's max_repetition."""
 
     @property
     def available(self) -> int:
-        """Valid tokens of one pass."""
+        """Valid tokens that one pass over the rows gives."""
         return self.stratum.tokens
 
     @property
     def repetition(self) -> float:
-        """Number of times that each row is seen."""
+        """Number of times that each row must be read to meet the demand."""
         return self.asked / self.available
 
     @property
     def is_short(self) -> bool:
-        """True if rows are seen more often than the phase allows."""
+        """True if rows must be read more often than the phase's max_repetition allows."""
         return self.repetition > self.limit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseSupply:
-    """A phase with the rows of its servings, one supply per variant."""
+    """A phase with the available rows of its servings.
+
+    `supplies` has one sequence per serving, with one Supply per variant of the serving.
+    """
 
     phase: ResolvedPhase
     supplies: Sequence[Sequence[Supply]]
     is_estimate: bool = False
-    """True if some rows aren't built yet, or earlier phases aren't known."""
+    """True if some rows aren't built yet, or the rows that earlier phases take aren't known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseCheck:
-    """Result of checking a phase against its rows."""
+    """Result of checking a phase against its available rows."""
 
     phase: ResolvedPhase
     held: tuple[ServingCheck, ...]
     served: tuple[Stratum, ...]
-    """The strata with their served shares; empty if the phase can't be served."""
+    """The strata with the shares that they get; empty if the phase can't be served."""
     fault: MixtureError | None
-    """Error if the phase can't be served."""
+    """The error, if the phase can't be served."""
     warnings: tuple[str, ...]
     whole: WholeSteps | None
-    """Whole steps within the phase's tokens; None if it can't be served."""
+    """Whole steps within the phase's tokens; None if the phase can't be served."""
     is_counted: bool
     """True if the steps were counted on a plan rather than computed by division."""
     is_estimate: bool
@@ -87,14 +94,14 @@ class PhaseCheck:
 
     @property
     def is_below_a_step(self) -> bool:
-        """True if the phase's tokens don't fill its first step."""
+        """True if the phase has fewer tokens than its first training step needs."""
         return self.whole is not None and not self.whole.steps
 
     @property
     def is_certain(self) -> bool:
-        """True if a run would give the same result.
+        """True if a run is sure to give the same result.
 
-        An estimate is certain only for a phase far below one step.
+        A check of rows that aren't built yet is certain only if the phase has fewer tokens than one step.
         """
         return not self.is_estimate or self.is_below_a_step
 
@@ -102,9 +109,10 @@ class PhaseCheck:
 def below_any_step(
     phase: ResolvedPhase, tokens_of: Callable[[int], Sequence[int]], tokens_per_step: int
 ) -> MixtureError | None:
-    """Return the error for a phase with fewer tokens than a step of half-full rows, else None.
+    """Return an error if `phase` can't fill one step even with half-full rows, else None.
 
-    Nothing needs to be known about its rows. `tokens_of` returns the tokens of all phases at a token budget.
+    The check needs no rows: it assumes that rows are at least half full. `tokens_of` returns the tokens of
+    all phases at a given token budget.
     """
     if phase.tokens * HALF_FULL >= tokens_per_step:
         return None
@@ -120,7 +128,7 @@ def below_any_step(
 
 
 Fit = Literal["small", "fits", "large"]
-"""A budget below one step of some phase, a budget that fits, or a budget above the supply."""
+"""Result of trying a budget: below one step of some phase, within limits, or above the supply."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,17 +141,17 @@ class Budgets:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietSupply:
-    """Phases in order with their available rows, for any token budget."""
+    """All phases of a diet in order with their available rows, to be checked at any token budget."""
 
     listed: tuple[PhaseSupply, ...]
     tokens_of: Callable[[int], Sequence[int]]
-    """Returns the tokens of each phase at a token budget."""
+    """Function that returns the tokens of each phase at a token budget."""
     budget: int
-    """Current token budget."""
+    """The diet's current token budget."""
     tokens_per_step: int
     seed: int
     taken: Taken = field(default_factory=dict)
-    """Rows taken by plans before the first phase."""
+    """Number of rows that plans took before the first of these phases."""
 
     def check(self) -> tuple[PhaseCheck, ...]:
         """Check each phase against its rows; faults are returned, not raised."""
@@ -158,7 +166,7 @@ class DietSupply:
         )
 
     def rows_until(self, budget: int) -> Taken | None:
-        """Return approximately how many rows a budget draws; None if the budget can't be served."""
+        """Return approximately how many rows the phases draw at `budget`; None if it can't be served."""
         tokens, taken = self.tokens_of(budget), dict(self.taken)
         served = self._served([_asked(supply) for supply in self.listed], tokens)
         if served is None:
@@ -169,11 +177,11 @@ class DietSupply:
         return taken
 
     def budgets(self) -> Budgets:
-        """Return the smallest and largest budgets that fit.
+        """Return the smallest and the largest token budget that fit all phases.
 
-        If the current budget is too small, `smallest` is the next larger one that fits. `largest` is rounded
-        down to whole thousands if that still fits. For rows that aren't built yet, `smallest` fits however
-        full they will be.
+        If the current budget is too small, `smallest` is the next larger budget that fits. `largest` is
+        rounded down to whole thousands if the rounded budget still fits. If rows aren't built yet, `smallest`
+        fits whatever part of their positions will be filled.
         """
         asked = [_asked(supply) for supply in self.listed]
 
@@ -207,7 +215,7 @@ class DietSupply:
     def _served(
         self, asked: Sequence["_Asked"], tokens: Sequence[int]
     ) -> list[tuple[Stratum, ...]] | None:
-        """Return the strata of each phase with their shares; None if a phase exceeds its supply."""
+        """Return the strata of each phase with the shares that they get; None if a supply is exceeded."""
         served = [
             _served(supply.phase, own, amount)
             for supply, own, amount in zip(self.listed, asked, tokens, strict=True)
@@ -218,10 +226,11 @@ class DietSupply:
     def _steps(
         self, asked: Sequence["_Asked"], tokens: Sequence[int], *, count_all: bool
     ) -> list["_Steps | None"]:
-        """Return the whole steps of each phase, after the rows taken by earlier phases.
+        """Return the whole steps of each phase, given that earlier phases have taken their rows.
 
-        Steps are counted on a plan if this phase or a later one may have less than one step. With `count_all`
-        they are also counted on every plan of moderate length. Otherwise they are computed by division.
+        If this phase or a later one may have less than one step, the steps of the phase are counted on a
+        plan. With `count_all`, the steps of every phase of up to MAX_PLANNED rows are counted too. The steps
+        of all other phases are computed by division.
         """
         taken, found = dict(self.taken), list[_Steps | None]()
         below = [amount < self.tokens_per_step for amount in tokens]
@@ -313,11 +322,11 @@ class DietSupply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
-    """Demand of a phase on its rows, independent of its number of tokens."""
+    """Strata that a phase asks for, independent of the phase's number of tokens."""
 
     strata: tuple[Stratum, ...]
     fault: MixtureError | None
-    """Error for a serving without rows."""
+    """The error, if a serving has no rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -347,7 +356,7 @@ def _served(phase: ResolvedPhase, asked: _Asked, tokens: int) -> tuple[Stratum, 
 
 
 def _continued(strata: Sequence[Stratum], taken: Taken) -> tuple[Stratum, ...]:
-    """Return the strata with the rows drawn before."""
+    """Return the strata with `drawn_before` set to the rows that earlier phases have taken."""
     return tuple(
         replace(
             stratum,
@@ -361,7 +370,7 @@ def _continued(strata: Sequence[Stratum], taken: Taken) -> tuple[Stratum, ...]:
 
 
 def _take(taken: dict[tuple[str, str], int], strata: Sequence[Stratum], totals: Totals) -> None:
-    """Add the rows that a plan took or skipped."""
+    """Add to `taken` the rows that a plan took or skipped."""
     for stratum, rows, passed in zip(strata, totals.rows_of, totals.passed_of, strict=True):
         for variant, number in zip(stratum.variants, rows + passed, strict=True):
             place = (variant.key, stratum.domain)
@@ -369,13 +378,17 @@ def _take(taken: dict[tuple[str, str], int], strata: Sequence[Stratum], totals: 
 
 
 def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> None:
-    """Add the approximate number of rows for a number of tokens, pass after pass over the variants."""
+    """Add to `taken` about as many rows of `stratum` as `tokens` need.
+
+    The variants are read in turn, one whole pass after another.
+    """
     per_row = sum(variant.tokens for variant in stratum.variants) / sum(
         variant.available for variant in stratum.variants
     )
     places = [(variant.key, stratum.domain) for variant in stratum.variants]
     sizes = [len(variant.rows) for variant in stratum.variants]
-    # Complete rounds over all variants don't change their order, so they are added at once.
+    # Rounds in which every variant is read once don't change which variant comes next. So all complete rounds
+    # are added at once.
     rounds, left = divmod(round(stratum.served * tokens / per_row), sum(sizes))
     for place, size in zip(places, sizes, strict=True):
         taken[place] = taken.get(place, 0) + rounds * size
@@ -388,7 +401,9 @@ def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> N
 
 
 def _border(holds: Callable[[int], bool], below: int) -> int:
-    """Return a number above `below` at which `holds` becomes true; over MAX_TOKENS if it never does.
+    """Return the first number above `below` at which `holds` becomes true.
+
+    The number is over MAX_TOKENS if `holds` is true nowhere below it.
 
     >>> _border(lambda at: at >= 917, 0), _border(lambda at: at >= 4, 3)
     (917, 4)

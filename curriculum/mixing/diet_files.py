@@ -25,7 +25,9 @@ EXTENDS = "extends"
 
 
 def merge_diets(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a diet merged with those of the diet that it extends; invalid values are kept.
+    """Return the fields of the diet `parent`, replaced by those of the diet `child` that extends it.
+
+    Invalid values are kept.
 
     >>> parent = {"seed": 3, "phases": [{"phase": "a", "portion": 0.5}, {"phase": "b", "portion": 0.5}]}
     >>> merge_diets({"phases": [{"phase": "b", "portion": 1.0}]}, parent)
@@ -46,7 +48,7 @@ def merge_diets(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str
 PACKAGE = Path(__file__).parents[1]
 DIETS = PACKAGE / "diets"
 FOLDERS = MappingProxyType({"diet": "diets", "phases file": "phases"})
-"""Workspace folders in which names are looked up, by kind."""
+"""Folder of the workspace that contains the files of each kind."""
 PATHS = ("phases_file", "corpus", "tokenizer")
 """Fields of a diet that may contain a path."""
 
@@ -56,22 +58,22 @@ Phases = Mapping[str, PhaseSpec]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietOverrides:
-    """Overrides of a diet's fields by the command line; None keeps the diet's value."""
+    """Values given on the command line for a diet's fields; None keeps the diet's value."""
 
     phases_file: str | None = None
     corpus: str | None = None
     model: str | None = None
     tokenizer: str | None = None
     token_budget: int | str | None = None
-    """Text as in YAML: 20M, 10B or a whole number."""
+    """Token budget, as a whole number or as text such as 20M or 10B."""
     max_repetition: float | None = None
-    """Limit on repetition in all phases."""
+    """max_repetition for all phases."""
     seed: int | None = None
     branch: str | None = None
 
     @property
     def as_recorded(self) -> dict[str, str]:
-        """Overridden fields and values, for the job's record."""
+        """Overridden fields and their values as text, for the record of the job."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: str(value) for name, value in values if value is not None}
 
@@ -100,7 +102,10 @@ class DietOverrides:
 
 
 def _scale_gates(content: dict[str, Any], before: int) -> None:
-    """Scale the gates' min_tokens with the budget, so that a gate waits for the same share of it."""
+    """Scale min_tokens of all gates with the new token budget in `content`; `before` is the old budget.
+
+    So a gate still waits for the same share of the budget.
+    """
     try:
         budget = token_count(content["token_budget"])
     except ValueError:
@@ -133,7 +138,7 @@ def _phases(home: Path | None) -> dict[str, Path]:
 
 
 def phase_names(name_or_path: str = "phases", home: Path | None = None) -> tuple[str, ...]:
-    """Return the phases of a phases file, in curriculum order."""
+    """Return the names of the phases in a phases file, in curriculum order."""
     return tuple(load_phases(name_or_path, home))
 
 
@@ -145,8 +150,8 @@ def load_diet(
     Paths in a diet are relative to its file. Names are looked up in the workspace `home` first.
 
     Raises:
-        DietError: for an unknown name, with the closest one; for a fault in the file, with its line; for a
-            phase missing from the phases file; for an invalid override.
+        DietError: for an unknown name (the error names the closest one), a fault in the file (the error gives
+            its line), a phase missing from the phases file, or an invalid override.
     """
     file = _find_file(name_or_path, _diets(home), home, kind="diet")
     text = text_of(file, error=DietError)
@@ -162,10 +167,10 @@ def load_diet(
 
 
 def require_no_fault(diet: str, found: Iterable[DietFault], home: Path | None = None) -> None:
-    """Raise for the first fault of a diet.
+    """Raise an error for the first of the faults `found` in a diet.
 
     Raises:
-        DietError: with file and line.
+        DietError: with the fault's file and line.
     """
     for fault in found:
         where = place_of(diet, fault.location, home)
@@ -173,14 +178,18 @@ def require_no_fault(diet: str, found: Iterable[DietFault], home: Path | None = 
 
 
 def warnings(diet: str, found: Iterable[DietFault], home: Path | None = None) -> Iterator[str]:
-    """Yield faults that don't stop a diet, as one line each with file and line."""
+    """Yield each of the faults `found` as a warning, which is one line that begins with file and line."""
     for fault in found:
         where = place_of(diet, fault.location, home)
         yield str(DietError(where, fault.value, cause=fault.cause, cure=fault.cure))
 
 
 def place_of(diet: str, location: Location, home: Path | None = None) -> str:
-    """Return file and line of a field or its nearest existing parent, in the diet or the one it extends."""
+    """Return the file and line of the field at `location` in a diet.
+
+    If neither the diet nor the diet that it extends has the field, the line of the nearest parent is
+    returned.
+    """
     files = diet_files(diet, home)
     texts = [(file, text_of(file, error=DietError)) for file in files]
     for file, text in texts:
@@ -192,7 +201,10 @@ def place_of(diet: str, location: Location, home: Path | None = None) -> str:
 
 @contextlib.contextmanager
 def name_diet_line(diet: str, home: Path | None = None) -> Iterator[None]:
-    """Add the diet's file and line to an error of the block about one of its fields or a phase's supply."""
+    """Put the diet's file and line into errors raised in the `with` block.
+
+    This applies to errors about a field of the diet and about the supply of a phase.
+    """
     try:
         yield
     except DietFieldError as wrong:
@@ -203,7 +215,10 @@ def name_diet_line(diet: str, home: Path | None = None) -> Iterator[None]:
 
 
 def placed_shortage(diet: str, unserved: MixtureError, home: Path | None = None) -> MixtureError:
-    """Return a phase's error with file and line in front; unchanged if the diet is no longer readable."""
+    """Return the error `unserved` about a phase with the phase's file and line in front.
+
+    The error is returned unchanged if it has no location or the diet can no longer be read.
+    """
     if not unserved.location:
         return unserved
     try:
@@ -217,7 +232,10 @@ def placed_shortage(diet: str, unserved: MixtureError, home: Path | None = None)
 
 @contextlib.contextmanager
 def name_field_line(diet: str, field: str, value: str, home: Path | None = None) -> Iterator[None]:
-    """Replace the name in an error of the block by the diet's file and line of the field that holds it."""
+    """Put the file and line of the diet's `field` into errors raised in the `with` block.
+
+    This applies to errors that name `field` or its `value`; file and line replace the name.
+    """
     try:
         yield
     except CurriculumError as wrong:
@@ -230,7 +248,7 @@ def name_field_line(diet: str, field: str, value: str, home: Path | None = None)
 
 
 def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
-    """Return the file of a diet, and that of the diet which it extends.
+    """Return the file of a diet, followed by the file of the diet that it extends, if any.
 
     Raises:
         DietError: as `load_diet`, for missing or unreadable files.
@@ -243,7 +261,10 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
 
 
 def _extended_file(file: Path, name: str, home: Path | None) -> Path:
-    """Return the file of the diet that another one extends; for its own name, the file in the package."""
+    """Return the file of the diet called `name`, which the diet in `file` extends.
+
+    If `name` is the diet's own name, the file is that of the package.
+    """
     is_own = home is not None and file.parent == home / "diets"
     others = _diets(None if is_own and name == file.stem else home)
     path = str(file.parent / expanded(name)) if is_path(name) else name
@@ -251,7 +272,7 @@ def _extended_file(file: Path, name: str, home: Path | None) -> Path:
 
 
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
-    """Load the diet in a file, with the fields of the diet that it extends."""
+    """Load the diet in `file`, completed by the fields of the diet that it extends."""
     source = read_yaml(text, file=str(file), error=DietError)
     content = dict(source.content)
     for name in PATHS:
@@ -265,7 +286,9 @@ def _diet(file: Path, text: str, home: Path | None) -> Diet:
 
 
 def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None) -> Diet:
-    """Return the diet that a child extends; a workspace diet may extend the package's diet of its own name.
+    """Return the diet that results from the fields `child` in `file` and the diet that they extend.
+
+    A diet of the workspace may extend the package's diet of the same name.
 
     Raises:
         DietError: if the extended diet doesn't exist or extends another one, or if both would write artefacts
@@ -303,7 +326,8 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
     """Load phases by name or from a YAML file, in curriculum order.
 
     Raises:
-        DietError: for an unknown name, with the closest one; for a fault in the file, with its line.
+        DietError: for an unknown name (the error names the closest one) or a fault in the file (the error
+            gives its line).
     """
     file = _find_file(name_or_path, _phases(home), home, kind="phases file")
     spec = parse(PhasesSpec, text_of(file, error=DietError), file=str(file), error=DietError)
@@ -311,7 +335,7 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
 
 
 def is_path(name: str) -> bool:
-    """Return True if a diet or phases file is given as a path rather than a name."""
+    """Return True if `name` is the path of a diet or of a phases file, rather than a name."""
     return "/" in name or name.endswith((".yaml", ".yml", ".json"))
 
 

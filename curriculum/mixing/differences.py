@@ -36,7 +36,7 @@ class Field:
     """A field that differs between two diets, or between the same phase of both."""
 
     name: str
-    """`model`, or `syntax.max_repetition`."""
+    """Name of a diet's field, such as `model`, or of a phase's field, such as `syntax.max_repetition`."""
     before: str
     after: str
 
@@ -47,14 +47,17 @@ class Change:
 
     phase: str
     family: str
-    """`v6_enriched of v2_simple` for a family with a base; `my-rows: v3_simple` for imported rows."""
+    """Family of the serving as text.
+
+    `v6_enriched of v2_simple` for a family with a base; `my-rows: v3_simple` for imported rows.
+    """
     objective: str
     row_length: int
     domains: str
-    """Factors by domain: `testing 4, * 1`; empty if all factors are equal."""
+    """Factors by domain as text, such as `testing 4, * 1`; empty if all factors are equal."""
     repositories: tuple[str, ...]
     score: Score
-    """Tokens of the training rows that are targets."""
+    """Which tokens of the training rows are targets."""
     tokens_before: int
     tokens_after: int
     tokens_change: int
@@ -64,7 +67,7 @@ _Place = tuple[str, str, str, int, str, tuple[str, ...], Score]
 
 
 def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> Iterator[Change]:
-    """Yield every serving of both diets, whether it differs or not, in phase order."""
+    """Yield every serving of both diets, in phase order; servings that don't differ are included."""
     old, new = _amounts(before), _amounts(after)
     names = dict.fromkeys([*(phase.name for phase in before), *(phase.name for phase in after)])
     for name in names:
@@ -91,7 +94,10 @@ def fields(
     before: Sequence[ResolvedPhase],
     after: Sequence[ResolvedPhase],
 ) -> Iterator[Field]:
-    """Yield the other differences: fields of the diets, and of phases that both have."""
+    """Yield the fields that differ between two diets, or between the phases that both diets have.
+
+    Servings are compared by `changes`.
+    """
     for name in FIELDS:
         old, new = (getattr(diet, name) for diet in diets)
         if old != new:

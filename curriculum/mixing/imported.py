@@ -15,7 +15,7 @@ from schemas.regular_files import PlainPath
 from schemas.reports import RowsReport
 
 LABEL = "imported"
-"""Label of imported rows; its value is their format."""
+"""Name of the label that marks imported rows; the label's value is the format of the imported files."""
 TRAIN, VAL = "train", "val"
 IMPORT = "import"
 _DIGITS = re.compile(r"[0-9a-f]{6,64}")
@@ -23,22 +23,22 @@ _DIGITS = re.compile(r"[0-9a-f]{6,64}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedRows:
-    """Imported rows, under the name that a diet uses for them."""
+    """Imported rows that a diet serves; `name` is the name that the diet uses for them."""
 
     name: str
     key: str
     path: PlainPath
-    """Relative to the workspace."""
+    """Path of the rows, relative to the workspace."""
     family: str
     objective: str
     row_length: int
     domains: tuple[str, ...]
     measured_by: PlainPath | None = None
-    """Path of rows of split val imported under the same name, or None."""
+    """Path of the rows of split val that are imported under the same name, or None."""
 
 
 def mark_of(name: str, split: str) -> str:
-    """Return the name in current/ under which the rows imported as `name` are live.
+    """Return the name of the entry in current/ that points to the rows imported as `name`.
 
     >>> mark_of("my-rows", "train")
     'import-my-rows-train'
@@ -47,10 +47,10 @@ def mark_of(name: str, split: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise for a name that a diet or a figure could confuse with something else.
+    """Raise unless `name` can name imported rows without being confused with something else.
 
     Raises:
-        DietError: for invalid characters, digits of a key, and the name of a family.
+        DietError: for invalid characters, a name that looks like a key, and the name of a family.
     """
     cause = None
     if not is_name(name):
@@ -67,18 +67,18 @@ def imported_rows(store: Store, diet: Diet) -> dict[str, ImportedRows]:
     """Return the imported rows that a diet serves, by the name that the diet uses.
 
     Raises:
-        DietError: for a name or key digits that match no imported rows, for rows of split val, and for empty
-            rows artefacts.
+        DietError: for a name or the first digits of a key that match no imported rows, for rows of split val,
+            and for artefacts without rows.
     """
     called = (serving.imported for phase in diet.phases for serving in phase.servings)
     return {name: _rows(store, diet, name) for name in dict.fromkeys(called) if name is not None}
 
 
 def complete_diet(diet: Diet, found: Mapping[str, ImportedRows]) -> Diet:
-    """Return the diet with fields filled in from its imported rows; fields given in the diet must agree.
+    """Return the diet with missing fields taken from its imported rows, which are given as `found` by name.
 
     Raises:
-        DietError: naming the field that disagrees.
+        DietError: naming a field whose value in the diet differs from that of the imported rows.
     """
     if not found:
         return diet
@@ -152,7 +152,7 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
 
 
 def _location(diet: Diet, name: str) -> tuple[int | str, ...]:
-    """Return the place in a diet that first serves these imported rows."""
+    """Return the location in `diet` of the first serving of the imported rows `name`."""
     return next(
         ("phases", at, "servings", index, "imported")
         for at, phase in enumerate(diet.phases)
@@ -182,7 +182,7 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
 
 
 def _named(store: Store) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield (name, split) of all rows imported under a name, with their path; deleted rows are skipped."""
+    """Yield ((name, split), path) for all rows imported under a name; deleted rows are skipped."""
     for file in sorted((store.root / "current").glob(f"{IMPORT}-*.txt")):
         name, _, split = file.stem.removeprefix(f"{IMPORT}-").rpartition("-")
         if name and split in (TRAIN, VAL):
@@ -196,12 +196,15 @@ def _at(store: Store, path: str) -> Artefact:
 
 
 def objective_of(serving: Serving) -> str:
-    """Return the objective of a completed serving."""
+    """Return the objective of a serving that `complete_diet` has completed."""
     assert serving.objective is not None, "said, usual, or told by imported rows"
     return serving.objective
 
 
 def family_of(serving: Serving) -> str:
-    """Return the family of a completed serving; imported rows may have a family of their own."""
+    """Return the family of a serving that `complete_diet` has completed.
+
+    Imported rows may have a family that only they have.
+    """
     assert serving.family is not None, "said, or told by imported rows"
     return serving.family

@@ -1,4 +1,4 @@
-"""Mixing: a phase of a diet and the rows of its servings become a plan, the rows in training order.
+"""Mixing: the rows of a phase's servings become a plan, which lists rows in training order.
 
 `demand` computes the share of each stratum, schedule.py orders slots and rows, row_plan.py writes them.
 """
@@ -55,9 +55,9 @@ def mix(
 ) -> Artefact:
     """Return the mixture of a phase: plan.parquet, and its report in the manifest.
 
-    The plan contains the rows that a run to the end of the budget trains on: the rows of all whole steps of
-    `tokens_per_step` row positions within the budget. Excluded rows are not in the plan; the other rows keep
-    the order that they would have with them.
+    The plan contains the rows that a run to the end of the budget trains on. These are the rows of all whole
+    steps within the budget; a step has `tokens_per_step` row positions. Excluded rows are not in the plan,
+    and excluding them doesn't change the order of the other rows.
 
     Args:
         store: Store of the workspace.
@@ -104,7 +104,11 @@ def recipe(
     seen: Sequence[RowsTaken] = (),
     continued: Continued | None = None,
 ) -> Recipe:
-    """Return the recipe of a mixture; earlier plans enter only through rows taken from the same artefacts."""
+    """Return the recipe of a mixture.
+
+    The mixture depends on plans of earlier phases only through the rows that they took from the same
+    artefacts.
+    """
     branch = [("branch", phase.branch)] if phase.branch else []
     without = select_pack_ids(
         phase.without, [variant.key for variants in rows for variant in variants]
@@ -158,9 +162,10 @@ def report_of(mixture: Artefact) -> MixtureReport:
 def rows_seen_before(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[RowsTaken, ...]:
     """Return the rows read by earlier phases, in order.
 
-    `phases` are mixtures with the number of steps of the run that read them: a run ended by a gate has read
-    only the first steps of its plan. Without a finished run (None), all rows of the plan count. A mixture
-    that continues a run contains the rows seen before, so mixtures ahead of it are ignored.
+    `phases` are pairs of a mixture and the number of steps of the run that read it. A run ended by a gate has
+    read only the first steps of its plan. Without a finished run (None), all rows of the plan count. A
+    mixture that continues a run already lists the rows seen before it, so the mixtures ahead of it are
+    ignored.
     """
     seen: list[RowsTaken] = []
     for mixture, steps in phases:
@@ -176,7 +181,7 @@ def rows_seen_before(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[Row
 
 
 def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...], int]:
-    """Return the rows in a mixture's first slots, and their valid tokens."""
+    """Return the rows in the first `slots` slots of a mixture, and the number of their valid tokens."""
     rows_taken = {
         (stratum.stratum, taken.rows_key): taken
         for stratum in report_of(mixture).strata
@@ -200,13 +205,13 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
 
 
 def rows_taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
-    """Return the number of taken or skipped rows in these artefacts, by (rows key, domain)."""
+    """Return how many rows of the artefacts `rows` were taken or skipped, by (rows key, domain)."""
     keys = {artefact.key for variants in rows for artefact in variants}
     return turns([rows_seen for rows_seen in seen if rows_seen.rows_key in keys])
 
 
 def turns(seen: Iterable[RowsTaken]) -> Taken:
-    """Return the number of taken or skipped rows, by (rows key, domain)."""
+    """Return how many rows were taken or skipped in total, by (rows key, domain)."""
     summed: dict[tuple[str, str], int] = {}
     for taken in seen:
         place = (taken.rows_key, taken.domain)
@@ -264,7 +269,7 @@ def _write(
 
 
 def _warnings(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
-    """Yield the differences between what the diet asks for and what the strata are served."""
+    """Yield a warning for each difference between what the diet asks for and what the strata get."""
     for stratum in strata:
         if abs(stratum.served - stratum.share) > 1e-9:
             yield f"{stratum.title}: share {stratum.share:.4f} was renormalised to {stratum.served:.4f}"
@@ -317,7 +322,7 @@ def _repetition(
     seen: Sequence[RowsTaken],
     planned: Sequence[RowsTaken],
 ) -> TokenRepetition:
-    """Count the tokens of the rows seen before and of the planned rows."""
+    """Count the scored and the distinct tokens of the rows seen before and the planned rows together."""
     there = {artefact.key: artefact for variants in rows for artefact in variants}
     drawn = {taken.rows_key for taken in (*seen, *planned)}
     if not drawn <= there.keys():
@@ -339,7 +344,7 @@ def _repetition(
 def _remaining_phase(
     phase: ResolvedPhase, continued: Continued | None, tokens_per_step: int
 ) -> ResolvedPhase:
-    """Return the phase with the budget that remains after the steps already taken."""
+    """Return the phase with the budget that remains after the steps that the run `continued` has taken."""
     if continued is None:
         return phase
     is_of_tokens = phase.budget_unit == "tokens"

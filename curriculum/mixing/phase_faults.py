@@ -1,4 +1,4 @@
-"""Faults of resolved phases against a corpus and imported rows: unknown domains, unmeasured gates."""
+"""Faults of a diet that show only with its corpus and imported rows: unknown domains, unmeasured gates."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -10,7 +10,11 @@ from schemas.objectives import FixedSet
 
 
 def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> Iterator[DietFault]:
-    """Yield a fault for each factor of a domain that neither the rules nor the imported rows have."""
+    """Yield a fault for each domain that a serving names but that doesn't exist.
+
+    A domain exists if it is in `known`, the domains of the corpus' rules, or if the serving's imported rows
+    have it.
+    """
     for at, phase in enumerate(phases):
         for serving in phase.servings:
             there = known if serving.imported is None else serving.imported.domains
@@ -26,7 +30,7 @@ def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> It
 
 
 def unmeasured_imports(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
-    """Yield a sentence for each name of imported rows without held-out rows."""
+    """Yield a sentence for each name of imported rows that have no held-out rows to measure them."""
     listed = [serving.imported for phase in phases for serving in phase.servings]
     for name in dict.fromkeys(rows.name for rows in listed if rows and rows.measured_by is None):
         yield (
@@ -36,7 +40,7 @@ def unmeasured_imports(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
 
 
 def repeated_changes(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
-    """Yield a sentence if phases serve the changes of a file in two forms."""
+    """Yield a sentence if the phases serve the same changes of files in two families."""
     served = {
         serving.base or serving.family
         for phase in phases
@@ -54,9 +58,10 @@ def repeated_changes(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
 
 
 def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> None:
-    """Raise if a gate waits for val_bpb of a set that the phase doesn't have or that has no held-out rows.
+    """Raise if a gate waits for val_bpb of a set that the phase can't measure.
 
-    `fixed` are the corpus' sets that are measured in every phase.
+    The phase doesn't have the set, or the set has no held-out rows. `fixed` are the corpus' sets that are
+    measured in every phase.
 
     Raises:
         DietError: naming the phase.

@@ -1,6 +1,6 @@
-"""Token repetition over the rows that plans draw: scored tokens ÷ distinct tokens.
+"""Repetition of tokens in the rows that plans draw: scored tokens ÷ distinct tokens.
 
-Distinct tokens are counted with the windows stored beside the rows (schemas/windows.py).
+Distinct tokens are counted with hashed windows of tokens, stored next to the rows (schemas/windows.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from schemas.windows import WINDOWS_NAME
 
 Ints = npt.NDArray[np.int64]
 MAX_COUNTED = 1 << 22
-"""Maximum windows that are counted; beyond it, a sample by hash is counted."""
+"""Maximum number of windows that are counted; of more windows, only those with small hashes are counted."""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -39,11 +39,11 @@ class TokenCount:
 
 
 class ReadTokens:
-    """Scored and distinct tokens of any number of rows that plans draw from rows artefacts.
+    """Counter of the scored and distinct tokens in any number of rows that plans draw from artefacts.
 
     Plans draw the rows of an artefact in a domain in an order fixed by the seed, and each plan continues
-    where the previous one ended. So the number of rows identifies them. Memory is 24 bytes per row and per
-    counted window, of which there are about MAX_COUNTED at most.
+    where the previous one ended. So the number of drawn rows says which rows were drawn. Memory is 24 bytes
+    per row and per counted window; about MAX_COUNTED windows are counted at most.
     """
 
     def __init__(self, rows: Iterable[Artefact], *, seed: int, without: Sequence[str] = ()) -> None:
@@ -57,14 +57,14 @@ class ReadTokens:
         )
 
     def count(self, taken: Taken) -> TokenCount:
-        """Count the tokens of rows, given the number of rows per artefact and domain."""
+        """Count the tokens of drawn rows; `taken` is the number of rows per artefact and domain."""
         scored = sum(lane.scored_until(taken.get(place, 0)) for place, lane in self._lanes.items())
         until = np.array([taken.get(place, 0) for place in self._lanes], dtype=np.int64)
         read = self._windows.filter(pl.col("position") < until[self._windows["lane"].to_numpy()])
         return TokenCount(scored=scored, distinct=read["hash"].n_unique() << self._halvings)
 
     def _read(self, artefact: Artefact, seed: int, without: Sequence[str]) -> pl.DataFrame:
-        """Return the windows of an artefact, with the lane and lane position of each window's row."""
+        """Return the windows of an artefact, each with its row's lane and its row's position in the lane."""
         supply = read_supply(artefact.shards(), key=artefact.key, without=without)
         if not supply.rows:
             return _NOTHING
@@ -110,18 +110,18 @@ _NOTHING = pl.DataFrame(schema={"lane": pl.Int64, "position": pl.Int64, "hash": 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Lane:
-    """The rows of an artefact in one domain."""
+    """The rows of one artefact in one domain."""
 
     rows: Ints
-    """Row numbers in their supply."""
+    """Numbers of the lane's rows in their supply."""
     scored: Ints
-    """Scored tokens of all rows in the supply."""
+    """Scored tokens of every row of the supply, including other lanes."""
     seed: int
     name: str
     row_length: int
 
     def order(self, number: int) -> Ints:
-        """Return the rows in the order of a pass."""
+        """Return the rows in the order in which pass `number` reads them."""
         return self.rows[
             pass_order(
                 len(self.rows),
@@ -133,16 +133,17 @@ class _Lane:
         ]
 
     def scored_until(self, count: int) -> int:
-        """Return the scored tokens of the first `count` rows, over as many passes as needed."""
+        """Return the scored tokens of the first `count` rows, read in as many passes as needed."""
         passes, rest = divmod(count, len(self.rows))
         whole = passes * int(self.scored[self.rows].sum())
         return whole + (int(self.scored[self.order(passes)[:rest]].sum()) if rest else 0)
 
 
 def _halvings(reports: Sequence[WindowsReport]) -> int:
-    """Return how often the hash limit must be halved so that at most MAX_COUNTED windows are below it.
+    """Return the number of times that the range of counted hashes must be halved.
 
-    At least the highest value among the artefacts.
+    After so many halvings, at most MAX_COUNTED windows are counted. If windows of an artefact were stored
+    with more halvings, their number is returned.
     """
     lowest = max((report.halvings for report in reports), default=0)
     kept = sum(report.kept >> (lowest - report.halvings) for report in reports)
@@ -150,7 +151,7 @@ def _halvings(reports: Sequence[WindowsReport]) -> int:
 
 
 def _scored(artefact: Artefact, supply: Supply) -> Ints:
-    """Return the scored tokens of each row, in supply order; 0 for excluded rows."""
+    """Return the scored tokens of each row of `supply`; 0 for excluded rows."""
     scored = pl.concat(frames.read(file, ["loss_token_count"]) for file in artefact.shards())
     found = scored["loss_token_count"].cast(pl.Int64).to_numpy().copy()
     if supply.left_out is not None:

@@ -1,4 +1,4 @@
-"""Resolution of a diet and its phases: servings with definite row lengths, repositories and tokens."""
+"""Resolution of a diet and its phases: all defaults are replaced by row lengths, repositories and tokens."""
 
 import itertools
 import math
@@ -28,15 +28,18 @@ from schemas.packed_row import Packer
 from schemas.study import BudgetUnit, study_mark
 
 FIM_VARIANTS = 4
-"""Default number of splits per document for a serving of fim."""
+"""Default number of variants for a serving of fim; each variant splits the documents at other places."""
 NOTHING_IMPORTED: Mapping[str, ImportedRows] = MappingProxyType({})
 MAX_FILE_ROW = 4096
-"""Maximum row length, in tokens, at which structure is added to files; longer rows use context graphs."""
+"""Maximum row length, in tokens, at which structure is added to documents that show files.
+
+In longer rows, structure is added to documents of context graphs.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedServing:
-    """A serving with all defaults resolved; `tokens` are valid tokens of its phase."""
+    """A serving with all defaults resolved; `tokens` is its number of valid tokens in its phase."""
 
     index: int
     family: str
@@ -45,25 +48,25 @@ class ResolvedServing:
     share: float
     tokens: int
     domains: tuple[tuple[str, float], ...]
-    """Factors by domain, `*` for all others; empty if all factors are equal."""
+    """Factors by domain, where `*` means all other domains; empty if all factors are equal."""
     repositories: tuple[str, ...]
-    """Empty for all repositories."""
+    """Names of the repositories that are read; empty for all repositories."""
     base: str | None = None
     """Family that v6_enriched adds structure to; None for other families."""
     variants: int = 1
-    """Number of renderings of each document for its repetitions; 1 except for fim."""
+    """Number of variants of each document, which repetitions read in turn; 1 except for fim."""
     imported: ImportedRows | None = None
     """Imported rows of the serving; None if its rows are built from the corpus."""
     packer: Packer = "best_fit"
     """Packer of the training rows; only studies change it."""
     score: Score = "new"
-    """Tokens of the training rows that are targets; irrelevant for conversations and imported rows."""
+    """Which tokens of the training rows are targets; has no effect on conversations and imported rows."""
     both: bool = False
-    """True if it includes commits that another family of its phase also shows."""
+    """True if the rows include commits that another family of the phase also shows."""
 
     @property
     def flat_family(self) -> str:
-        """Family whose text the serving reads; for structure, its base."""
+        """Family of the text that the serving shows; for v6_enriched, the base family."""
         return self.base or self.family
 
     @property
@@ -77,7 +80,7 @@ class ResolvedServing:
 
     @property
     def title(self) -> str:
-        """Family, objective and row length in words; imported rows begin with their name.
+        """Family, objective and row length in words; the title of imported rows begins with their name.
 
         For example 'v3_simple causal at 4096'.
         """
@@ -92,13 +95,16 @@ class ResolvedServing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedPhase:
-    """One job of a diet; the anneal is the last job and has the servings of the last phase."""
+    """One job of a diet: a phase, or the anneal, which is the last job and has the last phase's servings."""
 
     specialist: str
     branch: str | None
     name: str
     tokens: int
-    """Share of the diet's budget, in valid tokens; in row positions for a study of those."""
+    """Number of valid tokens that the phase gets.
+
+    It is a number of row positions in a study whose budget counts positions.
+    """
     rope_base: float
     servings: tuple[ResolvedServing, ...]
     max_repetition: float
@@ -109,31 +115,31 @@ class ResolvedPhase:
     require: tuple[str, ...]
     why: str
     portion: float = 1.0
-    """Share of the diet's budget."""
+    """Fraction of the diet's token budget that the phase gets."""
     budget_unit: BudgetUnit = "tokens"
     without: tuple[str, ...] = ()
     """pack_ids of excluded rows."""
     location: Location = ()
-    """Place in the diet."""
+    """Location of the phase in the diet's file."""
 
     @property
     def slot_length(self) -> int:
-        """S: row positions of a slot, equal to the largest row length."""
+        """Number S of row positions in a slot, equal to the largest row length of the phase."""
         return max(serving.row_length for serving in self.servings)
 
     def max_steps(self, budget: int, tokens_per_step: int) -> int | None:
-        """Return the steps in a budget of row positions; None if the budget counts valid tokens."""
+        """Return the number of steps in `budget` row positions; None if the budget counts valid tokens."""
         return budget // tokens_per_step if self.budget_unit == "positions" else None
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """Validation sets from the phase's own rows, if such rows are held out."""
+        """Names of the validation sets that consist of the phase's own rows, if such rows are held out."""
         names = (name for serving in self.servings for name in serving.sets)
         return tuple(dict.fromkeys((PHASE_SET, *names)))
 
     @property
     def is_anneal(self) -> bool:
-        """True for the final learning-rate decay."""
+        """True for the anneal."""
         return self.name == ANNEAL
 
 
@@ -154,7 +160,7 @@ def resolve(
 ) -> tuple[ResolvedPhase, ...]:
     """Return the jobs of a diet in order, the anneal last; their tokens sum to the budget.
 
-    `imported` are the imported rows that it serves, by the name that the diet uses.
+    `imported` are the imported rows that the diet serves, by the name that the diet uses.
 
     Raises:
         DietError: for a phase missing from `phases`, a serving without a row length in a phase with several,
@@ -181,13 +187,13 @@ def resolve(
 
 
 def phase_tokens(diet: Diet, token_budget: int) -> list[int]:
-    """Return the tokens of each phase, the anneal last, for a given budget."""
+    """Return the tokens of each job of a diet at `token_budget`, those of the anneal last."""
     portions = [phase.portion for phase in diet.phases]
     return _divide(token_budget, [*portions, *([diet.anneal.portion] if diet.anneal else [])])
 
 
 def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
-    """Yield all requests of a diet that its phases file can't meet; imported rows themselves aren't read."""
+    """Yield a fault for each request of a diet that its phases file can't meet; no imported rows are read."""
     yield from _study_faults(diet)
     for at, phase in enumerate(diet.phases):
         if phase.phase not in phases:
@@ -202,7 +208,7 @@ def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
 
 
 def _study_faults(diet: Diet) -> Iterator[DietFault]:
-    """Yield requests of a diet that its study excludes."""
+    """Yield a fault for each request that the diet's study makes impossible."""
     if diet.study is None:
         return
     if diet.study.packer == "chop":
@@ -227,7 +233,7 @@ def _study_faults(diet: Diet) -> Iterator[DietFault]:
 
 
 def _packer_faults(diet: Diet) -> Iterator[DietFault]:
-    """Yield servings whose documents must not be cut."""
+    """Yield a fault for each serving whose documents must stay whole although the packer cuts documents."""
     for at, phase in enumerate(diet.phases):
         for index, serving in enumerate(phase.servings):
             fault = _why_whole(serving)
@@ -242,7 +248,7 @@ def _packer_faults(diet: Diet) -> Iterator[DietFault]:
 
 
 def _why_whole(serving: Serving) -> tuple[str, str] | None:
-    """Return the field and the reason why a serving's documents must not be cut; None if they may be."""
+    """Return the field and the reason why a serving's documents must stay whole; None if they may be cut."""
     if serving.imported is not None:
         return "imported", "imported rows are packed already"
     if serving.family == ENRICHED_FAMILY:
@@ -261,7 +267,7 @@ RULED_OUT: Mapping[str, str] = MappingProxyType(
         "masking_cost": "masking_cost measures training with document masks",
     }
 )
-"""Checks that can't be passed in a study, with their subject."""
+"""Checks that a study can't pass, each with the reason."""
 
 
 def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[DietFault]:
@@ -404,19 +410,19 @@ def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
 
 
 def _base(serving: Serving, row_length: int) -> str | None:
-    """Return the base family of a serving of structure."""
+    """Return the base family of a serving of v6_enriched, whose documents get structure; else None."""
     if serving.family != ENRICHED_FAMILY or serving.imported is not None:
         return None
     return serving.base or default_base(row_length)
 
 
 def default_base(row_length: int) -> str:
-    """Return the default family that structure is added to, for a row length."""
+    """Return the family whose documents get structure at `row_length` if the diet names none."""
     return VERSIONS_FAMILY if row_length <= MAX_FILE_ROW else CONTEXT_FAMILY
 
 
 def _divide(total: int, shares: Sequence[float]) -> list[int]:
-    """Split the total into whole amounts in proportion to shares.
+    """Split `total` into whole amounts in proportion to `shares`.
 
     >>> _divide(10, [0.45, 0.45, 0.1]), _divide(7, [0.2, 0.2, 0.2, 0.2, 0.2])
     ([4, 5, 1], [1, 2, 1, 2, 1])
@@ -432,8 +438,8 @@ def with_repositories(
 ) -> tuple[ResolvedPhase, ...]:
     """Return the phases with each serving's repository patterns resolved to sorted names.
 
-    For `chat`, the names are those of conversations. A serving without patterns keeps all of them. Later
-    artefacts depend on the names alone, not on how a diet writes them.
+    For `chat`, the names are those of sources of conversations. A serving without patterns reads all of them.
+    Later artefacts depend on the names alone, not on the patterns.
 
     Raises:
         DietError: for a pattern that matches nothing in the corpus, and for two servings of a phase that then
@@ -493,10 +499,10 @@ def _matches(
 
 
 def structure_faults(phases: Sequence[ResolvedPhase]) -> Iterator[DietFault]:
-    """Yield a fault if structure is served before any phase of graphs with a gate.
+    """Yield a fault if structure is served without an earlier phase of graph families that ends at a gate.
 
-    Structure is meant for a model that has learnt graphs; without a gate only the budget decides when that
-    is. The fault names the first such serving.
+    Structure is meant for a model that has learnt graphs. Without a gate, only the budget decides when the
+    phase of graphs ends. The fault names the first serving of structure.
     """
     graphs: list[str] = []
     for at, phase in enumerate(trained for trained in phases if not trained.is_anneal):
@@ -513,7 +519,10 @@ def structure_faults(phases: Sequence[ResolvedPhase]) -> Iterator[DietFault]:
 
 
 def _ungated(served: ResolvedServing, graphs: Sequence[str], *, at: int, phase: str) -> DietFault:
-    """Return the fault for structure that follows ungated phases of graphs, or none at all."""
+    """Return the fault for a serving of structure; `graphs` are the phases of graphs before it, if any.
+
+    None of these phases has a gate.
+    """
     gate = "advance_when: {val_bpb: {stops_improving_by: 0.002}}"
     return DietFault(
         location=("phases", at, "servings", served.index),

@@ -1,4 +1,4 @@
-"""Plan of a phase: slots of rows in training order, all whole steps within the budget."""
+"""Plan of a phase: the rows of all whole steps within the budget, slot by slot in training order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,14 +26,17 @@ from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 ROW_GROUP = 1 << 15
-"""Approximate rows per row group; a reader at any position decodes one or two groups."""
+"""Approximate number of rows per row group.
+
+A reader that starts at any position decodes one or two groups.
+"""
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """Totals of a written plan; arrays are by stratum."""
+    """Totals of a plan; each array has one element per stratum."""
 
     slots: int
     rows: int
@@ -41,39 +44,39 @@ class Totals:
     whole: "WholeSteps"
     slots_of: Ints
     rows_of: tuple[Ints, ...]
-    """Number of rows of each variant, by stratum."""
+    """Number of drawn rows of each variant, by stratum."""
     passed_of: tuple[Ints, ...]
-    """Number of excluded rows skipped of each variant, by stratum."""
+    """Number of skipped rows of each variant, by stratum; rows are skipped if they are excluded."""
     tokens_of: Ints
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WholeSteps:
-    """Whole steps of a plan within its budget."""
+    """Count of the whole steps of a plan that fit its budget."""
 
     steps: int = 0
     tokens: int = 0
     """Valid tokens of these steps."""
     first: int = 0
-    """Valid tokens of the first step, even if over the budget: the minimum that a phase needs."""
+    """Valid tokens of the first step, even if it exceeds the budget; a phase needs at least so many."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Consecutive slots of a plan, row by row."""
+    """Part of a plan: consecutive slots, with one array element per row."""
 
     slot: Ints
     stratum: Ints
     variant: npt.NDArray[np.int32]
-    """Index among the stratum's variants."""
+    """Index of the row's variant among the variants of its stratum."""
     row: Ints
-    """Row numbers in the variant's supply."""
+    """Number of the row in its variant's supply."""
     repetition: npt.NDArray[np.int32]
     valid_tokens: npt.NDArray[np.int32]
     passed: ExcludedRows
 
     def between(self, first: int, last: int) -> "Piece":
-        """Return the rows of the slots from `first` up to but excluding `last`."""
+        """Return the rows of slot `first` and the later slots before slot `last`."""
         begin, end = np.searchsorted(self.slot, (first, last))
         return Piece(
             slot=self.slot[begin:end],
@@ -86,7 +89,7 @@ class Piece:
         )
 
     def then(self, other: "Piece") -> "Piece":
-        """Return these rows followed by those of the next slots."""
+        """Return the rows of this piece followed by those of `other`, which has the next slots."""
         return Piece(
             slot=np.concatenate([self.slot, other.slot]),
             stratum=np.concatenate([self.stratum, other.stratum]),
@@ -99,9 +102,10 @@ class Piece:
 
 
 class Planner:
-    """Draws the rows of a phase slot by slot; deterministic given strata, supplies and seed.
+    """Planner that draws the rows of a phase, slot by slot.
 
-    Memory is 30 bytes per row of the supplies, plus one permutation per stratum (8 bytes per row).
+    The rows depend only on strata, supplies and seed. Memory is 30 bytes per row of the supplies, plus one
+    permutation per stratum (8 bytes per row).
     """
 
     def __init__(
@@ -135,8 +139,8 @@ class Planner:
     def pieces(self, most_rows: int = ROW_GROUP) -> Iterator[Piece]:
         """Yield pieces of about `most_rows` rows, endlessly.
 
-        The rows don't depend on the size of pieces, and the plan for a larger budget begins with the same
-        rows.
+        `most_rows` doesn't change which rows come in which order. The plan for a larger budget begins with
+        the same rows.
         """
         at_once = max(1, most_rows // (BLOCK_SLOTS * int(self._rows_per_slot.max())))
         start = 0
@@ -174,7 +178,7 @@ class Planner:
         )
 
     def _rows(self, stratum: Stratum, drawn: DrawnRows) -> tuple[Ints, npt.NDArray[np.int32]]:
-        """Return the numbers of drawn rows in their supplies, and their valid tokens."""
+        """Return the row numbers of drawn rows in their supplies, and the valid tokens of these rows."""
         rows = np.empty(len(drawn.index), dtype=np.int64)
         valid_tokens = np.empty(len(rows), dtype=np.int32)
         only = len(stratum.variants) == 1
@@ -189,11 +193,11 @@ class Planner:
 def take_whole_steps(
     pieces: Iterator[Piece], *, budget: int, slots_per_step: int, max_steps: int | None = None
 ) -> Iterator[tuple[Piece, WholeSteps]]:
-    """Yield the rows of all whole steps within the budget, piece by piece, with the steps so far.
+    """Yield the rows of all whole steps within the budget, piece by piece, with the number of steps so far.
 
-    The first step that exceeds the budget, in valid tokens, ends the plan and isn't part of it; `max_steps`
-    replaces the budget. Rows behind the last whole step of a piece come with the next piece; a piece may be
-    empty.
+    The plan ends before the first step with which the valid tokens would exceed `budget`. If `max_steps` is
+    given, it replaces the budget. Rows after the last whole step of a piece come with the next piece, so that
+    a piece may be empty.
     """
     whole, held = WholeSteps(), None
     for piece in pieces:
@@ -224,7 +228,7 @@ def count_plan(
     strata: Sequence[Stratum],
     supplies: Sequence[Sequence[Supply]],
 ) -> Totals:
-    """Count a plan without writing it; memory doesn't grow with its length."""
+    """Compute the totals of a plan without writing it; memory doesn't grow with the plan's length."""
     lanes, counts = _Lanes(strata, supplies), _Counts(strata)
     for piece, whole in pieces:
         counts.add(piece, lanes, whole)
@@ -237,7 +241,7 @@ def write_plan(
     strata: Sequence[Stratum],
     supplies: Sequence[Sequence[Supply]],
 ) -> Totals:
-    """Write a plan in row groups and count it; memory doesn't grow with its length."""
+    """Write a plan in row groups and return its totals; memory doesn't grow with the plan's length."""
     lanes, counts = _Lanes(strata, supplies), _Counts(strata)
     passed: list[ExcludedRows] = []
     with _writer(file) as writer:
@@ -263,7 +267,7 @@ class _Counts:
         self.rows = 0
 
     def add(self, piece: Piece, lanes: "_Lanes", whole: WholeSteps) -> None:
-        """Add the next slots of the plan."""
+        """Add the rows of `piece`, which has the next slots of the plan."""
         first_rows = np.flatnonzero(np.diff(piece.slot, prepend=-1))
         self._slots += np.bincount(piece.stratum[first_rows], minlength=len(self._slots))
         self._rows += np.bincount(lanes.of(piece), minlength=len(self._rows))
@@ -289,7 +293,7 @@ class _Counts:
 
 
 def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
-    """Raise unless a step is a whole number of a phase's slots.
+    """Raise unless a step of `tokens_per_step` row positions is a whole number of the phase's slots.
 
     Raises:
         MixtureError: naming the phase and a valid multiple.
@@ -307,7 +311,7 @@ def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
 def less_than_a_step(
     phase: ResolvedPhase, first: int, *, tokens_per_step: int, cure: str | None = None
 ) -> MixtureError:
-    """Return the error for a phase whose tokens don't fill its first step."""
+    """Return the error for a phase with fewer tokens than its first step; `first` is what the step needs."""
     usual = f"Raise token_budget until {phase.name} has {first:,} tokens, or lower tokens_per_step"
     return MixtureError(
         f"phase {phase.name}",
@@ -344,7 +348,7 @@ def _writer(file: Path) -> pq.ParquetWriter:
 
 
 class _Lanes:
-    """All variants of all strata, numbered consecutively: strata of 1, 3, 1 variants begin at 0, 1, 4."""
+    """Numbering of all variants of all strata: strata with 1, 3 and 1 variants begin at 0, 1 and 4."""
 
     def __init__(self, strata: Sequence[Stratum], supplies: Sequence[Sequence[Supply]]) -> None:
         lanes = [(stratum, variant) for stratum in strata for variant in stratum.variants]
@@ -356,11 +360,11 @@ class _Lanes:
         ]
 
     def of(self, piece: Piece | ExcludedRows) -> Ints:
-        """Return the lane of each row of a piece."""
+        """Return the number of the lane (the variant of a stratum) of each row of `piece`."""
         return self.starts[piece.stratum] + piece.variant
 
     def named(self, passed: ExcludedRows) -> pl.DataFrame:
-        """Return pack_id, rows_key, stratum and slot of skipped rows."""
+        """Return pack_id, rows_key, stratum and slot of the skipped rows `passed`."""
         lane = self.of(passed)
         keys = self.keys.gather(lane)
         return pl.DataFrame(
@@ -398,13 +402,13 @@ def _table(piece: Piece, position: int, strata: Sequence[Stratum], lanes: _Lanes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Places:
-    """Positions of rows and their attention pairs; [n] each."""
+    """Places of rows in their files and their numbers of attention pairs; all arrays are [n]."""
 
     shard: npt.NDArray[np.int32]
     row: npt.NDArray[np.int32]
-    """Row number in the shard."""
+    """Number of the row in its shard."""
     pack: Ints
-    """Pack index."""
+    """Pack index of the row, which is the number at the end of its pack_id."""
     attention_pairs: Ints
 
 

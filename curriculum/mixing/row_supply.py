@@ -1,4 +1,4 @@
-"""Supply of rows: the small columns of a rows artefact."""
+"""Supply of rows: the columns of a rows artefact that planning needs, without the tokens."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,28 +13,28 @@ from schemas.errors import SchemaError
 
 KEY_DIGITS = 12
 INDEX_DIGITS = 10
-"""pack_id is `<first 12 digits of the rows' key>-<index, 10 digits>`."""
+"""Digits of the index in a pack_id, which is `<first 12 digits of the rows' key>-<index>`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Supply:
-    """The rows of one serving, numbered across all shards; 22 bytes per row."""
+    """The rows of one artefact, numbered across all shards; takes 22 bytes of memory per row."""
 
     key: str
     domains: tuple[str, ...]
-    """Sorted."""
+    """Names of the domains, sorted."""
     domain: npt.NDArray[np.int16]
-    """[n]: index into `domains`."""
+    """Domain of each row as an index into `domains`, [n]."""
     valid_tokens: npt.NDArray[np.int32]
-    """[n]"""
+    """Number of valid tokens in each row, [n]."""
     attention_pairs: npt.NDArray[np.int64]
-    """[n]"""
+    """Number of attention pairs in each row, [n]."""
     pack_index: npt.NDArray[np.int64]
-    """[n]: the number behind the dash of pack_id."""
+    """Number after the dash in each row's pack_id, [n]."""
     shard_starts: npt.NDArray[np.int64]
-    """[shards + 1]: number of each shard's first row, then the number of all rows."""
+    """Number of each shard's first row, followed by the number of all rows, [shards + 1]."""
     left_out: npt.NDArray[np.bool_] | None = None
-    """[n]: True for rows that no plan may take; None if there are none."""
+    """True for each row that is excluded from plans, [n]; None if no row is excluded."""
 
     @property
     def rows(self) -> int:
@@ -42,18 +42,20 @@ class Supply:
         return len(self.valid_tokens)
 
     def rows_of(self, domain: str) -> npt.NDArray[np.int64]:
-        """Return the row numbers of one domain, ascending, including excluded rows."""
+        """Return the row numbers of `domain`, ascending; excluded rows are included."""
         return np.flatnonzero(self.domain == self.domains.index(domain))
 
     def tokens_of(self, domain: str) -> int:
-        """Return the valid tokens of one domain, without excluded rows."""
+        """Return the number of valid tokens in the rows of `domain`; excluded rows don't count."""
         rows = self.rows_of(domain)
         there = rows if self.left_out is None else rows[~self.left_out[rows]]
         return int(self.valid_tokens[there].sum(dtype=np.int64))
 
 
 def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = ()) -> Supply:
-    """Return the supply in the shards of a rows artefact, in shard order; `without` are excluded pack_ids.
+    """Return the supply in the shards `files` of a rows artefact, in shard order.
+
+    `without` are the pack_ids of excluded rows.
 
     Raises:
         SchemaError: for a pack_id that doesn't belong to these rows.
@@ -82,7 +84,7 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
 def estimate_supply(
     amounts: Mapping[str, float], row_length: int, *, key: str = "estimate"
 ) -> Supply:
-    """Return rows as a build would make them, from the number of valid tokens per domain.
+    """Return rows as a build would make them; `amounts` is the number of valid tokens per domain.
 
     >>> found = estimate_supply({"general": 1000.0, "testing": 300.0}, 512)
     >>> found.domains, found.valid_tokens.tolist()
@@ -107,7 +109,7 @@ def estimate_supply(
 
 
 def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
-    """Return the pack_ids of rows from their full keys and indices.
+    """Return the pack_ids of rows, given the key of each row's artefact and the row's pack index.
 
     >>> pack_ids(pl.Series(["ab" * 32]), np.array([17])).to_list()
     ['abababababab-0000000017']
@@ -118,10 +120,10 @@ def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shard:
-    """Columns of one file of rows, [n] each."""
+    """Columns of one file of rows; all arrays are [n]."""
 
     domain: npt.NDArray[np.int16]
-    """Numbers in order of the domains' first appearance."""
+    """Domain of each row as a number; domains are numbered in order of first appearance."""
     tokens: npt.NDArray[np.int32]
     pairs: npt.NDArray[np.int64]
     index: npt.NDArray[np.int64]

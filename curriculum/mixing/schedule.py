@@ -1,6 +1,6 @@
 """Slots and rows in training order: exact quotas, shuffled by a seed; excluded rows are skipped.
 
-Random numbers are raw 64-bit words of Philox, which are the same in every release of numpy.
+Random numbers are raw 64-bit words of the Philox generator, which are the same in every release of numpy.
 """
 
 import hashlib
@@ -23,21 +23,26 @@ from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
 Ints = npt.NDArray[np.int64]
 LOCAL_ABOVE = 1 << 24
-"""Row positions of a stratum above which its order is local; below, all rows stay decoded in a loader's
-memory."""
-GROUP_POSITIONS = 1 << 16
-"""Positions of neighbouring rows that are read together: the size of a row group in packing/row_writer.py.
+"""Number of row positions in a stratum above which its row order is local.
 
-Equal to GROUP_TOKENS there, but deliberately not imported: the bytes of plans must not change with the
-writer."""
+The rows of a smaller stratum all fit decoded into a loader's memory, so their order needn't be local.
+"""
+GROUP_POSITIONS = 1 << 16
+"""Number of positions in a group of neighbouring rows, which are read together.
+
+The value equals GROUP_TOKENS in packing/row_writer.py, the size of a row group. It is deliberately not
+imported, because the bytes of plans must not change when the writer changes.
+"""
 WINDOW = 16
-"""Number of row groups shuffled together in a local order: about a million positions."""
+"""Number of row groups whose rows are shuffled together in a local order: about a million positions."""
 _ONE = 1 << 32
-"""Quotas are integers in units of 2⁻³² slot, so that no rounding error accumulates over a plan."""
+"""One slot. Quotas are integers in units of 2⁻³² slot, so that no rounding error accumulates over a plan."""
 
 
 def rates(weights: Sequence[float]) -> npt.NDArray[np.int64]:
-    """Return the slots per block in proportion to weights, in units of 2⁻³² slot; they sum to a whole block.
+    """Return the number of slots that each stratum gets per block, in units of 2⁻³² slot.
+
+    The rates are proportional to `weights` and sum to a whole block.
 
     >>> (rates([2.0, 1.0, 1.0]) >> 32).tolist()
     [512, 256, 256]
@@ -54,10 +59,11 @@ def rates(weights: Sequence[float]) -> npt.NDArray[np.int64]:
 
 
 def counts(block_rates: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the slots of each stratum for block after block, endlessly.
+    """Yield the number of slots of each stratum, block after block, endlessly.
 
-    Each block gives a stratum its exact count, rounded down or up. The rounding error is carried into the
-    next blocks, so that over many blocks the counts stay within one slot of exact (observed, not proved).
+    The exact number of slots in a block has a fraction, so it is rounded down or up. The rounding error is
+    carried into the next blocks. So over many blocks, the counts stay within one slot of exact (observed, not
+    proved).
     """
     base, rest = np.divmod(block_rates, _ONE)
     extras = int(BLOCK_SLOTS - base.sum())
@@ -74,12 +80,13 @@ def counts(block_rates: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]
 def blocks(
     block_rates: npt.NDArray[np.int64], *, seed: int, groups: Sequence[int] | None = None
 ) -> Iterator[npt.NDArray[np.int32]]:
-    """Yield the stratum of each slot, block after block, endlessly; by default each stratum is its own group.
+    """Yield the stratum of each slot, block after block, endlessly.
 
-    Within a block, the slots of a group are spread: the block is divided into as many equal intervals as the
-    group has slots, with one slot at random in each. The slots of the group's strata are spread over the
-    group's slots in the same way. So every prefix is mixed in the right proportions, short prefixes first by
-    group.
+    `groups` gives the group of each stratum; by default each stratum is its own group. Within a block, the
+    slots of a group are spread: the block is divided into as many equal intervals as the group has slots, and
+    each interval gets one slot at a random position. The slots of the group's strata are spread over the
+    group's slots in the same way. So every prefix of a plan is mixed in about the right proportions. In short
+    prefixes, the proportions of groups are closer than those of strata.
     """
     group_of = np.arange(len(block_rates)) if groups is None else np.array(groups)
     names, group = np.unique(group_of, return_inverse=True)
@@ -94,7 +101,11 @@ def blocks(
 def _places(
     count: npt.NDArray[np.int64], seed: int, name: str, number: int
 ) -> npt.NDArray[np.float64]:
-    """Return jittered positions in [0, 1) of a block's slots, grouped by the entries of `count`."""
+    """Return a random position in [0, 1) for each slot of a block.
+
+    `count` is the number of slots of each group. The positions of a group come one after another, with one
+    position in each of as many equal intervals as the group has slots.
+    """
     stretch = np.arange(BLOCK_SLOTS) - np.repeat(np.cumsum(count) - count, count)
     jitter = (_words(BLOCK_SLOTS, seed, name, number) >> np.uint64(11)) * 2.0**-53
     return (stretch + jitter) / np.repeat(count, count)
@@ -106,9 +117,9 @@ class SkippedRows:
 
     variant: npt.NDArray[np.int32]
     index: npt.NDArray[np.int64]
-    """Index among the variant's rows."""
+    """Index of each skipped row among the rows of its variant."""
     before: npt.NDArray[np.int64]
-    """Index, among the drawn rows, of the next row that was taken."""
+    """For each skipped row, the index among the drawn rows of the row that was drawn instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,21 +128,22 @@ class DrawnRows:
 
     variant: npt.NDArray[np.int32]
     index: npt.NDArray[np.int64]
-    """Index among the variant's rows."""
+    """Index of each drawn row among the rows of its variant."""
     repetition: npt.NDArray[np.int32]
-    """Number of complete passes before."""
+    """Number of complete passes before the pass that draws the row."""
     passed: SkippedRows
-    """Excluded rows that were skipped on the way."""
+    """Excluded rows that were skipped while these rows were drawn."""
 
 
 class RowOrder:
-    """The rows of a stratum in training order, endlessly: pass after pass, each shuffled anew.
+    """The rows of a stratum in training order, endlessly: pass after pass, each in a new random order.
 
-    A pass reads all rows of one variant: the variant with the fewest complete passes, the first one on a tie.
-    So repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
-    continues where earlier plans ended, whichever variants they had. Rows that are `left_out` keep their
-    places and are skipped there, so that the order of the other rows doesn't change; `seen` counts skipped
-    rows too.
+    A pass reads all rows of one variant: of the variant with the fewest complete passes, and of these the
+    first. So repetition r reads variant r mod n, where n is the number of variants. A plan that starts after
+    `seen` rows of each variant continues where earlier plans ended, whichever variants they had.
+
+    Rows that are `left_out` keep their positions in a pass and are skipped there, so that the order of the
+    other rows doesn't change. `seen` counts skipped rows too.
     """
 
     def __init__(
@@ -156,7 +168,7 @@ class RowOrder:
         self._order: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> DrawnRows:
-        """Return the next `count` rows."""
+        """Return the next `count` rows that aren't left out."""
         parts: list[tuple[npt.NDArray[np.int32], Ints, npt.NDArray[np.int32]]] = []
         skipped: list[tuple[npt.NDArray[np.int32], Ints, Ints]] = []
         left = count
@@ -197,7 +209,10 @@ class RowOrder:
 
 
 def pass_order(size: int, *, seed: int, name: str, number: int, row_length: int) -> Ints:
-    """[size]: rows in the order of a pass; rows over LOCAL_ABOVE positions are in `local_order`."""
+    """Return the order in which pass `number` reads `size` rows, [size].
+
+    If the rows have more than LOCAL_ABOVE positions in total, the order is that of `local_order`.
+    """
     words = _words(size, seed, name, number)
     if size * row_length > LOCAL_ABOVE:
         return local_order(words, max(GROUP_POSITIONS // row_length, 1), WINDOW)
@@ -205,12 +220,15 @@ def pass_order(size: int, *, seed: int, name: str, number: int, row_length: int)
 
 
 def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.NDArray[np.int64]:
-    """Return an order of rows that completes each `window` of row groups before it starts the next one.
+    """Return a random order in which nearby positions come from few groups of neighbouring rows.
 
-    Groups of neighbouring rows are shuffled among all groups, rows within their window. Stored rows are in
-    random order already, so the local order loses no randomness. `words` are random, one per row. Words [5 2
-    8 1 3], groups of two rows, windows of one group: the groups begin with 5, 8 and 3, so the last comes
-    first -> [4 1 0 3 2].
+    Rows are divided into groups of `group` neighbouring rows. The groups are shuffled, and each `window` of
+    consecutive groups is shuffled row by row. Stored rows are in random order already, so the local order
+    loses no randomness.
+
+    `words` are random, one per row. For example, with words [5 2 8 1 3], groups of two rows and windows of
+    one group, the groups begin with the words 5, 8 and 3. The group with the smallest first word, here the
+    last one, comes first, and its window is sorted by words. The order is [4 1 0 3 2].
     """
     firsts = words[::group]
     place = np.empty(len(firsts), dtype=np.int64)
@@ -220,20 +238,20 @@ def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.N
 
 
 def _words(count: int, seed: int, name: str, number: int) -> npt.NDArray[np.uint64]:
-    """Return random 64-bit words that depend only on seed, name and number."""
+    """Return `count` random 64-bit words that depend only on `seed`, `name` and `number`."""
     seeded = json.dumps([seed, name, number]).encode()
     key = int.from_bytes(hashlib.sha256(seeded).digest()[:16], "little")
     return np.random.Philox(key=key).random_raw(count)
 
 
 LISTED = 20
-"""Maximum rows named in a report; the file beside the plan lists all of them."""
+"""Maximum number of excluded rows named in a report; a file next to the plan lists all of them."""
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExcludedRows:
-    """Excluded rows with the slot in which they would have been, which is that of the next drawn row."""
+    """Excluded rows, each with the slot of the next row that was drawn instead."""
 
     slot: Ints
     stratum: Ints
@@ -242,7 +260,7 @@ class ExcludedRows:
 
     @staticmethod
     def joined(parts: "Sequence[ExcludedRows]") -> "ExcludedRows":
-        """Concatenate excluded rows and sort them by slot."""
+        """Concatenate the excluded rows in `parts` and sort them by slot."""
         slot = np.concatenate([_NONE, *(part.slot for part in parts)])
         order = np.argsort(slot, kind="stable")
         return ExcludedRows(
@@ -253,7 +271,7 @@ class ExcludedRows:
         )
 
     def between(self, first: int, last: int) -> "ExcludedRows":
-        """Return the excluded rows of the slots from `first` up to but excluding `last`."""
+        """Return the excluded rows of slot `first` and the later slots before slot `last`."""
         begin, end = np.searchsorted(self.slot, (first, last))
         return ExcludedRows(
             slot=self.slot[begin:end],
@@ -264,7 +282,10 @@ class ExcludedRows:
 
 
 def skipped_rows_of(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
-    """Return the rows that were skipped between the drawn rows of a stratum in these slots."""
+    """Return the excluded rows that were skipped while `drawn` was drawn from a stratum.
+
+    `at` is the stratum's index, and `slots` are the slots of the drawn rows.
+    """
     passed = drawn.passed
     row = np.empty(len(passed.index), dtype=np.int64)
     for number, variant in enumerate(stratum.variants):
@@ -279,15 +300,16 @@ def skipped_rows_of(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) ->
 
 
 def select_pack_ids(packs: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the pack_ids that belong to these rows keys, sorted and distinct."""
+    """Return those of the pack_ids `packs` that belong to the rows artefacts `keys`, sorted and distinct."""
     begins = tuple(f"{key[:KEY_DIGITS]}-" for key in keys)
     return tuple(sorted({pack for pack in packs if pack.startswith(begins)}))
 
 
 def write_left_out(folder: Path, came: pl.DataFrame, supplies: Sequence[Sequence[Supply]]) -> None:
-    """Write all excluded rows: one entry per skipped turn, or one without a slot for a row that had no turn.
+    """Write a table of all excluded rows into `folder`.
 
-    `came` has pack_id, rows_key, stratum and slot.
+    `came` has one entry (pack_id, rows_key, stratum, slot) each time that a row was skipped. Each row that
+    was never skipped because the plan ended before it gets one entry without a slot.
     """
     known = _named(supplies)
     never = known.join(came, on="pack_id", how="anti").sort("pack_id")
@@ -304,7 +326,7 @@ def read_left_out(folder: Path) -> tuple[str, ...]:
 
 
 def count_skipped_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
-    """Count the excluded rows skipped in a plan's first slots, by (stratum, rows key)."""
+    """Count the excluded rows skipped in the first `slots` slots of a plan, by (stratum, rows key)."""
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
         return {}
@@ -314,7 +336,7 @@ def count_skipped_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
 
 
 def count_left_out(supplies: Sequence[Sequence[Supply]]) -> LeftOutRows | None:
-    """Count the distinct rows that are excluded from supplies; None if there are none."""
+    """Count the distinct rows that `supplies` exclude; None if there are none."""
     named = _named(supplies)
     if not named.height:
         return None

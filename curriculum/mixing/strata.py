@@ -18,24 +18,24 @@ Taken = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """The rows of a stratum in one variant of its objective, read in one pass."""
+    """The rows of a stratum in one variant of its objective; one pass reads all of them."""
 
     number: int
-    """Index of the supply among those of the serving."""
+    """Index of the variant's supply among the supplies of the serving."""
     key: str
     """Key of the rows artefact."""
     rows: npt.NDArray[np.int64]
-    """Row numbers in that supply."""
+    """Numbers of the stratum's rows in that supply."""
     tokens: int
-    """Valid tokens of the rows that may be taken."""
+    """Valid tokens of the rows that aren't excluded."""
     drawn_before: int
-    """Number of its rows taken or skipped by earlier plans."""
+    """Number of this variant's rows that earlier plans took or skipped."""
     left_out: npt.NDArray[np.bool_] | None = None
-    """Flags of `rows` that are never taken; never all of them."""
+    """True for each of `rows` that is excluded; None if no row is. Never all rows are excluded."""
 
     @property
     def available(self) -> int:
-        """Number of rows that may be taken."""
+        """Number of rows that aren't excluded."""
         return len(self.rows) - (0 if self.left_out is None else int(self.left_out.sum()))
 
 
@@ -46,29 +46,32 @@ class Stratum:
     serving: ResolvedServing
     domain: str
     variants: tuple[Variant, ...]
-    """A single variant unless the objective has several; passes read them in turn."""
+    """Variants of the rows, which passes read in turn; one unless the objective has several."""
     share: float
     """Share of the phase's valid tokens that the diet asks for."""
     served: float
-    """Share after renormalisation; equal to `share` without a shortage."""
+    """Share that the stratum gets; equal to `share` unless a shortage renormalised the shares."""
 
     @property
     def title(self) -> str:
-        """Serving and domain in words."""
+        """Serving and domain of the stratum in words."""
         return f"{self.serving.title}, domain {self.domain}"
 
     @property
     def rows(self) -> int:
-        """Rows of one pass, averaged over the variants."""
+        """Number of rows that one pass reads, averaged over the variants."""
         return round(sum(variant.available for variant in self.variants) / len(self.variants))
 
     @property
     def tokens(self) -> int:
-        """Valid tokens of one pass, averaged over the variants."""
+        """Number of valid tokens that one pass reads, averaged over the variants."""
         return _mean_tokens(self.variants)
 
     def slots_per_token(self, slot_length: int) -> float:
-        """Return the number of slots per valid token, which converts a token share to a slot rate."""
+        """Return the number of slots that one valid token needs, averaged over the stratum's rows.
+
+        A stratum's share of tokens times this number is its rate of slots.
+        """
         rows_per_slot = slot_length // self.serving.row_length
         rows = sum(variant.available for variant in self.variants)
         return rows / (rows_per_slot * sum(variant.tokens for variant in self.variants))
@@ -77,10 +80,10 @@ class Stratum:
 def demand(
     phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]], taken: Taken | None = None
 ) -> tuple[Stratum, ...]:
-    """Return the strata of a phase, by serving and domain; their `served` sum to 1.
+    """Return the strata of a phase, by serving and domain; their `served` shares sum to 1.
 
     `supplies` are the training rows of each serving, in serving order, one supply per variant. A domain
-    without rows has no stratum, whatever its factor is.
+    without rows has no stratum, even if the diet gives the domain a factor.
 
     Raises:
         MixtureError: for a serving without rows, and for a stratum whose demand exceeds max_repetition times
@@ -109,7 +112,7 @@ def demand(
 
 
 def missing_domains(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
-    """Yield a sentence for each domain that a diet names and that has no rows."""
+    """Yield a sentence for each domain that the diet names although the domain has no rows."""
     for serving in phase.servings:
         there = {stratum.domain for stratum in strata if stratum.serving.index == serving.index}
         for name, factor in serving.domains:
@@ -118,7 +121,10 @@ def missing_domains(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator
 
 
 def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:
-    """Return the strata of a serving; its tokens are split in proportion to supply times factor."""
+    """Return the strata of a serving.
+
+    The serving's tokens are split among the domains in proportion to each domain's supply times its factor.
+    """
     factors = dict(serving.domains)
     domains = sorted({domain for supply in supplies for domain in supply.domains})
     rest = factors.get("*", 1.0)
@@ -160,7 +166,7 @@ def _mean_tokens(variants: Sequence[Variant]) -> int:
 
 
 def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
-    """Return the strata of a phase with their served shares.
+    """Return the strata of a phase with the shares that they get within their supply.
 
     Raises:
         MixtureError: if the demand exceeds max_repetition times the supply, as for `demand`.
@@ -203,7 +209,7 @@ def _shortage(
     for stratum in short:
         if stratum is not worst:
             domains.setdefault(stratum.serving.title, []).append(stratum.domain)
-    # By serving: 'v2_simple causal at 512 (general, templates)'.
+    # One entry per serving: 'v2_simple causal at 512 (general, templates)'.
     others = "; ".join(f"{title} ({', '.join(names)})" for title, names in domains.items())
     lower = _lower_share(phase, strata, worst)
     return MixtureError(
@@ -219,9 +225,10 @@ def _shortage(
 
 
 def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum) -> str:
-    """Return the cure that lowers a stratum's share, by its domain's factor or by the serving's share.
+    """Return advice to lower the share of the stratum `short`, by its domain's factor or its serving's share.
 
-    Empty for a domain without a factor in the only serving of a phase, whose share is 1.
+    The advice is empty if the phase has one serving and the domain has no factor, because the share is then
+    1.
     """
     serving = short.serving
     whole = math.fsum(stratum.share for stratum in strata if stratum.serving.index == serving.index)
@@ -237,7 +244,7 @@ def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum
 
 
 def _rounded_down(value: float) -> float:
-    """Truncate a positive number to three significant digits.
+    """Round a positive number down to three significant digits.
 
     >>> _rounded_down(0.034567), _rounded_down(2.0)
     (0.0345, 2.0)
@@ -247,5 +254,5 @@ def _rounded_down(value: float) -> float:
 
 
 def _budget(phase: ResolvedPhase, tokens: int) -> str:
-    """Return the diet's budget at which the phase has this many tokens, formatted as an option."""
+    """Return the token budget at which the phase has `tokens` tokens, as text such as 20K."""
     return f"{int(tokens / phase.portion / 1000)}K" if tokens > 1000 else str(tokens)

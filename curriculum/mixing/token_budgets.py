@@ -10,46 +10,49 @@ from curriculum.mixing.strata import Taken
 
 POINTS = 10
 _PRECISION = 200
-"""The largest budget is found to a precision of one part in this many."""
+"""The largest budget is found to within 1/_PRECISION of its value."""
 
 
 class TokenCounter(Protocol):
-    """Counter of the tokens of drawn rows."""
+    """Object that counts the tokens of drawn rows, such as ReadTokens."""
 
     def count(self, taken: Taken) -> TokenCount:
-        """Count the tokens of rows, given the number of rows per artefact and domain."""
+        """Count the tokens of drawn rows; `taken` is the number of rows per artefact and domain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetTokens:
-    """Approximate number of tokens that all phases of a diet read at one token budget."""
+    """Approximate numbers of tokens that all phases of a diet read together at one token budget."""
 
     token_budget: int
     valid_tokens: int
     scored_tokens: int
     distinct_tokens: int
     repetition: float
-    """Scored ÷ distinct tokens."""
+    """`scored_tokens` ÷ `distinct_tokens`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenBudgets:
-    """A diet at ten token budgets up to its own, and the largest budget within max_token_repetition."""
+    """Tokens that a diet reads at ten token budgets, and the largest budget within its repetition limit.
+
+    The largest of the ten budgets is the diet's own. The limit is max_token_repetition.
+    """
 
     points: tuple[BudgetTokens, ...]
-    """Budgets that can be served."""
+    """Those of the ten budgets that the rows can serve, ascending."""
     limit: float
     largest: int | None
-    """Largest budget within the limit; None if there is none."""
+    """Largest budget whose repetition is at most `limit`; None if no budget's is."""
 
     @property
     def is_often(self) -> bool:
-        """True if the diet scores a distinct token more often than its limit, on average."""
+        """True if the diet, at its own budget, repeats tokens more often than `limit` on average."""
         return bool(self.points) and self.points[-1].repetition > self.limit
 
 
 def count_budgets(supply: DietSupply, read: TokenCounter, limit: float) -> TokenBudgets:
-    """Return what a diet reads at ten budgets; `read` counts the tokens of its rows."""
+    """Return the tokens that a diet reads at ten budgets; `read` counts the tokens of drawn rows."""
     return TokenBudgets(
         points=tuple(_points(supply, read)), limit=limit, largest=_largest(supply, read, limit)
     )

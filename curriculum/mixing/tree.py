@@ -1,4 +1,4 @@
-"""A mixture as a tree for display: what a diet plans, and what a plan contains."""
+"""A mixture as a tree for display: the shares that a diet plans, and the shares that a plan realises."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,30 @@ from schemas.mixture import MixtureReport, StratumReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
-    """A diet, a phase, a serving or a stratum; None means that a figure is unknown or doesn't apply."""
+    """Branch of the tree: a diet, a phase, a serving or a stratum.
+
+    None in a field means that the figure is unknown or doesn't apply.
+    """
 
     title: str
     tokens: int
-    """Valid tokens: realised for a plan, planned for a diet."""
+    """Number of valid tokens: realised in the tree of a plan, planned in the tree of a diet."""
     planned: float
-    """Share of the parent branch in the diet."""
+    """Share of the parent branch's tokens that the diet plans."""
     realised: float | None = None
-    """Share of the parent branch in the plan."""
+    """Share of the parent branch's tokens in the plan."""
     repetition: float | None = None
-    """Average number of times that a row is seen."""
+    """Average number of times that each row is read."""
     key: str | None = None
-    """Key of the branch's artefact."""
+    """Key of the artefact that the branch shows."""
     note: str = ""
     serving: int | None = None
-    """Index of the serving in its phase; a serving without rows has no branch."""
+    """Index of the serving in its phase. Some indices don't occur: a serving without rows has no branch."""
     branches: tuple["Branch", ...] = ()
 
 
 def explain_diet(diet: Diet, phases: Sequence[ResolvedPhase]) -> Branch:
-    """Return the tree of a diet: phases, their servings, and their tokens."""
+    """Return the tree of a diet: its phases, their servings, and the tokens of each."""
     return Branch(
         title=diet.specialist,
         tokens=diet.token_budget,
@@ -52,7 +55,7 @@ def explain_diet(diet: Diet, phases: Sequence[ResolvedPhase]) -> Branch:
 
 
 def explain_plan(report: MixtureReport, *, title: str, key: str) -> Branch:
-    """Return the tree of a plan: servings and their domains, planned and realised."""
+    """Return the tree of a plan: its servings and their domains, with planned and realised shares."""
     servings = sorted({stratum.serving for stratum in report.strata})
     return Branch(
         title=title,
