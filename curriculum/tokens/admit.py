@@ -1,6 +1,6 @@
-"""Content of a tokenizer.json: byte-level BPE with the same ids as in Hugging Face tokenizers.
+"""Checks of a tokenizer.json: it must be a byte-level BPE with the same ids as in Hugging Face tokenizers.
 
-curriculum/foreign_tokenizers.py limits what a file can make its engine do.
+curriculum/foreign_tokenizers.py limits the time and memory that loading a file can take.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ MAX_VOCABULARY = 1 << 21
 _NORMALIZERS = frozenset(
     ("Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Strip", "StripAccents", "ByteLevel")
 )
-"""Normalizers without texts of their own; a trial shows whether they preserve bytes."""
+"""Normalizers that can't insert texts from the file; a trial shows whether they preserve bytes."""
 _Id = Annotated[Whole, Field(ge=0, lt=MAX_VOCABULARY)]
 
 
 class _Described(BaseModel):
-    """A part of the file; undeclared fields are left to the engine."""
+    """Base of the models for parts of the file; fields that they don't declare are left to the engine."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -47,10 +47,10 @@ class _File(_Described):
 
 
 def parse_tokenizer_json(text: str, name: str) -> dict[str, Any]:
-    """Return the content of a tokenizer.json with a deterministic BPE model.
+    """Return the content of a tokenizer.json, given as `text`, if its model is a deterministic BPE.
 
     Raises:
-        TokenizerError: for any other file, with its first fault.
+        TokenizerError: for any other file; the error names the first fault.
     """
     try:
         content = parse_json(text)
@@ -76,7 +76,7 @@ def parse_tokenizer_json(text: str, name: str) -> dict[str, Any]:
 
 
 def require_numbered(content: dict[str, Any], name: str) -> None:
-    """Raise unless every piece and added token has a distinct id, equal to the one that tokenizers assigns.
+    """Raise unless all pieces and added tokens have distinct ids, and the ids that Hugging Face assigns.
 
     Raises:
         TokenizerError: naming the file and the first fault.
@@ -92,9 +92,10 @@ def require_numbered(content: dict[str, Any], name: str) -> None:
 
 
 def controls_of(content: dict[str, Any]) -> dict[str, int]:
-    """Return text → id of every added token except mere whitespace, whether or not it is flagged special.
+    """Return the id of every control token by its text.
 
-    Foreign files flag sentinels such as <|fim_prefix|> as ordinary; runs of spaces are ordinary text.
+    Every added token is a control token, unless it consists of white space only. The flag `special` is
+    ignored, because foreign files don't set it for sentinels such as <|fim_prefix|>.
     """
     added = content.get("added_tokens") or ()
     return {token["content"]: token["id"] for token in added if token["content"].strip()}
@@ -111,7 +112,10 @@ def _require_distinct(described: _File, name: str) -> None:
 
 
 def _require_given_ids(described: _File, name: str) -> None:
-    """Raise for added tokens with other ids than tokenizers assigns: consecutive, after the vocabulary."""
+    """Raise if an added token doesn't have the id that Hugging Face tokenizers assigns.
+
+    Tokens that are missing from the vocabulary get consecutive ids after those of the vocabulary.
+    """
     vocab = described.model.vocab
     highest = len(vocab) - 1
     for token in described.added_tokens or ():
@@ -127,7 +131,7 @@ def _require_given_ids(described: _File, name: str) -> None:
 
 
 def _kinds(part: object) -> Iterator[str]:
-    """Yield the types of a normalizer and of those in its sequences."""
+    """Yield the type of a normalizer; for a sequence of normalizers, yield their types instead."""
     if isinstance(part, dict) and part.get("type") == "Sequence":
         listed = part.get("normalizers")
         for inner in listed if isinstance(listed, list) else ():

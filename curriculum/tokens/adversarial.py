@@ -1,4 +1,4 @@
-"""Texts on which tokenizers differ, lose bytes or take too long; every tokenizer is tried on them."""
+"""Texts on which tokenizers differ, lose bytes or take too long; every tokenizer is tested with them."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -69,9 +69,12 @@ _RUNS = (
     "</s>",
 )
 LONG_RUNS, LONG_LENGTH = (" ", "\n", "a", "0", "-", "é", "漢", "a "), 200_000
-"""Units, and length in characters, of runs on which a pattern with quadratic time needs seconds."""
+"""Runs on which a pattern with quadratic time needs seconds.
+
+LONG_RUNS are the units that are repeated, and LONG_LENGTH is the length of a run in characters.
+"""
 SHORT_LENGTH = 3_000
-"""Length in characters of runs on which a pattern with cubic time needs minutes."""
+"""Length of a run in characters on which a pattern with cubic time needs minutes."""
 _ALTERNATIONS = ("ab", "aab", "aA", "a1", "a-", "a,", "-_", "a\n", " a", "\t ", "é漢", "e\u0301")
 _ALPHABET = (
     *" \n\t\r_aAzZ09'\"<>|{}();:,.*&#\\/-+=!?é漢👍\u0301\u00a0ſ",
@@ -84,16 +87,16 @@ _ALPHABET = (
 
 
 def adversarial_texts(controls: Sequence[str]) -> list[str]:
-    """Return about 200 kB of text with every byte that UTF-8 allows and every control token's text."""
+    """Return about 200 kB of text that contains every byte of UTF-8 and the text of every control token."""
     return [*_SNIPPETS, *_every_byte(), *_runs(), *_around((*_CONTROL_LIKE, *controls)), *_random()]
 
 
 def exhausting_texts() -> Iterator[str]:
-    """Yield about 5 MB of runs on which backtracking patterns take minutes.
+    """Yield about 5 MB of repetitive texts on which backtracking patterns take minutes.
 
-    Some runs are followed by one character of every other kind, for patterns that fail only at the end. These
-    texts end with a character that switches encoding from fastokens to tokenizers, so that both engines read
-    each run.
+    Each text is a run, which repeats one unit. Every run is yielded twice: alone, and followed by one
+    character of every other kind, for patterns that fail only at the end. The second text ends with a
+    character that switches encoding from fastokens to tokenizers. So both engines read each run.
     """
     others = "\0" + "".join(map(chr, range(32, 127))) + TAKEN_FOR_SPACE
     for unit in LONG_RUNS:
@@ -107,7 +110,7 @@ def exhausting_texts() -> Iterator[str]:
 
 
 def _every_byte() -> Iterator[str]:
-    """Yield all two-byte characters, and one character for each first byte of longer ones."""
+    """Yield all characters of two bytes, and for longer characters one for each possible first byte."""
     yield "".join(map(chr, range(0x800)))
     yield "".join(chr(lead << 12 | 0x7FF) for lead in range(16) if lead != 0xD) + "\ud7ff"
     yield "".join(chr(plane << 16 | 0x1F600 & 0xFFFF) for plane in range(1, 17))

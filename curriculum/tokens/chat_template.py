@@ -1,10 +1,10 @@
-"""Chat template of a tokenizer: the text that it writes before, between and behind turns.
+"""Chat template of a tokenizer: the text that it writes before, between and after the turns.
 
 The template is rendered with a placeholder for each turn's content, and the result is cut at the
-placeholders. So contents never pass through it: they stay byte-exact, text in them that looks like a special
-token stays text, and trimming by the template has no effect. A template that alters, drops, reorders or
-repeats a placeholder is rejected, naming the turn. A content that it would split is rejected too, as Qwen3's
-does at `</think>`.
+placeholders. So the contents themselves never pass through the template: they stay byte-exact, text in them
+that looks like a special token stays text, and the template can't trim them. A template that alters, drops,
+reorders or repeats a placeholder is rejected with an error that names the turn. A content that the template
+would split is rejected too; for example, Qwen3's template splits contents at `</think>`.
 
 A template is an untrusted program: see template_process.py.
 """
@@ -31,21 +31,26 @@ from schemas.json_text import parse_json
 
 CONFIG_NAME, TEMPLATE_NAME = "tokenizer_config.json", "chat_template.jinja"
 OLDER_NAME = "chat_template.json"
-"""Files beside a tokenizer.json. A separate template file takes precedence over the config, and the config
-over the file of an older processor."""
+"""Name of the file in which older processors keep their template.
+
+Templates are read from files next to a tokenizer.json. A separate template file takes precedence over the
+config, and the config takes precedence over the file OLDER_NAME.
+"""
 LONGEST = 1 << 18
-"""Maximum characters of a template; those in use have up to 20,000."""
+"""Maximum length of a template in characters; those in use have up to 20,000."""
 SECONDS, WAIT_SECONDS, MEMORY = 10, 120, 1 << 30
 """Limits of a rendering process: CPU seconds, wall-clock seconds, and bytes of memory."""
 AT_ONCE = 16
-"""Maximum exchanges of the conversations rendered in advance, since each process takes a fifth of a
-second."""
+"""Maximum number of exchanges in the conversations that are rendered in advance.
+
+They are rendered by one process, because each process takes a fifth of a second to start.
+"""
 ROUGH = " Aa1 <&>\"'\\ {{ x }} [INST] <|y|>\r\n\n\té \t\n## z  ."
-"""Text inside a placeholder that a template might escape, join or interpret."""
+"""Text in placeholders with characters that a template might escape, join or interpret."""
 LONG = 200
-"""Repetitions of ROUGH in another trial, for templates that truncate."""
+"""Number of times that a long placeholder repeats ROUGH, to detect templates that truncate contents."""
 MAX_CONSTANTS, MAX_CONSTANT_LENGTH = 500, 100
-"""Maximum number of a template's strings, and maximum characters of a string, that are tried in contents."""
+"""Limits on the string constants of a template that are tried in contents: their number and their length."""
 CURE = (
     f"Fix the template, or remove it from {CONFIG_NAME}, {TEMPLATE_NAME} or {OLDER_NAME}; turns are then "
     "marked without a template"
@@ -57,14 +62,17 @@ Roles = tuple[Role, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sensitive:
-    """A string that makes the template change a content that contains it."""
+    """A string in contents that makes the template change the content.
+
+    `role` is the role of the content, and `place` says where in the content the string must be.
+    """
 
     role: Role
     place: Place
     text: str
 
     def is_in(self, content: str) -> bool:
-        """Return True for a content that the template would change."""
+        """Return True if `content` contains the string at `place`, so that the template would change it."""
         if self.place == "inside":
             return self.text in content
         starts = self.place == "at the start of"
@@ -73,17 +81,17 @@ class Sensitive:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatTemplate:
-    """A template, and the texts of the special tokens that it names."""
+    """A chat template, and the texts of the special tokens that the template can name."""
 
     name: str
     """Name of the template's file."""
     text: str
     tokens: tuple[tuple[str, str], ...]
-    """Pairs such as (eos_token, <|im_end|>), sorted."""
+    """Names and texts of special tokens, such as (eos_token, <|im_end|>), sorted."""
 
     @staticmethod
     def beside(file: Path, folders: Sequence[Path]) -> "ChatTemplate | None":
-        """Return the template beside a tokenizer.json, or None.
+        """Return the template in the folder of the tokenizer.json `file`, or None if there is none.
 
         Files may be links into `folders`. Each file is read once.
 
@@ -117,12 +125,12 @@ class ChatTemplate:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Fields of the equivalent tokenizer_config.json."""
+        """Fields of a tokenizer_config.json with this template and these special tokens."""
         return {"chat_template": self.text, **dict(self.tokens)}
 
     @property
     def config(self) -> str:
-        """Text of the equivalent, minimal tokenizer_config.json."""
+        """Text of a tokenizer_config.json that contains only `fields`."""
         return json.dumps(self.fields, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
     @property
@@ -131,7 +139,10 @@ class ChatTemplate:
         return hashlib.sha256(self.config.encode()).hexdigest()
 
     def gaps(self, roles: Roles) -> tuple[str, ...]:
-        """Return the texts before the first turn, between turns and behind the last: len(roles) + 1 texts.
+        """Return the texts that the template writes around the contents: len(roles) + 1 texts.
+
+        The first text comes before the first turn, the last one after the last turn, the others between
+        turns.
 
         Raises:
             TurnError: for turns that the template rejects or whose contents it changes.
@@ -139,12 +150,12 @@ class ChatTemplate:
         """
         found = _rendered_gaps(self, _batch(roles))[roles]
         if isinstance(found, TurnError):
-            # The cached error may be raised for many conversations.
+            # The error is cached and may be raised for many conversations, so its traceback is dropped.
             raise found.with_traceback(None)
         return found
 
     def sensitive(self) -> tuple[Sensitive, ...]:
-        """Return the strings at which the template would change a content.
+        """Return the strings that make the template change a content.
 
         Raises:
             TokenizerError: for a template that fails.
@@ -153,7 +164,10 @@ class ChatTemplate:
 
 
 def _batch(roles: Roles) -> tuple[Roles, ...]:
-    """Return the conversations to render together: many short ones, or one long one."""
+    """Return the conversations to render in one process, given by the roles of their turns.
+
+    Short conversations are rendered all together; a longer conversation is rendered alone.
+    """
     if roles in _short():
         return _short()
     return (roles,)
@@ -181,7 +195,10 @@ def _rendered_gaps(
 
 
 def _placeholder(template: ChatTemplate, turn: int, inner: str) -> str:
-    """Return a content that no template contains, without white space at its ends: x…b3.inner.e3…x."""
+    """Return a content for a turn, which no template contains and which has no white space at its ends.
+
+    It has the form x…b3.inner.e3…x, in which 3 is the number of the turn and … is a digest of the template.
+    """
     digest = _mark(template)
     return f"x{digest}b{turn}.{inner}.e{turn}{digest}x"
 
@@ -200,7 +217,7 @@ class _Result:
 def _cut(
     template: ChatTemplate, roles: Roles, contents: Sequence[str], result: _Result
 ) -> tuple[str, ...] | TurnError:
-    """Return the texts between the contents, or an error if the contents were changed."""
+    """Return the texts before, between and after `contents`, or an error if a content was changed."""
     if result.fault is not None:
         turn = 0 if roles[0] == "system" else len(roles) - 1
         return _refused(template, roles, turn, f"the template rejects it ({result.fault})")
@@ -241,7 +258,9 @@ def _refused(template: ChatTemplate, roles: Roles, turn: int, cause: str) -> Tur
 def _render(
     template: ChatTemplate, conversations: Sequence[tuple[Roles, Sequence[str]]]
 ) -> tuple[tuple[str, ...], list[_Result]]:
-    """Render conversations in a separate process; return the template's string constants and the texts.
+    """Render conversations in a separate process.
+
+    Return the string constants in the template, and the result for each conversation.
 
     Raises:
         TokenizerError: for an invalid template, and one that exceeds the limit of time or memory.
@@ -313,10 +332,12 @@ def _sensitive(template: ChatTemplate) -> tuple[Sensitive, ...]:
 
 
 def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
-    """Return a conversation that the template accepts, if possible with a system turn, and its constants.
+    """Return the roles of a conversation that the template accepts, and the template's string constants.
+
+    The conversation has a system turn if the template accepts one.
 
     Raises:
-        TokenizerError: if it accepts none, or truncates long contents.
+        TokenizerError: if the template accepts no conversation, or truncates long contents.
     """
     plain: Roles = ("user", "assistant", "user", "assistant")
     shapes: list[Roles] = [("system", *plain), plain]
@@ -343,7 +364,10 @@ def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
 
 
 def _places(text: str) -> Iterator[Place]:
-    """Yield the places in a content at which a template may find a string; trimmed ends are excluded."""
+    """Yield the places in a content at which a template may find the string `text`.
+
+    A start or end with white space is excluded, because templates trim contents.
+    """
     yield "inside"
     if not text[0].isspace():
         yield "at the start of"
@@ -352,7 +376,7 @@ def _places(text: str) -> Iterator[Place]:
 
 
 def _with(template: ChatTemplate, roles: Roles, string: Sensitive) -> list[str]:
-    """Return contents with the sensitive string in those of its role."""
+    """Return a content for each turn; those of the role `string.role` contain the sensitive string."""
     contents = []
     for turn, role in enumerate(roles):
         if role != string.role:
@@ -368,7 +392,7 @@ def _with(template: ChatTemplate, roles: Roles, string: Sensitive) -> list[str]:
 
 
 def _read(folders: Sequence[Path], file: Path) -> str | None:
-    """Return the text of a file whose links stay inside `folders`; None if it doesn't exist."""
+    """Return the text of a file, whose links must stay inside `folders`; None if the file doesn't exist."""
     try:
         content = regular_files.read_inside(file, folders)
         require_published(file)
@@ -382,7 +406,7 @@ def _read(folders: Sequence[Path], file: Path) -> str | None:
 
 
 def _read_config(folders: Sequence[Path], file: Path) -> dict[str, JsonValue]:
-    """Return the content of a tokenizer_config.json or chat_template.json; empty if it doesn't exist."""
+    """Return the content of a tokenizer_config.json or chat_template.json; empty if there is no such file."""
     if (text := _read(folders, file)) is None:
         return {}
     try:
@@ -397,7 +421,7 @@ def _read_config(folders: Sequence[Path], file: Path) -> dict[str, JsonValue]:
 
 
 def _config_template(config: Mapping[str, JsonValue], file: Path) -> str | None:
-    """Return the template of a config: a string, or the one named default among several."""
+    """Return the template in a config; of several templates, return the one named default."""
     found = config.get("chat_template")
     if found is None or isinstance(found, str):
         return found or None
@@ -416,6 +440,6 @@ def _config_template(config: Mapping[str, JsonValue], file: Path) -> str | None:
 
 
 def _token_text(value: JsonValue) -> str | None:
-    """Return the text of a special token, given as a string or an object with a content."""
+    """Return the text of a special token, which a config gives as a string or as an object with `content`."""
     found = value.get("content") if isinstance(value, dict) else value
     return found if isinstance(found, str) else None

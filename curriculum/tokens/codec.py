@@ -1,8 +1,9 @@
 """A tokenizer that preserves every byte: the byte lengths of a text's ids sum to the text's length.
 
-Control tokens (bos, eos, sentinels, role markers: every added token except mere whitespace) never result
-from text: their text is encoded as plain bytes. Encoding runs on fastokens if it equals Hugging Face
-`tokenizers` on the adversarial texts, otherwise on `tokenizers`, with the reason.
+Control tokens are BOS, EOS, sentinels, role markers and every other added token except mere white space. Text
+never encodes to control tokens: their text is encoded as plain bytes. Encoding runs on fastokens if its ids
+equal those of Hugging Face `tokenizers` on the adversarial texts. Otherwise encoding runs on `tokenizers`,
+and the reason is recorded.
 """
 
 import contextlib
@@ -45,25 +46,28 @@ NAMES: Mapping[ControlRole, tuple[str, ...]] = {
     "assistant": ("<|assistant|>",),
     "end_of_turn": ("<|end_of_turn|>", "<|im_end|>", "<|eot_id|>"),
 }  # fmt: skip
-"""Names of each role; the first one found is used, and a trained tokenizer gets the first name.
+"""Texts of the tokens that may have each role.
 
-`<|endoftext|>` ends documents but doesn't begin them: a tokenizer that has only this token has no BOS."""
+The first text that the tokenizer has as a token is used. A tokenizer trained here gets the first text.
+
+`<|endoftext|>` ends documents but doesn't begin them: a tokenizer that has only this token has no BOS.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roles:
-    """Token roles set by the user; None selects a token by the names in NAMES."""
+    """Tokens that the user assigns to roles; a role that is None gets the first token found in NAMES."""
 
     bos: str | None = None
     eos: str | None = None
     pad: str | None = None
     document_tokens: DocumentTokens = "bos_eos"
-    """Control tokens around a document, as far as the tokenizer has them."""
+    """Control tokens that each document has at its ends, as far as the tokenizer has such tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerSettings:
-    """Settings in the manifest of a tokenizer; every producer writes the roles."""
+    """Settings in the manifest of a tokenizer; every tokenizer's manifest has the roles."""
 
     bos: str | None
     eos: str | None
@@ -74,14 +78,15 @@ class TokenizerSettings:
 
     @property
     def roles(self) -> Roles:
-        """Roles of its tokens."""
+        """Roles of the tokenizer's control tokens."""
         return Roles(bos=self.bos, eos=self.eos, pad=self.pad, document_tokens=self.document_tokens)
 
 
 def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
-    """Return the id of each role found among the control tokens (text → id); pad defaults to eos, then 0.
+    """Return the id of each role that one of the control tokens has; `controls` are ids by text.
 
-    bos is included only if documents begin with it, eos only if they end with it.
+    bos is included only if documents begin with it, and eos only if they end with it. pad defaults to eos,
+    and without eos to 0.
 
     >>> find_roles({"<|endoftext|>": 7, "<|fim_prefix|>": 8}, Roles(), name="t")
     {'eos': 7, 'fim_prefix': 8, 'pad': 7}
@@ -90,7 +95,7 @@ def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[
 
 
 def _all_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
-    """Return the id of each role, including BOS and EOS that documents don't use."""
+    """Return the id of each role; BOS and EOS are included even if documents don't use them."""
     stated: dict[ControlRole, str | None] = {"bos": roles.bos, "eos": roles.eos, "pad": roles.pad}
     found: dict[ControlRole, int] = {}
     for role, names in NAMES.items():
@@ -141,12 +146,15 @@ _HIDDEN = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
     chr(256 + index): byte for index, byte in enumerate(_HIDDEN)
 }
-"""Byte-level alphabet: the byte of each character in a vocabulary entry."""
+"""Byte-level alphabet: the byte that each character of a vocabulary entry stands for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tokenizer:
-    """A tokenizer.json proven to preserve every byte of any UTF-8 text; cheap to pickle, loads in 0.1 s."""
+    """A tokenizer.json that is proven to preserve every byte of any UTF-8 text.
+
+    It is cheap to pickle and loads in 0.1 s.
+    """
 
     name: str
     json: str = field(repr=False)
@@ -157,22 +165,22 @@ class Tokenizer:
     """Largest id plus one."""
     ids_of: dict[ControlRole, int]
     token_bytes: npt.NDArray[np.int32] = field(init=False, repr=False)
-    """[vocab_size]: bytes encoded by each id, 0 for control tokens."""
+    """Number of bytes that each id encodes, 0 for control tokens, [vocab_size]."""
     ends_line: npt.NDArray[np.bool_] = field(init=False, repr=False)
-    """[vocab_size]: True if the id's last byte is a newline."""
+    """True if the id's last byte is a newline, [vocab_size]."""
     mid_character: npt.NDArray[np.bool_] = field(init=False, repr=False)
-    """[vocab_size]: True if the id's first byte continues a character begun by an earlier id."""
+    """True if the id's first byte continues a character that an earlier id began, [vocab_size]."""
     leading_space: npt.NDArray[np.int32] = field(init=False, repr=False)
-    """[vocab_size]: bytes of leading white space, 0 for ids of white space only."""
+    """Number of bytes of leading white space, 0 for ids of white space only, [vocab_size]."""
     engine: Engine
     engine_reason: str
-    """Reason why text isn't encoded at full speed, or ""."""
+    """Reason why text isn't encoded at full speed; empty if it is."""
     _texts: tuple[bytes, ...] = field(repr=False)
     _controls: dict[int, str] = field(repr=False)
     _encode: Encode = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Derive arrays by id from the bytes of each id."""
+        """Derive the arrays that are indexed by id, from the bytes of each id."""
         texts = self._texts
         spaces = [len(text) - len(text.lstrip() or text) for text in texts]
         middles = [bool(text) and text[0] & 0xC0 == 0x80 for text in texts]
@@ -187,7 +195,7 @@ class Tokenizer:
 
     @staticmethod
     def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":
-        """Load a tokenizer.json of a workspace, and the chat template beside it.
+        """Load a tokenizer.json of a workspace, and the chat template in its folder.
 
         Raises:
             TokenizerError: for an invalid file, and for a tokenizer that loses bytes.
@@ -197,7 +205,11 @@ class Tokenizer:
 
     @staticmethod
     def from_texts(texts: TokenizerTexts, roles: Roles) -> "Tokenizer":
-        """Return the tokenizer described by texts already read; raises TokenizerError as `load` does."""
+        """Return the tokenizer whose files have already been read as `texts`.
+
+        Raises:
+            TokenizerError: as `load`.
+        """
         return Tokenizer.parse(texts.json, roles, texts.name, texts.chat_template)
 
     @staticmethod
@@ -207,7 +219,11 @@ class Tokenizer:
         name: str = "tokenizer.json",
         chat_template: ChatTemplate | None = None,
     ) -> "Tokenizer":
-        """Return the tokenizer described by a tokenizer.json's text; raises TokenizerError as `load` does."""
+        """Return the tokenizer whose tokenizer.json has the content `text`.
+
+        Raises:
+            TokenizerError: as `load`.
+        """
         content = parse_tokenizer_json(text, name)
         controls = controls_of(content)
         bare = json.dumps(_without_controls(content, controls), ensure_ascii=False)
@@ -231,40 +247,40 @@ class Tokenizer:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle as text, since engines can't be sent to other processes."""
+        """Pickle the tokenizer as its text, because engines can't be sent to other processes."""
         return Tokenizer.parse, (self.json, self.roles, self.name, self.chat_template)
 
     @property
     def bos_id(self) -> int | None:
-        """Token at the beginning of every document, or None."""
+        """Id of the token at the beginning of every document; None if documents have none."""
         return self.ids_of.get("bos")
 
     @property
     def eos_id(self) -> int | None:
-        """Token at the end of every document, or None."""
+        """Id of the token at the end of every document; None if documents have none."""
         return self.ids_of.get("eos")
 
     @property
     def pad_id(self) -> int:
-        """Padding token: its own, else eos, else 0."""
+        """Id of the padding token; without a padding token, the id of EOS; without EOS, 0."""
         return self.ids_of["pad"]
 
     @property
     def document_tokens(self) -> DocumentTokens:
-        """Control tokens around each document, among those that the tokenizer has."""
+        """Control tokens that each document has: BOS, EOS, both or none, as far as the tokenizer has them."""
         framed = [role for role in ("bos", "eos") if role in self.ids_of]
         return "_".join(framed) or "none"  # type: ignore[return-value]
 
     @property
     def document_controls(self) -> dict[ControlRole, int]:
-        """BOS and EOS, as far as the tokenizer has them, whether or not documents use them."""
+        """Ids of BOS and EOS, if the tokenizer has them, whether or not documents use them."""
         controls = {text: token for token, text in self._controls.items()}
         found = _all_roles(controls, self.roles, name=self.name)
         return {role: token for role, token in found.items() if role in ("bos", "eos")}
 
     @property
     def special(self) -> npt.NDArray[np.bool_]:
-        """[vocab_size]: True for control tokens, which text never yields."""
+        """True for the ids of control tokens, to which text never encodes, [vocab_size]."""
         special = np.zeros(self.vocab_size, dtype=np.bool_)
         special[list(self._controls)] = True
         return special
@@ -281,19 +297,22 @@ class Tokenizer:
             (folder / CONFIG_NAME).write_bytes(self.chat_template.config.encode())
 
     def encode_batch(self, texts: list[str]) -> tuple[Ids, Offsets]:
-        """Return the concatenated ids [n] of all texts and offsets [len(texts) + 1], without BOS and EOS."""
+        """Return the ids of all texts end to end [n], and their offsets [len(texts) + 1].
+
+        No BOS or EOS is added.
+        """
         return self._encode(texts)
 
     def encode(self, text: str) -> Ids:
-        """Return the ids [n] of one text, without BOS and EOS."""
+        """Return the ids [n] of one text; no BOS or EOS is added."""
         return self._encode([text])[0]
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return exactly the bytes that the ids encode; control tokens encode none."""
+        """Return exactly the bytes that `ids` encode; control tokens encode no bytes."""
         return b"".join([self._texts[token] for token in ids])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return text for display: control tokens are shown, invalid UTF-8 becomes U+FFFD."""
+        """Return text for display, in which control tokens are visible and invalid UTF-8 becomes U+FFFD."""
         shown = (
             self._controls[token].encode() if token in self._controls else self._texts[token]
             for token in ids
@@ -302,11 +321,11 @@ class Tokenizer:
 
 
 def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:
-    """Return the same tokenizer without control tokens.
+    """Return the content of the tokenizer.json without control tokens, so that text can't encode to them.
 
-    Engines require vocabularies without holes, so control tokens keep their ids as vocabulary entries with
-    names that no text contains: NUL isn't in the byte-level alphabet. Runs of whitespace stay in the
-    vocabulary too.
+    Engines require vocabularies without holes. So control tokens keep their ids as vocabulary entries, whose
+    names contain NUL: NUL isn't in the byte-level alphabet, so no text has such a name. Added tokens of white
+    space stay in the vocabulary too.
     """
     added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     vocab = {
@@ -321,7 +340,10 @@ def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict
 
 
 def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[bytes, ...]:
-    """Return the bytes of each id; empty for control tokens, holes and entries that aren't byte-level."""
+    """Return the bytes that each id encodes.
+
+    Control tokens, unused ids and entries that aren't byte-level encode no bytes.
+    """
     vocab: dict[str, int] = content["model"]["vocab"]
     added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     texts = [b""] * (max((*vocab.values(), *added.values()), default=-1) + 1)
@@ -357,7 +379,10 @@ def _choose_engine(bare: str, trial: Sequence[str], *, name: str) -> tuple[Encod
 
 
 def _exact(fast: Encode, reference: Encode) -> Encode:
-    """Return the fast engine, with the reference engine for batches that contain TAKEN_FOR_SPACE."""
+    """Return an engine that encodes with `fast`, except batches that contain TAKEN_FOR_SPACE.
+
+    Such batches are encoded with `reference`.
+    """
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
         misread = any(TAKEN_FOR_SPACE in text for text in texts)
@@ -395,7 +420,9 @@ def _reference_engine(bare: str) -> Encode:
 
 @contextlib.contextmanager
 def _panics_named(at: str) -> Iterator[None]:
-    """Convert an engine's panic, for example a regular expression beyond its limit, to an error.
+    """Turn an engine's panic in the `with` block into a TokenizerError.
+
+    An engine panics, for example, if a regular expression exceeds its limit.
 
     Raises:
         TokenizerError: for a file that can't be loaded, and a text that can't be encoded.
@@ -448,7 +475,7 @@ def _short(text: str) -> str:
 
 
 def _why_lossy(content: dict[str, Any]) -> str:
-    """Return the most likely reason for lost bytes, from the file."""
+    """Return the most likely reason why the tokenizer loses bytes, from the content of its file."""
     normalizer = content.get("normalizer")
     before = json.dumps(content.get("pre_tokenizer"))
     if normalizer is not None:

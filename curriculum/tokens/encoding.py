@@ -1,6 +1,6 @@
 """A document as tokens: tokenizers create it, objectives rearrange it, and packing puts it into rows.
 
-This module only needs numpy, so a training job can read tokens without a tokenizer.
+This module imports only numpy, so that a training job can read tokens without a tokenizer.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ import numpy.typing as npt
 from schemas.document import SPAN_KINDS, SpanKind
 
 KIND, TOKEN_START, TOKEN_END, BYTE_START, BYTE_END = range(5)
-"""Columns of `Encoding.pieces`."""
+"""Indices of the columns of `Encoding.pieces`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Spans:
-    """Spans of one document; `kinds` are indices into SPAN_KINDS."""
+    """Byte ranges in the text of one document, each of a kind; `kinds` are indices into SPAN_KINDS."""
 
     kinds: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
 
     def of(self, *kinds: SpanKind) -> npt.NDArray[np.int32]:
-        """Return the [r, 2] byte ranges of some kinds, sorted; the kinds must not overlap."""
+        """Return the byte ranges [r, 2] of some kinds, sorted; ranges of these kinds must not overlap."""
         chosen = np.isin(self.kinds, [SPAN_KINDS.index(kind) for kind in kinds])
         found = np.stack((self.starts[chosen], self.ends[chosen]), axis=1)
         return found[np.argsort(found[:, 0])] if len(kinds) > 1 else found
@@ -31,33 +31,36 @@ class Spans:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncodedStructure:
-    """Structure of an encoding, over its tokens; codes are those of schemas.structure."""
+    """Structure of a document, mapped to the tokens of its encoding; schemas.structure defines the codes."""
 
     base_document_id: str
-    """Id of the flat document; documents with the same one are packed alike and fill the same rows."""
+    """Id of the same document without structure.
+
+    Rows of documents with structure are packed like the rows of these documents.
+    """
     codes: npt.NDArray[np.uint8]
-    """[n, 5]: the columns of STRUCTURE_TOKENS, 0 at tokens that encode no text."""
+    """Columns of STRUCTURE_TOKENS for each token, 0 for tokens that encode no text, [n, 5]."""
     chunks: npt.NDArray[np.int32]
-    """[k, 4]: start, end, kind, dep_level; half-open token ranges, sorted and disjoint."""
+    """Chunks as (start, end, kind, dep_level), [k, 4]; half-open token ranges, sorted and disjoint."""
     call_edges: npt.NDArray[np.int32]
-    """[e, 3]: source, target, label; source and target are indices of chunks; sorted."""
+    """Edges as (source, target, label), [e, 3], sorted; source and target are indices of chunks."""
     type_edges: npt.NDArray[np.int32]
-    """[e, 3]: as `call_edges`."""
+    """Edges in the form of `call_edges`, [e, 3]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoding:
-    """A document, or one part of a divided document, as it appears in a row."""
+    """Tokens of a document as they appear in a row; a divided document has one encoding per part."""
 
     document_id: str
     ids: npt.NDArray[np.int32]
-    """[n]"""
+    """Token ids, [n]."""
     loss_mask: npt.NDArray[np.uint8]
-    """[n]: 1 at t if the prediction of ids[t + 1] from ids[≤ t] counts in the loss; the last is 0."""
+    """1 at t if the prediction of ids[t + 1] from ids[≤ t] counts in the loss, [n]; the last value is 0."""
     pieces: npt.NDArray[np.int32]
-    """[k, 5]: kind, token_start, token_end, byte_start, byte_end; the token ranges tile [0, n)."""
+    """Pieces as (kind, token_start, token_end, byte_start, byte_end), [k, 5]; token ranges tile [0, n)."""
     structure: EncodedStructure | None = None
-    """Structure, for documents of v6_enriched."""
+    """Structure of the document; None unless its family is v6_enriched."""
 
 
 def byte_ranges(
@@ -65,9 +68,9 @@ def byte_ranges(
     pieces: npt.NDArray[np.int32],
     token_bytes: npt.NDArray[np.int32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the half-open byte range of each token in the document's text; both arrays are [n].
+    """Return the half-open byte range of each token in the document's text, as arrays of starts and ends [n].
 
-    A token of a generated piece encodes no byte of the text: its start equals its end.
+    A token of a generated piece encodes no byte of the text, so its start equals its end.
 
     >>> pieces = np.array([[1, 0, 1, 7, 7], [0, 1, 4, 7, 13], [1, 4, 5, 13, 13]], dtype=np.int32)
     >>> token_bytes = np.array([0, 1, 2, 3], dtype=np.int32)

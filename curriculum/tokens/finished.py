@@ -1,7 +1,7 @@
-"""Tokenizer of already packed rows: the bytes and control tokens of its ids, without encoding.
+"""Tokenizers that only decode: the bytes and control tokens of the ids in rows that are already packed.
 
-Packed rows need no text encoded. So tokenizers that alter text are accepted for them, for example with a
-normalizer or a prepended space. Nothing in the file is executed.
+Packed rows need no text to be encoded. So for such rows, tokenizers that alter text are accepted too, for
+example with a normalizer or a prepended space. Nothing in the file is executed.
 
     piece of a byte-level BPE            Ġint  -> " int"
     of SentencePiece, BPE or Unigram     ▁int  -> " int",    <0x0A> -> a line feed
@@ -31,11 +31,11 @@ from schemas.json_text import parse_json
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _SPACE = "▁"
 _KINDS = ("BPE", "Unigram")
-"""Models whose pieces determine the bytes of their ids."""
+"""Types of models whose pieces determine the bytes of their ids."""
 
 
 def pieces_of(text: str) -> dict[str, Any] | None:
-    """Return the content of a tokenizer.json with a vocabulary of pieces; None for other models."""
+    """Return the content of a tokenizer.json whose vocabulary consists of pieces; None for other models."""
     try:
         content = parse_json(text)
     except ValueError:
@@ -52,7 +52,7 @@ def pieces_of(text: str) -> dict[str, Any] | None:
 
 
 def decoding_tokenizer(texts: TokenizerTexts, roles: Roles, reason: str) -> Tokenizer:
-    """Return a tokenizer that can't encode text, with the reason.
+    """Return a tokenizer that decodes ids but can't encode text; `reason` says why it can't.
 
     Raises:
         TokenizerError: for a model whose pieces don't determine bytes.
@@ -82,7 +82,7 @@ def decoding_tokenizer(texts: TokenizerTexts, roles: Roles, reason: str) -> Toke
 
 
 def _texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[bytes, ...]:
-    """Return the bytes of each id; empty for control tokens and unused ids."""
+    """Return the bytes that each id encodes; control tokens and unused ids encode no bytes."""
     added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     vocab: dict[str, int] = {**content["model"]["vocab"], **added}
     is_byte_level = "ByteLevel" in json.dumps(

@@ -1,8 +1,8 @@
 """Process that renders an untrusted chat template, started by chat_template.py; it imports only jinja2.
 
-Jinja's sandbox hides Python's internals from a template but doesn't limit loops; the kernel ends this
-process at its limit of CPU time or memory. Before reading the template, the process enters a sandbox in which
-it can read only code. Rendering is deterministic: there is no clock and no randomness.
+Jinja's sandbox hides Python's internals from a template but doesn't limit loops. So the process has limits of
+CPU time and memory, at which the kernel ends it. Before reading the template, the process enters a sandbox in
+which it can read nothing but code. Rendering is deterministic: there is no clock and no randomness.
 
 A request is one JSON value on stdin, the answer one on stdout:
 
@@ -26,38 +26,39 @@ from curriculum.sandbox import Sandbox, code_paths, landlock
 
 Message = tuple[str, str]
 MAX_TEXT_LENGTH = 4 << 20
-"""Maximum characters of one rendered conversation."""
+"""Maximum length of one rendered conversation in characters."""
 MAX_FAULT = 500
-"""Maximum characters of a template's own error message."""
+"""Maximum length in characters of an error message that comes from the template."""
 UNSTEADY = ("random",)
-"""Nondeterministic filters; `lipsum` is a nondeterministic global."""
+"""Nondeterministic filters, which are removed, as is the nondeterministic global `lipsum`."""
 
 
 class GenerationTag(Extension):
-    """Accepts `{% generation %}` around an assistant's text, which has no effect on rendering."""
+    """Jinja extension for `{% generation %}` around an assistant's text; the tag has no effect."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Return the nodes between the tags."""
+        """Return the nodes between the opening and the closing tag."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def raise_exception(message: str) -> None:
-    """Reject a conversation; templates call this function by name."""
+    """Reject a conversation with a message; templates call this function by its name."""
     raise TemplateError(message)
 
 
 def tojson(value: Any, indent: int | None = None, **options: Any) -> str:
-    """Return JSON as transformers does: without escaping Unicode or HTML."""
+    """Return `value` as JSON, as transformers does: Unicode and HTML aren't escaped."""
     return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """Return the environment that transformers templates expect, without strftime_now.
+    """Return the Jinja environment that templates for transformers expect, without `strftime_now`.
 
-    Templates that test whether it is defined use a fixed date instead; other templates that use it fail.
+    Templates that test whether `strftime_now` is defined use a fixed date without it. Templates that call it
+    untested fail.
     """
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -73,21 +74,24 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def confine(seconds: int, num_bytes: int) -> None:
-    """Restrict this process to reading code; without Landlock, only apply its resource limits.
+    """Limit the CPU time and memory of this process, and restrict it to reading code.
 
-    Running without Landlock was accepted when the tokenizer was imported.
+    If the kernel lacks Landlock, only the limits apply; the user accepted this when importing the tokenizer.
     """
     sandbox = Sandbox(read=code_paths(), memory=num_bytes, cpu_seconds=seconds)
     if landlock():
         sandbox.enter()
     else:
         sandbox.limit()
-    # Child processes would get limits of their own.
+    # A child process would start with fresh limits, so none may be started.
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Render each conversation; return a fault of the whole template or of single conversations."""
+    """Render each conversation of a request.
+
+    The answer has a text or a fault per conversation, or a single fault if the template is invalid.
+    """
     engine = environment()
     try:
         parsed = engine.parse(request["template"])
@@ -118,14 +122,17 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(error: BaseException) -> str:
-    """Return an error as one line, with its type if it has no message or comes from Python."""
+    """Return an error as one line of text.
+
+    The line includes the error's type if the error has no message or isn't one of Jinja.
+    """
     words = " ".join(str(error)[:MAX_FAULT].split())
     plain = isinstance(error, TemplateError) and words
     return words if plain else f"{type(error).__name__} {words}".strip()
 
 
 def main() -> None:
-    """Answer the request on stdin."""
+    """Read a request from stdin and write its answer to stdout."""
     request = json.loads(sys.stdin.buffer.read())
     confine(request["seconds"], request["bytes"])
     sys.stdout.write(json.dumps(answer(request)))

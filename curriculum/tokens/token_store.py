@@ -4,7 +4,7 @@
     offsets.bin     int64 [documents + 1]: beginning of each document, including BOS and EOS
     parts.parquet   token range of each part
 
-Writing needs memory for one batch of documents, reading for none.
+Writing holds one batch of documents in memory; reading holds none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,12 +33,12 @@ Int64s = npt.NDArray[np.int64]
 
 
 def tokenize_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path) -> TokensReport:
-    """Write tokens.bin, offsets.bin and parts.parquet; return the manifest's report.
+    """Write tokens.bin, offsets.bin and parts.parquet into `folder`; return the report for the manifest.
 
-    Each part is encoded separately, so no token crosses a border between parts.
+    Each part is encoded separately, so that no token spans two parts.
 
     Raises:
-        SchemaError: for parts that don't tile their text.
+        SchemaError: for parts that have gaps or overlap in their text.
         TokenizerError: for ids that don't encode exactly the bytes of their part.
     """
     documents, position, num_bytes = 0, 0, 0
@@ -71,7 +71,7 @@ def tokenize_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path
 
 
 def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the documents of an artefact in order, at most BATCH_DOCUMENTS at a time, with some columns."""
+    """Yield `columns` of all documents in order, in batches of at most BATCH_DOCUMENTS."""
     for path in files:
         with parquet.File(path) as opened:
             yield from opened.iter_batches(BATCH_DOCUMENTS, columns=columns)
@@ -81,7 +81,7 @@ def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.R
 class _Tokenized:
     ids: npt.NDArray[np.int32]
     ends: Int64s
-    """[documents]: end of each document in `ids`."""
+    """Index in `ids` at which each document ends, [documents]."""
     parts_per_document: npt.NDArray[np.int32]
     part_starts: Int64s
     part_ends: Int64s
@@ -117,7 +117,10 @@ def _tokenize(batch: pa.RecordBatch, tokenizer: Tokenizer) -> _Tokenized:
 def _part_bytes(
     batch: pa.RecordBatch,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the number of parts per document and each part's byte range; check that they tile the texts."""
+    """Return the number of parts of each document, and the start and end of each part in bytes.
+
+    Raise if the parts of a document have gaps or overlap.
+    """
     column: Any = batch.column("parts")
     counts = pc.list_value_length(column).to_numpy()
     flat = column.flatten()
@@ -178,7 +181,7 @@ def _check_bytes(
 
 
 class _PartWriter:
-    """Writer of parts.parquet, with row groups of at least GROUP_ROWS."""
+    """Writer of parts.parquet; each row group has at least GROUP_ROWS rows."""
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, TOKEN_PARTS_SCHEMA)
@@ -192,7 +195,10 @@ class _PartWriter:
         self._writer.close()
 
     def write(self, made: _Tokenized, *, document: int, position: int) -> None:
-        """Add the parts of a batch; `document` and `position` number its first document and token."""
+        """Add the parts of a batch.
+
+        `document` is the number of the batch's first document, and `position` that of its first token.
+        """
         counts = made.parts_per_document
         first = np.cumsum(counts) - counts
         columns = {
@@ -214,17 +220,17 @@ class _PartWriter:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TokenStore:
-    """Memory-mapped tokens of a documents artefact; documents are given by row number."""
+    """Memory-mapped tokens of a documents artefact, which are read by the row number of a document."""
 
     folder: Path
     ids: npt.NDArray[np.unsignedinteger[Any]]
-    """[tokens], uint16 or uint32."""
+    """Ids of all documents end to end, [tokens], uint16 or uint32."""
     offsets: Int64s
-    """[documents + 1]"""
+    """Index in `ids` at which each document begins, followed by the number of ids, [documents + 1]."""
 
     @staticmethod
     def open(folder: Path) -> "TokenStore":
-        """Open the files written by `tokenize_documents`; takes no memory.
+        """Open the files written by `tokenize_documents` without reading them into memory.
 
         Raises:
             SchemaError: for offsets that don't ascend from 0 or don't end at the number of ids.
@@ -238,7 +244,7 @@ class TokenStore:
             raise _no_tokens(edges, f"{size:,} bytes")
         offsets = np.memmap(edges, dtype=np.int64, mode="r")
         count = int(offsets[-1])
-        # Compared pairwise, because their differences might overflow.
+        # Neighbours are compared, because differences of offsets might overflow.
         if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
             raise _no_tokens(edges, f"{offsets[0]} … {count}")
         if not count:
@@ -256,13 +262,14 @@ class TokenStore:
         return len(self.offsets) - 1
 
     def tokens(self, document: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """Return [BOS] parts [EOS] of a document as a view into the file."""
+        """Return the ids of a document, including BOS and EOS if it has them, as a view into the file."""
         return self.ids[self.offsets[document] : self.offsets[document + 1]]
 
     def part_ranges(self, document: int) -> Int64s:
-        """[parts, 2]: token range in `ids` of each part of one document.
+        """Return the token range in `ids` of each part of one document, [parts, 2].
 
-        Reads the matching row groups of parts.parquet; use `part_lengths` to read all documents.
+        Only the row groups of parts.parquet with this document are read. To read the parts of all documents,
+        use `part_lengths`.
         """
         table = parquet.read_table(
             self.folder / "parts.parquet",
@@ -273,7 +280,7 @@ class TokenStore:
         return np.stack(columns, axis=1)
 
     def part_lengths(self) -> "PartLengths":
-        """Return a stream over the parts of all documents, in order."""
+        """Return a stream of the number of tokens of every part, in document order."""
         return PartLengths(self.folder / "parts.parquet")
 
 
@@ -286,14 +293,14 @@ def _no_tokens(file: Path, found: str) -> SchemaError:
 
 
 class PartLengths:
-    """Stream of each part's number of tokens; memory is one batch."""
+    """Stream of the number of tokens of each part; holds one batch in memory."""
 
     def __init__(self, path: Path) -> None:
         self._batches = parquet.File(path).iter_batches(columns=["token_start", "token_end"])
         self._waiting: Int64s = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> Int64s:
-        """Return the next `count` lengths; fewer at the end of the file."""
+        """Return the next `count` lengths, or fewer at the end of the file."""
         while len(self._waiting) < count:
             batch = next(self._batches, None)
             if batch is None:

@@ -1,4 +1,4 @@
-"""Files of a tokenizer, read exactly once, so that the checked content is the loaded content."""
+"""Files of a tokenizer, each read exactly once, so that the loaded content is the checked content."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -14,13 +14,15 @@ TOKENIZER_NAME = "tokenizer.json"
 
 
 MAX_VALUES = 8_000_000
-"""Maximum commas and colons of a tokenizer.json: three times those of a vocabulary of 262,144 pieces with
-merges. Each may become an object in memory."""
+"""Maximum number of commas and colons in a tokenizer.json, each of which may become an object in memory.
+
+A vocabulary of 262,144 pieces with merges has a third of this number.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerTexts:
-    """Text of a tokenizer.json, and the chat template beside it."""
+    """Text of a tokenizer.json, and the chat template found in its folder."""
 
     name: str
     json: str = field(repr=False)
@@ -28,7 +30,7 @@ class TokenizerTexts:
 
     @staticmethod
     def read(path: Path) -> "TokenizerTexts":
-        """Read a tokenizer.json, given as a file or its folder, and the chat template beside it.
+        """Read a tokenizer.json and the chat template in its folder; `path` is the file or the folder.
 
         The path itself may be a link. Files in its folder may be links into the folder, or into the blobs of
         the Hugging Face cache that the folder is a snapshot of.
@@ -65,5 +67,5 @@ class TokenizerTexts:
 
     @property
     def sha256(self) -> str:
-        """Digest of tokenizer.json."""
+        """Digest of the text of tokenizer.json."""
         return hashlib.sha256(self.json.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Training of a tokenizer.json: byte-level BPE, with the same bytes for the same texts."""
+"""Training of a tokenizer.json: a byte-level BPE; the same texts give a file with the same bytes."""
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -23,16 +23,19 @@ from schemas.reports import TokenizerReport
 
 REVISION = 2
 TOOLS = {"tokenizers": tokenizers.__version__}
-"""The library's trainer decides ties."""
+"""Versions that the result of training depends on: the library's trainer breaks ties."""
 SAMPLE_BYTES = 64_000_000
-"""Enough for 32k merges of code; more text changes few merges and costs minutes."""
+"""Size of the sample: enough for 32k merges of code; more text changes few merges and costs minutes."""
 
 CONTROLS = tuple(names[0] for names in NAMES.values())
 """Control tokens of a trained tokenizer, with ids 0, 1, 2, … in this order."""
 
 WORDS = LLAMA_3
-"""Merges never cross the border of a word. A newline ends a word, so every line starts at a token border and
-a long document can be divided between lines. fastokens has compiled this pattern."""
+"""Pattern that splits text into words; merges never cross the border of a word.
+
+A newline ends a word. So every line starts at a token border, and a long document can be divided between
+lines. fastokens has compiled code for this pattern.
+"""
 
 TOKEN_BYTES_SCHEMA = pa.schema(
     [required("id", pa.int32()), required("num_bytes", pa.int32()), required("special", pa.bool_())]
@@ -44,7 +47,7 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
     """Train a tokenizer.json with at most `vocab_size` ids: control tokens, 256 bytes, then merges.
 
     Too little text gives fewer ids. The result depends neither on the number of threads nor on the order of
-    texts. Memory grows with the number of distinct words, not with the text.
+    texts. Memory grows with the number of distinct words, not with the length of the text.
     """
     least = len(CONTROLS) + len(BYTE_OF)
     if vocab_size < least:
@@ -69,12 +72,18 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
 
 
 def trained_config(*, vocab_size: int, sample_bytes: int = SAMPLE_BYTES) -> dict[str, JsonValue]:
-    """Return the settings in a trained tokenizer's key, besides the documents and TOOLS."""
+    """Return the settings that enter the key of a tokenizer that is trained here.
+
+    The key also depends on the documents and on TOOLS.
+    """
     return {"vocab_size": vocab_size, "sample_bytes": sample_bytes}
 
 
 def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
-    """Return the settings in a given tokenizer's key: the file, its roles, and its chat template if any."""
+    """Return the settings that enter the key of a tokenizer given by the user.
+
+    These are the file, its roles, and its chat template if any.
+    """
     template = tokenizer.chat_template
     own: dict[str, JsonValue] = {} if template is None else {"chat_template": template.sha256}
     if tokenizer.engine == NO_ENGINE:
@@ -85,10 +94,10 @@ def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
 def sample_texts(
     files: Sequence[Path], *, sample_bytes: int = SAMPLE_BYTES, keep: Collection[str] | None = None
 ) -> Iterator[str]:
-    """Yield the texts of the documents with the smallest ids, in file order, up to `sample_bytes`.
+    """Yield a sample of the documents' texts, in file order, of up to `sample_bytes`.
 
-    An id is a digest, so this is a fair sample, and a document stays in it when the corpus shrinks. Takes
-    about 40 bytes of memory per document.
+    The sample consists of the documents with the smallest ids. An id is a digest, so the sample is fair, and
+    a document stays in the sample when the corpus shrinks. Takes about 40 bytes of memory per document.
     """
     cutoff = _cutoff(files, sample_bytes, keep)
     for path in files:
@@ -109,7 +118,7 @@ def _rank(document_id: str) -> int:
 
 
 def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | None) -> int:
-    """Return the largest rank within the sample; -1 if nothing fits."""
+    """Return the largest rank of a document in the sample; -1 if no document fits `sample_bytes`."""
     ranks, sizes = array("q"), array("q")
     for path in files:
         for batch in parquet.File(path).iter_batches(columns=["document_id", "num_bytes"]):
@@ -124,7 +133,7 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
 
 
 def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
-    """Write the tokenizer and token_bytes.parquet; return the manifest's report."""
+    """Write the tokenizer's files and token_bytes.parquet into `folder`; return the manifest's report."""
     tokenizer.write(folder)
     table = pa.table(
         {

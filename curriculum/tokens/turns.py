@@ -1,6 +1,6 @@
-"""Marks around the turns of a conversation, from the chat template or from the tokenizer.
+"""Marks: the ids around the turns of a conversation, from the chat template or from the tokenizer.
 
-template     whatever the tokenizer's chat template writes there (chat_template.py)
+template     text that the tokenizer's chat template writes around turns (chat_template.py)
 
 Without a template:
 
@@ -27,7 +27,7 @@ LINES: Mapping[Role, str] = {
     "user": "### User\n",
     "assistant": "### Assistant\n",
 }
-"""Role lines for tokenizers without role tokens."""
+"""Lines of text that name the role, for tokenizers without a token for every role."""
 Style = Literal["template", "tokens", "lines"]
 
 
@@ -36,38 +36,41 @@ class Frame:
     """Generated ids around the turns of one conversation, without BOS and EOS."""
 
     opening: Ids
-    """Ids before the first turn, for example of a default system turn."""
+    """Ids before the marks of the first turn, for example those of a default system turn."""
     leads: tuple[Ids, ...]
-    """Ids directly before each turn's text, which name the role."""
+    """Ids directly before the text of each turn, which name its role."""
     ends: tuple[Ids, ...]
-    """Ids directly behind each turn's text."""
+    """Ids directly after the text of each turn."""
 
 
 class TurnFormat(Protocol):
-    """Marks of turns for one tokenizer."""
+    """Format of conversations for one tokenizer: the marks of turns."""
 
     @property
     def style(self) -> Style:
-        """Source of the marks."""
+        """Where the marks come from: a template, role tokens, or lines of text."""
         ...
 
     @property
     def ender(self) -> int | None:
-        """Control token at the end of an assistant turn, the last token of the turn that is trained on."""
+        """Id of the control token that ends an assistant turn; None if there is none.
+
+        The token is the last target of the turn.
+        """
         ...
 
     @property
     def ending(self) -> Ids:
-        """Ids of the text at the end of each assistant turn, if no control token ends it."""
+        """Ids of the text that ends each assistant turn; empty if a control token ends it."""
         ...
 
     @property
     def ends_by_eos(self) -> bool:
-        """True if turns end with EOS because there is no token for the end of a turn."""
+        """True if turns end with EOS because the tokenizer has no token for the end of a turn."""
         ...
 
     def frame(self, roles: Sequence[Role]) -> Frame:
-        """Return the ids around the turns of a conversation.
+        """Return the ids around the turns of a conversation with these roles.
 
         Raises:
             TurnError: for a conversation that can't be marked, naming the turn.
@@ -76,7 +79,7 @@ class TurnFormat(Protocol):
         ...
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
-        """Raise unless the texts of all turns are compatible with these marks.
+        """Raise if the format would change the text of a turn; `title` names the conversation.
 
         Raises:
             TurnError: naming the conversation and the turn.
@@ -85,12 +88,12 @@ class TurnFormat(Protocol):
 
     @property
     def reads_texts(self) -> bool:
-        """True if `check` depends on the texts."""
+        """True if the result of `check` depends on the texts, and not only on the roles."""
         ...
 
 
 def turn_format(tokenizer: Tokenizer) -> TurnFormat:
-    """Return a tokenizer's marks of turns.
+    """Return the format of turns for a tokenizer: that of its chat template, if any, else its own.
 
     Raises:
         TokenizerError: for an unsupported chat template.
@@ -101,12 +104,15 @@ def turn_format(tokenizer: Tokenizer) -> TurnFormat:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TurnMarks:
-    """Ids around a turn; text never yields the control tokens among them."""
+    """Marks without a chat template: role tokens or role lines before turns, and an end token after them.
+
+    Text never encodes to the control tokens among the marks.
+    """
 
     leads: Mapping[Role, Ids]
     """Ids before a turn, by role."""
     end: Ids
-    """Ids behind a turn: one control token, or none."""
+    """Ids after a turn: one control token, or none."""
     style: Style
     ends_by_eos: bool
     reads_texts: bool = False
@@ -114,11 +120,11 @@ class TurnMarks:
 
     @property
     def ender(self) -> int | None:
-        """Token at the end of each turn, or None."""
+        """Id of the token at the end of each turn; None if there is none."""
         return int(self.end[0]) if len(self.end) else None
 
     def frame(self, roles: Sequence[Role]) -> Frame:
-        """Return the marks of each turn."""
+        """Return the ids around the turns of a conversation with these roles."""
         return Frame(
             opening=_ids(),
             leads=tuple(self.leads[role] for role in roles),
@@ -126,11 +132,11 @@ class TurnMarks:
         )
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
-        """Do nothing: control tokens and lines are compatible with any text."""
+        """Do nothing, because these marks don't change any text."""
 
 
 def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
-    """Return a tokenizer's own marks of turns."""
+    """Return the marks of a tokenizer without using its chat template."""
     own = tokenizer.ids_of
     by_tokens = all(role in own for role in ROLES)
     end = own.get("end_of_turn", tokenizer.eos_id)
@@ -146,33 +152,33 @@ def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _TemplateMarks:
-    """Ids that a chat template writes around turns; texts of control tokens become those tokens."""
+    """Marks that a chat template writes around turns; control tokens in the template's text become ids."""
 
     tokenizer: Tokenizer
     template: ChatTemplate
     controls: "_Controls"
     ender: int | None
     ending_text: str
-    """Text at the end of each assistant turn if no control token ends it; may be empty."""
+    """Text that ends each assistant turn if no control token does; may be empty."""
     style: Style = "template"
     ends_by_eos: bool = False
     _frames: dict[tuple[Role, ...], Frame] = field(default_factory=dict)
 
     @property
     def ending(self) -> Ids:
-        """Ids of the text at the end of each assistant turn."""
+        """Ids of the text that ends each assistant turn; may be empty."""
         return self.tokenizer.encode(self.ending_text)
 
     @property
     def reads_texts(self) -> bool:
-        """True for a template that processes some contents."""
+        """True if the template changes contents that contain some strings."""
         return bool(self.template.sensitive())
 
     def frame(self, roles: Sequence[Role]) -> Frame:
-        """Split each gap between two texts into the end of a turn and the lead of the next one.
+        """Return the ids around turns: each gap between two contents is split between the turns around it.
 
-        The end of a turn reaches up to its end token. A gap without that token belongs to the next turn:
-        `[/INST]`.
+        A gap up to its end token belongs to the turn before it, and the rest to the turn after it. A gap
+        without end token, such as `[/INST]`, belongs entirely to the turn after it.
         """
         asked = tuple(roles)
         if asked not in self._frames:
@@ -181,7 +187,7 @@ class _TemplateMarks:
 
     def _framed(self, roles: tuple[Role, ...]) -> Frame:
         texts = self.template.gaps(roles)
-        # Gap number turn + 1 is the one behind a turn.
+        # Gap number turn + 1 comes directly after the turn.
         behind_answers = {turn + 1 for turn, role in enumerate(roles) if role == "assistant"}
         gaps = [
             self._encoded(text, is_behind_answer=number in behind_answers)
@@ -204,13 +210,19 @@ class _TemplateMarks:
         )
 
     def _encoded(self, gap: str, *, is_behind_answer: bool) -> Ids:
-        """Return the ids of a gap; no token crosses the end of the text that ends an answer."""
+        """Return the ids of a gap.
+
+        After an answer, the text that ends the answer is encoded separately, so that no token spans its end.
+        """
         at = len(self.ending_text) if is_behind_answer else 0
         parts = (self.controls.encode(self.tokenizer, text) for text in (gap[:at], gap[at:]))
         return np.concatenate([*parts])
 
     def _border(self, gap: Ids) -> int:
-        """Return the index of the next turn's first token: <|im_end|> LF │ <|im_start|> user LF."""
+        """Return the index in `gap` of the next turn's first token, marked here by │.
+
+        For example: <|im_end|> LF │ <|im_start|> user LF.
+        """
         ended = np.flatnonzero(gap == -1 if self.ender is None else gap == self.ender)
         if not len(ended):
             return 0
@@ -219,7 +231,7 @@ class _TemplateMarks:
         return behind + int(marks[0]) if len(marks) else behind
 
     def _require_one_bos(self, roles: tuple[Role, ...], gaps: Sequence[Ids]) -> None:
-        """Raise for a BOS between turns, if BOS marks the beginning of documents."""
+        """Raise if the template writes BOS between turns although BOS marks the beginning of documents."""
         bos = self.tokenizer.bos_id
         if bos is None or bos == self.tokenizer.pad_id:
             return
@@ -232,7 +244,7 @@ class _TemplateMarks:
             )  # fmt: skip
 
     def _require_end(self, roles: tuple[Role, ...], gaps: Sequence[str], tail: Ids) -> None:
-        """Raise if answers end differently than in a shorter conversation."""
+        """Raise if an answer ends otherwise than the answers from which the marks were determined."""
         last = len(roles) - 1
         found = _first_control(np.append(tail, _eos(self.tokenizer)), self.tokenizer)
         wrong = [last] if self.ender is not None and found != self.ender else []
@@ -248,7 +260,7 @@ class _TemplateMarks:
             )  # fmt: skip
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
-        """Raise for a content that the template would change."""
+        """Raise if the template would change the content of a turn."""
         for turn, (role, text) in enumerate(zip(roles, texts, strict=True)):
             content = text.decode()
             for string in self.template.sensitive():
@@ -262,11 +274,11 @@ class _TemplateMarks:
 
 
 def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
-    """Return the marks of a template, found with a conversation of two answers.
+    """Return the marks of a template, determined with a conversation of two answers.
 
-    An answer ends with the first control token behind it, such as <|im_end|>, <|eot_id|> or </s>, if it is
-    the same behind both answers. Otherwise it ends with the text that is behind both, such as a line feed. If
-    there is none, the end of answers is not trained on, not even that of the last one.
+    If the same control token comes first after both answers, for example <|im_end|>, <|eot_id|> or </s>, the
+    token ends answers. Otherwise, answers end with the text that follows both of them, such as a line feed.
+    If no such text exists either, no end of an answer is trained on, not even that of the last answer.
     """
     template.sensitive()
     controls = _Controls.from_tokenizer(tokenizer)
@@ -286,15 +298,18 @@ def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Controls:
-    """Finds the texts of control tokens in generated text; the longest match wins."""
+    """Finder of control tokens in text that a template has generated; the longest match wins."""
 
     pattern: re.Pattern[str]
     ids: tuple[int, ...]
-    """Id of each group of the pattern, beginning with group 1."""
+    """Id of the control token that each group of the pattern matches, beginning with group 1."""
 
     @staticmethod
     def from_tokenizer(tokenizer: Tokenizer) -> "_Controls":
-        """Return the control tokens of a tokenizer, with the white space that some of them absorb."""
+        """Return the finder for a tokenizer's control tokens.
+
+        Some control tokens absorb the white space around them.
+        """
         content = json.loads(tokenizer.json)
         controls = controls_of(content)
         added = [
@@ -311,7 +326,7 @@ class _Controls:
         )
 
     def encode(self, tokenizer: Tokenizer, text: str) -> Ids:
-        """Return the ids of a generated text."""
+        """Return the ids of text that a template has generated, with the control tokens in it."""
         pieces, at = [_ids()], 0
         for match in self.pattern.finditer(text):
             assert match.lastindex is not None, "every alternative is a group"
@@ -333,7 +348,7 @@ def _first_control(ids: Ids, tokenizer: Tokenizer) -> int | None:
 
 
 def _without_bos(ids: Ids, tokenizer: Tokenizer) -> Ids:
-    """Return ids without the template's BOS, since documents begin with BOS anyway."""
+    """Return `ids` without the template's BOS, because each document begins with BOS anyway."""
     return ids[1:] if len(ids) and ids[0] == tokenizer.bos_id else ids
 
 

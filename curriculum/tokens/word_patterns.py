@@ -1,7 +1,8 @@
 r"""Patterns that split text into words, and which of them fastokens runs as compiled code.
 
-fastokens recognises the pre-tokenizers of widely used models by the exact text of their patterns. Any other
-pattern runs on a regular-expression engine, and encoding takes at least three times as long.
+fastokens has compiled code for the pre-tokenizers of widely used models. It recognises them by the exact text
+of their patterns. Any other pattern runs on a regular-expression engine, and encoding takes at least three
+times as long.
 """
 
 from collections.abc import Mapping
@@ -41,9 +42,9 @@ DEEPSEEK_3 = (
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
     "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 )
-"""Three patterns, applied one after another; line ends are literal characters, not escapes."""
+"""Three patterns that are applied one after another; line ends in them are literal, not escapes."""
 BYTE_LEVEL = "ByteLevel"
-"""Stands for GPT-2's pattern, which is built into the pre-tokenizer of that name."""
+"""Name that represents GPT-2's pattern, which is built into the pre-tokenizer of the same name."""
 
 COMPILED: Mapping[tuple[str, ...], str] = {
     (LLAMA_3,): "Llama 3",
@@ -55,16 +56,19 @@ COMPILED: Mapping[tuple[str, ...], str] = {
     DEEPSEEK_3: "DeepSeek 3",
     (BYTE_LEVEL,): "GPT-2",
 }
-"""Models by their patterns in order of application, for all patterns that fastokens 0.3.5 has compiled."""
+"""Names of models by their patterns, for all patterns that fastokens 0.3.5 has compiled code for.
+
+The patterns of a model are in order of application.
+"""
 
 WAYS = (("Isolated", False), ("Removed", True))
-"""Pairs of behavior and invert with which the matches of a pattern are the words."""
+"""Settings (behavior, invert) of a split with which the matches of its pattern are the words."""
 TAKEN_FOR_SPACE = "\u180e"
-"""MONGOLIAN VOWEL SEPARATOR: uncompiled patterns treat it as a space, as Unicode did before 6.3."""
+"""MONGOLIAN VOWEL SEPARATOR: uncompiled patterns treat it as a space, as Unicode before 6.3 did."""
 
 
 def is_compiled(pre_tokenizer: Mapping[str, Any] | None) -> bool:
-    """Return True if fastokens has compiled the patterns of a tokenizer.json's `pre_tokenizer`."""
+    """Return True if fastokens has compiled code for all patterns of a tokenizer.json's `pre_tokenizer`."""
     part = pre_tokenizer or {}
     steps: list[Mapping[str, Any]] = part.get("pretokenizers") or [part]
     patterns = [_pattern(step) for step in steps]
@@ -72,7 +76,7 @@ def is_compiled(pre_tokenizer: Mapping[str, Any] | None) -> bool:
 
 
 def _pattern(step: Mapping[str, Any]) -> str | None:
-    """Return the pattern by which a step splits text; None if it doesn't split."""
+    """Return the pattern by which a step of the pre-tokenizer splits text; None if it doesn't split text."""
     if step.get("type") == BYTE_LEVEL:
         return BYTE_LEVEL if step.get("use_regex", True) else None
     pattern = step.get("pattern")
