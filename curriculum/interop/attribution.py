@@ -1,4 +1,4 @@
-"""NOTICE.md of a data set: the repositories it contains, their licences and their copyright holders."""
+"""NOTICE.md of a data set: the repositories in the data, their licences and their copyright holders."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,14 +16,14 @@ NOTICE_NAME = "NOTICE.md"
 UNKNOWN = "not said"
 _SOURCE = ("repository", "licence", "holder")
 _BATCH = 10_000
-"""Documents whose sources are in memory at a time."""
+"""Number of documents whose sources are in memory at a time."""
 
 
 def notice(documents: Iterable[Artefact], only: Any) -> str:
     """Return the text of NOTICE.md for the documents whose ids are in `only`.
 
-    The text lists the licences of each repository with their kinds, and the copyright holders of each
-    licence that the files name.
+    The text lists the licences of each repository, each with its kind. Under each licence it lists the
+    copyright holders that the files name.
     """
     found = {
         source
@@ -52,7 +52,7 @@ def notice(documents: Iterable[Artefact], only: Any) -> str:
 
 
 def _sources(file: Path, only: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield repository, licence and holder of the documents' sources, without duplicates in a batch."""
+    """Yield (repository, licence, holder) of the sources of documents; a batch has no duplicates."""
     columns = ["document_id", *(f"provenance.list.element.{name}" for name in _SOURCE)]
     with parquet.File(file) as content:
         for batch in content.iter_batches(batch_size=_BATCH, columns=columns):

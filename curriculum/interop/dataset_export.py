@@ -1,11 +1,11 @@
-"""Export of rows, mixtures in training order, or single documents, for Hugging Face `datasets`.
+"""Export for Hugging Face `datasets`: rows, mixtures in training order, or single documents.
 
     README.md               dataset card: what an example is, how to train on it, licences
     NOTICE.md               attribution: repositories, licences and copyright holders
     data/part-00000.parquet …
     tokenizer.json, tokenizer_config.json
 
-Rows have the columns of the contract and the columns that trainers read (trainer_rows.py).
+Rows have their own columns, plus the columns that trainers read (trainer_rows.py).
 """
 
 import json
@@ -43,16 +43,18 @@ from schemas.document import DATA
 
 CONFIG = "default"
 BYTE_BY_BYTE = ("input_ids", "target_ids", LABELS, POSITIONS)
-"""Columns with byte stream split encoding, which halves the time and saves 20 % of the space under
-zstd."""
+"""Columns that are written with the encoding BYTE_STREAM_SPLIT.
+
+Under zstd compression, the encoding halves the time and saves 20 % of the space.
+"""
 
 
 def export_packed(
     ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Collection[Artefact]
 ) -> None:
-    """Write rows with the trainers' columns; the card lists the licences of the documents in the rows.
+    """Write rows with the columns that trainers read, and a card with the licences of the rows' documents.
 
-    `documents` are the artefacts in which the licences are found.
+    `documents` are the artefacts that record the licences.
     """
     wanted = sorted({name for source in ordered.sources for name in source.columns})
     schema = ordered.schema(wanted)
@@ -77,7 +79,10 @@ def export_packed(
 def export_unpacked(
     ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Collection[Artefact]
 ) -> None:
-    """Write one example per document, in row order, with a card like that of `export_packed`."""
+    """Write one example per document, in row order, and a card with the licences of the documents.
+
+    `documents` are the artefacts that record the licences.
+    """
     singles = SingleDocuments()
     wanted = sorted({*READ, *SHARED, "document_ids"})
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=folder.parent) as scratch:
@@ -102,7 +107,7 @@ def _attribute(folder: Path, documents: Collection[Artefact], ids: Any) -> None:
 def _write(
     tables: Iterable[pa.Table], schema: pa.Schema, folder: Path, row_length: int
 ) -> list[Path]:
-    """Write tables into shards of bounded size, and return the files."""
+    """Write tables into shards of bounded size, and return the files of the shards."""
     room = 0
     with row_shards(
         folder,
@@ -128,7 +133,7 @@ def _describe(
     use: str,
     licensed: Sequence[Licence],
 ) -> None:
-    """Write the card, the tokenizer and its config into the folder of the data."""
+    """Write the card, the tokenizer and its config into `folder`, which contains the data."""
     tokenizer.write(folder)
     config = json.dumps(_tokenizer_config(tokenizer, ordered.row_lengths[-1]), indent=1)
     (folder / CONFIG_NAME).write_text(f"{config}\n", encoding="utf-8")
@@ -145,7 +150,7 @@ def _describe(
 
 
 def _tokenizer_config(tokenizer: Tokenizer, row_length: int) -> dict[str, JsonValue]:
-    """Return tokenizer_config.json for transformers; missing control tokens are null."""
+    """Return tokenizer_config.json for transformers; control tokens that the tokenizer lacks are null."""
     ids = {**tokenizer.document_controls, "pad": tokenizer.pad_id}
     texts = {
         role: tokenizer.decode([token]) for role, token in ids.items() if tokenizer.special[token]
@@ -160,7 +165,7 @@ def _tokenizer_config(tokenizer: Tokenizer, row_length: int) -> dict[str, JsonVa
 
 
 def _column(files: Sequence[Path], name: str) -> Any:
-    """Return a column of all files as one array."""
+    """Return the column `name` of all files as one array."""
     chunks: Any = [parquet.read_table(file, columns=[name])[name] for file in files]
     return pa.chunked_array(chunks).combine_chunks()
 
@@ -170,7 +175,7 @@ def _count(files: Sequence[Path]) -> int:
 
 
 def _stored_bytes(files: Sequence[Path], only: Sequence[str] | None) -> int:
-    """Return the compressed size of the columns in `only`, or of all columns for None."""
+    """Return the compressed size in bytes of the columns in `only`; None means all columns."""
     total = 0
     for file in files:
         metadata = parquet.read_metadata(file)

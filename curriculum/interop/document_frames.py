@@ -1,12 +1,14 @@
-"""Check that documents are framed by BOS and EOS as --document-tokens says.
+"""Check that documents begin and end with the control tokens that --document-tokens says.
 
     input_ids   [BOS a EOS BOS b c EOS]      documents [0 3 7]      2 begin with BOS, 2 end with EOS
 
-Text never encodes to control tokens. So a single BOS at the start of a document, or a single EOS at its
-end, shows how the data was framed. If documents have a BOS, every document begins with BOS, and BOS
-occurs nowhere else. If they have an EOS, documents that were cut may lack it. If most documents begin
-with EOS, the boundaries are one token too early. Padding and a second EOS belong to no document. Both
-mean that the boundaries are wrong, whatever the option says.
+Text never encodes to control tokens. So even one BOS at the start of a document, or one EOS at its end, shows
+that the data was written with such tokens. These rules are checked:
+
+- If documents have a BOS, every document begins with BOS, and BOS occurs nowhere else.
+- If documents have an EOS, some end with it; documents that were cut may lack it.
+- If most documents begin with EOS, the boundaries are one token too early.
+- A document that ends with padding or with a second EOS has a wrong boundary, whatever the option says.
 """
 
 from dataclasses import dataclass
@@ -20,43 +22,43 @@ from schemas.errors import SchemaError
 
 FRAMES_OPTION = "--document-tokens"
 IDS_AT_ONCE = 1 << 22
-"""Number of ids compared at a time."""
+"""Number of ids that are compared at a time."""
 Values = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(kw_only=True, slots=True)
 class FrameCounts:
-    """Numbers of documents by the control tokens at their ends."""
+    """Numbers of documents by the control tokens with which they begin and end."""
 
     claimed: DocumentTokens
     """Control tokens that documents have according to --document-tokens."""
     bos_id: int | None
-    """BOS and EOS of the tokenizer, whether they are claimed or not."""
+    """Id of the tokenizer's BOS, whether or not documents have one; None if BOS doesn't mark documents."""
     eos_id: int | None
     ender: int | None
-    """EOS if it only ends documents, that is, if it isn't also the claimed BOS."""
+    """Id of EOS; None if the same id is also the BOS of documents."""
     filler: int | None
-    """Padding token, if it has no other meaning."""
+    """Id of the padding token; None if BOS, EOS or text has the same id."""
     documents: int = 0
     led: int = 0
-    """Documents that begin with BOS."""
+    """Number of documents that begin with BOS."""
     doubled: int = 0
-    """Documents that begin with two BOS."""
+    """Number of documents that begin with two BOS."""
     ended: int = 0
-    """Documents that end with EOS."""
+    """Number of documents that end with EOS."""
     ended_twice: int = 0
-    """Documents that end with two EOS."""
+    """Number of documents that end with two EOS."""
     bos: int = 0
     """Number of BOS tokens in all ids."""
     misled: int = 0
-    """Documents of several tokens that begin with EOS."""
+    """Number of documents that begin with EOS and have more than one token."""
     padded: int = 0
-    """Documents that end with padding."""
+    """Number of documents that end with padding."""
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> "FrameCounts":
-        """Return counts of zero for a tokenizer."""
+        """Return a FrameCounts with counts of zero for documents of this tokenizer."""
         controls = tokenizer.document_controls
         bos, eos = controls.get("bos"), controls.get("eos")
         # A BOS that is also padding or EOS doesn't show where a document begins.
@@ -72,7 +74,10 @@ class FrameCounts:
         )
 
     def add(self, ids: Values, starts: Int64s, ends: Int64s) -> None:
-        """Count documents [start, end) of the ids; every document must have at least one token."""
+        """Count documents, which span `ids` from each of `starts` up to but excluding the same one of `ends`.
+
+        Every document must have at least one token.
+        """
         self.documents += len(starts)
         if self.bos_id is not None:
             led = ids[starts] == self.bos_id
@@ -90,25 +95,29 @@ class FrameCounts:
             self.padded += int((ids[ends - 1] == self.filler).sum())
 
     def add_bos(self, ids: Values) -> None:
-        """Count the BOS tokens among the ids."""
+        """Count the BOS tokens in `ids`."""
         if self.bos_id is not None:
             for first in range(0, len(ids), IDS_AT_ONCE):
                 self.bos += int((ids[first : first + IDS_AT_ONCE] == self.bos_id).sum())
 
     def report(self) -> dict[str, int]:
-        """Return the fields of an import's report: the number of documents without EOS, if EOS is claimed."""
+        """Return fields for the report of an import.
+
+        The only field is the number of documents without EOS. It is left out if that number is 0, or if
+        documents have no EOS according to --document-tokens.
+        """
         unended = self.documents - self.ended
         return {"without_eos": unended} if "eos" in self.claimed and unended else {}
 
     @property
     def found(self) -> DocumentTokens:
-        """Control tokens that the documents actually have."""
+        """Control tokens that the counted documents have, in the form of --document-tokens."""
         if self.led:
             return "bos_eos" if self.ended else "bos"
         return "eos" if self.ended else "none"
 
     def require(self, name: str) -> None:
-        """Raise unless documents are framed as claimed.
+        """Raise unless documents have the control tokens that --document-tokens says.
 
         Raises:
             SchemaError: names the file and the counts.
@@ -122,7 +131,7 @@ class FrameCounts:
                 )
 
     def _require_edges(self, name: str) -> None:
-        """Raise if boundaries lie before an EOS, or after padding or a second EOS."""
+        """Raise if most documents begin with EOS, or if any ends with padding or two EOS."""
         of = f"of {self.documents:,} documents"
         if 2 * self.misled > self.documents:
             raise SchemaError(
@@ -147,7 +156,7 @@ class FrameCounts:
             )
 
     def _of_bos(self) -> tuple[str, str]:
-        """Return the number of BOS and the rule that they violate; two empty texts if there is no fault."""
+        """Return a text with the counts of BOS and the rule that they violate; two empty texts if none."""
         if self.bos_id is None:
             return "", ""
         begins = f"BOS {self.bos_id} begins {self.led:,} of {self.documents:,} documents"
@@ -160,7 +169,7 @@ class FrameCounts:
         return f"{begins}{inside_too}", "BOS begins each document, and it may stand nowhere else"
 
     def _of_eos(self) -> tuple[str, str]:
-        """Return the number of EOS and the rule that they violate; two empty texts if there is no fault."""
+        """Return a text with the counts of EOS and the rule that they violate; two empty texts if none."""
         if self.eos_id is None or not self.documents:
             return "", ""
         ends = f"EOS {self.eos_id} ends {self.ended:,} of {self.documents:,} documents"
@@ -182,9 +191,9 @@ class FrameCounts:
 
 
 def count_frames(ids: Values, edges: Int64s, tokenizer: Tokenizer) -> FrameCounts:
-    """Count documents that lie end to end.
+    """Count documents that follow one another without gaps.
 
-    `edges` [documents + 1] are offsets into `ids` [tokens]; no document is empty.
+    `edges` [documents + 1] are their offsets into `ids` [tokens]; no document is empty.
     """
     counts = FrameCounts.of(tokenizer)
     counts.add(ids, edges[:-1], edges[1:])

@@ -1,11 +1,12 @@
-"""Document boundaries inferred from EOS, only on request by `--boundaries eos`, and counted.
+"""Document boundaries inferred from EOS, which happens only if the user gives `--boundaries eos`.
 
     input_ids   [a b EOS c d EOS e PAD]      doc_starts   [0 3 6]
 
-A document ends with EOS, and the next token begins a document. The start of a row also begins a
-document, even if it continues a document of another row. No token is predicted across such a boundary:
-if the loss mask scores one, it is cleared there. Tokens that end a turn and are EOS would be mistaken
-for boundaries.
+A document ends with EOS, and the next token begins a document. The start of a row also begins a document,
+even if the row continues a document of another row. No token is predicted across such a boundary: where the
+loss mask scores such a token, the mask is cleared. Inferred boundaries and cleared targets are counted.
+
+If EOS also ends the turns of conversations, the turns are mistaken for documents.
 """
 
 from collections.abc import Sequence
@@ -22,19 +23,21 @@ from schemas.packed_row import RowFormat
 from schemas.reports import ImportReport
 
 Boundaries = Literal["eos"]
-"""Source of boundaries that aren't stored."""
+"""Token from which boundaries that aren't stored are inferred."""
 OPTION = "--boundaries"
 BY_EOS = f"{OPTION} eos"
 STORED = ("doc_starts", "doc_ids")
 STORE = "Store it in the rows, or seq_lengths, cu_seqlens or position_ids"
 _DEPENDENT = ("loss_token_count", "context_histogram")
-"""Columns that depend on boundaries and mask, and are counted again."""
+"""Columns that depend on boundaries and mask; they are dropped and counted again."""
 
 
 def require_eos(
     stored: Sequence[str], eos_id: int | None, *, bos_marks_documents: bool, name: str
 ) -> None:
-    """Raise if boundaries are known already, or if there is no EOS to infer them from.
+    """Raise if boundaries can't or needn't be inferred from EOS.
+
+    They needn't if a column of `stored` or BOS marks documents. They can't if `eos_id` is None.
 
     Raises:
         SchemaError: names the file or the option.
@@ -62,7 +65,10 @@ def require_eos(
 
 
 def with_starts(columns: RowBatch) -> RowBatch:
-    """Return the rows with doc_starts: 0, and each position after an EOS among the valid tokens."""
+    """Return the rows with a column doc_starts, inferred from EOS.
+
+    It contains position 0 and each position after an EOS, up to the valid token count.
+    """
     ids, eos = columns.input_ids, columns.row_format.eos_id
     begins = np.ones(ids.shape, dtype=np.bool_)
     begins[:, 1:] = ids[:, :-1] == eos
@@ -75,7 +81,10 @@ def with_starts(columns: RowBatch) -> RowBatch:
 
 
 def cleared(columns: RowBatch, layout: RowLayout) -> RowBatch:
-    """Return the rows without a target at the last token of each document, and without dependent columns."""
+    """Return the rows with the loss mask cleared at the last token of each document.
+
+    target_ids changes accordingly. Columns that depend on the mask or the boundaries are dropped.
+    """
     mask = columns.loss_mask.copy()
     mask.reshape(-1)[layout.flat_start + layout.lengths - 1] = 0
     row_lengths = np.full(len(columns), columns.row_format.row_length)
@@ -92,13 +101,16 @@ def cleared(columns: RowBatch, layout: RowLayout) -> RowBatch:
 
 @dataclass(kw_only=True, slots=True)
 class EosCounts:
-    """Numbers of boundaries inferred from EOS and of targets cleared there."""
+    """Number of boundaries inferred from EOS, and number of targets cleared at these boundaries."""
 
     behind_eos: int = 0
     cleared: int = 0
 
     def add(self, before: RowBatch, after: pa.Table) -> None:
-        """Count the inferred boundaries of some rows, and the targets that were cleared."""
+        """Count the boundaries inferred in some rows, and the targets cleared there.
+
+        `before` are the rows as stored, and `after` are the same rows with inferred boundaries.
+        """
         documents: Values = after["num_docs"].to_numpy()
         self.behind_eos += int(documents.sum()) - len(before)
         scored: Values = after["loss_token_count"].to_numpy()
@@ -110,9 +122,9 @@ class EosCounts:
 
 
 def edges_of(ids: Values, eos_id: int, at_once: int) -> Int64s:
-    """Return the edges [documents + 1] of ids that lie end to end: 0, after each EOS, and the end.
+    """Return the edges [documents + 1] of documents that follow one another in `ids` and end with EOS.
 
-    `at_once` ids are compared at a time.
+    The edges are 0, each index after an EOS, and len(ids). `at_once` ids are compared at a time.
     """
     behind = [
         first + np.flatnonzero(ids[first : first + at_once] == eos_id) + 1
@@ -122,7 +134,7 @@ def edges_of(ids: Values, eos_id: int, at_once: int) -> Int64s:
 
 
 def cure_of(stored: Sequence[str], row_format: RowFormat) -> str:
-    """Return the cure for rows without boundaries: store them, or infer them from EOS if that is possible."""
+    """Return advice for rows without boundaries: store boundaries, or infer them from EOS if possible."""
     ambiguous = row_format.eos_id == row_format.pad_id and "valid_token_count" not in stored
     if row_format.eos_id is None or ambiguous:
         return STORE

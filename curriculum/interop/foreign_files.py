@@ -1,4 +1,4 @@
-"""Foreign Parquet files; errors while reading name the file."""
+"""Reading of foreign Parquet files, with errors that name the file."""
 
 import contextlib
 from collections import Counter
@@ -16,14 +16,17 @@ from schemas.errors import SchemaError
 from schemas.packed_row import MAX_ROW_LENGTH
 
 TYPES = {**KNOWN, **FOREIGN}
-"""Columns that are read, with the types that they are read as."""
+"""Columns that are read from foreign files, each with the type that it is read as."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""Errors of Arrow for invalid files, such as a file whose column names aren't UTF-8."""
+"""Errors that Arrow raises for invalid files.
+
+UnicodeDecodeError, for example, is raised for column names that aren't UTF-8.
+"""
 
 
 @contextlib.contextmanager
 def opened(file: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; errors while it is read name the file.
+    """Open a Parquet file for the `with` block; read errors in the block name the file.
 
     Raises:
         SchemaError: if the file can't be read.
@@ -40,7 +43,7 @@ def opened(file: Path) -> Iterator[pq.ParquetFile]:
 def batches(
     content: pq.ParquetFile, columns: Sequence[str], rows: int = 65_536
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most `rows` rows of some columns, each fully validated.
+    """Yield `columns` in batches of at most `rows` rows; every value of a batch is validated.
 
     Raises:
         ArrowInvalid: if a text isn't UTF-8, or a list's offsets lie outside its values.
@@ -51,7 +54,7 @@ def batches(
 
 
 def schema_of(file: Path) -> pa.Schema:
-    """Return the schema of a file after checks that read only the footer.
+    """Return the schema of a file after checks that read only the file's footer.
 
     Raises:
         SchemaError: if the file can't be read, a column name occurs twice, or rows are too long.
@@ -76,7 +79,7 @@ def schema_of(file: Path) -> pa.Schema:
 
 def _require_short_lists(file: Path, footer: pq.FileMetaData) -> None:
     longest = longest_list(footer, frozenset(TYPES))
-    # Rows of one-token documents have one more offset than tokens.
+    # If every document of a row has one token, the row has one more offset than tokens.
     if longest is not None and longest[1] > MAX_ROW_LENGTH + 1:
         raise SchemaError(
             file.name,

@@ -1,11 +1,11 @@
 """Packed rows in foreign Parquet files: checks of columns, types and labels.
 
-A megabyte of Parquet may decode to any number of gigabytes. So files are read in small batches by the
-process of their import, which has limits of memory and time.
+A megabyte of Parquet may decode to any number of gigabytes. So the files are read in small batches, by a
+process that has limits of memory and time.
 
-Integers of another width, large lists and dictionaries of strings are converted to the contract's types
-if no value changes; any other type is an error. Columns that the contract doesn't know are dropped and
-listed in the report.
+Integers of another width, large lists and dictionaries of strings are converted to the types of our columns
+if no value changes. Any other type is an error. Columns with unknown names are dropped and listed in the
+report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ SPLITS = ("train", "val", "anchor")
 
 
 def fault_of(label: str, value: object) -> str | None:
-    """Return the fault of a label of rows, or None if it is valid.
+    """Return what is wrong with the value of a label of rows, or None if the value is valid.
 
     Labels become names in paths, tables and diets: `family` and `domain` must be names, `objective` and
     `split` must be known values, and `variant` counts from 0.
@@ -68,7 +68,7 @@ def fault_of(label: str, value: object) -> str | None:
 
 
 def check_facts(facts: RowFacts) -> None:
-    """Raise if a label is invalid.
+    """Raise if one of the labels in `facts` is invalid.
 
     Raises:
         SchemaError: names the option and its value.
@@ -79,7 +79,7 @@ def check_facts(facts: RowFacts) -> None:
 
 
 def labels_of(files: Sequence[Path], stored: Sequence[str], given: RowFacts) -> RowFacts:
-    """Return the labels of all rows: the stored ones, else the given ones, else the defaults.
+    """Return the labels of all rows: those stored in the files, else those in `given`, else defaults.
 
     Raises:
         SchemaError: if a stored label is invalid or differs between rows, or there is no family.
@@ -105,7 +105,10 @@ def labels_of(files: Sequence[Path], stored: Sequence[str], given: RowFacts) -> 
 
 
 def _agree(file: Path, first: int, values: Any, name: str, known: dict[str, Any]) -> None:
-    """Check the values of a label; `first` is the number of the first row in its file."""
+    """Raise if `values` of the label `name` are invalid or differ from those in `known`.
+
+    `first` is the number of the first of these rows in its file.
+    """
     for value in pc.unique(values).to_pylist():
         wanted = value if name == "domain" else known.setdefault(name, value)
         fault, cure = fault_of(name, value), CURE
@@ -121,7 +124,9 @@ def _agree(file: Path, first: int, values: Any, name: str, known: dict[str, Any]
 
 
 def require_distinct(files: Sequence[Path]) -> None:
-    """Raise if a pack_id repeats, since rows were given twice. Needs about 60 bytes per row.
+    """Raise if a pack_id occurs twice, because the same row was then given twice.
+
+    Needs about 60 bytes of memory per row.
 
     Raises:
         SchemaError: names both rows.
@@ -163,7 +168,7 @@ def _pack_ids(file: Path) -> Any:
 
 
 def require_types(file: Path, schema: pa.Schema, stored: Sequence[str]) -> None:
-    """Raise unless the stored columns have the contract's types, regardless of width.
+    """Raise unless the stored columns have the expected types; integers may have another width.
 
     Raises:
         SchemaError: names the file, the column and both types.
@@ -179,10 +184,10 @@ def require_types(file: Path, schema: pa.Schema, stored: Sequence[str]) -> None:
 
 
 def as_known(file: Path, table: pa.Table, stored: Sequence[str]) -> pa.Table:
-    """Cast the stored columns to the contract's types.
+    """Return the stored columns of a table, cast to the expected types.
 
     Raises:
-        SchemaError: if a value doesn't fit.
+        SchemaError: if a value doesn't fit its type.
     """
     columns: dict[str, Any] = {}
     for name in stored:
@@ -200,7 +205,10 @@ def as_known(file: Path, table: pa.Table, stored: Sequence[str]) -> pa.Table:
 
 
 def is_readable(found: Any, expected: Any) -> bool:
-    """Return True if values of a type convert to the expected type without a change, except by range."""
+    """Return True if values of type `found` convert to type `expected` unchanged.
+
+    Values outside the range of `expected` are not considered.
+    """
     kinds = pa.types
     if kinds.is_list(expected):
         lists = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
@@ -223,7 +231,7 @@ def is_readable(found: Any, expected: Any) -> bool:
 
 
 def plain(kind: Any) -> str:
-    """Return a type in words, without Arrow's nullability and item names."""
+    """Return an Arrow type in words, without nullability and the names of list items."""
     for prefix in ("list", "large_list", "fixed_size_list"):
         if getattr(pa.types, f"is_{prefix}")(kind):
             return f"{prefix}<{plain(kind.value_type)}>"
@@ -231,14 +239,17 @@ def plain(kind: Any) -> str:
 
 
 def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of a file that the contract knows, without pack_id, which is assigned anew."""
+    """Return those of the columns `names` that are in `known`.
+
+    pack_id is left out, because it is assigned anew.
+    """
     wanted = {*known} - {PACKED_ROW_SCHEMA.names[0]}
     return tuple(name for name in names if name in wanted)
 
 
 BATCH_TOKENS = 1 << 18
 LENGTHS_AT_ONCE = 1024
-"""Rows whose lengths are read at a time."""
+"""Number of rows whose lengths are read at a time."""
 
 
 def parquet_rows(
@@ -246,7 +257,7 @@ def parquet_rows(
 ) -> Imported:
     """Read the rows of a Parquet file, or of all Parquet files below a folder in name order.
 
-    `given` are the labels from the options; stored labels must agree with them. `boundaries` replaces
+    `given` are the labels from the options; stored labels must agree with them. `boundaries` is the source of
     boundaries that aren't stored.
 
     Raises:
@@ -294,7 +305,7 @@ def parquet_rows(
 
 def _files(path: Path) -> list[Path]:
     below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    # Folders of rows that were built here also contain the file of their windows.
+    # A folder of rows that were built here also contains a file of windows, which is skipped.
     files = [file for file in below if file.is_file() and file.name != WINDOWS_NAME]
     if not files:
         raise SchemaError(
@@ -351,7 +362,10 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
 
 
 def _filled_length(files: Sequence[Path]) -> int:
-    """Return the smallest multiple of ROW_MULTIPLE that holds the longest row; shorter rows are padded."""
+    """Return the row length for files whose rows differ in length; shorter rows are padded to it.
+
+    It is the smallest multiple of ROW_MULTIPLE that is at least the length of the longest row.
+    """
     longest = 1
     for file in files:
         with opened(file) as content:
@@ -363,7 +377,7 @@ def _filled_length(files: Sequence[Path]) -> int:
 
 
 def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
-    """Raise if a file's metadata, which most files lack, contradicts the tokenizer."""
+    """Raise if a file's metadata contradicts the tokenizer; most files have no such metadata."""
     found = schema.metadata or {}
     for name, value in expected.metadata().items():
         theirs = found.get(name.encode())
@@ -391,7 +405,7 @@ def _shard(file: Path, packed: PackedColumns) -> ImportedShard:
 
 
 def _first_length(content: pq.ParquetFile) -> int:
-    """Return the number of tokens of the first row, or 0 if it is missing, null or no list."""
+    """Return the number of tokens of the first row; 0 if there is none, or its value is null or no list."""
     first = next(batches(content, ["input_ids"], 1), None)
     ids = first["input_ids"][0].as_py() if first is not None and len(first) else None
     return len(ids) if isinstance(ids, list) else 0

@@ -1,8 +1,8 @@
 """Dataset cards for Hugging Face `datasets`, and the card of a workspace.
 
-The card of a workspace has one config per data set in use. load_dataset("workspace",
-"documents-v3_simple") reads the workspace's files directly, offline. The card is rewritten when builds
-or imports change which data sets are in use.
+The card of a workspace describes each data set in use as a config. So load_dataset("workspace",
+"documents-v3_simple") reads the workspace's files directly, offline. The card is written again whenever a
+build or an import changes which data sets are in use.
 """
 
 import re
@@ -30,15 +30,15 @@ CARD_NAME = "README.md"
 MADE_HERE = "# Written by curriculum; remove this line, and it is left alone."
 LIVE = ("build+*.txt", "import-*.txt")
 SPLIT_OF_DOCUMENTS = "corpus"
-"""Split of documents, which are stored before selection assigns them to splits."""
+"""Name of the split for documents, which are stored before selection assigns them to train and val."""
 SPLITS = {"train": 0, "val": 1}
-"""Splits that are listed first, in this order."""
+"""Splits that are listed before all others, with their positions."""
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """Data set under the name that load_dataset takes: files and number of rows by split."""
+    """A data set under the name that load_dataset takes, with its files and number of rows by split."""
 
     name: str
     files: Mapping[str, tuple[str, ...]]
@@ -47,7 +47,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Licence:
-    """Number of documents of one repository under one licence."""
+    """Number of documents that one repository has under one licence."""
 
     repository: str
     licence: str
@@ -55,12 +55,15 @@ class Licence:
 
     @property
     def kind(self) -> LicenceKind:
-        """Kind of the licence by its demands on redistribution, such as copyleft."""
+        """Kind of the licence, such as copyleft, by its conditions for redistribution."""
         return licence_kind(None if self.licence == UNKNOWN else self.licence)
 
 
 def write_card(store: Store) -> Path | None:
-    """Write the card of a workspace; return None if its README.md wasn't written by this function."""
+    """Write README.md, the card of a workspace.
+
+    A README.md that wasn't written by this function is left unchanged, and None is returned.
+    """
     file = store.root / CARD_NAME
     if file.is_file() and MADE_HERE not in file.read_text(encoding="utf-8", errors="replace"):
         return None
@@ -92,7 +95,7 @@ def card(
     licences: Sequence[Licence],
     use: str = "",
 ) -> str:
-    """Return the text of a card; `use` is its section on training."""
+    """Return the text of a dataset card; `use` is the card's section on training."""
     listed: list[JsonValue] = [
         {
             "config_name": config.name,
@@ -139,10 +142,11 @@ def card(
 
 
 def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
-    """Return one config per family, objective, variant and row length of rows, and per family of documents.
+    """Return the configs that describe `artefacts`.
 
-    If data sets would share a name, for example those of two tokenizers, the names end with the first
-    digits of a key that tells them apart.
+    Rows have one config per family, objective, variant and row length. Documents have one config per family.
+    If several data sets would get the same name, for example with two tokenizers, each name ends with the
+    first digits of a key.
     """
     groups: dict[tuple[str, str], dict[str, list[Artefact]]] = {}
     for artefact in artefacts:
@@ -175,7 +179,7 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
 
 
 def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
-    """Count the documents of each repository by licence; if ids are given in `only`, count only those."""
+    """Count the documents of each repository by licence; `only` restricts the count to these document ids."""
     counts: Counter[tuple[str, str]] = Counter()
     for artefact in artefacts:
         if artefact.manifest.stage == "documents":
@@ -190,7 +194,10 @@ def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
 
 
 def _licences_of(file: Path, only: Any) -> Iterator[tuple[str, int]]:
-    """Yield licences with numbers of documents; use a row group's statistics if it has only one licence."""
+    """Yield each licence with a number of documents.
+
+    If a row group has a single licence according to its statistics, the row group isn't read.
+    """
     content = parquet.File(file)
     column = content.schema_arrow.get_field_index("licence")
     if column < 0:
@@ -247,9 +254,10 @@ def _name(artefact: Artefact) -> str:
 
 
 def _kin(artefact: Artefact) -> str:
-    """Return a key of config and inputs that data sets share if they differ only in their split.
+    """Return a key that is equal for data sets that differ only in their split.
 
-    The key ignores how rows are scored, since validation rows are scored differently from training rows.
+    The key ignores which tokens are scored, because validation rows are scored differently from training
+    rows.
     """
     manifest = artefact.manifest
     if manifest.stage == "documents":

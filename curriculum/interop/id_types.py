@@ -1,11 +1,11 @@
-"""Type of the ids in a flat .bin file: given by --dtype, recorded in another file, or the only fitting type.
+"""Type of the ids in a flat .bin file: given by --dtype, recorded in another file, or inferred.
 
     bytes   05 00 00 00 07 00 00 00      uint16 [5 0 7 0]      uint32 [5 7]
 
 A file without a recorded type may be readable with several types. A type fits if the file's size is a
-multiple of it, all ids are in the vocabulary, and documents are framed by BOS and EOS as --document-
-tokens says. If exactly one type fits, it is used; otherwise --dtype is required. A given type is
-refused if every second id is 0.
+multiple of the type's size, all ids are in the vocabulary, and documents begin and end with BOS and EOS as
+--document-tokens says. If exactly one type fits, it is used; otherwise --dtype is required. The type given
+by --dtype is refused if every second id is 0, because the ids are then halves of wider ids.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from schemas.errors import SchemaError
 IdType = Literal["uint16", "int32", "uint32", "int64"]
 TYPE_OPTION = "--dtype"
 WIDTHS: tuple[IdType, ...] = ("uint16", "uint32", "int64")
-"""One type per width; signed and unsigned ids below 2^31 are the same."""
+"""Types of ids, one per width. Signed and unsigned types are the same for ids below 2^31."""
 MIN_HALVES = 8
-"""Minimum number of ids for which zeros say something about the type."""
+"""Minimum number of ids in which zeros can show that the type is wrong."""
 Values = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reading:
-    """File read with one type."""
+    """Ids and document edges of a file that is read with one type."""
 
     dtype: IdType
     ids: Values
@@ -40,7 +40,7 @@ class _Reading:
 
 
 def id_type_of_size(file: Path, tokens: int) -> IdType | None:
-    """Return the type for which a file's size equals the number of ids, or None."""
+    """Return the type with which the size of `file` corresponds to `tokens` ids; None if there is none."""
     size = file.stat().st_size
     return next((dtype for dtype in WIDTHS if size == tokens * np.dtype(dtype).itemsize), None)
 
@@ -48,9 +48,9 @@ def id_type_of_size(file: Path, tokens: int) -> IdType | None:
 def infer_id_type(
     file: Path, tokenizer: Tokenizer, edges_of: Callable[[Values], Int64s]
 ) -> tuple[Values, Int64s]:
-    """Return the ids of a file and the edges of its documents if exactly one type fits.
+    """Return the ids of a file and the edges of its documents, read with the only type that fits.
 
-    `edges_of` finds the edges in ids, and raises SchemaError if there are none.
+    `edges_of` returns the edges of the documents in some ids, and raises SchemaError if it finds none.
 
     Raises:
         SchemaError: if no type fits, with the fault of each type, or if several types fit.
@@ -108,7 +108,7 @@ def require_ids(name: str, ids: Values, tokenizer: Tokenizer) -> None:
 
 
 def require_no_halves(file: Path, ids: Values) -> None:
-    """Raise if ids are halves of wider ids, that is, if every second id of the first millions is 0.
+    """Raise if every second id among the first millions is 0, because the ids are then halves of wider ids.
 
     Raises:
         SchemaError: names the type with which the ids were read.
@@ -124,7 +124,7 @@ def require_no_halves(file: Path, ids: Values) -> None:
 
 
 def _holds(dtype: IdType, vocab_size: int) -> bool:
-    """Return True if all ids of a vocabulary fit into the type."""
+    """Return True if all ids of a vocabulary fit into `dtype`."""
     return vocab_size - 1 <= np.iinfo(dtype).max
 
 
@@ -151,7 +151,7 @@ def _edges(
 
 
 def _none_fits(file: Path, faults: dict[IdType, SchemaError]) -> SchemaError:
-    """Return the error for a file that no type fits, with all faults and the first cure."""
+    """Return the error for a file that no type fits; it lists the fault of each type."""
     listed = "; ".join(f"as {dtype}: {_found(file, fault)}" for dtype, fault in faults.items())
     first = next(iter(faults.values()))
     return SchemaError(

@@ -1,4 +1,4 @@
-"""Counts of imported rows: by domain, and pieces of documents that are split over several rows."""
+"""Counts of imported rows by domain, and of documents whose pieces lie in several rows."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ SUMS = (
 
 
 class ImportCounts:
-    """Running counts of rows. They need 8 bytes per document if `document_ids` are stored."""
+    """Running counts of imported rows; if `document_ids` are stored, they need 8 bytes per document."""
 
     def __init__(self, row_length: int, *, ids_are_stored: bool) -> None:
         self._row_length = row_length
@@ -27,7 +27,7 @@ class ImportCounts:
         self._hashes: list[npt.NDArray[np.uint64]] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Count some rows."""
+        """Add the rows to the counts."""
         names = ("num_docs", "valid_token_count", "loss_token_count")
         grouped = rows.select(["domain", *names]).group_by("domain")
         summed: Any = grouped.aggregate([("domain", "count"), *((name, "sum") for name in names)])
@@ -40,9 +40,9 @@ class ImportCounts:
             self._hashes.append(ids.hash().to_numpy())
 
     def report(self) -> ImportReport:
-        """Return the counts by domain with yields, and the number of split documents.
+        """Return the counts by domain with yields, and the number of documents in several pieces.
 
-        Pieces of one document share its id. If ids aren't stored, every document counts as whole.
+        Pieces of one document share its id. If ids aren't stored, every piece counts as a whole document.
         """
         domains = {
             domain: ImportedDomain(

@@ -1,7 +1,7 @@
-"""Sandboxed process of an import, the only process that parses foreign files; it can write into one folder.
+"""Sandboxed process of an import: the only process that parses foreign files. It can write into one folder.
 
-The importing command asks the process for the key of the import. If the artefact doesn't exist yet, the
-command asks for the rows and moves the written files into the artefact.
+The command that imports asks the process for the key of the import. If no artefact with this key exists, the
+command asks for the rows, which the process writes, and moves the written files into the artefact.
 """
 
 import hashlib
@@ -35,28 +35,30 @@ if TYPE_CHECKING:
 
 _ROWS, _SCRATCH = "rows", "tmp"
 _MIN_FILE_BYTES, _RATIO = 16 << 30, 100
-"""Maximum size of a file of rows: so many bytes, or this multiple of the imported bytes if that is
-larger."""
+"""Limits on the size of a file of rows.
+
+A file may have _MIN_FILE_BYTES, or _RATIO times the size of the imported files if that is larger.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignRows:
-    """Foreign rows, and the options of their import."""
+    """Path of foreign rows, and the options with which they are imported."""
 
     path: Path
     format: "ImportFormat"
     facts: "RowFacts"
     row_length: int | None = None
     boundaries: "Boundaries | None" = None
-    """Source of boundaries that aren't stored."""
+    """Token from which boundaries are inferred; None if they are stored."""
     id_type: "IdType | None" = None
-    """Type of ids, if it isn't stored."""
+    """Type of the ids given by --dtype; None if it is stored or to be inferred."""
 
 
 def publish_foreign(
     store: "Store", rows: ForeignRows, tokenizer: "Artefact", *, unsandboxed: bool = False
 ) -> "Artefact":
-    """Publish foreign rows as an artefact; `tokenizer` is the one that encoded them.
+    """Publish foreign rows as an artefact; `tokenizer` is the tokenizer with which they were encoded.
 
     Raises:
         SchemaError: if files can't be read as rows, a link leads out of the folder, or the reader exceeds
@@ -94,7 +96,10 @@ def publish_foreign(
 
 @contextmanager
 def _scratch(store: "Store", path: Path) -> Iterator[Path]:
-    """Create a folder for the process to write into; if the command is killed, gc removes the folder."""
+    """Create a folder that the process can write into, and remove it after the `with` block.
+
+    If the command is killed, gc removes the folder.
+    """
     from curriculum.store import inside
 
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
@@ -125,7 +130,7 @@ def _request(rows: ForeignRows, tokenizer: "Artefact", folder: Path) -> dict[str
 
 
 def _answered(process: SandboxedProcess, rows: ForeignRows) -> dict[str, Any]:
-    """Return the next answer of the process.
+    """Return the next answer of the process, parsed from JSON.
 
     Raises:
         CurriculumError: if the process reports an error or ends.
@@ -139,7 +144,7 @@ def _answered(process: SandboxedProcess, rows: ForeignRows) -> dict[str, Any]:
 
 
 def _raise(error: Any, rows: ForeignRows) -> NoReturn:
-    """Raise the error that the process reported."""
+    """Raise the error that the process reported as `error`."""
     try:
         kind, name, value, cause, cure = map(str, error)
     except (TypeError, ValueError):
@@ -160,7 +165,7 @@ def _unreadable(rows: ForeignRows, reason: str) -> SchemaError:
 
 
 def _key(rows: ForeignRows, found: dict[str, Any]) -> Any:
-    """Return the key of an import after checking its labels."""
+    """Return the ImportKey in the answer `found`, after checking its labels."""
     from curriculum.interop.foreign_parquet import check_facts
     from curriculum.interop.publish import ImportKey
 
@@ -173,7 +178,11 @@ def _key(rows: ForeignRows, found: dict[str, Any]) -> Any:
 
 
 def _serve() -> None:
-    """Read the rows of a request, answer with their key, write them on request, and report."""
+    """Answer a request in the sandboxed process.
+
+    Read the rows and answer with their key. If the command then asks for the rows, write them and answer with
+    the report.
+    """
     request = enter_sandbox()
     try:
         _import(request)
@@ -193,7 +202,7 @@ def _serve() -> None:
 
 
 def _answer_failure(failed: Exception, path: str) -> None:
-    """Answer with an unexpected error: one of the file system, or a bug in the reader."""
+    """Answer with an unexpected error, which is an error of the file system or a bug in the reader."""
     from curriculum.store import refusal
 
     named = refusal(failed, Path(path)) if isinstance(failed, OSError) else None

@@ -4,6 +4,6 @@ import re
 
 
 def markdown_cell(text: str) -> str:
-    """Return foreign text as a table cell on one line, without markup."""
+    """Return `text` as one line for a table cell; characters that Markdown interprets are escaped."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return re.sub(r"([\\`*_{}\[\]<>()#|!&~])", r"\\\1", plain)

@@ -1,4 +1,4 @@
-"""Columns of packed rows in the Hugging Face ecosystem, converted to the contract's columns.
+"""Columns of packed rows as Hugging Face trainers write them, converted to our own columns.
 
     input_ids      [ a  b EOS  c  d PAD]     labels            [.  b EOS  .  d  .]      (. is -100)
     position_ids   [ 0  1   2  0  1   0]     document_starts   [0 3]
@@ -6,10 +6,10 @@
 
     loss_mask      [ 1  1   0  1  0   0]     doc_starts        [0 3]                    valid_token_count   5
 
-A label is the token at its own position. At the first token of a document the label is ignored, since
-no token predicts it. A last segment of padding without labels isn't a document, and positions that no
-segment covers are padding too. Rows may be shorter than T and are then padded. Columns with the same
-meaning must agree.
+A label is the token at the label's own position. At the first token of a document the label is ignored,
+because no token predicts the first one. A last segment that consists of padding without labels isn't a
+document. Positions that no segment covers are padding too. Rows may be shorter than T and are then padded.
+Columns with the same meaning must agree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +37,11 @@ STARTS = "doc_starts"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedBatch:
-    """Batch of n rows as matrices [n, T], filled with padding."""
+    """Batch of n rows, read as matrices [n, T] in which shorter rows are padded."""
 
     shard: str
     first_row: int
-    """Number of the first row in its file."""
+    """Number of the batch's first row in its file."""
     row_format: RowFormat
     table: pa.Table
 
@@ -66,10 +66,10 @@ class PackedBatch:
         return values.to_numpy(), array.value_lengths().to_numpy().astype(np.int64)
 
     def matrix(self, name: str, blank: int) -> Values:
-        """Return a column with one value per token as [n, T]; `blank` fills the padding.
+        """Return the column `name`, which has one value per token, as [n, T]; `blank` fills the padding.
 
         Raises:
-            SchemaError: if the number of values and of tokens of a row differ.
+            SchemaError: if a row has another number of values than of tokens.
         """
         values, counts = self.flat(name)
         self.require(
@@ -80,7 +80,9 @@ class PackedBatch:
         return self._filled(values, counts, blank)
 
     def rows_of(self, name: str, *, first_is_zero: bool) -> tuple[Values, Int64s, Int64s]:
-        """Return a column of positions or lengths: its values, the row of each value, and values per row.
+        """Return three arrays for the column `name`, which contains positions or lengths.
+
+        They are the column's values, the row of each value, and the number of values per row.
 
         Raises:
             SchemaError: if a row is empty, or doesn't begin with 0 although `first_is_zero`.
@@ -98,7 +100,7 @@ class PackedBatch:
 
     @property
     def lengths(self) -> Int64s:
-        """Number of tokens of each row [n], without padding that was added here."""
+        """Number of tokens in each row [n] as stored, without the padding that is added here."""
         return self.flat("input_ids")[1]
 
     @property
@@ -107,7 +109,7 @@ class PackedBatch:
         return np.arange(self.row_format.row_length)
 
     def require(self, right: Bools, found: Callable[[int], str], cause: str) -> None:
-        """Raise unless `right` [n] is true for all rows; `found` describes the first wrong row.
+        """Raise unless `right` [n] is true for all rows; `found` describes a row in which it is false.
 
         Raises:
             SchemaError: names the row and the file.
@@ -118,7 +120,11 @@ class PackedBatch:
             raise SchemaError(name, found(row), cause=cause, cure=CURE)
 
     def require_tokens(self, right: Bools, found: Callable[[int, int], str], cause: str) -> None:
-        """Raise unless `right` [n, T] is true everywhere; `found` describes the first wrong token."""
+        """Raise unless `right` [n, T] is true for all tokens; `found` describes a token at which it is false.
+
+        Raises:
+            SchemaError: names the row and the file.
+        """
         at = np.argmin(right, axis=1)
         whole = right[np.arange(len(right)), at]
         self.require(whole, lambda row: found(row, int(at[row])), cause)
@@ -133,12 +139,12 @@ class PackedBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegmentStarts:
-    """Segments of rows according to one column."""
+    """Segments of rows, as one column gives them."""
 
     begins: Bools
-    """[n, T]: True where a segment begins."""
+    """True where a segment begins, [n, T]."""
     covered: Int64s
-    """[n]: number of positions that segments cover."""
+    """Number of positions in each row that segments cover, [n]."""
 
 
 def _by_lengths(batch: PackedBatch, name: str) -> SegmentStarts:
@@ -226,24 +232,24 @@ SEGMENTS: Mapping[str, Reader] = {
     "document_starts": _by_starts,
     POSITIONS: _by_positions,
 }
-"""Columns that determine where documents begin."""
+"""Foreign columns that determine where documents begin, each with the function that reads it."""
 _OWN: Mapping[str, Reader] = {STARTS: _by_starts, "doc_ids": _by_document_numbers}
 FOREIGN: Mapping[str, pa.DataType] = {name: list_of(pa.int64()) for name in (LABELS, *SEGMENTS)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackedColumns:
-    """Converter of the columns that a set of files has."""
+    """Converter from the columns of foreign files to our own columns."""
 
     row_format: RowFormat
     foreign: tuple[str, ...]
-    """Columns among FOREIGN."""
+    """Names of the files' columns that are among FOREIGN."""
     stored: tuple[str, ...]
-    """Columns of the contract."""
+    """Names of the files' columns that are our own columns."""
 
     @staticmethod
     def of(names: Sequence[str], row_format: RowFormat) -> "PackedColumns":
-        """Return the converter for files with these columns."""
+        """Return the converter for files with the columns `names`."""
         return PackedColumns(
             row_format=row_format,
             foreign=tuple(name for name in names if name in FOREIGN),
@@ -252,12 +258,12 @@ class PackedColumns:
 
     @property
     def segmented(self) -> tuple[str, ...]:
-        """Columns among SEGMENTS, which determine the boundaries."""
+        """Foreign columns that determine where documents begin."""
         return tuple(name for name in self.foreign if name in SEGMENTS)
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """Columns of the contract that are derived from other columns."""
+        """Names of our columns that are missing and can be derived from foreign columns."""
         made = [SCORES] if LABELS in self.foreign else []
         if self.segmented:
             made.append(COUNT)
@@ -267,12 +273,12 @@ class PackedColumns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence per derived column."""
+        """One sentence per derived column, which names the columns that it is derived from."""
         of = {SCORES: LABELS, STARTS: ", ".join(self.segmented), COUNT: ", ".join(self.segmented)}
         return tuple(f"{name} is read from {of[name]}" for name in self.derived)
 
     def read(self, table: pa.Table, shard: str, first_row: int) -> pa.Table:
-        """Return the rows with the contract's columns only.
+        """Return the rows of `table` with our own columns only.
 
         Raises:
             SchemaError: if a column is invalid or contradicts another column; names the row and the column.
@@ -298,7 +304,10 @@ class PackedColumns:
         return pa.table({name: columns[name] for name in (*self.stored, *self.derived)})
 
     def _segments(self, batch: PackedBatch, ids: Values) -> SegmentStarts:
-        """Return the segments on which all columns agree, or segments from BOS if there is no such column."""
+        """Return the segments of rows; all columns that give segments must agree.
+
+        If no column gives segments, each BOS begins a segment.
+        """
         own = {name: reader for name, reader in _OWN.items() if name in self.stored}
         segmented = {name: SEGMENTS[name] for name in self.segmented}
         found = {name: read(batch, name) for name, read in {**segmented, **own}.items()}
@@ -309,7 +318,7 @@ class PackedColumns:
         (first, segments), *others = found.items()
         covered = np.min([source.covered for source in found.values()], axis=0)
         for name, other in others:
-            # Columns may divide padding, and positions that only one of them covers, in different ways.
+            # Columns may differ in padding, and in positions that only one of them covers.
             real = _last(ids != self.row_format.pad_id, covered)
             inside = batch.columns < real[:, None]
             batch.require_tokens(
@@ -322,7 +331,10 @@ class PackedColumns:
     def _valid(
         self, batch: PackedBatch, ids: Values, labels: Values | None, segments: SegmentStarts
     ) -> Int64s:
-        """Return valid token counts [n]: the end of the last segment that has a label or isn't padding."""
+        """Return the number of valid tokens of each row [n].
+
+        Unless it is stored, it is the end of the last segment that has a label or isn't only padding.
+        """
         if COUNT in self.stored:
             return np.asarray(batch.table[COUNT].to_numpy(), dtype=np.int64)
         real = ids != self.row_format.pad_id
@@ -351,7 +363,7 @@ class PackedColumns:
         }
 
     def _scores(self, batch: PackedBatch, labels: Values, begins: Bools, valid: Int64s) -> Any:
-        """Return loss_mask: 1 if the next token has a label, is valid and doesn't begin a document."""
+        """Return loss_mask: 1 where the next token has a label, is valid and doesn't begin a document."""
         mask = np.zeros(labels.shape, dtype=np.uint8)
         learnt = (labels != IGNORED) & ~begins & (batch.columns < valid[:, None])
         mask[:, :-1] = learnt[:, 1:]
@@ -367,7 +379,7 @@ class PackedColumns:
 
 
 def _labels(batch: PackedBatch, ids: Values) -> Values:
-    """Return the labels [n, T]; every label must be -100 or the token at its position."""
+    """Return the labels [n, T]; raise unless each label is -100 or the token at its position."""
     labels = batch.matrix(LABELS, IGNORED)
     right = (labels == IGNORED) | (labels == ids)
     shifted = np.append(ids[:, 1:], np.full((len(ids), 1), IGNORED), axis=1)
@@ -382,7 +394,10 @@ def _labels(batch: PackedBatch, ids: Values) -> Values:
 
 
 def _last(real: Bools, covered: Int64s) -> Int64s:
-    """Return the position after the last true one among the covered positions [n], or 0."""
+    """Return for each row [n] the position after the last true value of `real`, or 0 if there is none.
+
+    Only the first `covered` positions of a row count.
+    """
     real = real & (np.arange(real.shape[1]) < covered[:, None])
     behind = real.shape[1] - real[:, ::-1].argmax(axis=1)
     return np.where(real.any(axis=1), behind, 0).astype(np.int64)

@@ -1,7 +1,7 @@
 """Publication of foreign rows as a rows artefact: complete, count, check, publish.
 
 Missing columns are derived or filled in, and listed in the report. A missing required column is an
-error. Stored columns are kept unchanged; the check before publication finds their faults.
+error. Stored columns are kept unchanged; their faults are found by the check before publication.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ CURE = "Mend the file where it was made"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFacts:
-    """Labels given for rows that store none; None if a label isn't given."""
+    """Labels for rows that don't store them; None if a label isn't given."""
 
     family: str | None
     objective: str | None
@@ -58,39 +58,43 @@ class RowFacts:
 
 
 FILLS = RowFacts(family=None, objective="causal", variant=0, domain="general", split="train")
-"""Defaults for labels that neither rows nor options give; the family is required."""
+"""Defaults for labels that neither rows nor options give; the family is required and has no default."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """Derivation of the columns that an import's rows lack."""
+    """Rules by which the columns that imported rows lack are derived or filled in."""
 
     row_format: RowFormat
     facts: RowFacts
     """Values of all labels that rows don't store."""
     stored: tuple[str, ...]
-    """Columns that rows store."""
+    """Names of the columns that rows store."""
     boundaries: Boundaries | None = None
-    """Source of boundaries that aren't stored, if requested."""
+    """Token from which boundaries are inferred; None unless the user asks for it."""
 
     @property
     def without_fill(self) -> tuple[str, ...]:
-        """Missing columns that stay out: readers derive target_ids, and structure must agree with pieces."""
+        """Names of missing columns that are left out instead of being filled in.
+
+        target_ids is left out because readers derive it. If rows store structure, pieces is left out because
+        structure must agree with pieces.
+        """
         unfilled = ("target_ids", "pieces") if self.structured else ("target_ids",)
         return tuple(name for name in unfilled if name not in self.stored)
 
     @property
     def structured(self) -> bool:
-        """True if rows store structure."""
+        """True if the rows store structure columns."""
         return NAMES[0] in self.stored
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the contract without the columns that stay out."""
+        """Schema of complete rows, without the columns in `without_fill`."""
         return row_schema(self.row_format, without=self.without_fill, structured=self.structured)
 
     def fallbacks(self) -> list[str]:
-        """Return one sentence per column that isn't stored, with its replacement."""
+        """Return one sentence per column that isn't stored, which says what replaces the column."""
         starts = "doc_ids" if "doc_ids" in self.stored else "a BOS"
         from_eos = f"0, and behind each EOS ({BY_EOS})" if self.boundaries else None
         instead: Mapping[str, str] = {
@@ -114,7 +118,10 @@ class Completion:
         ]
 
     def complete(self, rows: CheckedRows, *, shard: str, key: str, first_row: int) -> pa.Table:
-        """Return some rows with all columns; pack_ids count from `first_row` after the artefact's key.
+        """Return some rows with all columns.
+
+        The pack_id of a row consists of the first digits of `key` and the row's number, counted from
+        `first_row`.
 
         Raises:
             SchemaError: if boundaries are invalid.
@@ -143,7 +150,10 @@ class Completion:
         return sound.layout
 
     def _require_bos(self, rows: CheckedRows, shard: str) -> None:
-        """Raise with a special cure if rows have neither BOS nor boundaries: documents may end with EOS."""
+        """Raise if boundaries are to be inferred from BOS but a row contains no BOS.
+
+        The error advises to infer boundaries from EOS if documents end with it.
+        """
         columns = rows.batch
         inferred = self.boundaries is None and not {"doc_starts", "doc_ids"} & {*self.stored}
         length, bos = self.row_format.row_length, self.row_format.bos_id
@@ -180,7 +190,7 @@ class Completion:
             yield "pieces", _generated(layout)
 
     def _digests(self, columns: RowBatch, layout: RowLayout) -> Any:
-        """Return document ids, which are equal for documents with the same ids and family."""
+        """Return the id of each document; documents with equal token ids and family have equal ids."""
         flat, family = columns.values("input_ids"), str(self.facts.family)
         ends = layout.flat_start + layout.lengths
         digests = [
@@ -191,14 +201,14 @@ class Completion:
 
 
 def document_digest(family: str, ids: npt.NDArray[Any]) -> str:
-    """Return a document's id derived from its family and token ids, for documents without a known text."""
+    """Return the id of a document whose text isn't known: a digest of its family and its token ids."""
     return hashlib.sha256(
         f"{family}\0".encode() + ids.astype("<i4", copy=False).tobytes()
     ).hexdigest()[:32]
 
 
 def format_of(tokenizer: Tokenizer, row_length: int) -> RowFormat:
-    """Return the format of rows encoded by a tokenizer."""
+    """Return the format of rows that are encoded by `tokenizer`."""
     return RowFormat(
         row_length=row_length,
         vocab_size=tokenizer.vocab_size,
@@ -216,7 +226,9 @@ def require(
     tokenizer: Tokenizer,
     boundaries: Boundaries | None = None,
 ) -> None:
-    """Raise if a required column is missing, or if boundaries can't be inferred from EOS.
+    """Raise if a required column isn't among `stored`.
+
+    If `boundaries` is given, raise also if boundaries can't be inferred from EOS.
 
     Raises:
         SchemaError: names the file and the column.
@@ -237,7 +249,7 @@ def require(
 
 
 def _bos_remark(tokenizer: Tokenizer) -> str:
-    """Return the reason why a document's first token doesn't show where it begins."""
+    """Return the reason why BOS doesn't show where documents begin."""
     bos = tokenizer.document_controls.get("bos")
     if bos is None:
         return "the tokenizer has no BOS"
@@ -248,7 +260,9 @@ def _bos_remark(tokenizer: Tokenizer) -> str:
 
 
 def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
-    """Raise the first fault of a check; `names` maps our file names to those of the foreign files.
+    """Raise the first fault in `report`, if there is one.
+
+    `names` maps the names of our files to those of the foreign files.
 
     Raises:
         SchemaError: if there is a fault.
@@ -262,7 +276,10 @@ def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
 
 
 def _generated(layout: RowLayout) -> Any:
-    """Return one piece per document that covers all its tokens and no bytes, since its text is unknown."""
+    """Return the column pieces for documents whose text isn't known.
+
+    Each document has one piece, which covers all its tokens and no bytes.
+    """
     start = layout.start.astype(np.int32)
     fields = {
         "doc": layout.slot.astype(np.int32),
@@ -294,25 +311,25 @@ class ImportedShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """Foreign rows, and everything known about them."""
+    """Foreign rows, together with the facts about them that publication needs."""
 
     format: ImportFormat
     files: tuple[Path, ...]
-    """Files whose bytes enter the key, in order."""
+    """Files whose content is hashed for the key, in order."""
     shards: Sequence[ImportedShard]
     completion: Completion
     settings: dict[str, JsonValue] = field(default_factory=dict)
-    """Other settings that change the rows."""
+    """Further settings that change the rows, and so the key."""
     boundaries: Boundaries | None = None
-    """Source of boundaries that aren't stored."""
+    """Token from which boundaries are inferred; None unless the user asks for it."""
     notes: ImportReport = field(default_factory=ImportReport)
-    """Part of the report that is known before the rows are written."""
+    """Fields of the report that are known before the rows are written."""
     compared_with: Tokenizer | None = None
-    """Tokenizer whose document tokens the rows must match; None if that was checked before."""
+    """Tokenizer whose document_tokens the rows are checked against; None if they were checked before."""
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """One sentence per missing column and per missing boundaries, with the replacement."""
+        """One sentence per missing column and per missing boundaries, which says what replaces them."""
         of_tokens = self.boundaries is not None and self.completion.boundaries is None
         edges = (
             (f"boundaries are not stored: 0, and behind each EOS ({BY_EOS})",) if of_tokens else ()
@@ -322,19 +339,19 @@ class Imported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportKey:
-    """Everything that the key of an import depends on, except the tokenizer."""
+    """Values that decide the key of an import, except the tokenizer."""
 
     format: ImportFormat
     facts: RowFacts
     files: tuple[str, ...]
-    """sha256 of each file, in name order."""
+    """SHA-256 of each file, in name order."""
     row_length: int
     boundaries: Boundaries | None
     settings: dict[str, JsonValue]
 
     @staticmethod
     def of(imported: Imported) -> "ImportKey":
-        """Return the key of foreign rows; all files are read to hash them."""
+        """Return the key of foreign rows; all files are read completely to hash them."""
         return ImportKey(
             format=imported.format,
             facts=imported.completion.facts,
@@ -346,7 +363,7 @@ class ImportKey:
 
 
 def recipe(known: ImportKey, tokenizer: Artefact) -> Recipe:
-    """Return the recipe of an import: hashes of its files, the given labels, the tokenizer."""
+    """Return the recipe of an import: hashes of its files, the given labels and the tokenizer."""
     return Recipe(
         stage="rows",
         labels=(
@@ -371,7 +388,7 @@ def recipe(known: ImportKey, tokenizer: Artefact) -> Recipe:
 
 
 def write(imported: Imported, folder: Path, key: str) -> dict[str, JsonValue]:
-    """Write the rows of an import into a folder, check them, and return the report.
+    """Write the rows of an import into `folder`, check them, and return the report.
 
     Raises:
         SchemaError: names the file and the row of the first fault.
@@ -433,7 +450,7 @@ def _write(
 
 
 def _add_frames(frames: FrameCounts, rows: pa.Table, row_format: RowFormat) -> None:
-    """Count the documents of some rows by the control tokens at their ends."""
+    """Count in `frames` the documents of some rows by the control tokens at their ends."""
     batch = RowBatch(row_format=row_format, table=rows)
     starts, edges = batch.doc_starts(batch.valid_counts())
     layout = RowLayout.from_starts(

@@ -1,4 +1,4 @@
-"""Files that an import may read: those of the given folder, and no other file of the user.
+"""Files that an import may read: those of the folder that the user names, and no others.
 
 The owner of the folder may change it at any time. So the returned paths contain no links, and the
 import's sandbox opens them again without following links (`Sandbox.foreign`).
@@ -19,17 +19,17 @@ _OF_TOKENS = frozenset((".bin", ".idx", ".json", _PARQUET))
 
 
 def received_files(path: Path, *, parquet: bool) -> list[Path]:
-    """Return the path and the files that its import may read, with links resolved.
+    """Return `path` and the files that its import may read, all with links resolved.
 
     The path itself may be a link. A link inside a folder must lead to a file of the same folder, or of the
     blobs of the Hugging Face cache whose snapshot the folder is.
 
     Raises:
-        SchemaError: if another link, a pipe, a device or a socket takes the place of a file, or folders are
-            nested deeper than MAX_DEPTH.
+        SchemaError: if a link leads elsewhere, a pipe, device or socket is found instead of a file, or
+            folders are nested deeper than MAX_DEPTH.
     """
     kind = kind_at(path)
-    # The path of a token file may omit its suffix.
+    # The user may give the path of a token file without its suffix.
     if kind not in ("a file", "a folder") and (parquet or kind != "nothing"):
         raise SchemaError(str(path), cause=f"{kind} lies there", cure="Check the path")
     folder = path if path.is_dir() else path.parent
@@ -39,12 +39,12 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
 
 
 def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
-    """Yield the paths, except the given one, that the reader may request by name."""
+    """Yield the paths besides `path` that the reader may open by name."""
     suffixes = frozenset((_PARQUET,)) if parquet else _OF_TOKENS
     if path.is_dir():
         yield from (file for file in _below(path) if file.suffix in suffixes)
     elif not parquet and path.parent.is_dir():
-        # The files of tokens.bin have any name; the files of another .bin begin with its stem.
+        # The files next to tokens.bin may have any name. Those next to another .bin file begin with its stem.
         begin = "" if f"{path.stem}.bin" == TOKENS_NAME else f"{path.stem}."
         for file in path.parent.iterdir():
             if file != path and file.suffix in suffixes and file.name.startswith(begin):
@@ -75,7 +75,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _resolve_inside(folder: Path, file: Path) -> Path:
-    """Return a file of a folder with links resolved.
+    """Return `file`, which must lie in `folder`, with links resolved.
 
     Raises:
         SchemaError: if a link leads out of the folder, or the path isn't a file.

@@ -1,7 +1,7 @@
 """Rows in stored order, or rows of a mixture in training order; each shard is decoded once.
 
-A plan reads rows in random order, and Parquet decodes a whole row group to read one row. So the rows of
-a plan are decoded once into memory-mapped Arrow files in a scratch folder. Memory use is constant; the
+A plan reads rows in random order, but Parquet decodes a whole row group to read one row. So the rows of
+a plan are decoded once, into memory-mapped Arrow files in a scratch folder. Memory use is constant; the
 scratch folder needs about 11 bytes per token of the source rows.
 
 Columns with one value per token are stored batch by batch and copied row by row. The other columns are
@@ -36,16 +36,16 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodedShard:
-    """Decoded shard in memory-mapped files."""
+    """A shard decoded into memory-mapped files."""
 
     narrow: pa.RecordBatch
     wide: dict[str, tuple[Values, ...]]
-    """Arrays [n, T] per batch, by column."""
+    """Values of the columns WIDE by column name: one array [n, T] per batch."""
     first_rows: Int64s
-    """First row of each batch."""
+    """Number of each batch's first row in the shard."""
 
     def values(self, name: str, rows: Int64s) -> Iterator[Values]:
-        """Yield a column's values [T] for each row, without a copy."""
+        """Yield the values [T] of the column `name` for each of `rows`, without copying them."""
         batches = np.searchsorted(self.first_rows, rows, side="right") - 1
         inside = rows - self.first_rows[batches]
         arrays = self.wide[name]
@@ -54,7 +54,10 @@ class DecodedShard:
 
 
 def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> DecodedShard:
-    """Write a shard's tables to files whose names begin with `file`; only narrow columns stay in memory."""
+    """Write the tables of a shard to memory-mapped files; the names of the files begin with `file`.
+
+    Columns with one value per token aren't kept in memory.
+    """
     wide = pa.schema([field for field in schema if field.name in WIDE])
     narrow = pa.schema([field for field in schema if field.name not in WIDE])
     kept = []
@@ -77,7 +80,7 @@ def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> DecodedS
 def take_rows(
     shards: Sequence[DecodedShard], numbers: Int64s, rows: Int64s, schema: pa.Schema
 ) -> pa.Table:
-    """Return a table whose row i is row `rows[i]` of shard `numbers[i]`; T may differ between shards."""
+    """Return a table whose row i is row `rows[i]` of shard `numbers[i]`; row lengths may differ."""
     places = [(number, np.flatnonzero(numbers == number)) for number in np.unique(numbers).tolist()]
     parts = [shards[number].narrow.take(_numbers(rows[at])) for number, at in places]
     back = np.argsort(np.concatenate([at for _, at in places]))
@@ -123,7 +126,7 @@ TABLE_TOKENS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceRows:
-    """Rows of one artefact."""
+    """Rows of one rows artefact."""
 
     key: str
     files: tuple[Path, ...]
@@ -164,7 +167,7 @@ class Ordered:
 
     @staticmethod
     def of(store: Store, artefact: Artefact) -> "Ordered":
-        """Return the rows of a rows artefact or a mixture.
+        """Return the rows of `artefact`, which is a rows artefact or a mixture.
 
         Raises:
             StoreError: if rows of the mixture are missing.
@@ -181,21 +184,24 @@ class Ordered:
 
     @property
     def structured(self) -> bool:
-        """True if any row has structure; rows without structure then get codes of 0."""
+        """True if any row has structure; the structure codes of rows without structure are then 0."""
         return any(source.structured for source in self.sources)
 
     @property
     def row_format(self) -> RowFormat:
-        """Format of the first source; rows of one mixture share tokenizer and padding, but T may differ."""
+        """Format of the first source's rows.
+
+        The rows of a mixture share tokenizer and padding, but their row lengths may differ.
+        """
         return self.sources[0].row_format
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """All values of T, ascending."""
+        """All row lengths that occur, ascending."""
         return tuple(sorted({source.row_format.row_length for source in self.sources}))
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
-        """Return the schema of the tables: the requested columns that all sources store, and structure."""
+        """Return the schema of the tables: those of `columns` that all sources store, and structure."""
         stored = set.intersection(*(set(source.columns) for source in self.sources))
         fields = [field for field in PACKED_ROW_SCHEMA if field.name in stored]
         fields += STRUCTURE_COLUMNS if self.structured else ()
@@ -205,7 +211,10 @@ class Ordered:
         return pa.schema([field for field in fields if field.name in columns], metadata=metadata)
 
     def tables(self, columns: Sequence[str], scratch: Path) -> Iterator[pa.Table]:
-        """Yield tables of about TABLE_TOKENS row positions; a plan needs the empty folder `scratch`."""
+        """Yield the rows in order, in tables of about TABLE_TOKENS row positions.
+
+        The rows of a mixture are decoded into `scratch`, which must be an empty folder.
+        """
         schema = self.schema(columns)
         if self.plan is None:
             (source,) = self.sources
@@ -218,7 +227,7 @@ class Ordered:
 
 
 def training_order(rows: int, steps: int) -> str:
-    """Return the card's sentence on the rows of a mixture.
+    """Return the sentence on a dataset card about the order of a mixture's rows.
 
     >>> training_order(352, 44)
     'These are 352 rows, all of the 44 steps of the plan, in training order.'
@@ -256,7 +265,10 @@ def _tables(source: SourceRows, files: Sequence[Path], schema: pa.Schema) -> Ite
 
 
 def _uniform(table: pa.Table, row_length: int, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema; missing structure becomes codes of 0 and no chunks."""
+    """Return `table` with the columns of `schema`.
+
+    Rows without structure get structure codes of 0 and no chunks.
+    """
     columns: dict[str, Any] = {name: table[name] for name in table.column_names}
     for field in schema:
         if field.name not in columns:
@@ -266,7 +278,7 @@ def _uniform(table: pa.Table, row_length: int, schema: pa.Schema) -> pa.Table:
 
 
 def _blank(rows: int, width: int, kind: Any) -> Any:
-    """Return lists of `width` zeros, or empty lists."""
+    """Return a column of `rows` lists, each with `width` zeros."""
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width, type=pa.int32())
     codes = pa.array(np.zeros(rows * width, dtype=np.uint8))
     items = codes if width else pa.array([], type=kind.value_type)

@@ -1,7 +1,7 @@
-"""Documents end to end in .bin files: exported here, from a tokens artefact, by Megatron or other tools.
+"""Documents that follow one another in .bin files, exported here or by Megatron or other tools.
 
-The files are memory-mapped. If export.json exists, all files that it lists must exist. Otherwise only
-ids and boundaries are known.
+A tokens artefact has such files too. The files are memory-mapped. If export.json exists, all files that it
+lists must exist. Otherwise only ids and boundaries are known.
 """
 
 from collections.abc import Mapping
@@ -32,32 +32,32 @@ from schemas.regular_files import kind_at
 
 Values = npt.NDArray[Any]
 AT_ONCE = 1 << 22
-"""Number of tokens compared at a time."""
+"""Number of tokens that are compared at a time."""
 COPY = "Copy the export again, all of its files"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenFiles:
-    """Token ids, document edges, and columns with one value per token."""
+    """Token ids, the edges of documents, and columns with one value per token."""
 
     path: Path
-    """Path of the ids."""
+    """Path of the file of ids."""
     ids: Values
     """Token ids [tokens]."""
     edges: npt.NDArray[np.int64]
-    """Offsets [documents + 1] of the documents."""
+    """Offsets of the documents in `ids`, [documents + 1]."""
     marks: Mapping[str, Values]
-    """Columns [tokens] by name: loss_mask, structure_ids …"""
+    """Columns with one value per token by name: loss_mask, structure_ids …"""
     record: ExportRecord | None
     files: tuple[Path, ...]
     empty: int
-    """Number of documents without a token, which are left out."""
+    """Number of documents without tokens, which are left out of `edges`."""
     boundaries: Boundaries | None
-    """Source of boundaries that aren't stored."""
+    """Token from which the edges were inferred; None if they were stored."""
 
     @property
     def beside(self) -> Path | None:
-        """File that lists which documents share a row, or None."""
+        """Path of the file that says which documents share a row; None if there is no such file."""
         if self.record is None or self.record.rows is None:
             return None
         return self.path.parent / BESIDE_NAME
@@ -70,9 +70,9 @@ def open_tokens(
     boundaries: Boundaries | None = None,
     dtype: IdType | None = None,
 ) -> TokenFiles:
-    """Open the files of an export folder, or of a .bin given with or without its suffix.
+    """Open the files of an export folder, or of a .bin file, whose suffix may be omitted.
 
-    `boundaries` is the source of boundaries that aren't stored; `dtype` is the type of ids if it isn't
+    `boundaries` is the source of boundaries that aren't stored; `dtype` is the type of ids if the type isn't
     stored.
 
     Raises:
@@ -142,7 +142,10 @@ def _boundaries_file(ids_file: Path, form: TokenFormat) -> Path:
 
 
 def _record(ids_file: Path, form: TokenFormat, tokenizer: Tokenizer) -> ExportRecord | None:
-    """Return export.json after checking the files that it lists; None for tokens of other tools."""
+    """Return the content of export.json, after checking the files that it lists.
+
+    Tokens of other tools have no export.json; None is returned for them.
+    """
     file = ids_file.with_name(RECORD_NAME)
     if ids_file.name != TOKENS_NAME or not file.is_file():
         return None
@@ -193,7 +196,7 @@ def _read_record(file: Path) -> ExportRecord:
 
 
 def _require_none_stored(other: Path, form: TokenFormat) -> None:
-    """Raise if boundaries are to be inferred from EOS although a file stores them."""
+    """Raise if the file `other` stores boundaries, because they needn't be inferred from EOS then."""
     if form == "megatron" or other.is_file():
         raise SchemaError(
             BY_EOS,
@@ -206,7 +209,10 @@ def _require_none_stored(other: Path, form: TokenFormat) -> None:
 def _require_no_other_type(
     dtype: IdType, other: Path, form: TokenFormat, record: ExportRecord | None
 ) -> None:
-    """Raise if the given type contradicts a recorded one; a Megatron index always records the type."""
+    """Raise if `dtype` contradicts the type that export.json or a Megatron index records.
+
+    A Megatron index always records a type.
+    """
     if form == "megatron":
         raise SchemaError(
             f"{TYPE_OPTION} {dtype}",
@@ -224,12 +230,15 @@ def _require_no_other_type(
 
 
 def _offsets(file: Path) -> npt.NDArray[np.int64]:
-    """Return the edges [documents + 1]: the start of each document, and the end of the last one."""
+    """Return the edges [documents + 1] stored in `file`.
+
+    They are the start of each document, followed by the end of the last one.
+    """
     size = file.stat().st_size
     if size % 8 or not size:
         raise _cut_off(file, size, "whole numbers of 8 bytes")
     edges = np.memmap(file, dtype="<i8", mode="r")
-    # Compare neighbours, since their differences might overflow.
+    # Compare neighbours, because differences of offsets might overflow.
     if edges[0] != 0 or (edges[1:] < edges[:-1]).any():
         raise SchemaError(
             file.name,
@@ -253,7 +262,10 @@ def _without_offsets(
     boundaries: Boundaries | None,
     dtype: IdType | None,
 ) -> tuple[Values, npt.NDArray[np.int64]]:
-    """Return the ids after checking them, and the edges of documents inferred from BOS or EOS."""
+    """Return the ids, after checking them, and the edges of documents.
+
+    The edges aren't stored, so they are inferred from BOS or EOS.
+    """
     if boundaries is not None:
         marks = tokenizer.bos_id not in (None, tokenizer.pad_id)
         require_eos((), tokenizer.eos_id, bos_marks_documents=marks, name=ids_file.name)
@@ -297,7 +309,11 @@ def _cut_off(file: Path, size: int, wanted: str) -> SchemaError:
 def _inferred(
     ids_file: Path, offsets_file: Path, ids: Values, tokenizer: Tokenizer
 ) -> npt.NDArray[np.int64]:
-    """Return the edges of documents from the positions of BOS; raise if BOS doesn't mark documents."""
+    """Return the edges of documents, inferred from the positions of BOS.
+
+    Raises:
+        SchemaError: if BOS doesn't mark documents.
+    """
     bos = tokenizer.bos_id
     if bos is None or bos == tokenizer.pad_id or not len(ids) or ids[0] != bos:
         raise SchemaError(
@@ -315,7 +331,7 @@ def _inferred(
 
 
 def _or_eos(tokenizer: Tokenizer) -> str:
-    """Return the alternative cure for tokens without boundaries, or ""."""
+    """Return advice to infer boundaries from EOS, or "" if that isn't possible."""
     if tokenizer.eos_id is None:
         return ""
     without_bos = "" if tokenizer.bos_id is None else "--document-tokens eos "

@@ -1,8 +1,8 @@
-"""Conversion of documents that lie end to end into rows: their original rows, or newly packed rows.
+"""Import of documents that follow one another in .bin files, either as their original rows or as new rows.
 
-Exported rows are restored unchanged. Other documents are packed by the same best-fit packer as ours,
-and documents that fit into a row are never split. They are causal: every token except a document's
-first is a target. Longer documents are cut into pieces, and the cuts are counted. If BOS marks
+Files exported from rows are converted back to the same rows. Documents of other files are packed by our own
+best-fit packer. Their objective is causal: every token except a document's first is a target. Documents that
+fit into a row stay whole. Longer documents are cut into pieces, and the cuts are counted. If BOS marks
 documents, each piece begins with BOS. All pieces have the id of their document.
 """
 
@@ -53,7 +53,7 @@ CAUSAL = "causal"
 
 
 def token_lists(rows: npt.NDArray[Any]) -> Any:
-    """Return an array [n, T] as an Arrow array of n lists with T values."""
+    """Return an array [n, T] as an Arrow array of n lists, each with T values."""
     row_lengths = np.full(len(rows), rows.shape[1])
     return lists(pa.array(rows.reshape(-1)), row_lengths, pa.from_numpy_dtype(rows.dtype))
 
@@ -61,10 +61,11 @@ def token_lists(rows: npt.NDArray[Any]) -> Any:
 def packed_rows(
     tokens: TokenFiles, form: TokenFormat, given: RowFacts, tokenizer: Tokenizer, row_length: int
 ) -> Imported:
-    """Pack documents that lie end to end into rows.
+    """Pack the documents of `tokens`, which follow one another without gaps, into rows.
 
     Raises:
-        SchemaError: if no family is given, or documents aren't framed as the tokenizer says.
+        SchemaError: if no family is given, or documents don't begin and end with the control tokens that the
+            tokenizer's settings say.
     """
     if given.family is None:
         raise SchemaError(
@@ -90,7 +91,7 @@ def packed_rows(
         files=tokens.files,
         shards=_Packing(tokens, cuts, row_format, given.family).shards(),
         completion=Completion(row_format=row_format, facts=facts, stored=_STORED),
-        # The width of ids is part of the key, since the same bytes can be read with another type.
+        # The width of ids is part of the key, because the same bytes can be read with another type.
         settings={"pack_seed": SEED, "id_bytes": tokens.ids.dtype.itemsize},
         boundaries=tokens.boundaries,
         notes=ImportReport(
@@ -107,32 +108,35 @@ def packed_rows(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cuts:
-    """Pieces of documents; documents that fit into a row are one piece."""
+    """Pieces into which documents are cut; a document that fits into a row is one piece."""
 
     documents: Int64s
-    """[n]: document of each piece."""
+    """Index of each piece's document, [n]."""
     starts: Int64s
-    """[n]: start of each piece in the ids."""
+    """Index of each piece's first token in the ids of the file, [n]."""
     lengths: Int64s
-    """[n]: length of each piece in a row, including a BOS that is added."""
+    """Number of row positions of each piece, including a BOS that is added, [n]."""
     later: npt.NDArray[np.bool_]
-    """[n]: True if a BOS is added before the piece."""
+    """True if a BOS is added before the piece, [n]."""
     divided: int
     added: int
 
     @property
     def scored(self) -> Int64s:
-        """Indices of the pieces with a target."""
+        """Indices of the pieces that have a target, which are those of at least two tokens."""
         return np.flatnonzero(self.lengths > 1)
 
     @property
     def further_pieces(self) -> int:
-        """Number of scored pieces beyond the first piece of each document."""
+        """Number of scored pieces, not counting the first scored piece of each document."""
         return len(self.scored) - len(np.unique(self.documents[self.scored]))
 
 
 def _cut(edges: Int64s, row_format: RowFormat) -> _Cuts:
-    """Cut documents into pieces. In rows of 4 with BOS, a document of 9 becomes 4, BOS + 3, BOS + 2."""
+    """Cut documents with the offsets `edges` into pieces that fit into a row.
+
+    With rows of 4 tokens and BOS, a document of 9 tokens becomes pieces of 4, BOS + 3 and BOS + 2.
+    """
     lengths, room = np.diff(edges), row_format.row_length
     lead = int(row_format.bos_marks_documents)
     long = np.flatnonzero(lengths > room)
@@ -155,14 +159,17 @@ def _cut(edges: Int64s, row_format: RowFormat) -> _Cuts:
 
 
 def _counted(counts: Int64s) -> Int64s:
-    """Return 0, 1, 2 … for each count: [2 1 3] -> [0 1 0 0 1 2]."""
+    """Return the numbers 0, 1, 2 … up to each of `counts`: [2 1 3] -> [0 1 0 0 1 2]."""
     ends = np.cumsum(counts)
     numbers: Int64s = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     return numbers
 
 
 class _Packing:
-    """Best-fit rows of documents. It needs 48 bytes per document, and one id per split document."""
+    """Best-fit packing of pieces into rows.
+
+    Needs 48 bytes of memory per document, plus one id per document that is cut.
+    """
 
     def __init__(self, tokens: TokenFiles, cuts: _Cuts, row_format: RowFormat, family: str) -> None:
         self._tokens, self._cuts, self._format = tokens, cuts, row_format
@@ -219,7 +226,7 @@ class _Packing:
         )
 
     def _document_id(self, document: int) -> str:
-        """Return the id of the whole document, which its pieces share; ids of long documents are cached."""
+        """Return the id of a document, which all of its pieces share; the ids of cut documents are cached."""
         start, end = self._tokens.edges[document : document + 2].tolist()
         if end - start <= self._format.row_length:
             return document_digest(self._family, self._tokens.ids[start:end])
@@ -228,7 +235,7 @@ class _Packing:
         return self._divided[document]
 
     def _put(self, ids: Any, mask: Any, at: int, piece: int) -> int:
-        """Write a piece into a row at a position, and return the position after it."""
+        """Write a piece into the row `ids` and its `mask` at position `at`; return the position after it."""
         cuts = self._cuts
         end = at + int(cuts.lengths[piece])
         mask[at : end - 1] = 1
@@ -250,7 +257,10 @@ _PACKED = pa.schema(
     ]
 )
 _STORED = tuple(name for name in _PACKED.names if name != "document_ids")
-"""Columns that come from the tokens themselves; document ids are digests."""
+"""Columns that count as stored, because they come from the tokens themselves.
+
+document_ids is not among them, because the ids are digests that are computed here.
+"""
 
 
 def token_rows(
@@ -262,10 +272,10 @@ def token_rows(
     boundaries: Boundaries | None = None,
     dtype: IdType | None = None,
 ) -> Imported:
-    """Read the rows of .bin files; `row_length` applies to documents that aren't packed yet.
+    """Read the rows of .bin files.
 
-    `boundaries` is the source of boundaries that aren't stored; `dtype` is the type of ids if it isn't
-    stored.
+    `row_length` is used for documents that aren't packed yet. `boundaries` is the source of boundaries that
+    aren't stored; `dtype` is the type of ids if the type isn't stored.
 
     Raises:
         SchemaError: if files can't be read, there are several row lengths, or a required option is missing.
@@ -338,7 +348,7 @@ def _as_they_were(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Places:
-    """Offsets of the documents and tokens of n rows. They need 32 bytes per row."""
+    """Offsets of n rows into the documents and the tokens of .bin files; needs 32 bytes per row."""
 
     first_document: Int64s
     documents: Int64s
@@ -346,13 +356,13 @@ class _Places:
     valid: Int64s
 
     def slice(self, first: int, last: int) -> "_Places":
-        """Return the places of the rows [first, last)."""
+        """Return the offsets of row `first` and the later rows before row `last`."""
         names = ("first_document", "documents", "start", "valid")
         return _Places(**{name: getattr(self, name)[first:last] for name in names})
 
 
 def _columns(beside: Path) -> list[str]:
-    """Return the known columns of rows.parquet; raise unless all of BESIDE_SCHEMA are among them."""
+    """Return the columns of rows.parquet that are known; raise if a column of BESIDE_SCHEMA is missing."""
     schema = schema_of(beside)
     lacking = [name for name in BESIDE_SCHEMA.names if name not in schema.names]
     if lacking:
@@ -384,7 +394,7 @@ def _places(tokens: TokenFiles, lines: pa.Table, beside: Path, row_length: int) 
 
 
 def _row_table(tokens: TokenFiles, places: _Places, row_format: RowFormat) -> pa.Table:
-    """Return padded rows of length T with their document starts and all columns of the .bin files."""
+    """Return rows padded to length T, with their document starts and all columns of the .bin files."""
     first = int(places.first_document[0])
     documents = int(places.documents.sum())
     starts = tokens.edges[first : first + documents] - np.repeat(places.start, places.documents)

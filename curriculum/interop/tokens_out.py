@@ -1,4 +1,4 @@
-"""Export of rows as documents end to end in .bin files that trainers map, with all other columns.
+"""Export of rows into .bin files in which documents follow one another, and which trainers can memory-map.
 
     tokens.bin           ids without padding, document after document, in row order
     tokens.idx           positions of documents, for Megatron        or, for flat files:
@@ -9,7 +9,7 @@
     export.json          the source artefact, and the size of each file in bytes
     tokenizer.json       the tokenizer of the ids
 
-Megatron-LM's index, all little-endian:
+Megatron-LM's index has these fields, all little-endian:
 
     9 bytes   MMIDIDX, two zeros        8  version, 1        1  code of the dtype
     8         sequences                 8  document indices, one more than documents
@@ -17,8 +17,8 @@ Megatron-LM's index, all little-endian:
 
 Exports have one sequence per document. Imports join the sequences of each document.
 
-A trainer that reads only ids and documents needs the first two files. With the other files an import
-restores all rows unchanged.
+A trainer that reads only ids and documents needs tokens.bin with tokens.idx or offsets.bin. An import needs
+the other files too, and restores all rows unchanged.
 """
 
 import struct
@@ -53,22 +53,23 @@ Int64s = npt.NDArray[np.int64]
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEADER = struct.Struct("<9sQBQQ")
 CODES: dict[int, str] = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-"""Codes of integer types."""
+"""Integer types by their code in a Megatron index."""
 SMALL_VOCABULARY = 65_500
-"""Vocabulary size from which Megatron stores ids as int32; smaller vocabularies are stored as uint16."""
+"""Vocabulary size from which on Megatron stores ids as int32; it stores ids of smaller ones as uint16."""
 DOCUMENTS_AT_ONCE = 1 << 20
-"""Documents whose edges are written at a time."""
+"""Number of documents whose edges are written at a time."""
 
 
 def dtype_of(vocab_size: int) -> str:
-    """Return the dtype in which Megatron stores ids of a vocabulary."""
+    """Return the dtype that Megatron uses for ids of a vocabulary of `vocab_size`."""
     return "uint16" if vocab_size < SMALL_VOCABULARY else "int32"
 
 
 def write_index(file: Path, edges: Int64s, dtype: str) -> None:
-    """Write the index of documents that lie end to end; memory is constant if `edges` is mapped.
+    """Write the Megatron index of documents with the offsets `edges`.
 
-    Edges [0 3 5] of uint16 -> lengths [3 2], pointers [0 6], document indices [0 1 2].
+    Memory is constant if `edges` is memory-mapped. For example, edges [0 3 5] of uint16 ids -> lengths [3 2],
+    pointers [0 6], document indices [0 1 2].
     """
     documents, size = len(edges) - 1, np.dtype(dtype).itemsize
     code = next(code for code, name in CODES.items() if name == dtype)
@@ -83,10 +84,12 @@ def write_index(file: Path, edges: Int64s, dtype: str) -> None:
 
 
 def read_index(file: Path) -> tuple[Int64s, str]:
-    """Return the documents' edges in tokens and the dtype of the ids. Needs 16 bytes per sequence.
+    """Return the edges of documents in tokens, and the dtype of the ids, from a Megatron index.
+
+    Needs 16 bytes of memory per sequence.
 
     Raises:
-        SchemaError: if the file isn't an index, is truncated, or its sequences don't lie end to end.
+        SchemaError: if the file isn't an index, is truncated, or its sequences have gaps or overlap.
     """
     with file.open("rb") as index:
         sequences, indices, dtype = _header(file, index)
@@ -102,7 +105,7 @@ def read_index(file: Path) -> tuple[Int64s, str]:
         )
     ends = len(edges) - 1
     whole = len(documents) and documents[0] == 0 and documents[-1] == ends
-    # Compare neighbours, since their differences might overflow.
+    # Compare neighbours, because differences of offsets might overflow.
     if not whole or (documents[1:] < documents[:-1]).any():
         raise SchemaError(
             file.name,
@@ -178,20 +181,22 @@ offsets = np.fromfile("offsets.bin", dtype="int64")
 first = ids[offsets[0] : offsets[1]]
 """,
 }
-"""Example code on the card; a test runs it."""
+"""Example code on the card for each format; a test runs the code."""
 TOKENS_AT_ONCE = 1 << 22
-"""Number of tokens copied at a time by a plain copy."""
+"""Number of tokens that are copied at a time."""
 MASK = "loss_mask"
 Values = npt.NDArray[Any]
 
 
 def flat_dtype(vocab_size: int) -> str:
-    """Return the dtype of ids in a workspace: uint16 if the vocabulary fits, else uint32."""
+    """Return the dtype of ids in our own flat files: uint16 if the vocabulary fits, else uint32."""
     return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
 def export_rows(ordered: Ordered, tokenizer: Tokenizer, folder: Path, form: TokenFormat) -> None:
-    """Write rows as documents end to end, a mixture's in training order; > 20 Mtok/s per core.
+    """Write the documents of rows one after another; those of a mixture are in training order.
+
+    Writes more than 20 million tokens per second and core.
 
     Raises:
         SchemaError: if an id is outside the vocabulary.
@@ -213,7 +218,7 @@ def export_rows(ordered: Ordered, tokenizer: Tokenizer, folder: Path, form: Toke
 
 
 def export_tokens(tokens: Artefact, tokenizer: Tokenizer, folder: Path, form: TokenFormat) -> None:
-    """Write all documents of a tokens artefact end to end, packed or not.
+    """Write all documents of a tokens artefact one after another, whether or not they are packed into rows.
 
     Raises:
         SchemaError: if an id is outside the vocabulary.
@@ -227,7 +232,7 @@ def export_tokens(tokens: Artefact, tokenizer: Tokenizer, folder: Path, form: To
 
 
 class TokenWriter:
-    """Writer of ids, columns with one value per token, and document starts; memory is constant."""
+    """Writer of ids, document starts, and columns with one value per token; memory is constant."""
 
     def __init__(
         self, folder: Path, form: TokenFormat, vocab_size: int, marks: tuple[str, ...]
@@ -242,12 +247,12 @@ class TokenWriter:
         }
 
     def add_documents(self, starts: Values) -> None:
-        """Append document starts, as token positions in the whole file."""
+        """Append documents that begin at `starts`, which are token positions in the whole file."""
         starts.astype("<i8").tofile(self._files[OFFSETS_NAME])
         self.documents += len(starts)
 
     def add_tokens(self, ids: Values, marks: dict[str, Values]) -> None:
-        """Append ids, and one value per id for each column in `marks`."""
+        """Append `ids`; `marks` has one value per id for each column."""
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self._vocab_size):
             wrong = int(np.flatnonzero((ids < 0) | (ids >= self._vocab_size))[0])
             raise SchemaError(
@@ -284,13 +289,16 @@ class TokenWriter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spans:
-    """Ranges of valid tokens in a flat column: rows [0 8 16] with 5 and 8 valid tokens -> 0:5, 8:16."""
+    """Ranges of the valid tokens in a flat column, one per row.
+
+    For example, rows that begin at 0 and 8, with 5 and 8 valid tokens, have the ranges 0:5 and 8:16.
+    """
 
     starts: Values
     valid: Values
 
     def of(self, values: Values) -> Values:
-        """Return the values of the valid tokens."""
+        """Return those of `values` that belong to valid tokens."""
         ranges = zip(self.starts.tolist(), (self.starts + self.valid).tolist(), strict=True)
         return np.concatenate([values[start:end] for start, end in ranges])
 
@@ -384,7 +392,7 @@ Load it in this folder:
 
 
 def _order(record: ExportRecord) -> str:
-    """Return the sentence on a mixture's order; empty for other data."""
+    """Return the sentence about the order of a mixture's rows; "" for other data."""
     if record.steps is None or record.rows is None:
         return ""
     return f"\n{training_order(record.rows, record.steps)}"

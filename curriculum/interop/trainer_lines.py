@@ -1,4 +1,4 @@
-"""Section of a dataset card on training, with example code that runs in the card's folder."""
+"""Section of a dataset card about training, with example code that runs in the card's folder."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from curriculum.interop.row_order import Ordered
 from curriculum.tokens.codec import Tokenizer
 
 TOGETHER = 8
-"""Examples per optimizer step if no plan gives the number."""
+"""Number of examples per optimizer step if no plan says the number of rows."""
 _HEADING = "## Training"
 _APART = """\
 Documents of a row are kept apart by `position_ids` alone, and only if the model gets no `attention_mask` and
@@ -87,24 +87,24 @@ for batch in batches:
 
 
 def split_of(ordered: Ordered) -> str:
-    """Return the split of rows; a mixture belongs to train."""
+    """Return the split of the rows; the rows of a mixture belong to split train."""
     return ordered.artefact.manifest.labels.get("split", "train")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingUse:
-    """Properties of the data that the example code depends on."""
+    """Properties of exported data on which the example code depends."""
 
     split: str
     vocab_size: int
     steps_rows: int | None
-    """Rows per optimizer step, if a plan gives the number."""
+    """Number of rows per optimizer step according to the plan; None without a plan."""
     is_uniform: bool
-    """True if all rows have the same length, so that a tensor can hold several."""
+    """True if all rows have the same length, so that several rows form one tensor."""
 
     @staticmethod
     def of(ordered: Ordered, tokenizer: Tokenizer, rows: int) -> "TrainingUse":
-        """Return the properties of `rows` exported rows."""
+        """Return the properties of an export of `rows` rows."""
         return TrainingUse(
             split=split_of(ordered),
             vocab_size=tokenizer.vocab_size,
@@ -113,7 +113,7 @@ class TrainingUse:
         )
 
     def packed(self) -> str:
-        """Return the section for packed rows."""
+        """Return the section for an export of packed rows."""
         together = self.steps_rows or TOGETHER
         order = "the order of the plan" if self.steps_rows else "the order of the files"
         arguments = _ARGUMENTS.format(order=order, batch=1, accumulated=together)
@@ -131,7 +131,7 @@ class TrainingUse:
         return self._section(_PACKED, lines)
 
     def unpacked(self) -> str:
-        """Return the section for single documents, whose collators write position_ids."""
+        """Return the section for an export of single documents; the trainer's collator makes position_ids."""
         arguments = _ARGUMENTS.format(order="the order of the rows", batch=TOGETHER, accumulated=1)
         trainer = _TRAINER.format(
             imported="DataCollatorWithFlattening, Trainer, TrainingArguments",

@@ -1,11 +1,12 @@
-"""Rows with the columns that Hugging Face trainers read, and single documents for their collators.
+"""Rows with the columns that Hugging Face trainers read, and single documents for the trainers' collators.
 
     input_ids     [BOS  a EOS BOS  c PAD PAD]      loss_mask     [1 1 0 1 0 0 0]
     labels        [  .  a EOS   .  c   .   .]      seq_lengths   [3 2 2]      (. is -100: not scored)
     position_ids  [  0  1   2   0  1   0   1]
 
-A label is the token at its own position, since transformers models shift labels by one; our target is
-the next token. Padding is the last segment of its row, so that seq_lengths add up to T.
+A label is the token at the label's own position, because transformers models shift labels by one. In our own
+columns, the target at a position is the next token. Padding is the last segment of its row, so that
+seq_lengths add up to T.
 """
 
 from collections.abc import Iterator
@@ -20,15 +21,15 @@ from curriculum.packing.packed_rows import lists
 from schemas.document import list_of, required
 
 IGNORED = -100
-"""Label of a token that isn't scored."""
+"""Label of a token that isn't scored; trainers ignore it."""
 LABELS, POSITIONS, LENGTHS = "labels", "position_ids", "seq_lengths"
 TRAINER_COLUMNS = tuple(
     required(name, list_of(pa.int32())) for name in (LABELS, POSITIONS, LENGTHS)
 )
 READ = ("input_ids", "loss_mask", "doc_starts", "num_docs", "valid_token_count")
-"""Columns from which the trainers' columns are derived."""
+"""Our own columns from which the trainers' columns are derived."""
 SHARED = ("family", "objective", "domain", "split")
-"""Labels that a row shares with its documents."""
+"""Labels of a row that also apply to each of its documents."""
 EXAMPLE_SCHEMA = pa.schema(
     [
         required("document_id", pa.string()),
@@ -37,7 +38,7 @@ EXAMPLE_SCHEMA = pa.schema(
         *(required(name, pa.string()) for name in SHARED),
     ]
 )
-"""Schema of examples that hold one document each."""
+"""Schema of examples with one document each."""
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -45,22 +46,22 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSegments:
-    """Documents and padding of rows that lie end to end; row lengths may differ."""
+    """Segments of rows that follow one another: documents and padding; row lengths may differ."""
 
     ids: Int32s
     labels: Int32s
     row_lengths: Int64s
     """Length of each row [n]."""
     starts: Int64s
-    """Start of each segment [s], counted from the first token of the first row."""
+    """Start of each segment [s] among the tokens of all rows."""
     row: Int64s
     """Row of each segment [s]."""
     is_document: Bools
-    """[s]: True for documents, False for padding."""
+    """True for documents, False for padding, [s]."""
 
     @staticmethod
     def of(table: pa.Table) -> "RowSegments":
-        """Return the segments of rows; the table must have the columns READ."""
+        """Return the segments of the rows in `table`, which must have the columns READ."""
         batch: Any = table.combine_chunks().to_batches()[0]
         ids = batch["input_ids"].flatten().to_numpy()
         mask = batch["loss_mask"].flatten().to_numpy()
@@ -87,7 +88,7 @@ class RowSegments:
 
     @property
     def position_ids(self) -> Int32s:
-        """Positions that restart at each segment."""
+        """Position of each token in its segment, counted from 0."""
         everywhere = np.arange(len(self.ids))
         return (everywhere - np.repeat(self.starts, self.lengths)).astype(np.int32)
 
@@ -99,9 +100,10 @@ class RowSegments:
 
 
 def labels_of(ids: Int32s, loss_mask: npt.NDArray[np.uint8]) -> Int32s:
-    """Return labels of rows that lie end to end: ids [5 6 7 8], mask [1 0 1 0] -> [-100 6 -100 8].
+    """Return the labels of rows that follow one another.
 
-    The shift crosses row ends, where nothing is scored.
+    For example, ids [5 6 7 8] with loss mask [1 0 1 0] -> labels [-100 6 -100 8]. The mask at a row's last
+    token is 0, so no label depends on the row before it.
     """
     labels = np.full_like(ids, IGNORED)
     scored = np.flatnonzero(loss_mask[:-1]) + 1
@@ -125,14 +127,14 @@ def with_trainer_columns(table: pa.Table) -> pa.Table:
 
 @dataclass(kw_only=True, slots=True)
 class SingleDocuments:
-    """Examples of one document each, in row order."""
+    """Examples with one document each, in row order."""
 
     documents: int = 0
     unscored: int = 0
     """Number of documents without a scored token, which are left out."""
 
     def tables(self, rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the documents of each table of rows; skip tables without documents."""
+        """Yield one table of documents per table of rows; tables without documents are skipped."""
         found = map(self._documents, rows)
         return (table for table in found if len(table))
 
