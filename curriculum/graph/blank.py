@@ -1,12 +1,12 @@
-"""Blanked copies of source files: the grammar parses them, and every byte keeps its offset.
+"""Blanked copies of source files, in which every byte keeps its offset and which the grammar can parse.
 
 Blanking replaces bytes by spaces and keeps newlines. The functions here find three kinds of bytes to blank:
 
-- branches of #if … #endif that are not compiled. The first branch that may be compiled stays, so include
-  guards and unknown features stay, `#if 0` and other platforms go. The conditional directives themselves are
-  blanked; #include, #define and #pragma stay;
-- long runs of attributes without code between them;
-- an unclosed comment or raw string at the end of a file.
+- Branches of #if … #endif that are not compiled, such as `#if 0` and code for other platforms. Of the other
+  branches, the first one that may be compiled is kept, so include guards and code for unknown features stay.
+  The conditional directives themselves are blanked; #include, #define and #pragma are kept.
+- Long runs of attributes without code between them.
+- An unclosed comment or raw string at the end of a file.
 
 Text inside comments and literals is never read as a directive. macros.py finds macros to blank.
 """
@@ -33,7 +33,7 @@ _FALSE = frozenset(
 )
 _TRUE = frozenset(("__linux__", "__linux", "linux", "__unix__", "__unix", "__GNUC__", "__STDC__"))
 _STANDARD = 202_002
-"""Assumed value of __cplusplus in C++; C leaves it undefined."""
+"""Value of __cplusplus that is assumed in C++. In C, __cplusplus is undefined."""
 
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _COMPARED = re.compile(r"(\d+)(?:u?l{0,2})\s*([<>]=?|[!=]=)\s*(\d+)(?:u?l{0,2})", re.IGNORECASE)
@@ -62,7 +62,9 @@ _RULES = tuple(
 
 @functools.lru_cache(maxsize=4096)
 def may_be_compiled(directive: str, condition: str, language: Language) -> bool:
-    """Return True if the branch of `#directive condition` may be compiled; unknown conditions may.
+    """Return True if the branch that `#directive condition` opens may be compiled.
+
+    Conditions that can't be evaluated count as true.
 
     >>> may_be_compiled("if", "defined(_WIN32) && X", "cpp"), may_be_compiled("ifndef", "A_H", "cpp")
     (False, True)
@@ -125,15 +127,17 @@ _OPAQUE = re.compile(
     rb'|"(?:[^"\\\n]++|\\[\s\S])*+"?'
     rb"|'(?<!\d.)(?:[^'\\\n]|\\.){1,12}+'"
 )
-"""Comments and literals. Of block comments and raw strings, only the opening is matched."""
+"""Comments and literals. Of block comments and raw strings, the pattern matches only the opening."""
 MIN_ATTRIBUTES = 17
-"""Number of attributes in a row that are blanked: the parser takes quadratic time or more for longer runs."""
+"""Minimum number of attributes in a row that are blanked: the parser takes quadratic time or more for longer
+runs.
+"""
 _ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){%d,}+" % MIN_ATTRIBUTES)
 _REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
 
 def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
-    r"""Return the bytes with all sorted, disjoint ranges replaced by spaces; newlines stay.
+    r"""Return a copy of `data` in which the sorted, disjoint `ranges` are spaces; newlines are kept.
 
     >>> blank(b"ab\ncd", [Range(1, 4)])
     b'a \n d'
@@ -175,9 +179,9 @@ def _closing(opening: re.Match[bytes]) -> bytes:
 
 
 def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    r"""Return runs of at least MIN_ATTRIBUTES attributes, sorted and disjoint, outside of `hidden`.
+    r"""Return the runs of at least MIN_ATTRIBUTES attributes outside of `hidden`, sorted and disjoint.
 
-    `hidden` holds comments and literals.
+    `hidden` holds the comments and literals.
 
     >>> [tuple(run) for run in attribute_runs(b"[[a]] int x;\n" + b"[[b]];\n" * 17 + b"int y;", [])]
     [(13, 132)]
@@ -191,7 +195,7 @@ def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     """Return the unclosed block comment or raw string at the end of the file, as a list of at most one range.
 
-    The grammar would scan to the end of the file at every opening mark inside such a range.
+    The range should be blanked: the grammar would scan to the end of the file at every opening mark inside.
     """
     opening = _OPAQUE.match(data, hidden[-1].start) if hidden else None
     closing = _closing(opening) if opening else b""
@@ -200,9 +204,10 @@ def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 
 
 class _Level(NamedTuple):
-    """Open conditional.
+    """Conditional (#if …) that is open at a place in the file.
 
-    The flags tell whether the code around it, an earlier branch of it, and this branch are compiled.
+    The flags tell whether the code around the conditional, an earlier branch of it, and the current branch
+    are compiled.
     """
 
     is_around: bool

@@ -1,7 +1,7 @@
 """Call graph of a repository, computed from syntax trees: calls, overrides, bases, members and used types.
 
-Names are resolved by scope, arity, includes and the types of receivers. Every edge is labelled `syntactic`,
-because this approximation needs neither a compiler nor a build.
+A call is resolved by the scopes, arities and includes of its candidates and by the type of its receiver. This
+approximation needs neither a compiler nor a build; every edge is therefore labelled `syntactic`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ _Version = tuple[str, Language]
 
 @dataclass(kw_only=True, slots=True)
 class _Read:
-    """Facts of a blob, and the number of paths in the tree with that blob."""
+    """Facts of a blob, and the number of paths in the tree that have this blob."""
 
     facts: FileFacts
     names: Names
@@ -45,23 +45,24 @@ def _version(file: TreeFile) -> _Version:
 
 
 Ends = dict[tuple[EdgeKind, NodeId], float]
-"""Confidence of edges by (kind, far end)."""
+"""Confidence of each edge, by its kind and the node at its other end."""
 
 
 class CallGraph:
     """RepositoryGraph that is updated commit by commit; an update costs time for the changed files only.
 
-    Macros, variables and declarations whose definition is in the tree have no edges. Resolved names are
-    cached until something that they depend on changes. Memory: 5 to 6.5 KB per function with a body, beside
-    the texts; up to 16 KB once the neighbours of all nodes have been computed (leveldb, fmt).
+    Macros and variables have no edges, nor do declarations whose definition is in the tree. Resolved names
+    are cached until something that they depend on changes. Memory, not counting the texts: 5 to 6.5 KB per
+    function with a body, and up to 16 KB once the neighbours of all nodes have been computed (measured on
+    leveldb and fmt).
     """
 
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
-        """Create the graph of an empty tree; `read` computes the facts of a text."""
+        """Create the graph of an empty tree; `read` computes the facts of a file from its text."""
         self._facts_of = read
         self._files: dict[str, SourceFile] = {}
         self._read: dict[_Version, _Read] = {}
-        """Facts of the blobs that are in the tree."""
+        """Facts of those blobs that are in the tree."""
         self._names = names = TrackedNames()
         scopes = Scopes(names=names)
         methods = Methods(names=names, scopes=scopes)
@@ -69,7 +70,7 @@ class CallGraph:
         self._edges = _Edges(names=names, scopes=scopes, methods=methods, resolver=resolver)
 
     def apply(self, delta: TreeDelta) -> None:
-        """Apply the difference to the previous tree.
+        """Update the graph from the previous tree to the next one, which differ by `delta`.
 
         Raises:
             KeyError: for a removed path that is not in the tree.
@@ -127,7 +128,10 @@ class CallGraph:
         )
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
-        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node)."""
+        """Return the edges at `node` in both directions, without duplicates.
+
+        The edges are sorted by (kind, outward first, node).
+        """
         return self._edges.neighbours(node)
 
 
@@ -141,7 +145,10 @@ class _Edges(Lookup):
 
     @derived
     def neighbours(self, node: NodeId) -> tuple[Neighbour, ...]:
-        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node)."""
+        """Return the edges at `node` in both directions, without duplicates.
+
+        The edges are sorted by (kind, outward first, node).
+        """
         sides = ((True, self.outward(node)), (False, self.inward(node)))
         found = [
             Neighbour(end, kind, outward, "syntactic", confidence)
@@ -170,7 +177,10 @@ class _Edges(Lookup):
         return ends
 
     def inward(self, node: NodeId) -> Ends:
-        """Return the edges that enter a node, from the symbols that use its name and refer to it."""
+        """Return the edges that enter `node`.
+
+        Their sources are those symbols that use the name of the node and resolve it to this node.
+        """
         declared = self.names.declaration(node)
         if (function := self._function(node, declared)) is not None:
             return self._into_function(node, function)
@@ -241,7 +251,10 @@ class _Edges(Lookup):
         )
 
     def _spaces(self, node: NodeId, scope: Scope) -> Spaces:
-        """Return the namespaces of the types that a function refers to, parameter types included."""
+        """Return the namespaces around the types that a function refers to.
+
+        The types of its parameters count as well.
+        """
         parameters = filter(None, self.names.declaration(node).parameters)
         return frozenset(
             self.scopes.space(found.key)
@@ -250,20 +263,20 @@ class _Edges(Lookup):
         )
 
     def _function(self, node: NodeId, declared: Symbol) -> Function | None:
-        """Return the function of a node; None for other symbols."""
+        """Return the function at `node`, or None if `node` is another kind of symbol."""
         if declared.kind != "function":
             return None
         return self.scopes.functions_by_node(declared.name).get(node)
 
     def _type(self, node: NodeId, declared: Symbol) -> Type | None:
-        """Return the type of a node; None for other symbols."""
+        """Return the type at `node`, or None if `node` is another kind of symbol."""
         if declared.kind not in TYPES:
             return None
         found = self.scopes.type_at((*self.scopes.scope_of(node), declared.name))
         return found if found is not None and node in found.nodes else None
 
     def _functions_and_types(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
-        """Yield the nodes of functions and types, each node once."""
+        """Yield those of the `nodes` that are functions or types, without duplicates."""
         for node in {node for group in nodes for node in group}:
             declared = self.names.declaration(node)
             if self._function(node, declared) is not None or self._type(node, declared) is not None:
@@ -278,7 +291,10 @@ class _Edges(Lookup):
         ]
 
     def _owners(self, node: NodeId, declared: Symbol) -> tuple[NodeId, ...]:
-        """Return the class that contains a function or type."""
+        """Return the class that contains a function or type.
+
+        The result has several nodes if several files define the class.
+        """
         scope: Scope = self.scopes.scope_of(node)
         found = self.scopes.type_at(scope)
         if found is None or found.kind != "class":

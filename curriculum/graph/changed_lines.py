@@ -1,7 +1,7 @@
-"""Count of changed lines of code by what the file's facts say about them.
+"""Statistics on changed lines of code: how many of them lie outside of functions and of all symbols.
 
-Lines outside of all known symbols are invisible to the graph: statements of functions that were not
-recognised, unknown macros, and code for platforms that is not compiled here.
+The graph can't see lines outside of all known symbols: statements of functions that were not recognised,
+unknown macros, and code for platforms that is not compiled here.
 """
 
 import re
@@ -36,7 +36,7 @@ class _LineRun(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class ChangedLines:
-    """Counts over the changes of a repository."""
+    """Counts of changed lines, summed over the changes of a repository."""
 
     lines: int = 0
     outside_functions: int = 0
@@ -83,7 +83,10 @@ def _changed(change: FileChange, count: int) -> Flags:
 
 
 def _has_code(data: bytes, starts: Offsets) -> Flags:
-    """Return flags [lines]: True for a word outside of comments, literals, directives and _FRAMES."""
+    """Return a flag for each line: True if it has a word that counts as code.
+
+    Comments, literals, directives and matches of _FRAMES don't count.
+    """
     hidden = comments_and_literals(data)
     bare = blank(blank(data, hidden), directives(data, hidden))
     bare = blank(bare, (Range(*frame.span()) for frame in _FRAMES.finditer(bare)))
@@ -94,7 +97,7 @@ def _has_code(data: bytes, starts: Offsets) -> Flags:
 
 
 def _lines_in_symbols(facts: FileFacts, starts: Offsets) -> tuple[Flags, Flags]:
-    """Return two flags [lines]: True if a line is in a defined function, and True if it is in any symbol."""
+    """Return two flags for each line: True if a function definition contains it, True if any symbol does."""
     in_function, in_symbol = np.zeros((2, len(starts) - 1), dtype=bool)
     for symbol in facts.symbols:
         first, last = np.searchsorted(starts, (symbol.start, symbol.end))

@@ -1,8 +1,8 @@
-"""Build targets of a repository's CMake files: linked targets and compiled sources.
+"""Build targets of a repository's CMake files, with their linked targets and compiled sources.
 
 Commands are parsed by the grammar of cmake-language(7). Nothing is evaluated: only literal names are used,
 and other names are counted as unresolved. All branches of an if() are read, in the order of the text. Broken
-or hostile files never raise; unreadable parts are skipped.
+or hostile files never raise an error; unreadable parts are skipped.
 """
 
 import functools
@@ -20,7 +20,7 @@ from curriculum.graph.line_ranges import line_starts
 
 
 class Argument(NamedTuple):
-    """Argument of a command after CMake's unquoting; variable references stay as they are written."""
+    """Argument of a command after CMake's unquoting; references such as `${NAME}` are kept as text."""
 
     text: str
     is_literal: bool
@@ -34,12 +34,10 @@ class Command:
     """Command invocation; nested parentheses among its arguments are left out."""
 
     name: str
-    """Name in lower case: CMake ignores case."""
+    """Name in lower case, since CMake ignores case."""
     arguments: tuple[Argument, ...]
     lines: Range
-    """Byte range of whole lines, from the start of the first line to the end of the last one, line end
-    included.
-    """
+    """Byte range of whole lines, including the end of the last line."""
 
 
 _NAME = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\(")
@@ -61,7 +59,7 @@ _EVALUATED = re.compile(r"[$\\]|@\w+@")
 
 @functools.lru_cache(maxsize=512)
 def commands_of(text: str) -> tuple[Command, ...]:
-    """Return the commands of a file in the order of the text; never raises, takes time linear in the text.
+    """Return the commands of a file in the order of the text. Never raises; takes time linear in the text.
 
     Reading stops at a command whose parenthesis, quote or bracket is not closed. Other text that is no
     command is skipped to the end of its line.
@@ -92,7 +90,10 @@ def _after_gap(data: bytes, at: int) -> int:
 
 
 def _arguments_at(data: bytes, at: int) -> tuple[tuple[Argument, ...], int]:
-    """Return a command's arguments and the offset after its closing parenthesis, or -1 if it isn't closed."""
+    """Return a command's arguments, and the offset after its closing parenthesis.
+
+    The offset is -1 if the parenthesis isn't closed.
+    """
     found: list[Argument] = []
     depth = 1
     while depth:
@@ -128,7 +129,7 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 class TargetId(NamedTuple):
-    """Build target: the path of the file that defines it first, and its name."""
+    """Identity of a build target: its name, and the path of the file that defines it first."""
 
     path: str
     name: str
@@ -139,7 +140,7 @@ class CommandBlock(NamedTuple):
 
     path: str
     lines: Range
-    """Byte range; only blank lines separate its commands."""
+    """Byte range of the lines. Only blank lines are between the block's commands."""
 
 
 class TargetLink(NamedTuple):
@@ -147,7 +148,9 @@ class TargetLink(NamedTuple):
 
     target: TargetId
     confidence: float
-    """1 if the same file defines the target, else 1 / the number of targets in the tree with its name."""
+    """1 if the same file defines the target; else 1 divided by the number of targets in the tree that have
+    its name.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +165,9 @@ class BuildTarget:
     sources: tuple[str, ...]
     """Paths of compiled files in the tree without duplicates, in the order of the commands."""
     num_unresolved: int
-    """Number of links and sources that are no literal name, or whose name is not in the tree."""
+    """Number of links and sources that can't be resolved: they aren't literal names, or their names aren't in
+    the tree.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +177,7 @@ class BuildGraph:
     targets: Mapping[TargetId, BuildTarget]
 
     def touched(self, path: str, ranges: Sequence[Range]) -> list[TargetId]:
-        """Return the targets with a command in file `path` that overlaps one of the ranges, sorted."""
+        """Return the sorted targets that have a command in one of the `ranges` of the file `path`."""
         return [
             target.id
             for target in self.targets.values()
@@ -185,7 +190,7 @@ class BuildGraph:
 
 
 class _Statement(NamedTuple):
-    """Command about a target, with its file."""
+    """Command about a target, with the path of its file."""
 
     path: str
     command: Command
@@ -194,13 +199,16 @@ class _Statement(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class _Names:
-    """Targets by name."""
+    """Lookup of targets by their names and aliases."""
 
     defined: dict[str, list[TargetId]] = field(default_factory=lambda: defaultdict(list))
     aliases: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str, path: str) -> TargetLink | None:
-        """Return the target of a name in a file: one defined in the file, else the nearest folder's."""
+        """Return the target that the file `path` calls `name`; None if no target has this name.
+
+        A target that the file itself defines is preferred, then one from the nearest folder.
+        """
         found = self.defined.get(self.aliases.get(name, name), ())
         if not found:
             return None
@@ -214,8 +222,8 @@ class _Names:
 def build_graph(graph: RepositoryGraph) -> BuildGraph:
     """Return the build targets of the graph's current tree; costs time for the commands of all CMake files.
 
-    Parsed commands are cached by the file's text. Source paths are relative to the folder of the nearest
-    CMakeLists.txt: the file itself, or the closest one above it.
+    Parsed commands are cached by the file's text. Source paths in a CMake file are relative to the folder of
+    a CMakeLists.txt: of the file itself if it is one, else of the closest one above the file.
     """
     files = frozenset(graph.paths())
     sources = (graph.source(path).file for path in sorted(files))
@@ -260,9 +268,10 @@ def _names(written: Mapping[str, Sequence[Command]]) -> _Names:
 
 
 def _subject(command: Command, path: str, names: _Names) -> TargetId | None:
-    """Return the target that a command defines or modifies; the first one if it names several.
+    """Return the target that `command` defines or modifies; the first target if the command names several.
 
-    In a file that doesn't define the target, only a name that is unique in the tree identifies it.
+    If the file `path` doesn't define the target, its name must be unique in the tree, else the result is
+    None.
     """
     known = command.name in _DEFINING or command.name in _ABOUT
     if not command.arguments or not (known or command.name.startswith("target_")):
@@ -315,7 +324,10 @@ def _arguments(command: Command) -> Iterator[Argument]:
 
 
 def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
-    """Return the path that a CMake file lists, relative to the nearest folder above with a CMakeLists.txt."""
+    """Return the path of the file that a CMake file at `path` lists as `name`; None if it isn't in the tree.
+
+    `name` is relative to the folder of the nearest CMakeLists.txt above.
+    """
     folder = above = posixpath.dirname(path)
     while above and posixpath.join(above, "CMakeLists.txt") not in files:
         above = posixpath.dirname(above)
@@ -325,7 +337,10 @@ def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
 
 
 def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetId, Range]]:
-    """Return (target, lines) of one file's commands; a shared line belongs to the first command's target."""
+    """Return (target, lines) of one file's commands; adjacent commands about the same target are joined.
+
+    A line that several commands share belongs to the first command's target.
+    """
     found: list[tuple[TargetId, Range]] = []
     for statement in statements:
         owner, last = found[-1] if found else (None, Range(0, 0))
@@ -340,7 +355,7 @@ def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetI
 
 
 def _comment_above(data: bytes, start: int, floor: int) -> int:
-    """Return the start of the comment lines right above `start`, but not before `floor`."""
+    """Return the start of the comment lines directly above `start`; lines before `floor` are not searched."""
     while start > floor:
         above = data.rfind(b"\n", floor, start - 1) + 1 or floor
         if not data[above:start].lstrip().startswith(b"#"):

@@ -1,6 +1,6 @@
-"""Declarators of functions, even if the function returns pointers, references or arrays.
+"""Detection of declarators that declare functions, including functions that return pointers or arrays.
 
-The text right around the name decides: `(*pick(int code))(int)` is a function that returns a pointer to a
+The text directly around the name decides: `(*pick(int code))(int)` is a function that returns a pointer to a
 function, `(*handler)(int)` is a variable, and `(lua_gettop)(lua_State *L)` is a function.
 """
 
@@ -19,7 +19,7 @@ _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}\s*\Z")
 
 
 class FunctionDeclarator(NamedTuple):
-    """Bytes `[start, end)` of a function's name, and its parameter list."""
+    """Name of a declared function as a byte range `[start, end)`, and its parameter list."""
 
     start: int
     end: int
@@ -58,7 +58,10 @@ def function_declarator(top: Node, kinds: Kinds, text: str) -> FunctionDeclarato
 
 
 def _plain(inner: Node | None, around: Node, kinds: Kinds, text: str) -> FunctionDeclarator | None:
-    """Return the function of `name(…)`, or of `T (name)(…)`, where the grammar takes `T` for the name."""
+    """Return the function that `name(…)` or `T (name)(…)` declares.
+
+    The grammar takes the `T` of the second form for the name.
+    """
     listed = around.child_by_field_id(kinds.parameters)
     if inner is None or listed is None:
         return None

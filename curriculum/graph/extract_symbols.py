@@ -1,4 +1,4 @@
-"""Extraction of a file's definitions in one sweep over the text, with a stack of enclosing scopes."""
+"""Extraction of a file's definitions in one pass over its syntax nodes, with a stack of enclosing scopes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,10 @@ _NO_NAMES = frozenset(
 
 
 class _Frame(NamedTuple):
-    """Enclosing scopes of the text up to `end`; symbols are indices of drafts, -1 for none."""
+    """Scope that encloses the text up to the offset `end`.
+
+    `symbol`, `function` and `owner` are indices into `ExtractedSymbols.drafts`, or -1.
+    """
 
     end: int
     symbol: int
@@ -45,9 +48,9 @@ class _Frame(NamedTuple):
     owner: int
     scope: tuple[str, ...]
     space: tuple[str, ...]
-    """The scope's namespaces, without its classes."""
+    """Namespaces of the scope, without its classes."""
     in_body: bool
-    """True if the nearest enclosing function is closer than the nearest class."""
+    """True if the text is in a function's body, and not in a class inside of that body."""
 
 
 _OUTSIDE = _Frame(1 << 62, -1, -1, -1, (), (), False)
@@ -58,11 +61,12 @@ _NOWHERE = Range(-1, -1)
 class ExtractedSymbols:
     """Symbols, members and variable types of a file.
 
-    From offset places[i] on, the innermost draft is symbols[i] and the innermost function is functions[i].
+    `drafts` holds the symbols. The innermost symbol from offset places[i] to places[i + 1] is
+    drafts[symbols[i]], and the innermost function is drafts[functions[i]].
     """
 
     drafts: list[Symbol] = field(default_factory=list)
-    """Symbols without their `types`; their `parent` is an index into this list."""
+    """Symbols whose `types` are not yet set, and whose `parent` is an index into this list."""
     places: list[int] = field(default_factory=lambda: [0])
     symbols: list[int] = field(default_factory=lambda: [-1])
     functions: list[int] = field(default_factory=lambda: [-1])
@@ -73,7 +77,10 @@ class ExtractedSymbols:
     """Declarations inside functions."""
 
     def at(self, places: Sequence[int], values: Sequence[int]) -> list[int]:
-        """Return the entry of `values` (`symbols` or `functions`) that is innermost at each place, or -1."""
+        """Return the index of the innermost symbol or function at each of `places`, or -1.
+
+        `values` is `symbols` or `functions` of this object.
+        """
         rows = np.searchsorted(self.places, np.asarray(places, dtype=np.int64), "right") - 1
         found: list[int] = np.asarray(values, dtype=np.int64)[rows].tolist()
         return found
@@ -84,7 +91,7 @@ def _within(scope: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def extract_symbols(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> ExtractedSymbols:
-    """Return the symbols of a file; some µs per node.
+    """Return the symbols of a file; takes a few µs per node.
 
     `shells` are the nodes that are or contain definitions.
     """
@@ -110,10 +117,12 @@ class _Sweep:
     stack: list[_Frame] = field(default_factory=list)
     frame: _Frame = _OUTSIDE
     template: Range = _NOWHERE
-    """Byte range of the template declaration whose templated declaration comes next."""
+    """Byte range of a template declaration; the declaration that it introduces comes next."""
     friend_end: int = -1
     typedef: tuple[int, Name, int] = (-1, NO_NAME, 0)
-    """End of a typedef, its name and the name's offset: names a class that has no name of its own."""
+    """End of a typedef, its name, and the offset of its name. It gives a name to a class that has none of its
+    own.
+    """
 
     def handlers(self) -> Mapping[int, Callable[[Node, int, int], None]]:
         named = {
@@ -169,7 +178,10 @@ class _Sweep:
         bases: tuple[str, ...] = (),
         is_virtual: bool = False,
     ) -> int:
-        """Append a draft and return its index. Its range includes an enclosing template declaration."""
+        """Append a draft of a symbol and return its index.
+
+        If a template declaration encloses the symbol, the symbol's range includes it.
+        """
         first = self.template.start if start < self.template.end else start
         self.template = _NOWHERE
         scope = self.frame.space if start < self.friend_end else self.frame.scope
@@ -209,7 +221,10 @@ class _Sweep:
         self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
 
     def _is_forward(self, node: Node) -> bool:
-        """Return True if a class without a body is a forward declaration, not only a use of the class."""
+        """Return True if `node`, a class without a body, is a forward declaration.
+
+        Otherwise, it is only a use of the class.
+        """
         parent = node.parent
         if parent is None or parent.kind_id in self.kinds.around_classes:
             return True
@@ -223,7 +238,10 @@ class _Sweep:
             self._add("enum", *named, start, end, body=Range(body.start_byte, body.end_byte))
 
     def _named(self, name: Node | None, start: int) -> tuple[Name, int] | None:
-        """Return a class's or enum's name and its offset, else those of the enclosing typedef."""
+        """Return the name of a class or enum and its offset.
+
+        If the class or enum has no name, they are those of the typedef around it.
+        """
         if name:
             return name_of(self.text[name.start_byte : name.end_byte]), name.start_byte
         return self.typedef[1:] if start < self.typedef[0] else None
@@ -267,7 +285,7 @@ class _Sweep:
             self._enter_symbol(self._add("alias", written, name.start_byte, start, end), start, end)
 
     def _enter_symbol(self, symbol: int, start: int, end: int) -> None:
-        """Assign the text in `[start, end)` to a symbol that contains no other symbols."""
+        """Record that the text in `[start, end)` belongs to `symbol`, which contains no other symbols."""
         self._enter(start, self.frame._replace(end=end, symbol=symbol))
 
     def _function(self, node: Node, start: int, end: int) -> None:
@@ -291,7 +309,7 @@ class _Sweep:
     def _add_function(
         self, declared: FunctionDeclarator, start: int, end: int, body: Range | None
     ) -> int:
-        """Append a function and return its index; -1 if the text declares no function."""
+        """Append a draft of a function and return its index; -1 if the text declares no function."""
         text = self.text
         stop = body.start if body else end
         begin, close, listed = declared

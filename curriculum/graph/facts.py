@@ -27,9 +27,9 @@ class Range(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """Definition, or declaration if `body` is None.
+    """Definition of a symbol, or its declaration if `body` is None.
 
-    `start` and `end` are line starts (or the end of the file). The range includes the comment block right
+    `start` and `end` are line starts (or the end of the file). The range includes the comment block directly
     above, `template <…>` and attributes, but no blank lines below. The range of a method that is defined
     inside its class lies inside the range of the class.
     """
@@ -38,7 +38,9 @@ class Symbol(NamedTuple):
     name: str
     """Name without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
     scope: tuple[str, ...]
-    """Enclosing namespaces and classes, including those written before the name; "" for an anonymous one."""
+    """Enclosing namespaces and classes, including those written before the name; "" for an anonymous
+    namespace or class.
+    """
     start: int
     end: int
     name_start: int
@@ -53,15 +55,17 @@ class Symbol(NamedTuple):
     """
     min_arity: int = 0
     max_arity: int = 0
-    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for
-    no limit.
+    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; `max_arity` is -1
+    for no limit.
     """
     returns: str = ""
-    """Name of the type that a function returns, a variable has or an alias refers to."""
+    """Name of the return type of a function, of the type of a variable, or of the type to which an alias
+    refers.
+    """
     bases: tuple[str, ...] = ()
     """Base classes as written, without template arguments: `detail::Stage`."""
     types: tuple[str, ...] = ()
-    """Names of the types that the symbol refers to, sorted, except its own; qualified if written so."""
+    """Names of the types that the symbol refers to, sorted, without its own name; qualified if written so."""
     is_virtual: bool = False
     """True if declared `virtual`, `override` or `final`."""
 
@@ -75,17 +79,17 @@ class Call(NamedTuple):
     """Call as written in the text."""
 
     caller: int
-    """Index of the innermost enclosing function; -1 for none. A lambda counts as part of its enclosing
-    function.
+    """Index of the innermost enclosing function; -1 if there is none. A lambda counts as part of its
+    enclosing function.
     """
     form: CallForm
-    """macro: an ALL_CAPS name; construct: `T x(…)`, `T{…}`, `new T(…)`, a member initialiser."""
+    """`macro` for an ALL_CAPS name; `construct` for `T x(…)`, `T{…}`, `new T(…)` and member initialisers."""
     name: str
     qualifier: tuple[str, ...]
-    """("approx",) for `approx::equal(…)`, ("",) for `::f()`."""
+    """Scopes written before the name: ("approx",) for `approx::equal(…)`, ("",) for `::f()`."""
     receiver: str | None
-    """None for a plain call; `this`; the name of the receiver's declared type; "" if the file doesn't declare
-    it.
+    """Object on which a method is called: `this`, or the name of the receiver's declared type; "" if the file
+    doesn't declare this type. None for a call without a receiver.
     """
     arity: int
     start: int
@@ -111,19 +115,24 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFacts:
-    """Symbols sorted by `start`, outer ones first; calls in the order of the text."""
+    """Facts about one file.
+
+    `symbols` are sorted by `start`, outer symbols first; `calls` are in the order of the text.
+    """
 
     symbols: tuple[Symbol, ...] = ()
     calls: tuple[Call, ...] = ()
     includes: tuple[str, ...] = ()
-    """Names as written between quotes or angle brackets, in order; branches that aren't compiled
-    are skipped.
+    """Names as written between quotes or angle brackets, in the order of the text; branches that aren't
+    compiled are skipped.
     """
     usings: tuple[str, ...] = ()
-    """`std` for `using namespace std`, `lattice::at` for `using lattice::at`."""
+    """Names in using declarations and directives: `std` for `using namespace std`, `lattice::at` for `using
+    lattice::at`.
+    """
     error_bytes: int
-    """Number of bytes inside ERROR nodes of the best parsed variant; the size of the file if there is no
-    tree.
+    """Number of bytes inside ERROR nodes of the best parsed variant; without a syntax tree, the size of the
+    file.
     """
     is_complete: bool
     """True if the file was parsed to its end within the limits. Without a tree there are no symbols."""
@@ -132,7 +141,7 @@ class FileFacts:
 
 
 class NodeId(NamedTuple):
-    """Symbol of a file; sorts by path, then by offset."""
+    """Symbol of a file: the file's path, and the symbol's number. Sorts by path, then by offset."""
 
     path: str
     number: int
@@ -147,7 +156,10 @@ class SourceFile:
 
 
 class Neighbour(NamedTuple):
-    """Edge as seen from one of its ends; `outward` is True if the edge points to `node`."""
+    """Edge at a node, with the node at its other end.
+
+    `outward` is True if the edge points to `node`.
+    """
 
     node: NodeId
     kind: EdgeKind
@@ -157,7 +169,7 @@ class Neighbour(NamedTuple):
 
 
 class RepositoryGraph(Protocol):
-    """Graph of one commit's tree: all methods answer for the tree that was applied last."""
+    """Graph of one commit's tree. All methods answer for the tree that was applied last."""
 
     def paths(self) -> Iterable[str]:
         """Return the paths of the tree's files, sorted."""
@@ -166,10 +178,11 @@ class RepositoryGraph(Protocol):
         """Return a file of the tree; raise a KeyError for an unknown path."""
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
-        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node).
+        """Return the edges at `node` in both directions, without duplicates.
 
-        Edges end at the definition, not at a declaration, if the definition is in the tree. Macros and names
-        without a definition in the tree have no edges.
+        The edges are sorted by (kind, outward first, node). If the definition of a symbol is in the tree,
+        edges end at the definition and not at a declaration. Macros and names without a definition in the
+        tree have no edges.
         """
 
 
@@ -184,7 +197,9 @@ Found = TypeVar("Found", bound=Hashable)
 def reachable(
     start: Found, ahead: Callable[[Found], Iterable[Found]], limit: float = inf
 ) -> list[Found]:
-    """Return `start` and everything reachable by `ahead`, breadth first; stop at `limit` nodes.
+    """Return `start` and everything that is reachable from it, breadth first; stop at `limit` nodes.
+
+    `ahead` returns the nodes one step away from a node.
 
     >>> reachable(1, lambda number: [2 * number, 3 * number], 4)
     [1, 2, 3, 4, 6]
@@ -207,23 +222,26 @@ MAX_FILES = 4_000
 class Includes:
     """Include graph of one tree: an immutable value that caches its lookups.
 
-    An #include resolves to the file relative to the including file, else to a path with the same ending. Of
-    several such paths the one in the nearest folder is chosen, then the first. Files outside of the tree are
-    ignored.
+    The name in an #include is looked up relative to the including file, then among all paths that end with
+    this name. Of several such paths, the one in the nearest folder is chosen, then the first one. Files
+    outside of the tree are ignored.
     """
 
     def __init__(self, paths: Iterable[str], written: Callable[[str], Sequence[str]]) -> None:
-        """Index the paths of a tree; `written` returns the names that a file includes, in textual order."""
+        """Index the paths of a tree.
+
+        `written` returns, for a path, the names in the file's #include directives in textual order.
+        """
         self._written = written
         self._named: dict[str, set[str]] = {}
-        """Paths by base name."""
+        """Paths by the last part of the path, the file's name."""
         self._included: dict[str, tuple[str, ...]] = {}
         self._reached: dict[str, frozenset[str]] = {}
         for path in paths:
             self._named.setdefault(posixpath.basename(path), set()).add(path)
 
     def included(self, path: str) -> tuple[str, ...]:
-        """Return the files that a file includes, without duplicates, in the order of its text."""
+        """Return the files that a file includes directly, without duplicates, in the order of its text."""
         if path not in self._included:
             found = (self._resolved(path, written) for written in self._written(path))
             self._included[path] = tuple(
@@ -253,7 +271,7 @@ class Includes:
 
 @functools.lru_cache(maxsize=1 << 16)
 def folders_between(path: str, other: str) -> int:
-    """Return the number of steps between the folders of two files.
+    """Return the number of steps up and down the folder tree from one file's folder to the other's.
 
     >>> folders_between("src/db/a.cc", "src/b.h")
     1

@@ -1,4 +1,4 @@
-"""Fragments of files: the lines of definitions that a context document shows, within a byte budget.
+"""Fragments of files, which are the lines of definitions that a context document shows within a byte budget.
 
 No line is shown twice.
 """
@@ -19,9 +19,9 @@ from curriculum.graph.line_ranges import (
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
 SMALL_BODY_BYTES = 256
-"""Bodies of at most this many bytes are always shown, since omitting them saves too little."""
+"""Maximum size of a function's body that is always shown, since omitting it would save too little."""
 WHOLE_FILE = -1
-"""Node number that stands for a whole file."""
+"""Node number that means a whole file instead of a symbol."""
 
 
 class NodeLink(NamedTuple):
@@ -36,20 +36,20 @@ class NodeLink(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fragment:
-    """Excerpt of one definition, or of a file if the node's number is WHOLE_FILE."""
+    """Excerpt of one definition; if the node's number is WHOLE_FILE, excerpt of a file."""
 
     node: NodeId
     form: ChunkForm
     ranges: tuple[Range, ...]
-    """Whole lines of the file, sorted; between two ranges, lines are omitted."""
+    """Whole lines of the file, sorted. The lines between two ranges are omitted."""
     hop: int
-    """Number of edges from the nearest target."""
+    """Number of edges on the path from the nearest target."""
     via: NodeLink | None
     """Edge over which the fragment was found; None for a target."""
 
 
 class NodeForm(NamedTuple):
-    """One way to show a node: a form and the lines it shows."""
+    """One of the ways to show a node: a form (whole, signature, skeleton) and the lines to show."""
 
     form: ChunkForm
     ranges: tuple[Range, ...]
@@ -57,21 +57,24 @@ class NodeForm(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FragmentCosts:
-    """Size of fragments in a document, in bytes, including headers and gap lines."""
+    """Computation of the bytes that fragments take in a document, including header lines and gap lines."""
 
     lead: Callable[[str], int]
-    """Bytes of the header line that names a file, by path."""
+    """Function from a path to the number of bytes of the header line that names this file."""
     gap: int
-    """Bytes of the line between two ranges or fragments of one file."""
+    """Number of bytes of the line that separates two ranges or fragments of one file."""
 
     def size(self, fragment: Fragment, beside: Fragment | None = None) -> int:
-        """Return the maximum bytes of a fragment; after a fragment of the same file, it needs no header."""
+        """Return the maximum number of bytes that a fragment takes.
+
+        If the fragment before it (`beside`) is of the same file, no header line is needed.
+        """
         is_led = beside is None or beside.node.path != fragment.node.path
         lead = self.lead(fragment.node.path) if is_led else self.gap
         return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
 
     def total_size(self, fragments: Sequence[Fragment]) -> int:
-        """Return the maximum bytes of fragments in this order."""
+        """Return the maximum number of bytes that the fragments take in this order."""
         return sum(
             self.size(fragment, beside)
             for beside, fragment in zip((None, *fragments), fragments, strict=False)
@@ -79,22 +82,23 @@ class FragmentCosts:
 
 
 def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
-    """Return the lines of a definition."""
+    """Return the byte range of a definition's lines."""
     found = symbol(graph, node)
     return Range(found.start, found.end)
 
 
 def whole_fragment(graph: RepositoryGraph, node: NodeId) -> Fragment:
-    """Return a target as a fragment."""
+    """Return a fragment that shows the target at `node` as a whole."""
     return Fragment(node=node, form="whole", ranges=(span_of(graph, node),), hop=0, via=None)
 
 
 @dataclass(kw_only=True, slots=True)
 class Budget:
-    """Fragments shown so far, their lines and their total cost.
+    """Byte budget of a document, with the fragments shown so far and their total cost.
 
     Most definitions are shown on their own. Classes and files are shown as skeletons: the lines outside of
-    bodies that no other fragment shows. A skeleton gives up lines to definitions that are added later.
+    function bodies that no other fragment shows. If a definition is added later, its lines are removed from
+    the skeletons.
     """
 
     graph: RepositoryGraph
@@ -113,10 +117,10 @@ class Budget:
     """Indices of skeleton fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
     _known_texts: set[bytes] = field(default_factory=set)
-    """Texts of all fragments: the shown lines, and the whole definitions they belong to."""
+    """Texts of all fragments: their shown lines, and the whole definitions to which the lines belong."""
 
     def hide(self, fragments: Iterable[Fragment]) -> None:
-        """Exclude the lines of these fragments from all other fragments."""
+        """Prevent other fragments from showing the lines of `fragments`."""
         for fragment in fragments:
             self._hidden[fragment.node.path].add(fragment.ranges)
             self._known_texts.update(self._texts_of(fragment.node, fragment.ranges))
@@ -124,7 +128,7 @@ class Budget:
     def forms(self, node: NodeId, *, in_full: bool) -> list[NodeForm]:
         """Return the forms in which a node can still be shown, fullest first; none if it is already shown.
 
-        Unless `in_full` is set, a function is shown by its signature if its body exceeds SMALL_BODY_BYTES.
+        If a function's body exceeds SMALL_BODY_BYTES, only its signature is offered, unless `in_full` is set.
         """
         if self._is_skeleton(node):
             lines = self._skeleton(node)
@@ -139,11 +143,14 @@ class Budget:
         return [*full, NodeForm("signature", signature)] if saved else full
 
     def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
-        """Return True if the definition, or these lines of it, equals a text that is shown or hidden."""
+        """Return True if the same text is already shown or hidden.
+
+        The compared texts are the whole definition at `node` and its lines in `ranges`.
+        """
         return not self._known_texts.isdisjoint(self._texts_of(node, ranges))
 
     def _texts_of(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
-        """Yield two stripped texts: the given lines, and the whole definition or file."""
+        """Yield two stripped texts: the lines in `ranges`, and the whole definition or file."""
         text = self._text(node.path)
         yield b"".join(text[start:end] for start, end in ranges).strip()
         whole = text
@@ -153,7 +160,11 @@ class Budget:
         yield whole.strip()
 
     def take(self, fragment: Fragment) -> bool:
-        """Add a fragment and return True, unless it exceeds the budget or would empty a skeleton."""
+        """Add a fragment and return True.
+
+        Return False and add nothing if the fragment would exceed the budget or leave a skeleton without
+        lines.
+        """
         path = fragment.node.path
         is_skeleton = self._is_skeleton(fragment.node)
         smaller = {} if is_skeleton else self._shrunken_skeletons(path, fragment.ranges)
@@ -178,7 +189,10 @@ class Budget:
         return True
 
     def _is_skeleton(self, node: NodeId) -> bool:
-        """Return True if the node is a class or a file, or contains a target."""
+        """Return True if a node is shown as a skeleton.
+
+        Such nodes are classes, files, and definitions that contain a target.
+        """
         if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
             return True
         span = span_of(self.graph, node)
@@ -194,7 +208,10 @@ class Budget:
         return NodeForm("whole" if left == (span,) else "skeleton", left)
 
     def _shrunken_skeletons(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
-        """Return the skeletons that lose lines to `ranges`, by index, without these lines."""
+        """Return the skeletons of the file `path` that show lines of `ranges`, without these lines.
+
+        The keys are indices into `fragments`.
+        """
         found: dict[int, Fragment] = {}
         for at in self._skeletons[path]:
             before = self.fragments[at]

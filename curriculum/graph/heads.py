@@ -1,10 +1,11 @@
-"""Heads of declarations that the grammar can't parse: the bytes to blank, for macros in any case.
+"""Beginnings (heads) of declarations that the grammar can't parse because of macros, and the bytes to blank.
 
-A head is matched only where it must be a declaration: up to the brace of a class or namespace, up to the
-brace or semicolon after a parameter list, or from the beginning of a line. Matched forms:
+The macros may be in any case. A head is matched only where it must be a declaration: up to the brace of a
+class or namespace, up to the brace or semicolon after a parameter list, or from the beginning of a line.
+Matched forms:
 
     class [[nodiscard]] my_api Y : Base {      words before the name of a class
-    namespace lib LIB_ATTR {                   words beside the name of a namespace
+    namespace lib LIB_ATTR {                   words before or after the name of a namespace
     export namespace n {                       `export`, and the braces of `export {`; `import std;`
     static __printf(2, 3) int say(int, …);     a call between a specifier and a type, or before a declaration
     CJSON_PUBLIC(char *) parse(int);           only the parentheses around a type, with the name before them
@@ -42,8 +43,8 @@ _KEYWORDS = (
 )
 _WORD = rb"[A-Za-z_]\w*+"
 _FREE = rb"(?!" + _KEYWORDS + rb")" + _WORD
-"""Identifier that is no keyword: a name or a macro. Matched last, because it is the slowest part of a
-pattern.
+"""Identifier that is not a keyword: a name or a macro. Patterns match it last, because it is their slowest
+part.
 """
 _NAME = rb"(?:" + _WORD + rb"::)*+~?" + _FREE
 _CAPS = re.compile(rb"[A-Z_][A-Z0-9_]{2,}\Z")
@@ -54,7 +55,7 @@ _TEMPLATE = (
 )
 _SCOPED = _WORD + _TEMPLATE + rb"(?:::" + _WORD + _TEMPLATE + rb")*+"
 _TYPE = rb"(?:(?:::)?" + _SCOPED + rb"[\s*&]++){1,8}?"
-"""Type of up to eight words, and the space or pointers before a name."""
+"""Type of up to eight words, and the space or pointers between the type and a name."""
 _NO_STATEMENT = (
     rb"(?!(?:return|else|case|goto|new|delete|throw|using|do|typedef|co_\w++|noexcept|override|final"
     rb"|requires|try|default|while|for|if|switch|public|private|protected)\b)"
@@ -63,7 +64,7 @@ _FIRST_WORD = rb"(?=[\w:]++[<\s*&])" + _NO_STATEMENT
 _LINE = rb"\n" + _FIRST_WORD
 
 _LOOK_BACK = 200
-"""Maximum bytes of the class name before a pointer to a member."""
+"""Maximum bytes searched backwards for the class name before a pointer to a member."""
 _CLASS_ITEM = re.compile(
     _ATTRIBUTE + rb"|(" + _WORD + rb")(?:::~?\w++)*+(\s*+" + _ARGUMENTS + rb")?" + _TEMPLATE
 )
@@ -99,7 +100,10 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
 
 
 def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
-    """Yield the words before a class name; with `has_variables`, `struct stat found{};` is a variable."""
+    """Yield the words before a class's name.
+
+    With `has_variables`, text like `struct stat found{};` declares a variable and is skipped.
+    """
     for head in _CLASS_HEAD.finditer(bare):
         items = list(_CLASS_ITEM.finditer(bare, *head.span(2)))
         words = [item for item in items if item[1] and item[1] not in _CLASS_WORDS]
@@ -118,7 +122,10 @@ def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
 
 
 def _namespaces(bare: bytes) -> Iterator[Range]:
-    """Yield the words beside a namespace's name, which is the first word not in ALL_CAPS, else the first."""
+    """Yield the words before and after a namespace's name.
+
+    The name is the first word that isn't in ALL_CAPS; if all words are, it is the first word.
+    """
     for head in _NAMESPACE_HEAD.finditer(bare):
         items = list(_CLASS_ITEM.finditer(bare, *head.span(1)))
         names = [item for item in items if item[1] and not item[2]]
@@ -159,7 +166,7 @@ _K_AND_R = _NAMES + rb"\s*+(?:[A-Za-z_][^;{}=]{0,300}+;\s*+){1,32}+\{"
 _OLD_STYLE = re.compile(_K_AND_R)
 _LISTED = re.compile(_NAMES)
 _MIN_NAME_BYTES = 3
-"""Minimum bytes of a function name whose second byte is blanked."""
+"""Minimum length of a function name whose second byte is blanked."""
 _CALL = re.compile(
     rb"\n(?:[ \t]*+(?:(static|extern|inline|virtual|friend|constexpr)[ \t]++)++)?+(?=" + _WORD
     + rb"[ \t]*+\()(" + _FREE + rb")[ \t]*+(" + _ARGUMENTS + rb")\s*+(?=[\w:*{])"
@@ -173,7 +180,10 @@ _ONE_TYPE = re.compile(
 
 
 def leading_calls(bare: bytes) -> Sequence[re.Match[bytes]]:
-    """Return the matches that look like a call at the beginning of a line, or after specifiers there."""
+    """Return the matches of text that looks like a call at the beginning of a line.
+
+    Specifiers such as `static` may precede the call.
+    """
     return list(_CALL.finditer(bare))
 
 
@@ -198,10 +208,11 @@ def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Rang
 
 
 def untyped_functions(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
-    """Return the second byte of the names of functions without a type, and macro arguments that are no names.
+    """Return the bytes to blank in functions without a return type, and macro arguments that are no names.
 
-    A macro that defines a function, such as SYSCALL_DEFINE1(close, unsigned int, fd) {…}, looks like a
-    function without a type. In `bare`, macros are blanked as well.
+    Of a function's name, the second byte is blanked. A macro that defines a function, such as
+    SYSCALL_DEFINE1(close, unsigned int, fd) {…}, looks like a function without a type. In `bare`, macros are
+    blanked as well.
     """
     found: list[Range] = []
     for call in calls:
@@ -245,7 +256,11 @@ _PARAMETERS = re.compile(
 
 
 def _after_parameters(bare: bytes) -> Iterator[Range]:
-    """Yield the words after a parameter list, or a macro between type and name that looks like a function."""
+    """Yield the words after a parameter list.
+
+    A macro with arguments between a type and a function's name looks like a function; then the macro is
+    yielded.
+    """
     for head in _PARAMETERS.finditer(bare):
         before = bare[head.start() : head.start(1)].split()
         if _SPECIFIERS.issuperset(before) or before[-1] in _KEYS:
@@ -302,7 +317,7 @@ _BEFORE_LINE = re.compile(
     + rb"[\s*&]++([A-Z_][A-Z0-9_]{2,})[ \t]*+\n(?="
     + _NAME + rb"\s*+" + _ARGUMENTS + rb"\s*+[{;])"
 )  # fmt: skip
-"""Macro between a type and the name on the next line."""
+"""Macro between a type and a function's name, which is on the next line."""
 
 
 def _around_parameters(bare: bytes) -> Iterator[Range]:
@@ -336,7 +351,10 @@ _BARE = re.compile(
 
 
 def _bare_words(bare: bytes) -> Iterator[Range]:
-    """Yield macros without a semicolon; keep the last word before a function's name, a possible type."""
+    """Yield macros that stand without a semicolon.
+
+    The last word before a function's name may be its type, so it is not yielded.
+    """
     for found in _BARE.finditer(bare):
         start, end = found.span(1 if found[1] else 2 if found[2] else 3)
         words = bare[start:end].rstrip()

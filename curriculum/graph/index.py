@@ -1,7 +1,7 @@
 """Extraction of the facts of one C or C++ file from its syntax tree, without recursion.
 
-One query captures the nodes of interest. A sweep in the order of the text extracts the definitions; calls,
-types and locals are assigned to them by offset.
+One query captures the relevant nodes. A pass in the order of the text extracts the definitions; calls, types
+and local variables are then assigned to the definitions by their offsets.
 """
 
 import functools
@@ -27,7 +27,7 @@ from schemas.corpus import Language
 Node = tree_sitter.Node
 
 _MAX_RECEIVER_LENGTH = 100
-"""Characters. The type of a longer receiver isn't looked up."""
+"""Maximum number of characters of a receiver whose type is looked up."""
 _MAX_BASES = 8
 """Maximum number of base classes searched for a member."""
 _RECEIVER = re.compile(r"(?:(this)\s*->\s*)?(?:([^\W\d]\w*)\s*(?:\.|->)\s*)?\Z")
@@ -43,7 +43,10 @@ _BUILT_IN = frozenset(
 
 @lru_cache(maxsize=4_096)
 def _receiver(text: str) -> str:
-    """Return `this`, the receiver's name followed by a dot, or "", from the text before a method's name."""
+    """Return the receiver of a method call from `text`, the code before the method's name.
+
+    The result is `this`, the receiver's name followed by a dot, or "" for other expressions.
+    """
     found = _RECEIVER.match(text)
     if found is None:
         return ""
@@ -57,10 +60,11 @@ def calls_of(
     text: str,
     places: Sequence[int],
 ) -> Iterator[Call]:
-    """Yield the calls in the order of the text; draft i becomes symbol places[i].
+    """Yield the calls of a file in the order of the text, with the functions that contain them.
 
-    Call sites are calls without a caller. The receiver of a site is None, `this`, "", the receiver's name
-    with a dot at its end, or "." for a member initialiser.
+    `swept` holds drafts of the symbols; draft i becomes symbol places[i] of the file. A call site is a Call
+    whose caller is not yet known. Its receiver is None, `this`, "", the receiver's name followed by a dot, or
+    "." for a member initialiser.
     """
     sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
@@ -77,7 +81,10 @@ def calls_of(
 
 
 def _resolved(call: Call, receiver: str, function: int, types: "_Types") -> Iterator[Call]:
-    """Yield the call with its receiver's type; the call is a method call or constructs a member."""
+    """Yield the call with the type of its `receiver`.
+
+    The call is a method call or the construction of a member by a member initialiser.
+    """
     if call.form == "call":
         kind = types.type_at(receiver[:-1], function, call.start)
         if kind is None:
@@ -140,7 +147,7 @@ def _calls_like_casts(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> It
 
 
 def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
-    """Return the number of arguments in a list, without comments."""
+    """Return the number of arguments in the argument list `listed`; comments don't count."""
     arity = listed.named_child_count
     next_ = bisect_left(remarks, listed.start_byte)
     if next_ < len(remarks) and remarks[next_] < listed.end_byte:
@@ -197,7 +204,7 @@ class _Types:
     _locals: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
 
     def learn(self, found: Mapping[str, Nodes], sites: list[Call], functions: list[int]) -> None:
-        """Record the types of members, and of the locals on which methods are called."""
+        """Record the types of members, and of those local variables on which methods are called."""
         for number, draft in enumerate(self.swept.drafts):
             if draft.kind == "class":
                 self.classes.setdefault(draft.name, number)
@@ -233,7 +240,7 @@ class _Types:
                 self._locals.setdefault((function, name), []).append((place, kind))
 
     def type_at(self, name: str, function: int, place: int) -> str | None:
-        """Return the type of a name in a function at an offset; None if this file doesn't declare it."""
+        """Return the type of `name` at the offset `place` in a function; None if this file doesn't tell."""
         known = self._locals.get((function, name))
         if known:
             before = bisect_left(known, (place, ""))
@@ -243,7 +250,7 @@ class _Types:
         return self.swept.globals.get(name) if member is None else member.type
 
     def member(self, name: str, function: int) -> Member | None:
-        """Return the data member that a name refers to in a function; None if this file lacks it."""
+        """Return the data member that `name` means in a function; None if this file doesn't declare it."""
         draft = self.swept.drafts[function]
         owner = draft.parent if draft.parent >= 0 else self._owners.get(draft.scope, -1)
         for _ in range(_MAX_BASES):
@@ -265,9 +272,9 @@ _MAX_SCOPE_LENGTH = 40
 def types_by_draft(
     mentions: Nodes, swept: ExtractedSymbols, text: str
 ) -> dict[int, tuple[str, ...]]:
-    """Return the sorted names of referenced types by draft, its own name excluded.
+    """Return the names of the types that each draft of a symbol refers to, sorted; its own name is excluded.
 
-    Types in a class's methods belong to the methods. Empty names, which the parser inserts for missing ones,
+    Types in a class's methods belong to the methods. Empty names, which the parser inserts for missing names,
     are skipped.
     """
     starts = [node.start_byte for node in mentions]
@@ -286,7 +293,10 @@ def types_by_draft(
 
 
 def _scopes(text: str, place: int) -> str:
-    """Return the scopes written before a name, as text; stops at scopes with template arguments."""
+    """Return the scopes written before the name at `place`, as text: `a::b::` for `a::b::name`.
+
+    A scope with template arguments ends the search.
+    """
     first = place
     while text.startswith("::", first - 2):
         head = text[max(0, first - _MAX_SCOPE_LENGTH) : first - 2]
@@ -314,7 +324,7 @@ class Directives:
         ]
 
     def includes(self, dead: Sequence[Range]) -> tuple[str, ...]:
-        """Return the names in #include directives outside of the `dead` branches."""
+        """Return the names in #include directives outside of `dead`, the branches that aren't compiled."""
         return tuple(
             match[1].decode(errors="replace")
             for match in self._found
@@ -345,7 +355,7 @@ class Directives:
 
 @functools.lru_cache(maxsize=8)
 def facts_of(text: str, language: Language) -> FileFacts:
-    """Return the facts of a file; never raises. Languages other than C and C++ have none."""
+    """Return the facts of a file; never raises. Files in other languages than C and C++ have no facts."""
     parsed = parse(text, language)
     if parsed is None:
         size = len(text.encode())

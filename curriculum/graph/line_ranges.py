@@ -1,4 +1,8 @@
-"""Bytes and lines of a source file: one character per byte, byte ranges, whole lines and groups of lines."""
+"""Operations on the bytes and lines of a source file.
+
+They decode a file with one character per byte, compute with byte ranges, and find whole lines and groups of
+lines.
+"""
 
 import codecs
 import re
@@ -17,7 +21,7 @@ _start, _end = attrgetter("start"), attrgetter("end")
 
 
 def is_in(place: int, ranges: Sequence[Range]) -> bool:
-    """Return True if a place lies in one of the sorted ranges; bisects.
+    """Return True if `place` lies in one of the sorted `ranges`; takes logarithmic time.
 
     >>> is_in(1, [Range(0, 2), Range(4, 6)]), is_in(2, [Range(0, 2), Range(4, 6)])
     (True, False)
@@ -27,12 +31,14 @@ def is_in(place: int, ranges: Sequence[Range]) -> bool:
 
 
 _LETTERS = "".join(chr(byte) if byte < 128 else chr(256 + byte) for byte in range(256))
-"""Decoding table. Non-ASCII bytes become the letters U+0180 to U+01FF, since identifiers may contain them."""
+"""Decoding table. Bytes that are not ASCII become the letters U+0180 to U+01FF, since identifiers may contain
+letters.
+"""
 _BYTES = codecs.charmap_build(_LETTERS)
 
 
 def byte_text(data: bytes) -> str:
-    """Decode a file with one character per byte.
+    """Decode a file so that each byte becomes one character.
 
     >>> byte_text("größe".encode()).isidentifier(), len(byte_text("größe".encode()))
     (True, 7)
@@ -41,7 +47,7 @@ def byte_text(data: bytes) -> str:
 
 
 def from_byte_text(text: str) -> str:
-    """Return the original text of a piece of `byte_text`.
+    """Return the original text of `text`, which is a part of what `byte_text` returned.
 
     >>> from_byte_text(byte_text("größe".encode()))
     'größe'
@@ -52,17 +58,20 @@ def from_byte_text(text: str) -> str:
 
 
 BLANK = b" \t\r\n\f\v"
-"""White space, as in bytes.isspace."""
+"""White space, the same bytes as in bytes.isspace."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineRanges:
-    """Growing set of lines of one file; operations cost time for their arguments, not for stored lines."""
+    """Growing set of lines of one file.
+
+    Each operation costs time for its arguments, not for the lines in the set.
+    """
 
     _ranges: list[Range] = field(default_factory=list)
 
     def add(self, ranges: Iterable[Range]) -> None:
-        """Add ranges, which may overlap stored ones."""
+        """Add `ranges` to the set; they may overlap with lines that are already in it."""
         for start, end in ranges:
             first = bisect_left(self._ranges, start, key=_end)
             last = bisect_right(self._ranges, end, key=_start)
@@ -72,7 +81,7 @@ class LineRanges:
             self._ranges[first:last] = [Range(low, high)]
 
     def missing(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
-        """Return the parts of these sorted, disjoint ranges that are not stored."""
+        """Return the parts of the sorted, disjoint `ranges` that are not in the set."""
         if not ranges:
             return ()
         first = bisect_right(self._ranges, ranges[0].start, key=_end)
@@ -138,7 +147,9 @@ def end_of_blanks(data: bytes, start: int, end: int) -> int:
 
 
 def blank_lines_after(data: bytes, end: int, limit: int) -> int:
-    r"""Return the end of the blank lines that follow a line end at `end`, but at most `limit`.
+    r"""Return the end of the blank lines that begin at `end`, but at most `limit`.
+
+    `end` is the offset at which a line has ended and the next one begins.
 
     >>> blank_lines_after(b"a;\n\n \n b;\n", 3, 10)
     6
@@ -148,7 +159,9 @@ def blank_lines_after(data: bytes, end: int, limit: int) -> int:
 
 
 def blank_lines_before(data: bytes, start: int, limit: int) -> int:
-    r"""Return the start of the blank lines before the line start `start`, but at least `limit`.
+    r"""Return the start of the blank lines directly above `start`, but at least `limit`.
+
+    `start` is the offset at which a line begins.
 
     >>> blank_lines_before(b"a;\n\n \n b;\n", 6, 0)
     3
@@ -160,7 +173,7 @@ def blank_lines_before(data: bytes, start: int, limit: int) -> int:
 
 
 def inner_lines(data: bytes, body: Range) -> Range:
-    r"""Return the lines between the line of the opening brace and that of the closing one; may be empty.
+    r"""Return the lines between the lines of the opening and the closing brace of `body`; may be empty.
 
     >>> data = b"f() {\n  g();\n}\n"
     >>> tuple(inner_lines(data, Range(4, 14)))
@@ -173,7 +186,10 @@ def inner_lines(data: bytes, body: Range) -> Range:
 
 
 def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple[Range, ...]:
-    """Return the lines of `span` outside of the bodies of these functions; `symbols` is sorted by start."""
+    """Return the lines of `span` outside of the bodies of the functions in `symbols`.
+
+    `symbols` is sorted by start.
+    """
     first, last = (bisect_left(symbols, place, key=_start) for place in span)
     inner = merge_ranges(
         inner_lines(data, symbol.body)
@@ -189,7 +205,10 @@ _NEWLINE = re.compile(rb"\n")
 
 
 class Extents:
-    """Whole lines around definitions, by a file and its blanked copy; reads each line only a few times."""
+    """Whole lines around definitions, computed from a file (`data`) and its blanked copy (`source`).
+
+    Each line is read only a few times, however many definitions there are.
+    """
 
     def __init__(self, data: bytes, source: bytes) -> None:
         self._data = data
@@ -198,7 +217,7 @@ class Extents:
         self._tops: dict[int, int] = {}
 
     def lines(self, start: int, end: int) -> Range:
-        """Return the lines of `[start, end)`, with the comments and blanked macros right above."""
+        """Return the lines that contain `[start, end)`, with comments and blanked macros directly above."""
         first = self._starts[bisect_right(self._starts, start) - 1]
         after = bisect_left(self._starts, end)
         last = self._starts[after] if after < len(self._starts) else len(self._data)
@@ -235,13 +254,13 @@ Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 MIN_GROUP_BYTES = 512
-"""Bytes. A smaller group is merged with the next one."""
+"""Minimum bytes of a group; a smaller group is merged with the next one."""
 MAX_GROUP_BYTES = 8_192
-"""Bytes. A larger group is split at a line boundary, regardless of its content."""
+"""Maximum bytes of a group; a larger group is split at a line boundary, regardless of its content."""
 
 
 def line_starts(data: bytes) -> Offsets:
-    r"""Return the offset of each line's beginning, then the end of the text.
+    r"""Return the offset at which each line begins, followed by the length of the text.
 
     >>> line_starts(b"a\n\nbc").tolist()
     [0, 2, 3, 5]
@@ -254,9 +273,9 @@ def line_starts(data: bytes) -> Offsets:
 
 
 def group_lines(starts: Offsets, blank: Flags, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield groups that tile the lines `[first, last)`, of about MIN_GROUP_BYTES to MAX_GROUP_BYTES.
+    """Divide the lines `[first, last)` into groups of about MIN_GROUP_BYTES to MAX_GROUP_BYTES.
 
-    A group ends between a `blank` line and a non-blank line, if it has at least MIN_GROUP_BYTES.
+    A group ends where a `blank` line is followed by a non-blank line, once it has at least MIN_GROUP_BYTES.
     """
     inside = blank[first:last]
     borders = np.flatnonzero(inside[:-1] & ~inside[1:]) + first + 1

@@ -14,7 +14,7 @@ Macros are recognised by the text around them:
     CHECK_THROWS_AS(f(), Error&);              only the & of a type among arguments
     <class T, FMT_ENABLE_IF(!is_int<T>())>     only the arguments, among template parameters
 
-Names in expressions, enumerators, types, and calls that end with a semicolon are not blanked.
+Names in expressions, enumerators and types, and calls that end with a semicolon, are not blanked.
 """
 
 import re
@@ -36,7 +36,7 @@ _TRAILING = re.compile(
 _ENABLING = re.compile(rb"(?<!\w)(?:(?!ENABLE_IF)\w)*+(ENABLE_IF\w*+)\(")
 _TYPE_ARGUMENT = re.compile(rb"\n[ \t]*+[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
 _MAX_ARGUMENTS_LENGTH = 2_000
-"""Bytes. A name with longer arguments is not treated as a macro."""
+"""Maximum bytes of a macro's arguments; a name with longer arguments is not treated as a macro."""
 _MAX_ARGUMENTS_DEPTH = 30
 """Maximum depth of nested parentheses in a macro's arguments."""
 _LOOK_BACK = 120
@@ -68,13 +68,15 @@ _DECLARES = re.compile(
     rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]{0,500}>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
     rb"|\w+(?:<[^;{}()]{0,500}>)?(?:::~?\w+)*\s*\("
 )
-"""Beginnings of a declaration after a macro."""
+"""Text with which a declaration after a macro may begin."""
 
 
 _ATTRIBUTED = re.compile(
     rb"\b(?:class|struct|union|enum)\s+(?:(?:__attribute__|__declspec|alignas)\s*\([^;{}]*\)\s*)+\Z"
 )
-"""Class keyword and attributes before a class name; the name would look like a macro after parameters."""
+"""Class keyword and attributes before a class's name. After their parentheses, the name would look like a
+macro after a parameter list.
+"""
 _CLASS_KEYS = frozenset(b"class struct union enum".split())
 _ACCESS = frozenset(b"public private protected".split())
 _CONTROL = frozenset(
@@ -128,7 +130,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
 
 
 def _at_line_start(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
-    """Yield the ranges to blank for a name at the beginning of a line."""
+    """Yield the ranges to blank for `name`, an ALL_CAPS name at the beginning of a line."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     c = data[after : after + 1]
@@ -150,7 +152,10 @@ def _at_line_start(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Ran
 
 
 def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterator[Range]:
-    """Yield a macro before a block inside a function, or the arguments of a macro that defines a function."""
+    """Yield the range to blank for a `name` that precedes a block.
+
+    Inside a function it is the macro; for a macro that defines a function it is only the macro's arguments.
+    """
     if before not in b";{}":
         return
     is_indented = data[name.start - 1 : name.start] in (b" ", b"\t")
@@ -161,7 +166,10 @@ def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterat
 
 
 def _is_alone(before: bytes, c: bytes) -> bool:
-    """Return True if a name alone on its line is not part of an expression or enumeration."""
+    """Return True if a name that is alone on its line is not part of an expression or enumeration.
+
+    `before` is the last code before the name, `c` the first character of code after it.
+    """
     is_enumerator = c == b"}" and before in b"{,"
     return not is_enumerator and before in b";{}:>" and (not c or c not in b",)]?|+*/%^=.<&-")
 
@@ -172,7 +180,7 @@ def _is_declared(data: bytes, name: Range, after: int) -> bool:
 
 
 def _after_word(data: bytes, name: Range) -> Iterator[Range]:
-    """Yield the ranges to blank for a name after a word, type or template parameters on the same line."""
+    """Yield the range to blank for `name` if a word, type or `template <…>` precedes it on the same line."""
     first = max(0, name.start - _LOOK_BACK)
     line = data.rfind(b"\n", first, name.start) + 1
     head = data[max(line, first) : name.start].rstrip()
@@ -199,7 +207,7 @@ def _after_word(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _is_before_class(data: bytes, key: bytes, after: int) -> bool:
-    """Return True if a class name follows; `struct NAME x;` in C is a variable."""
+    """Return True if a class's name follows at `after`; in C, `struct NAME x;` declares a variable."""
     found = _CLASS_NAME.match(data, after)
     return found is not None and (found[2] is None or found[1] is not None or key == b"class")
 
@@ -215,7 +223,7 @@ def _is_variable(head: bytes, word: bytes) -> bool:
 
 
 def _after_parameters(data: bytes, name: Range) -> Iterator[Range]:
-    """Yield the ranges to blank for a name after a parameter list."""
+    """Yield the range to blank for `name` if it follows a parameter list."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
@@ -228,7 +236,10 @@ def _after_parameters(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _before_parameters(data: bytes, start: int) -> bytes | None:
-    """Return the word before the parameter list that ends before `start`; b"" for an operator, else None."""
+    """Return the word before the parameter list that ends before `start`.
+
+    The result is b"" if an operator such as `=` or `>` precedes the list, and None if nothing like that does.
+    """
     place = data.rfind(b")", 0, start) + 1
     first = max(0, place - _MAX_ARGUMENTS_LENGTH)
     depth = 0
@@ -248,7 +259,7 @@ def _before_parameters(data: bytes, start: int) -> bytes | None:
 
 
 def _enable_if_arguments(data: bytes, name: Range) -> Iterator[Range]:
-    """Yield the arguments of an ENABLE_IF condition among template parameters."""
+    """Yield the arguments of an ENABLE_IF condition if it is a template parameter."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     if close > name.end and data[after : after + 1] in (b">", b","):
@@ -256,7 +267,10 @@ def _enable_if_arguments(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _arguments_end(data: bytes, end: int) -> int:
-    """Return the end of the arguments after a name; `end` for none, -1 if too long or not closed."""
+    """Return the end of the arguments after a name that ends at `end`.
+
+    The result is `end` if there are no arguments, and -1 if they are too long or not closed.
+    """
     place = end
     while data[place : place + 1] in (b" ", b"\t"):
         place += 1
@@ -280,7 +294,7 @@ def _after_blanks(data: bytes, place: int) -> int:
 
 
 class _Before:
-    """Last code before a line; each line is read once."""
+    """Lookup of the last code before a line; each line is read once."""
 
     def __init__(self, data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> None:
         self._data = data
@@ -289,7 +303,7 @@ class _Before:
         self._known: dict[int, _LineEnd] = {}
 
     def line_end(self, place: int) -> _LineEnd:
-        """Return the last character of code before a line, and the word it ends.
+        """Return the last character of code before the line of `place`, and the word that ends there.
 
         White space, comments and directives are skipped. At the beginning of a file, the character is a
         semicolon.

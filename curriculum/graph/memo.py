@@ -1,10 +1,10 @@
 """Memoized methods that are recomputed only if one of their dependencies has changed.
 
-A `derived` method depends only on its arguments and on the memoized methods that it calls. A `tracked`
-method reads an input. Each result records its dependencies in the order of their first use. In a later
-revision, a result is reused if none of its dependencies has changed. The check runs recursively, in that
-order, down to the tracked methods, which are called again. So a result always equals one that is computed
-from scratch.
+A `derived` method depends only on its arguments and on the memoized methods that it calls. A `tracked` method
+reads an input. Each result records its dependencies in the order of their first use. When a result is needed
+in a later revision, its dependencies are checked in this order; each of them is checked in the same way, down
+to the tracked methods, which are called again. If none has changed, the result is reused. So a result always
+equals the result of a computation from scratch.
 """
 
 import functools
@@ -24,22 +24,24 @@ Result = TypeVar("Result")
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """One result; hashed by identity."""
+    """Result of one call, with its dependencies. Entries are hashed by identity."""
 
     key: tuple[Any, ...]
-    """The function and its arguments, `self` first."""
+    """The memoized function, followed by its arguments, of which `self` is the first."""
     value: Any = None
     dependencies: tuple["_Entry", ...] | None = ()
-    """Without duplicates, in the order of their first use; None for a tracked method."""
+    """Entries that the result depends on, without duplicates, in the order of their first use; None for a
+    tracked method.
+    """
     verified: int = 0
-    """Last revision for which the value is known to be valid."""
+    """Most recent revision for which the value is known to be valid."""
     changed: int = 0
-    """Revision in which the value changed last."""
+    """Revision in which the value changed most recently."""
 
 
 @dataclass(slots=True)
 class Memo:
-    """Results with their dependencies (about 0.5 KB each), and the current revision of the input."""
+    """Store of results with their dependencies (about 0.5 KB each), and the current revision of the input."""
 
     revision: int = 1
     entries: dict[tuple[Any, ...], _Entry] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class Memo:
             self.entries.clear()
 
     def add(self, key: tuple[Any, ...], *, is_tracked: bool) -> _Entry:
-        """Compute a result for the first time."""
+        """Compute the result for `key` for the first time, and store it."""
         entry = _Entry(key, dependencies=None if is_tracked else ())
         self._compute(entry)
         self._used += 1
@@ -69,7 +71,7 @@ class Memo:
         return entry
 
     def verify(self, entry: _Entry) -> None:
-        """Make a result valid in this revision, recomputing it if necessary."""
+        """Make sure that a stored result is valid in this revision; recompute it if necessary."""
         revision = self.revision
         if entry.dependencies is None:
             self._compute(entry)
@@ -102,7 +104,10 @@ class Memo:
 
 
 class Memoizing(Protocol):
-    """Object with memoized methods: hashed by identity, without mutable state except tracked inputs."""
+    """Object with memoized methods.
+
+    It is hashed by identity and has no mutable state except tracked inputs.
+    """
 
     @property
     def memo(self) -> Memo:
@@ -115,14 +120,20 @@ Object = TypeVar("Object", bound=Memoizing)
 def derived(
     method: Callable[[Object, *Arguments], Result],
 ) -> Callable[[Object, *Arguments], Result]:
-    """Memoize a method that depends only on memoized methods; its result must not be an iterator."""
+    """Memoize a method whose result depends only on its arguments and on other memoized methods.
+
+    The result must not be an iterator.
+    """
     return _memoized(method, is_tracked=False)
 
 
 def tracked(
     method: Callable[[Object, *Arguments], Result],
 ) -> Callable[[Object, *Arguments], Result]:
-    """Memoize, for one revision, a method that reads an input and calls no memoized method."""
+    """Memoize a method that reads an input and calls no memoized method.
+
+    Its results are kept for one revision.
+    """
     return _memoized(method, is_tracked=True)
 
 

@@ -16,17 +16,20 @@ from schemas.document import EdgeKind
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Methods(Lookup):
-    """Lookup of methods by class and name."""
+    """Lookup of a class's methods by name, including inherited and overriding ones."""
 
     scopes: Scopes
 
     def sees(self, path: str, function: Function) -> bool:
-        """Return True if a file includes, directly or not, a declaration of the function."""
+        """Return True if the file `path` includes a declaration of the function, directly or indirectly."""
         declared = (function.local,) if function.local else function.declared
         return self.scopes.sees(path, declared)
 
     def find(self, path: str, key: Scope, name: str, arity: int) -> list[Function]:
-        """Return the methods of a class that accept `arity` arguments, else those of its nearest bases."""
+        """Return the methods `name` of a class that accept `arity` arguments.
+
+        If the class has none, the methods of its nearest bases are returned.
+        """
         known = self.scopes.functions_by_scope(name)
         for level in [(key,), *self.scopes.levels(key, path)] if known else ():
             found = [
@@ -41,7 +44,10 @@ class Methods(Lookup):
 
     @derived
     def overridden(self, method: Function) -> tuple[Function, ...]:
-        """Return the virtual methods that a method overrides: the nearest one along each line of bases."""
+        """Return the virtual methods that a method overrides.
+
+        Along each path through the base classes, this is the nearest one.
+        """
         path = method.nodes[0].path
         overridden: list[Function] = []
         seen, waiting = {method.scope}, deque([method.scope])
@@ -61,7 +67,7 @@ class Methods(Lookup):
 
     @derived
     def overriders(self, method: Function) -> tuple[Function, ...]:
-        """Return all methods that override a method, directly or not; none if it isn't virtual."""
+        """Return all methods that override a method, directly or indirectly; none if it isn't virtual."""
         # Damaged code may contain virtual functions outside of classes.
         if not method.scope or not self.is_virtual(method):
             return ()
@@ -77,7 +83,7 @@ class Methods(Lookup):
         return method.is_virtual or bool(self.overridden(method))
 
     def _is_declared_virtual(self, method: Function) -> bool:
-        """Return True like `is_virtual`, but without recursion: broken code may have circular bases."""
+        """Return the result of `is_virtual` without recursion, since broken code may have circular bases."""
         path = method.nodes[0].path
         return method.is_virtual or any(
             other.is_virtual
@@ -87,7 +93,7 @@ class Methods(Lookup):
         )
 
     def _same_signature(self, method: Function, key: Scope) -> Iterable[Function]:
-        """Yield the methods of a class with the name and the parameters of a method."""
+        """Yield the methods of the class `key` that have the same name and parameters as `method`."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
         for other in self.scopes.functions_by_scope(name).get(key, ()):
             if parameters_match(other.parameters, method.parameters):
@@ -97,15 +103,19 @@ class Methods(Lookup):
 MAX_CANDIDATES = 8
 """Maximum number of overloads that one call may refer to; the first ones by path and offset are kept."""
 MAX_OVERRIDERS = 16
-"""A virtual call with more overriding methods is an edge to the named method only."""
+"""Maximum number of overriding methods to which a virtual call has edges; with more, only the named method
+has one.
+"""
 MAX_CLASSES = 4
-"""A method of an object of unknown type is resolved only if at most this many classes have it."""
+"""Maximum number of classes that have a method, for the method to be resolved on an object of unknown type.
+"""
 MAX_SCOPES = 64
-"""A name found in more scopes is not resolved without a type or a qualifier."""
+"""Maximum number of scopes that have a name, for the name to be resolved without a type or a qualifier."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
-"""Confidence of targets: BY_ARGUMENTS for those found in the namespaces of types that the caller uses,
-BY_NAME for those found by name alone, BY_METHOD for those found by a method's name alone. Targets found by
-scope or type have confidence 1.
+"""Confidences of targets that are found neither by scope nor by type; the others have confidence 1.
+
+BY_ARGUMENTS is for targets found in the namespaces of types that the caller uses, BY_NAME for targets found
+by name alone, and BY_METHOD for targets found by a method's name alone.
 """
 STANDARD_METHODS = frozenset(
     re.findall(
@@ -141,7 +151,10 @@ class Resolver(Lookup):
 
     @derived
     def targets(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
-        """Return the targets of a call in a scope; None if only the types of its arguments can decide."""
+        """Return the possible callees of a call in the scope `scope` of the file `path`.
+
+        The result is None if only the types of the call's arguments can decide (see `by_arguments`).
+        """
         if self._is_macro(path, call):
             return ()
         if call.form == "construct":
@@ -153,10 +166,10 @@ class Resolver(Lookup):
         )
 
     def by_arguments(self, path: str, call: Call, spaces: Spaces) -> tuple[Target, ...]:
-        """Return the functions in the namespaces of types that the caller uses.
+        """Return the functions with the call's name in the namespaces `spaces` of types that the caller uses.
 
-        These types are a guess at the types of the arguments. Without such a function, a function whose name
-        is unique is returned.
+        These types stand in for the types of the arguments, which are unknown. If there is no such function,
+        but the file sees functions of that name in exactly one scope, these are returned.
         """
         known = self.scopes.functions_by_scope(call.name)
         if found := self._visible(path, call, sorted(spaces & known.keys())):
@@ -166,7 +179,7 @@ class Resolver(Lookup):
         )
 
     def _is_macro(self, path: str, call: Call) -> bool:
-        """Return True if the file sees a macro that accepts the call's number of arguments."""
+        """Return True if the file sees a macro with the call's name that accepts its number of arguments."""
         names = self.names
         if not self.scopes.sees(path, names.row("macros", call.name)):
             return False
@@ -217,7 +230,7 @@ class Resolver(Lookup):
         return self._of_unknown_type(path, call)
 
     def _of_class(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
-        """Return the targets by the receiver's unqualified type name.
+        """Return the targets of a method call, found by the unqualified name of its receiver's type.
 
         If the nearest class of that name lacks the method, all classes of that name are tried.
         """
@@ -259,7 +272,11 @@ class Resolver(Lookup):
         return (*made, *self._calls(path, constructors, 1.0))
 
     def _visible(self, path: str, call: Call, scopes: Iterable[Scope]) -> list[Function]:
-        """Return the functions in some scopes that the file sees and that accept the call's arguments."""
+        """Return those functions in `scopes` that the call may mean.
+
+        They have the call's name, accept its number of arguments and are declared in the file `path` or in a
+        file that it includes.
+        """
         known = self.scopes.functions_by_scope(call.name)
         return [
             function
@@ -269,7 +286,7 @@ class Resolver(Lookup):
         ]
 
     def _nearest(self, path: str, call: Call, ranks: Ranks) -> list[Function]:
-        """Return the functions in the scopes of the lowest rank that contain any."""
+        """Return the functions that match the call in the scopes of the lowest rank that has any."""
         known = self.scopes.functions_by_scope(call.name)
         places = sorted((ranks[scope], scope) for scope in ranks.keys() & known.keys())
         for _, group in groupby(places, lambda place: place[0]):
@@ -278,7 +295,7 @@ class Resolver(Lookup):
         return []
 
     def _only_one(self, path: str, call: Call, scopes: Sequence[Scope]) -> tuple[Target, ...]:
-        """Return targets by name alone, if the file sees functions of that name in exactly one scope."""
+        """Return targets by name alone, if the file sees functions of that name in only one of `scopes`."""
         if len(scopes) > MAX_SCOPES:
             return ()
         found = self._visible(path, call, scopes)
@@ -289,7 +306,7 @@ class Resolver(Lookup):
         )
 
     def _enclosing_class(self, scope: Scope) -> list[Type]:
-        """Return the innermost class around a scope, as a list of at most one."""
+        """Return the innermost class around `scope`, as a list of at most one class."""
         for depth in range(len(scope), 0, -1):
             found = self.scopes.type_at(scope[:depth])
             if found is not None:
@@ -307,7 +324,10 @@ class Resolver(Lookup):
     def _virtual_calls(
         self, path: str, functions: Sequence[Function], weight: float
     ) -> tuple[Target, ...]:
-        """Return targets for the functions and for the methods that override them, at half the weight."""
+        """Return targets for `functions` and for the methods that override them.
+
+        The confidences sum up to `weight`; overriding methods get half as much as the others.
+        """
         further = dict.fromkeys(
             other
             for function in functions
@@ -325,7 +345,10 @@ class Resolver(Lookup):
         weight: float,
         further: Sequence[Function] = (),
     ) -> tuple[Target, ...]:
-        """Return targets that share a weight; variadic functions and `further` ones get half a share."""
+        """Return targets whose confidences sum up to `weight`.
+
+        Variadic functions and the methods in `further` get half as much as the others.
+        """
         shares: dict[NodeId, float] = {}
         for function in functions:
             for node in self._definitions(path, function):
@@ -340,7 +363,11 @@ class Resolver(Lookup):
         )
 
     def _definitions(self, path: str, function: Function) -> tuple[NodeId, ...]:
-        """Return the definitions a file may be linked with: its own, else visible, else declared ones."""
+        """Return the definitions of a function with which the file `path` may be linked.
+
+        These are the definitions in the file itself; else those in files that it includes; else those in
+        files that include the same declaration of the function as this file; else all definitions.
+        """
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes

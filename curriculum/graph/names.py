@@ -1,4 +1,4 @@
-"""Names that files define, call and refer to; an index over a tree's names; its functions and types."""
+"""Names that files define, call and refer to; an index of the names in a tree; its functions and types."""
 
 import re
 from collections import defaultdict
@@ -21,15 +21,15 @@ from curriculum.graph.facts import (
 from curriculum.graph.memo import Memo, derived, tracked
 
 Scope = tuple[str, ...]
-"""Namespaces and classes, outermost first. The scope of a class or namespace itself ends with its
-own name.
+"""Names of namespaces and classes, outermost first. The scope of the code inside a class or namespace ends
+with the name of this class or namespace.
 """
 Numbers = Mapping[str, tuple[int, ...]]
-"""Indices of one file's symbols by name, ascending."""
+"""Indices of one file's symbols by name, in ascending order."""
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
 MAX_ALIKE = 128
-"""Maximum number of symbols of one name in one file."""
+"""Maximum number of symbols of the same name that are kept per file."""
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
 
@@ -61,28 +61,29 @@ _WHOLE = ("functions", "macros")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """Names of one file: the facts that resolution depends on, without offsets.
+    """Names of one file: those of its facts on which name resolution depends, without offsets.
 
-    Where resolution compares all symbols of a name with one another, only the first MAX_ALIKE are kept.
+    Where name resolution compares all symbols of the same name with one another, only the first MAX_ALIKE
+    symbols are kept.
     """
 
     declarations: tuple[Symbol, ...]
-    """Symbols without their offsets and without the contents of their bodies."""
+    """Symbols without their offsets and types. The range of a body is Range(0, 0)."""
     usings: tuple[str, ...]
     includes: tuple[str, ...]
     tables: Mapping[Table, Numbers]
     calls: Mapping[int, tuple[Call, ...]]
-    """Calls by function, without offsets and without duplicates."""
+    """Calls without offsets and duplicates, by the index of the function that makes them."""
     mentions: Mapping[int, tuple[str, ...]]
-    """Types that a symbol refers to, by symbol; symbols without any are absent."""
+    """Names of the types that a symbol refers to, by the symbol's index; symbols without any are absent."""
     fields: Mapping[int, Mapping[str, Member]]
-    """Data members by class."""
+    """Data members by their name, by the index of their class."""
     crowded: tuple[str, ...]
     """Names with more symbols than MAX_ALIKE."""
 
 
 def names_of(facts: FileFacts) -> Names:
-    """Return the names of a file's facts; costs time for every symbol and call."""
+    """Return the names in the facts of a file; costs time for every symbol and call."""
     calls: defaultdict[int, dict[Call, None]] = defaultdict(dict)
     for call in facts.calls:
         if call.caller >= 0:
@@ -146,7 +147,7 @@ def _without_places(symbol: Symbol) -> Symbol:
 
 
 def num_crowded(facts: FileFacts) -> int:
-    """Return the number of names with more symbols than MAX_ALIKE; fast for small files, which have none."""
+    """Return the number of names with more than MAX_ALIKE symbols; fast for small files, which have none."""
     most = max(len(facts.symbols), len(facts.calls), len(facts.members))
     return len(names_of(facts).crowded) if most > MAX_ALIKE else 0
 
@@ -180,7 +181,7 @@ def last_name(written: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def canonical(scope: Scope) -> Scope:
-    """Return a scope without anonymous namespaces and without version namespaces, which are inline.
+    """Return a scope without anonymous and version namespaces; the latter are assumed to be inline.
 
     >>> canonical(("fmt", "v11", "", "detail"))
     ('fmt', 'detail')
@@ -189,14 +190,17 @@ def canonical(scope: Scope) -> Scope:
 
 
 Row = Mapping[str, tuple[int, ...]]
-"""Indices of the symbols of one name, ascending, by path."""
+"""Indices of the symbols with one name, in ascending order, by path."""
 _NO_ROW: Row = MappingProxyType({})
 _NO_FIELDS: Mapping[str, Member] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameIndex:
-    """Names of a tree: an immutable value that shares unchanged tables with its predecessor."""
+    """Index of the names in a tree.
+
+    It is an immutable value that shares unchanged tables with the index from which it was made.
+    """
 
     files: Mapping[str, Names] = field(default_factory=dict)
     includes: Includes = field(default_factory=lambda: Includes((), lambda _: ()))
@@ -205,7 +209,7 @@ class NameIndex:
     )
 
     def changed(self, removed: Iterable[str], added: Mapping[str, Names]) -> "NameIndex":
-        """Return the index of a tree without the `removed` paths and with the `added` ones, new or replaced.
+        """Return the index of a tree without the paths `removed` and with the files `added`, new or replaced.
 
         Costs time for the names of removed and added files, and a copy of each table that changes.
         """
@@ -230,7 +234,10 @@ class NameIndex:
 def _changed(
     table: Table, rows: Mapping[str, Row], before: Mapping[str, Names], after: Mapping[str, Names]
 ) -> Mapping[str, Row]:
-    """Return the rows of a table after some files have changed."""
+    """Return the rows of a table after files have changed.
+
+    `before` holds the names of the changed files in the old tree, `after` in the new tree.
+    """
     changed: dict[str, dict[str, tuple[int, ...]]] = {}
     for path in before.keys() | after.keys():
         old, new = (files[path].tables[table] if path in files else {} for files in (before, after))
@@ -248,24 +255,24 @@ def _changed(
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class TrackedNames:
-    """Index of the current revision behind tracked methods: the only input of resolution."""
+    """Index of the current revision, accessed by tracked methods. It is the only input of name resolution."""
 
     memo: Memo = field(default_factory=Memo)
     _index: NameIndex = field(default_factory=NameIndex)
 
     def advance(self, removed: Iterable[str], added: Mapping[str, Names]) -> None:
-        """Begin a revision: a tree without the `removed` paths and with the `added` ones, new or replaced."""
+        """Begin a revision whose tree lacks the paths `removed` and has the new or replaced files `added`."""
         self._index = self._index.changed(removed, added)
         self.memo.advance()
 
     @tracked
     def row(self, table: Table, name: str) -> Row:
-        """Return the symbols of a name by path, in no particular order."""
+        """Return the symbols that a table lists under `name`, by path, in no particular order."""
         return self._index.tables[table].get(name, _NO_ROW)
 
     @derived
     def nodes(self, table: Table, name: str) -> tuple[NodeId, ...]:
-        """Return the symbols of a name, sorted."""
+        """Return the symbols that a table lists under `name`, sorted."""
         row = self.row(table, name)
         return tuple(NodeId(path, number) for path in sorted(row) for number in row[path])
 
@@ -306,7 +313,7 @@ class TrackedNames:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Lookup:
-    """Base of lookups whose results depend on names and are memoized."""
+    """Base class of lookups whose memoized results depend only on names."""
 
     names: TrackedNames
 
@@ -321,24 +328,30 @@ Definitions = tuple[NodeId, Symbol]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Function:
-    """Function: its definitions, or its first declaration, and the files that declare it."""
+    """Function of a tree: its definitions, or else its first declaration, and the files that declare it."""
 
     name: str
     scope: Scope
     local: str
-    """File whose anonymous namespace contains the function; "" for none."""
+    """Path of the file whose anonymous namespace contains the function; "" if none does."""
     nodes: tuple[NodeId, ...]
-    """Sorted. Several if branches, specialisations, or files that are never linked together define it."""
+    """Definitions, sorted; the first declaration if there are none.
+
+    There are several definitions if branches, specialisations or files that are never linked together define
+    the function.
+    """
     declared: frozenset[str]
-    """Files that declare or define it."""
+    """Files that declare or define the function."""
     parameters: tuple[str, ...]
     min_arity: int
     max_arity: int
     is_virtual: bool
-    """True if it is declared virtual; it may also be virtual through a base."""
+    """True if the function is declared virtual. Without this, it may still be virtual because of a base
+    class.
+    """
 
     def takes(self, arity: int) -> bool:
-        """Return True if the function accepts this number of arguments."""
+        """Return True if the function accepts `arity` arguments."""
         return self.min_arity <= arity and (self.max_arity < 0 or arity <= self.max_arity)
 
     @property
@@ -349,10 +362,10 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Type:
-    """Class, enum or alias: its definitions, or its first declaration."""
+    """Class, enum or alias of a tree: its definitions, or else its first declaration."""
 
     key: Scope
-    """Scope and name."""
+    """Scope of the type, followed by its name."""
     kind: SymbolKind
     nodes: tuple[NodeId, ...]
     declared: frozenset[str]
@@ -361,9 +374,13 @@ class Type:
 def functions_of(
     found: Iterable[Definitions], scopes: Mapping[NodeId, Scope]
 ) -> tuple[Function, ...]:
-    """Return the functions of one name, sorted by their first node; `found` is sorted.
+    """Return the functions that share one name, sorted by their first node.
 
     A declaration belongs to the definition in its scope with equal or compatible parameters.
+
+    Args:
+        found: the sorted definitions and declarations of the name.
+        scopes: the scope of each node.
     """
     places: defaultdict[tuple[Scope, str], list[Definitions]] = defaultdict(list)
     for node, symbol in found:
@@ -378,7 +395,7 @@ def functions_of(
 
 
 def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
-    """Return the types of one name by key; `found` is sorted."""
+    """Return the types that share one name, by key; `found` are its sorted definitions and declarations."""
     keys: defaultdict[Scope, list[Definitions]] = defaultdict(list)
     for node, symbol in found:
         keys[*canonical(symbol.scope), symbol.name].append((node, symbol))
@@ -397,7 +414,7 @@ def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
 
 
 def parameters_match(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-    """Return True if parameter types can be equal; a type of unknown name ("") matches any type."""
+    """Return True if two lists of parameter types may be equal; a type without a name matches any type."""
     return len(ours) == len(theirs) and all(
         not a or not b or a == b for a, b in zip(ours, theirs, strict=True)
     )

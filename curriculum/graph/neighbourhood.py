@@ -1,8 +1,8 @@
 """Neighbourhood of some functions in a repository: nearby definitions, nearest first, within a byte budget.
 
-A breadth-first search follows the edges of a graph: all edges, or only those to nodes related to a target.
-Each definition found becomes a fragment of its file. No line is in two fragments or in both a fragment and a
-target.
+A breadth-first search starts at the targets and follows the edges of a graph: either all edges, or only those
+to nodes related to a target. Each definition found becomes a fragment of its file. No line is in two
+fragments, or in both a fragment and a target.
 """
 
 from collections import Counter
@@ -26,48 +26,52 @@ from schemas.corpus import ContextSettings
 from schemas.document import EdgeKind, LeftOutReason
 
 DISTANT = 3
-"""Functions at least this many edges away are shown by their signatures."""
+"""Minimum number of edges from a target at which functions are shown only by their signatures."""
 DISTANT_RELATED = 2
-"""Like DISTANT, for contexts that show only related nodes: callers of callers, callees of callees."""
+"""The same as DISTANT, for contexts that show only related nodes. At this distance are callers of callers and
+callees of callees.
+"""
 MAX_SHARE = 8
 """A fragment takes at most 1/MAX_SHARE of the budget; a longer function is shown by its signature."""
 STEP_SHARE = 2
-"""Fragments found by one kind of step take at most 1/STEP_SHARE of the budget, which leaves room
-for others.
+"""Fragments found by one kind of step take at most 1/STEP_SHARE of the budget, so that other kinds have room.
 """
 TURN_COST = 1
-"""Extra distance of a callee's other callers and of a caller's other callees."""
+"""Distance added to a step from a callee to its other callers, or from a caller to its other callees."""
 MAX_MISSES = 64
 """The search ends after this many consecutive definitions that exceed the remaining budget."""
 MAX_LEFT_OUT = 5
-"""Maximum number of rejected definitions reported."""
+"""Maximum number of rejected definitions that are reported."""
 
 
 class GraphStep(NamedTuple):
-    """Step from a node along edges of one kind, from their source if `outward`."""
+    """Step of the search along an edge of one kind.
+
+    With `outward`, the step goes from the edge's source to its target, else from the target to the source.
+    """
 
     kind: EdgeKind
     outward: bool
     cost: int = 1
-    """Distance that the step adds; 0 makes its end as near as its start."""
+    """Distance that the step adds. With 0, the node after the step counts as near as the node before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOrder:
-    """Steps of a search; of two steps with equal distance, the first in the list is taken first.
+    """Steps that a search takes. If two steps lead equally far, the one that is listed first is taken first.
 
-    A step `includes` in `far` adds the skeletons of the targets' own files and of the files that those
-    include, at distance 2. They are related to no target.
+    If `far` has a step of kind `includes`, the search also visits the targets' own files and the files that
+    those include, at distance 2. They are shown as skeletons and are not related to any target.
     """
 
     near: tuple[GraphStep, ...]
-    """Steps from a target."""
+    """Steps from a target that is a function."""
     far: tuple[GraphStep, ...]
-    """Steps from any other node."""
+    """Steps from all other nodes."""
 
 
 class Rejected(NamedTuple):
-    """Definition next in the search order, with the reason why it isn't shown."""
+    """Definition that is not shown, with the reason."""
 
     node: NodeId
     reason: LeftOutReason
@@ -80,15 +84,15 @@ class Neighbourhood(NamedTuple):
 
     fragments: tuple[Fragment, ...]
     left_out: tuple[Rejected, ...]
-    """Nearest definitions that aren't shown, at most MAX_LEFT_OUT."""
+    """Nearest of the definitions that aren't shown, at most MAX_LEFT_OUT."""
     repeated_definitions: int
-    """Number of definitions left out because a nearer one, or a target, has the same text."""
+    """Number of definitions that are left out because a nearer definition, or a target, has the same text."""
     repeated_bytes: int
-    """Bytes that these definitions would have taken."""
+    """Number of bytes that these repeated definitions would have taken."""
 
 
 class _Place(NamedTuple):
-    """Node in the search queue; the smallest is next."""
+    """Node in the search queue; the smallest one in tuple order is visited next."""
 
     distance: int
     rank: int
@@ -111,12 +115,12 @@ def neighbourhood(
     costs: FragmentCosts,
     settings: ContextSettings,
 ) -> Neighbourhood:
-    """Return the fragments around the targets within `budget` bytes, nearest first; deterministic.
+    """Return the fragments around the `targets` within `budget` bytes, nearest first; deterministic.
 
-    A function is shown whole, or by its signature if it is distant or too long; a class or file is shown as a
-    skeleton. Of definitions with the same text, only the first one found is shown, or none if a target has
-    that text; of equally distant ones, the one with the nearest path is first. Costs time for the edges of
-    shown nodes and for the facts of their files.
+    A function is shown whole, or by its signature if it is distant or too long. A class or file is shown as a
+    skeleton. If several definitions have the same text, only the first one found is shown, or none if a
+    target has that text. Of definitions at equal distance, the one with the nearest path comes first. Costs
+    time for the edges of shown nodes and for the facts of their files.
     """
     spent = Budget(graph=graph, costs=costs, budget=budget)
     spent.hide(targets)
@@ -201,7 +205,11 @@ class _Search:
         distance: int,
         behind: _Place | None = None,
     ) -> None:
-        """Queue the ends of these steps; going back along calls costs TURN_COST extra."""
+        """Queue the nodes to which `steps` lead from `node`.
+
+        A step along calls that turns back (from a callee to its other callers, or from a caller to its other
+        callees) costs TURN_COST extra.
+        """
         ranks = {(step.kind, step.outward): rank for rank, step in enumerate(steps)}
         before = None if behind is None else behind.way
         hop = 1 if behind is None else behind.hop + 1

@@ -1,4 +1,4 @@
-"""Outline of a source file: functions and classes as whole lines, doc comments and bodies as bytes.
+"""Outline of a source file: functions and classes as whole lines, doc comments and bodies as byte ranges.
 
 The walk visits only files, namespaces, `extern "C"`, #if branches and classes. The insides of functions are
 read by a query. Nothing is recursive, since a hostile file may be nested a million levels deep.
@@ -25,7 +25,7 @@ from schemas.document import SpanKind
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
 
 MAX_CLASS_BYTES = 8_192
-"""Bytes. The members of a larger class become items of their own."""
+"""Maximum bytes of a class that is one item; the members of a larger class become items of their own."""
 _CLASSES = frozenset(("class_specifier", "struct_specifier", "union_specifier"))
 _WRAPPERS = frozenset(
     ("template_declaration", "declaration", "type_definition", "field_declaration")
@@ -49,7 +49,7 @@ _SHELLS = _WRAPPERS | {
     "preproc_elifdef",
 }
 SPACING_BYTES = 256
-"""Bytes. At most one range of a kind begins in each stretch of this size, so that spans don't dominate a
+"""Length of a stretch of bytes in which at most one range of each kind begins, so that spans don't dominate a
 document's size.
 """
 _PATTERNS = (
@@ -59,7 +59,7 @@ _PATTERNS = (
 
 
 class Item(NamedTuple):
-    """Lines `[first, last)`, counted from 0, with content of one kind, and its bytes `[start, end)`."""
+    """Part of a file with one kind of content: the lines `[first, last)`, counted from 0, and their bytes."""
 
     kind: ItemKind
     first: int
@@ -70,10 +70,13 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outline:
-    """Items of a file, which tile its lines, and byte ranges by kind; all sorted and disjoint."""
+    """Items of a file, which cover each of its lines once, and byte ranges by kind.
+
+    Items and the ranges of each kind are sorted and disjoint.
+    """
 
     starts: Offsets
-    """Offsets of the lines' beginnings, then the number of bytes, [lines + 1]."""
+    """Offset at which each line begins, followed by the number of bytes, [lines + 1]."""
     items: tuple[Item, ...]
     documentation: tuple[Range, ...]
     """Comment blocks that end on the line above a declaration or definition."""
@@ -84,12 +87,11 @@ class Outline:
     arguments: tuple[Range, ...] = ()
     """Texts between the parentheses of calls, at most one per SPACING_BYTES."""
     declarations: tuple[Range, ...] = ()
-    """Documented declarations: a function up to its body, others to their end; without those that contain
-    others.
+    """Documented declarations that contain no other documented declaration. A function ends before its body.
     """
 
     def marks(self) -> Iterator[tuple[SpanKind, tuple[Range, ...]]]:
-        """Yield the ranges by the kind of their spans in documents."""
+        """Yield the byte ranges of each kind, under the kind that their spans have in documents."""
         yield "documentation", self.documentation
         yield "declaration", self.declarations
         yield "body", self.bodies
@@ -99,7 +101,7 @@ class Outline:
 
 @dataclass(kw_only=True, slots=True)
 class _Marks:
-    """Results of the walk, in the order of the text."""
+    """Definitions and comments that the walk found, in the order of the text."""
 
     units: list[Item] = field(default_factory=list)
     comments: list[Item] = field(default_factory=list)
@@ -109,7 +111,7 @@ class _Marks:
     _wrapper: tree_sitter.Node | None = None
 
     def note(self, node: tree_sitter.Node) -> bool:
-        """Record a node; return True if its children are to be visited."""
+        """Record a node; return True if its children must be visited, too."""
         kind = node.type
         wrapper = self._wrapper
         outer = wrapper if wrapper and node.end_byte <= wrapper.end_byte else node
@@ -141,7 +143,8 @@ class _Marks:
 
 
 CACHED_OUTLINES = 128
-"""Number of cached outlines: a file's version before a commit is mostly the version after an earlier commit.
+"""Number of cached outlines. They are needed again: a file before a commit is mostly the file after an
+earlier commit.
 
 Memory: some 50 MB for the files of re2.
 """
@@ -151,9 +154,9 @@ Memory: some 50 MB for the files of re2.
 def outline(text: str, language: Language) -> Outline:
     """Return the outline of a file; never raises, and costs the time of `parse` for C and C++.
 
-    The comment right above a function or class belongs to its item, blank lines below belong to the item
-    above. Without a tree – other languages, damaged code, files beyond the limits – items are groups of lines
-    between blank lines.
+    The comment directly above a function or class belongs to its item; blank lines below belong to the item
+    above. If there is no syntax tree (other languages, damaged code, files beyond the limits), items are
+    groups of lines between blank lines.
     """
     data = text.encode()
     starts = line_starts(data)
@@ -178,7 +181,7 @@ def outline(text: str, language: Language) -> Outline:
             blocks[comment.last] = comment._replace(first=above.first, start=above.start)
 
     def block_above(line: int) -> Item | None:
-        """Return the comment block that ends above a line or above blanked macros and directives there."""
+        """Return the comment block directly above `line`; blanked macros and directives may be between."""
         while line and line not in blocks:
             start, end = starts[line - 1], starts[line]
             if data[start:end].isspace() or not source[start:end].isspace():
@@ -209,7 +212,7 @@ def outline(text: str, language: Language) -> Outline:
 
 
 def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the ranges, nested or disjoint, that contain none of the others; sorted.
+    """Return those of the `ranges` that contain no other range, sorted; any two are nested or disjoint.
 
     >>> innermost([Range(0, 9), Range(5, 7), Range(1, 3), Range(9, 12)])
     (Range(start=1, end=3), Range(start=5, end=7), Range(start=9, end=12))
@@ -228,7 +231,10 @@ def _lines(kind: ItemKind, node: tree_sitter.Node) -> Item:
 def _tile(
     data: bytes, starts: Offsets, units: Sequence[Item], comments: Sequence[Item]
 ) -> Iterator[Item]:
-    """Yield the units and the groups of lines between them; blank lines below a unit belong to the unit."""
+    """Yield the `units` and, between them, groups of the other lines; each line is in one item.
+
+    Blank lines below a unit belong to the unit.
+    """
     blank = np.diff(starts) == 1
     idle = blank.copy()
     for comment in comments:
@@ -262,10 +268,10 @@ def _statement_query(language: Language) -> tree_sitter.Query:
 def statements_and_arguments(
     parsed: Parsed, language: Language
 ) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """Return the top-level statements of function bodies, and the texts between calls' parentheses.
+    """Return the top-level statements of function bodies, and the texts between the parentheses of calls.
 
-    Both are sorted, disjoint and thinned out, without comments and empty arguments. Costs a sixth of the
-    parse.
+    Comments and empty arguments are left out. Both results are sorted, disjoint and passed through
+    `thin_out`. Costs a sixth of the parse.
     """
     found = tree_sitter.QueryCursor(_statement_query(language)).captures(parsed.tree.root_node)
     statements = (
@@ -285,9 +291,10 @@ def statements_and_arguments(
 
 
 def thin_out(ranges: Iterable[Range], spacing: int = SPACING_BYTES) -> tuple[Range, ...]:
-    """Return at most one range per `spacing` bytes, disjoint: the first that doesn't overlap an earlier one.
+    """Return a subset of `ranges` that is disjoint, with at most one range that begins per `spacing` bytes.
 
-    Of ranges with the same start, the outermost is kept.
+    It is the first range that doesn't overlap an earlier one. Of ranges with the same start, the outermost is
+    kept.
 
     >>> thin_out([Range(1, 4), Range(5, 6), Range(11, 25), Range(22, 24), Range(26, 27)], 10)
     (Range(start=1, end=4), Range(start=11, end=25), Range(start=26, end=27))

@@ -1,4 +1,4 @@
-"""Relation of a node to a target: the paths of edges that a context follows, and the trusted edges."""
+"""Rules that tell which edges a context follows from a target, and which edges it trusts."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,7 +7,7 @@ from schemas.corpus import EdgeTrust
 from schemas.document import EdgeKind, EdgeLabel
 
 Traversal = tuple[EdgeKind, bool]
-"""An edge's kind, and True if it is followed from its source."""
+"""Step along an edge: the edge's kind, and True if the step goes from the edge's source to its target."""
 MAX_HOPS = 3
 """Maximum number of edges between a target and a related node."""
 CONFIDENT = 0.5
@@ -45,13 +45,18 @@ _AFTER: Mapping[Traversal, frozenset[Traversal]] = MappingProxyType(
 
 
 def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
-    """Return True if edge number `hop` of a path leads to a related node, given the edge `before` it.
+    """Return True if a step leads from a target, or from a node related to it, to another related node.
 
-    Related to a function or class are its callers, callees, overrides, members and enclosing class, its bases
-    and the types it uses; also callers of callers, callees of callees, the types and classes of callees, the
-    classes of overrides, and the bases of all these types. Other callers of a callee and other callees of a
-    caller are not related. Related to a build target are its linked targets, direct or indirect, and its
+    These are related to a function or class: its callers, callees, overrides, members, enclosing class, bases
+    and the types it uses; callers of callers and callees of callees; the types and classes of callees and the
+    classes of overrides; and the bases of all these types. Other callers of a callee and other callees of a
+    caller are not related. Related to a build target are its direct and indirect linked targets and its
     compiled files.
+
+    Args:
+        before: the preceding step of the path; None for the first one.
+        way: the step.
+        hop: the number of the step in the path, from 1.
 
     >>> is_related(None, ("calls", True), 1), is_related(("calls", True), ("calls", True), 2)
     (True, True)
@@ -63,7 +68,7 @@ def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
 
 
 def is_trusted(label: EdgeLabel, confidence: float, trust: EdgeTrust) -> bool:
-    """Return True if a corpus with this trust setting follows the edge.
+    """Return True if an edge is followed under a corpus's setting `trust`.
 
     >>> is_trusted("syntactic", 0.3, "confident"), is_trusted("syntactic", 1.0, "resolved")
     (False, False)

@@ -1,4 +1,7 @@
-"""Name lookup from a place in the code: scopes from the inside out, bases, using directives and includes."""
+"""Name lookup from a place in the code, which is a file and a scope.
+
+Names are searched in the scopes from the inside out, in base classes, using directives and included files.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,14 +25,16 @@ MAX_CLASSES = 256
 MAX_ALIASES = 4
 """Maximum length of a chain of aliases."""
 UNSEEN = 1 << 30
-"""Rank of names that a place doesn't see."""
+"""Rank of a scope whose names a place doesn't see."""
 Ranks = dict[Scope, int]
-"""Ranks of the scopes that a place sees; names in scopes of lower rank hide those of higher rank."""
+"""Ranks of the scopes that a place sees. Names in a scope of lower rank hide the same names in scopes of
+higher rank.
+"""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Scopes(Lookup):
-    """Meaning of names at places of a tree."""
+    """Lookup of the functions and types that a name means at a place, which is a file and a scope."""
 
     @derived
     def functions(self, name: str) -> tuple[Function, ...]:
@@ -48,17 +53,17 @@ class Scopes(Lookup):
 
     @derived
     def functions_by_node(self, name: str) -> Mapping[NodeId, Function]:
-        """Return all functions with a name, by each of their nodes."""
+        """Return all functions with a name, under each of the nodes that define or declare them."""
         return {node: function for function in self.functions(name) for node in function.nodes}
 
     @derived
     def types(self, name: str) -> Mapping[Scope, Type]:
-        """Return all types with a name, by key."""
+        """Return all types with a name, by key (scope and name)."""
         nodes = self.names.nodes("types", name)
         return types_of((node, self.names.declaration(node)) for node in nodes)
 
     def type_at(self, key: Scope) -> Type | None:
-        """Return the type with a key; None if there is none."""
+        """Return the type whose scope and name is `key`; None if there is none."""
         return self.types(key[-1]).get(key) if key else None
 
     def is_class(self, scope: Scope) -> bool:
@@ -67,11 +72,11 @@ class Scopes(Lookup):
         return found is not None and found.kind == "class"
 
     def sees(self, path: str, declared: Iterable[str]) -> bool:
-        """Return True if a file is, or includes directly or not, one of the `declared` files."""
+        """Return True if the file `path` is one of the `declared` files or includes one, maybe indirectly."""
         return not self.names.include_closure(path).isdisjoint(declared)
 
     def nearest(self, path: str, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the nodes in the file itself, else those in files it includes, else all nodes."""
+        """Return the `nodes` in the file `path`; else those in files that it includes; else all of them."""
         if len(nodes) == 1:
             return nodes
         own = tuple(node for node in nodes if node.path == path)
@@ -81,7 +86,10 @@ class Scopes(Lookup):
         return tuple(node for node in nodes if node.path in reach) or nodes
 
     def ranks(self, path: str, scope: Scope, name: str, *, with_bases: bool = True) -> Ranks:
-        """Return the ranks of the scopes in which a place looks up a name; using directives rank last."""
+        """Return the scopes in which `name` is looked up from a place, with their ranks.
+
+        A lower rank is searched first. Namespaces of using directives have the highest rank.
+        """
         ranks = self._ranks(path, scope, with_bases)
         declared = self._using(path).get(name)
         if declared is None:
@@ -92,16 +100,20 @@ class Scopes(Lookup):
     def resolve(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
     ) -> tuple[Type, ...]:
-        """Return the types a name may refer to at a place; none for library types, several if ambiguous.
+        """Return the types that the name `written` may refer to at a place.
 
-        Base classes are resolved with `with_bases=False`, which prevents infinite recursion.
+        The result is empty for types of libraries and has several types if the name is ambiguous. Base
+        classes are resolved with `with_bases=False`, which prevents infinite recursion.
         """
         return self._resolve(path, scope, written, with_bases)
 
     def classes(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
     ) -> tuple[Type, ...]:
-        """Return the classes a name may refer to at a place; like `resolve`, but follows aliases."""
+        """Return the classes that the name `written` may refer to at a place.
+
+        It works like `resolve`, but follows aliases.
+        """
         found = self.resolve(path, scope, written, with_bases=with_bases)
         for _ in range(MAX_ALIASES):
             if all(type_.kind != "alias" for type_ in found):
@@ -111,7 +123,10 @@ class Scopes(Lookup):
 
     @derived
     def levels(self, key: Scope, path: str) -> tuple[tuple[Scope, ...], ...]:
-        """Return a class's direct bases as a file sees them, then the bases of those, and so on."""
+        """Return the direct bases of a class, then the bases of those bases, and so on.
+
+        The class `key` has the bases that the file `path` sees.
+        """
         found: list[tuple[Scope, ...]] = []
         seen, level = {key}, [key]
         while level and len(seen) < MAX_CLASSES:
@@ -124,9 +139,10 @@ class Scopes(Lookup):
     def field_types(
         self, path: str, scope: Scope, name: str, *, made: bool = False
     ) -> tuple[Type, ...] | None:
-        """Return the classes of a data member that a place sees; None if it sees no such member.
+        """Return the classes of the data member `name` that a place sees; None if it sees no such member.
 
-        With `made`, return the classes that initialising the member constructs: none for a pointer.
+        With `made`, return the classes that are constructed when the member is initialised: none for a
+        pointer.
         """
         for depth in range(len(scope), 0, -1):
             for level in [(scope[:depth],), *self.levels(scope[:depth], path)]:
@@ -142,7 +158,7 @@ class Scopes(Lookup):
 
     @derived
     def bases(self, node: NodeId) -> tuple[Type, ...]:
-        """Return the direct bases of a class by its definition at a node."""
+        """Return the direct bases of the class that `node` defines."""
         declared = self.names.declaration(node)
         scope = canonical(declared.scope)
         found = (
@@ -153,7 +169,7 @@ class Scopes(Lookup):
         return tuple(dict.fromkeys(found))
 
     def bases_at(self, key: Scope, path: str) -> list[Scope]:
-        """Return the direct bases of a class as a file sees it."""
+        """Return the direct bases of the class `key` by the definition that the file `path` sees."""
         found = self.type_at(key)
         if found is None or found.kind != "class":
             return []
@@ -174,7 +190,10 @@ class Scopes(Lookup):
 
     @derived
     def constructor_names(self, name: str) -> tuple[str, ...]:
-        """Return the names by which a call may construct a type: its own, its aliases, and data members."""
+        """Return the names by which code may construct a type.
+
+        These are the type's name and its aliases, and the names of data members of this type.
+        """
         own = self.alias_names(name)
         fields = {
             field
@@ -263,7 +282,10 @@ class Scopes(Lookup):
 
     @derived
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:
-        """Return the scopes in using declarations, by the last part of the declared name."""
+        """Return the scopes in a file's using declarations, by the last part of the declared name.
+
+        `using a::b::c;` gives the scope a::b for the name c.
+        """
         found: defaultdict[str, list[Scope]] = defaultdict(list)
         for using in self.names.usings(path):
             *space, name = using.split("::")
@@ -273,9 +295,9 @@ class Scopes(Lookup):
 
     @derived
     def scope_of(self, node: NodeId) -> Scope:
-        """Return the scope of a symbol.
+        """Return the scope of the symbol at `node`.
 
-        A scope that isn't a type is also looked up in the namespaces of using directives.
+        If the scope is not a known type, the namespaces of using directives are searched for such a type.
         """
         scope = canonical(self.names.declaration(node).scope)
         if not scope or self.type_at(scope):
@@ -288,7 +310,9 @@ class Scopes(Lookup):
 
 
 def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, is_global: bool = False) -> int:
-    """Return the rank of a scope for a name with a qualifier; UNSEEN if the scope isn't seen.
+    """Return the rank of `scope` for a name with the qualifier `qualifier`; UNSEEN if the scope isn't seen.
+
+    With `is_global`, the name was written with a leading `::`, so that the qualifier must equal the scope.
 
     >>> rank_of(("a", "b"), ("b",), {("a", "c"): 0, ("a",): 1, (): 2})
     1
@@ -302,6 +326,9 @@ def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, is_global: bool = F
 
 
 def have_common_ending(scope: Scope, qualifier: Scope) -> bool:
-    """Return True if one scope ends with the other: macros and namespace aliases may hide outer scopes."""
+    """Return True if one of the scopes ends with the other.
+
+    Such scopes may be the same, since macros and namespace aliases may hide outer scopes.
+    """
     shared = min(len(scope), len(qualifier))
     return scope[len(scope) - shared :] == qualifier[len(qualifier) - shared :]

@@ -1,6 +1,6 @@
 """Parsing of names, types and parameter lists as they are written; results are cached by text.
 
-The syntax tree locates these texts. Texts have one character per byte (see line_ranges.byte_text).
+The syntax tree says where these texts are. They have one character per byte (see line_ranges.byte_text).
 """
 
 import functools
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MAX_TEXT_LENGTH = 2_000
-"""Characters. Longer texts are not parsed."""
+"""Maximum number of characters of a text; longer texts are not parsed."""
 _CACHE_SIZE = 8_192
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _OPERATOR = re.compile(r"\boperator\b")
@@ -41,7 +41,7 @@ _DECLARED = re.compile(
 
 
 class Name(NamedTuple):
-    """Name as written; `at` is its offset in the parsed text."""
+    """Name as written in the code; `at` is the offset of its last part in the parsed text."""
 
     qualifier: tuple[str, ...]
     name: str
@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Parameter list: type names, and the minimum and maximum number of arguments (-1 for no limit)."""
+    """Types of a parameter list, and the minimum and maximum number of arguments (-1 for no limit)."""
 
     types: tuple[str, ...]
     min_arity: int
@@ -62,7 +62,7 @@ NO_PARAMETERS = Parameters((), 0, 0)
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def name_of(text: str) -> Name:
-    """Return a name without template arguments.
+    """Return the qualifier, the name and the name's offset in `text`, without template arguments.
 
     >>> name_of("a::Map<int, b::C>::at"), name_of("::f<T>")
     (Name(qualifier=('a', 'Map'), name='at', at=19), Name(qualifier=('',), name='f', at=2))
@@ -109,7 +109,9 @@ def _operator(signs: str) -> str:
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
 def type_of(text: str) -> tuple[str, str]:
-    """Return a type's name twice, or for a smart pointer its name and the name of the type it points to.
+    """Return the name of a type, and the name of the type to which a smart pointer points.
+
+    For other types than smart pointers, both are the same.
 
     >>> type_of("const std::vector<int>&"), type_of("std::unique_ptr<a::Foo>"), type_of("unsigned  long")
     (('vector', 'vector'), ('unique_ptr', 'Foo'), ('unsigned long', 'unsigned long'))
@@ -173,7 +175,7 @@ def parameters_of(text: str) -> Parameters:
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the parts between commas that are outside of brackets.
+    """Yield the parts of `text` between the commas that are outside of brackets.
 
     >>> list(split("A<B, C> a, int b = f(1, 2)"))
     ['A<B, C> a', 'int b = f(1, 2)']

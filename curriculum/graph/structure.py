@@ -1,8 +1,9 @@
-"""Structure of one contiguous piece of code, per byte: category, depth, sibling index, node type; and chunks.
+"""Structure of one contiguous piece of code: values for each byte, and chunks.
 
-Comments are comments everywhere, also inside functions. Bytes in an ERROR, bytes that were blanked before
-parsing, and backslashes at line ends belong to no node: their type, depth and sibling index are 0, and their
-category is that of the surrounding code. Of the STRUCTURE_CODES, the innermost one applies:
+Each byte has a category, a depth, a sibling index and a node type. Comments are comments everywhere, also
+inside functions. Bytes in an ERROR node, bytes that were blanked before parsing, and backslashes at line ends
+belong to no node: their type, depth and sibling index are 0, and their category is that of the surrounding
+code. Of the STRUCTURE_CODES, the innermost one applies:
 
 other         everything else: variables, macros, using-directives
 preamble      #include, #pragma and similar directives outside of functions and classes
@@ -55,7 +56,7 @@ NAMESPACE = STRUCTURE_CODES["namespace"]
 
 
 def _kind_flags(*kinds: str) -> Flags:
-    """Return flags [256]: True for the buckets of these kinds of nodes."""
+    """Return a table [256] over node types that is True for these kinds of nodes."""
     table = np.zeros(BUCKETS, dtype=bool)
     table[[NODE_TYPES[kind] for kind in kinds]] = True
     return table
@@ -80,9 +81,9 @@ IS_WRAPPER = _kind_flags(
     "linkage_specification",
     "template_instantiation",
 )
-"""Kinds of nodes that a class or function may begin and end with."""
+"""Kinds of nodes that may enclose a class or function and begin and end with it."""
 _IS_LEAD = _kind_flags("template_declaration", "template_instantiation", "linkage_specification")
-"""Kinds of nodes before a declaration that are part of it."""
+"""Kinds of nodes that introduce a declaration and are part of it."""
 _IS_BRANCH = _kind_flags(
     "preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"
 )
@@ -104,7 +105,7 @@ _IS_BRACE[[TOKEN_TYPES["{"], TOKEN_TYPES["}"]]] = True
 _SEMICOLON = TOKEN_TYPES[";"]
 
 _ALWAYS = np.zeros(BUCKETS, dtype=np.uint8)
-"""Category by kind, for kinds whose category doesn't depend on context; else 0."""
+"""Category of each kind of node whose category doesn't depend on its context; 0 for other kinds."""
 for _kinds, _category in (
     (_kind_flags("translation_unit", "declaration_list"), OTHER),
     (IS_FUNCTION, FUNC_SIG),
@@ -118,18 +119,19 @@ for _kinds, _category in (
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Categories:
-    """Categories of all nodes, arrays of shape [n]."""
+    """Categories of all nodes of a tree; each array has the shape [n]."""
 
     category: Bytes
     """Category of each node."""
     own_category: Bytes
-    """Category that begins at a node; 0 if the node has its parent's category."""
+    """Category that a node sets for itself and the nodes inside it; 0 if the node has its parent's category.
+    """
     has_block: Flags
     """True for functions with a body, not for `= default`."""
 
 
 def categories(nodes: NodeTable) -> Categories:
-    """Return the category of each node, in a few array operations whatever the tree's depth."""
+    """Return the category of each node. Takes a few array operations, whatever the depth of the tree."""
     own = _fixed(nodes)
     _set_context_codes(nodes, own, _inherited(nodes, own))
     _join_template(nodes, own)
@@ -144,13 +146,16 @@ def _inherited(nodes: NodeTable, own: Bytes) -> Bytes:
 
 
 def _nearest(nodes: NodeTable, chosen: Flags) -> Ints:
-    """Return the innermost chosen node around each node, [n], including itself; the root if there is none."""
+    """Return, for each node, the innermost `chosen` node that contains it (or is the node itself), [n].
+
+    It is the root if no such node is chosen.
+    """
     place = np.arange(len(chosen), dtype=np.int32)
     return follow(np.where(chosen, place, nodes.parent))
 
 
 def _fixed(nodes: NodeTable) -> Bytes:
-    """Return the category that each node has by its kind and its parent's kind."""
+    """Return the category that follows from each node's kind and its parent's kind, or 0."""
     own = _ALWAYS[nodes.kind]
     above = nodes.kind[nodes.parent]
     own[nodes.parent[_IS_MEMBERS[nodes.kind] & IS_CLASS[above]]] = CLASS_DECL
@@ -163,7 +168,10 @@ def _fixed(nodes: NodeTable) -> Bytes:
 
 
 def _set_context_codes(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
-    """Set categories that apply only outside of functions, or only in a class."""
+    """Set in `own` the categories that depend on the category of the surrounding code, `around`.
+
+    Some apply only outside of functions and classes, others only in a class.
+    """
     loose = (around == OTHER) & (own == 0)
     own[loose & _IS_PREAMBLE[nodes.kind]] = PREAMBLE
     own[loose & _declares_function(nodes)] = FUNC_SIG
@@ -179,7 +187,7 @@ def _set_context_codes(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
 
 
 def _declares_function(nodes: NodeTable) -> Flags:
-    """Return flags [n]: True for declarations of a function, not of a pointer to a function."""
+    """Return flags [n]: True for each declaration of a function; a pointer to a function doesn't count."""
     found = _IS_FUNCTION_DECLARATOR[nodes.kind]
     found[nodes.parent[_IS_PARENTHESIS[nodes.kind]]] = False
     place = np.arange(len(found), dtype=np.int32)
@@ -190,7 +198,10 @@ def _declares_function(nodes: NodeTable) -> Flags:
 
 
 def _join_template(nodes: NodeTable, own: Bytes) -> None:
-    """Give `template <…>` the category of the templated declaration, its last node that isn't a comment."""
+    """Give `template <…>` the category of the declaration that it introduces.
+
+    This is its last node that isn't a comment.
+    """
     place = np.arange(len(own), dtype=np.int32)
     counts = IS_NODE[nodes.kind] & ~_IS_COMMENT[nodes.kind]
     last = place.copy()
@@ -202,17 +213,25 @@ def _join_template(nodes: NodeTable, own: Bytes) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodeDefinitions:
-    """Definitions and declarations in preorder, [k]: nested ranges of nodes, none inside a function."""
+    """Definitions and declarations of a piece of code as arrays [k], in preorder.
+
+    They are nodes, which may be nested; none of them is inside a function.
+    """
 
     node: Ints
     parent: Ints
     """Index of the innermost enclosing definition; -1 for none."""
     kind: Bytes
-    """Category of its chunks: FUNC_BODY for a function with a body, OTHER for a variable or macro."""
+    """Category of the definition's chunks: FUNC_BODY for a function with a body, OTHER for a variable or
+    macro.
+    """
 
 
 def code_definitions(nodes: NodeTable, found: Categories) -> CodeDefinitions:
-    """Return the nodes of chunks: functions, classes, enums, and named declarations outside of these."""
+    """Return the nodes that have chunks of their own.
+
+    These are functions, classes and enums, and named declarations outside of them.
+    """
     kind = _outermost(nodes, found)
     is_function = (kind == FUNC_BODY) | (kind == FUNC_SIG)
     function = _nearest(nodes, is_function)[nodes.parent]
@@ -227,7 +246,10 @@ def code_definitions(nodes: NodeTable, found: Categories) -> CodeDefinitions:
 
 
 def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
-    """Return the chunk category of each definition at the outermost node that begins with it, [n]; else 0."""
+    """Return, for each node, the category of the chunk of the definition that begins with it, [n]; else 0.
+
+    If several nested nodes begin with the same definition, only the outermost one has a category.
+    """
     place = np.arange(len(found.category), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))
     around = found.category[nodes.parent[up]]
@@ -256,30 +278,40 @@ _KINDS: dict[int, frozenset[SymbolKind]] = {
     TYPEDEF: frozenset({"alias"}),
     OTHER: frozenset({"variable", "macro"}),
 }
-"""Kinds of symbols that may name a chunk: a method declared in a nameless class doesn't name the class."""
+"""Kinds of symbols that may give a chunk its name. For example, a method declared in a class without a name
+doesn't name the class.
+"""
 
 
 class CodeChunk(NamedTuple):
-    """Bytes `[start, end)` that begin and end with non-white space.
+    """Bytes `[start, end)` of one kind; the first and the last byte are not white space.
 
-    FUNC_BODY: a function from `template <…>` or its type to its closing brace; FUNC_SIG if it is only
-    declared. CLASS_DECL: the parts of a class or enum around its methods and nested classes, which have
-    chunks of their own. TYPEDEF: an alias. OTHER: a variable, macro or concept. COMMENT and PREAMBLE: text on
-    lines of its own, outside of these; comments end at a blank line. Remaining text, such as namespace lines,
-    is in no chunk.
+    FUNC_BODY is a function from `template <…>` or its type to its closing brace, and FUNC_SIG a function that
+    is only declared. CLASS_DECL is a part of a class or enum: its methods and nested classes have chunks of
+    their own and divide it into parts. TYPEDEF is an alias, and OTHER a variable, macro or concept. COMMENT
+    and PREAMBLE are text on lines of its own outside of these; a comment ends at a blank line. Remaining
+    text, such as namespace lines, is in no chunk.
     """
 
     start: int
     end: int
     kind: int
     name: str
-    """Name, qualified as far as the piece shows; "" if it has none."""
+    """Name with its scopes, as far as the piece shows them; "" if the chunk has no name."""
 
 
 def chunks_of(
     data: Bytes, ids: Bytes, owner: Ints, kinds: Bytes, names: Sequence[str]
 ) -> tuple[CodeChunk, ...]:
-    """Return the chunks, sorted and disjoint; `owner` [bytes] is each byte's definition, -1 for none."""
+    """Return the chunks of a piece of code, sorted and disjoint.
+
+    Args:
+        data: the code's bytes.
+        ids: the category of each byte.
+        owner: the index of the definition to which each byte belongs; -1 for none.
+        kinds: the category of each definition's chunks.
+        names: the name of each definition.
+    """
     place = np.flatnonzero(is_solid(data))
     label = owner[place]
     label[(label == _UNOWNED) & (ids[place] == COMMENT)] = _COMMENTS
@@ -321,7 +353,10 @@ def is_solid(data: Bytes) -> Flags:
 
 
 def names_of(owner: Ints, kinds: Bytes, symbols: Sequence[Symbol]) -> list[str]:
-    """Return the qualified name of each definition: the name of the first symbol whose name it owns."""
+    """Return the qualified name of each definition.
+
+    It is the name of the first symbol of a matching kind whose name lies in the definition.
+    """
     names = [""] * len(kinds)
     for symbol in symbols:
         whose = int(owner[symbol.name_start]) if symbol.name_start < len(owner) else _UNOWNED
@@ -337,18 +372,24 @@ _GUARD_END = re.compile(rb"[ \t]*#[ \t]*endif\b")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CodeStructure:
-    """Structure of a piece of code as uint8 arrays [bytes]; without a tree, all bytes are `other`."""
+    """Structure of a piece of code as uint8 arrays [bytes].
+
+    If there is no syntax tree, the category of all bytes is `other`.
+    """
 
     structure_ids: Bytes
     ast_depth: Bytes
     sibling_index: Bytes
     ast_node_type: Bytes
     chunks: tuple[CodeChunk, ...]
-    """Sorted and disjoint; empty without a tree."""
+    """Chunks, sorted and disjoint; empty without a syntax tree."""
 
 
 def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStructure:
-    """Return the structure of a piece with known facts; never raises. About 2 MB/s, parsing included."""
+    """Return the structure of a piece of code whose `facts` are known; never raises.
+
+    Takes a second per 2 MB, parsing included.
+    """
     raw = text.encode()
     parsed = parse(text, language)
     if parsed is None:
@@ -385,9 +426,10 @@ def _of_nodes(raw: bytes, nodes: NodeTable, facts: FileFacts) -> CodeStructure:
 
 
 def is_token(nodes: NodeTable) -> Flags:
-    """Return flags [n]: True for nodes without children. Other bytes are white space or were blanked.
+    """Return flags [n]: True for nodes without children, which are the tokens.
 
-    The pure-virtual clause counts as one: the grammar has no node for the 0 of `= 0`.
+    Bytes outside of tokens are white space or were blanked. The pure-virtual clause counts as a token, since
+    the grammar has no node for the 0 of `= 0`.
     """
     token: Flags = nodes.kind == _PURE
     childless = np.ones(len(token), dtype=bool)
@@ -408,7 +450,7 @@ def _level(values: Ints, node: Ints, known: Flags) -> Bytes:
 
 
 def _join_macro(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
-    """Assign a blanked macro to the declaration after it on the same line: same category, same owner."""
+    """Give a blanked macro the category and the owner of the declaration after it on the same line."""
     data = np.frombuffer(raw, dtype=np.uint8)
     place = np.flatnonzero(is_solid(data))
     lead = np.flatnonzero(blanked[place])
@@ -425,7 +467,10 @@ def _join_macro(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
 
 
 def _mark_guard(raw: bytes, ids: Bytes, owner: Ints) -> None:
-    """Mark an include guard around the whole file as preamble: #ifndef, its #define and the final #endif."""
+    """Mark an include guard around the whole file as preamble.
+
+    Its parts are #ifndef, the #define that follows, and the final #endif.
+    """
     data = np.frombuffer(raw, dtype=np.uint8)
     place = np.flatnonzero(is_solid(data) & (ids != COMMENT))
     if not len(place):

@@ -1,4 +1,4 @@
-"""Syntax trees of C and C++ files, parsed from the variant with the fewest errors; and node arrays.
+"""Syntax trees of C and C++ files, parsed from the variant with the fewest errors, and tables of their nodes.
 
 A NodeTable lists a tree's nodes in preorder: parents come before children, and of the nodes that contain a
 byte, deeper ones come later. It is built without recursion, whatever the tree's depth.
@@ -35,20 +35,20 @@ _PACKAGES = {"cpp": tree_sitter_cpp, "c": tree_sitter_c}
 
 @functools.cache
 def grammar(language: Language) -> tree_sitter.Language:
-    """Return the grammar of a language that has one."""
+    """Return the grammar of C or C++."""
     return tree_sitter.Language(_PACKAGES[language].language())
 
 
 @functools.cache
 def grammar_versions() -> Mapping[str, str]:
-    """Return the installed package versions that determine syntax trees."""
+    """Return the versions of those installed packages that determine syntax trees."""
     packages = ("tree-sitter", "tree-sitter-c", "tree-sitter-cpp")
     return {package: importlib.metadata.version(package) for package in packages}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kinds:
-    """Numbers of a grammar's node kinds and fields, 0 if missing.
+    """Numbers that a grammar gives to node kinds and fields; 0 for kinds and fields that it lacks.
 
     An integer attribute has the name of its node kind or field.
     """
@@ -69,7 +69,7 @@ class Kinds:
     comment: int
     field_expression: int
     written_names: frozenset[int]
-    """Kinds of callees that are names with scopes or template arguments."""
+    """Kinds of nodes for callees that are written with scopes or template arguments."""
     name: int
     body: int
     type: int
@@ -102,7 +102,7 @@ SHELLS_CPP = (
 
 @functools.cache
 def kinds(language: Language) -> Kinds:
-    """Return the numbers of a grammar."""
+    """Return the numbers that the grammar of a language gives to node kinds and fields."""
     own = grammar(language)
 
     def kind(name: str) -> int:
@@ -155,7 +155,9 @@ _CPP = (
 )
 Nodes = Sequence[tree_sitter.Node]
 _MAX_DEPTH = 10_000
-"""Maximum nesting of captured nodes: beyond 2^15 the cursor loses open matches, and time grows with depth."""
+"""Maximum nesting of captured nodes. Beyond 2^15, the cursor loses matches that are not yet complete; and
+time grows with the depth.
+"""
 
 
 @functools.cache
@@ -165,24 +167,31 @@ def _query(language: Language) -> tree_sitter.Query:
 
 
 def captures_of(tree: tree_sitter.Tree, language: Language) -> Mapping[str, Nodes]:
-    """Return the captured nodes by capture name, unordered; costs two fifths of the parse."""
+    """Return the nodes that the query captures, by capture name, unordered.
+
+    Takes two fifths of the time of the parse.
+    """
     cursor = tree_sitter.QueryCursor(_query(language))
     cursor.set_max_start_depth(_MAX_DEPTH)
     return cursor.captures(tree.root_node)
 
 
 MAX_PARSED_BYTES = 2_000_000
-"""Bytes. A larger file isn't parsed."""
+"""Maximum bytes of a file that is parsed."""
 _GOOD_ENOUGH = 500
-"""A variant with at most one byte in errors per this many bytes is accepted."""
+"""A variant is accepted without trying further ones if it has at most one byte in errors per this many bytes.
+"""
 _MAX_TANGLE = 30_000**2
-"""Maximum sum of squared child counts of ERROR nodes: queries take quadratic time in these counts."""
+"""Maximum sum, over all ERROR nodes, of the squared number of children: queries take quadratic time in these
+numbers.
+"""
 _CHECKS_PER_BYTE = 0.03
 _SPARE_CHECKS = 1_000
-"""Limit on the parser's progress callbacks, which come every 100 steps: real code needs at most 0.017 per
-byte.
+"""Number of progress callbacks that the parser may make in addition to _CHECKS_PER_BYTE; one comes every 100
+steps.
 
-The limit counts steps instead of seconds, so that a file gives the same result on every machine.
+Real code needs at most 0.017 callbacks per byte. The limit counts steps instead of seconds, so that a file
+gives the same result on every machine.
 """
 
 
@@ -192,7 +201,9 @@ class Parsed:
 
     data: bytes
     source: bytes
-    """Parsed text: the file with blanks for text that the grammar can't parse; offsets stay the same."""
+    """Text that was parsed: the file, in which text that the grammar can't parse is replaced by spaces.
+    Offsets stay the same.
+    """
     tree: tree_sitter.Tree
     error_bytes: int
     """Number of bytes inside ERROR nodes."""
@@ -207,8 +218,8 @@ def parse(text: str, language: Language) -> Parsed | None:
     """Return the syntax tree of a C or C++ file; None if it exceeds the limits, and for other languages.
 
     Dead branches and macros are blanked before parsing. If more than one byte in 500 is in errors, variants
-    with more or less of the file blanked are parsed as well. The first variant with the fewest bytes in
-    errors is kept.
+    of the text with more or with fewer bytes blanked are parsed as well. The variant with the fewest bytes in
+    errors is kept, the first of several.
     """
     data = text.encode()
     if language not in _PACKAGES or not data or len(data) > MAX_PARSED_BYTES:
@@ -237,10 +248,10 @@ def parse(text: str, language: Language) -> Parsed | None:
 def _variants(
     data: bytes, hidden: list[Range], dead: list[Range], language: Language
 ) -> Iterator[bytes]:
-    """Yield the texts to parse, all of them without dead branches.
+    """Yield the variants of the text to parse; dead branches are blanked in all of them.
 
-    The first is without macros, the second also without directives, the third has both. Parsing with dead
-    branches never gave fewer errors in five repositories.
+    In the first variant macros are blanked, in the second macros and directives, in the third neither.
+    Parsing with dead branches never gave fewer errors in five repositories.
     """
     live = blank(data, dead)
     lines = directives(live, hidden)
@@ -262,12 +273,18 @@ def _variants(
 
 
 def _before(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Yield the ranges shifted by one byte, from a text with a leading newline to the text without it."""
+    """Yield the ranges moved one byte to the left.
+
+    The ranges refer to a text with a newline added in front; the results refer to the text without it.
+    """
     return (Range(max(start - 1, 0), end - 1) for start, end in ranges)
 
 
 def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> None:
-    """Call `enter` on nodes from the root on, and on a node's children if it returned True; not recursive."""
+    """Call `enter` on the root and on the children of each node for which it returned True.
+
+    Not recursive, whatever the tree's depth.
+    """
     cursor = tree.walk()
     while True:
         node = cursor.node
@@ -280,7 +297,7 @@ def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> 
 
 
 def _error_bytes(tree: tree_sitter.Tree) -> int | None:
-    """Return the bytes in outermost ERROR nodes; None if _MAX_TANGLE is exceeded.
+    """Return the number of bytes in outermost ERROR nodes; None if _MAX_TANGLE is exceeded.
 
     Nodes without errors are not visited.
     """
@@ -298,7 +315,7 @@ def _error_bytes(tree: tree_sitter.Tree) -> int | None:
 
 
 def tree_of(data: bytes, language: Language) -> tree_sitter.Tree | None:
-    """Return the tree of one variant; None if it needs too many steps."""
+    """Return the syntax tree of `data`; None if the parser needs too many steps."""
     checks = _SPARE_CHECKS + int(len(data) * _CHECKS_PER_BYTE)
 
     def is_enough(_offset: int, _has_error: bool) -> bool:
@@ -324,10 +341,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class NodeTable:
-    """Nodes of a tree as arrays of shape [n], int32; the root is 0 and its own parent."""
+    """Nodes of a tree as int32 arrays of shape [n]. Node 0 is the root, which is its own parent."""
 
     kind: Bytes
-    """Buckets of schemas.structure; NO_NODE for an ERROR."""
+    """Bucket of the node's kind, as in schemas.structure; NO_NODE for an ERROR."""
     start: Ints
     end: Ints
     depth: Ints
@@ -339,7 +356,7 @@ class NodeTable:
 
 
 def node_table(tree: tree_sitter.Tree) -> NodeTable:
-    """Return all nodes of a tree, at 3 million nodes per second."""
+    """Return the table of all nodes of a tree; takes a second per 3 million nodes."""
     buckets = _buckets(tree.language)
     kind, start, end, depth = _walk(tree)
     parent = _parents(depth)
@@ -364,7 +381,7 @@ def node_table(tree: tree_sitter.Tree) -> NodeTable:
 
 @functools.cache
 def _buckets(language: tree_sitter.Language) -> Bytes:
-    """Return the bucket of each kind id of a grammar, then that of ERROR, whose id is out of range."""
+    """Return the bucket of each kind id of a grammar, then the bucket of ERROR, whose id is out of range."""
     count = language.node_kind_count
     found = [
         node_type(language.node_kind_for_id(i) or "", is_named=language.node_kind_is_named(i))
@@ -398,7 +415,7 @@ def _ints(values: "array[int]") -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return, for each node, the last preceding node that is one level higher.
+    """Return, for each node in preorder, the last preceding node that is one level higher: its parent.
 
     >>> _parents(np.array([0, 1, 2, 1, 2], dtype=np.int32)).tolist()
     [0, 0, 1, 0, 3]
@@ -412,7 +429,9 @@ def _parents(depth: Ints) -> Ints:
 
 
 def follow(links: Ints) -> Ints:
-    """Return the end of each chain of links; an end links to itself. Takes log2(longest chain) steps.
+    """Return, for each node, the end of the chain of links that begins there; an end links to itself.
+
+    Takes log2(longest chain) array operations.
 
     >>> follow(np.array([0, 0, 1, 3, 2], dtype=np.int32)).tolist()
     [0, 0, 0, 3, 0]
@@ -425,9 +444,10 @@ def follow(links: Ints) -> Ints:
 
 
 def deepest(start: Ints, end: Ints, parent: Ints, size: int) -> Ints:
-    """Return the last of the nested ranges that contains each byte, [size]; -1 for none.
+    """Return, for each of `size` bytes, the last of the nested ranges that contains it; -1 for none.
 
-    Parents of top-level ranges are -1.
+    `start` and `end` are the ranges, outer ones before inner ones. `parent` is the index of the range around
+    each range; -1 for a top-level range.
 
     >>> ranges = np.array([[0, 4], [1, 3], [2, 3]], dtype=np.int32)
     >>> deepest(ranges[:, 0], ranges[:, 1], np.array([-1, 0, 1], dtype=np.int32), 5).tolist()

@@ -1,10 +1,12 @@
 """Index of a repository at one commit, made by libclang from a compilation database.
 
-Only building an index needs libclang (the extra `clang`), and only worker processes load it. Reading an index
-needs nothing.
+Only building an index needs libclang (the extra `clang`), and only worker processes load it. An index can be
+read without libclang. To build one:
 
-    missing() -> REVISION, versions() and read_database().fingerprint() for the cache key
-    index_tree() -> GraphSnapshot.open()
+    missing()                               check whether an index can be built
+    REVISION, versions(), fingerprint()     compute the cache key
+    index_tree()                            build the index
+    GraphSnapshot.open()                    read the index
 """
 
 from curriculum.graph.clang.clang_index import (

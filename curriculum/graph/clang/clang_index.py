@@ -1,4 +1,4 @@
-"""Indexing of a tree: worker processes index the database's units, and the results form one snapshot.
+"""Indexing of a tree: worker processes index the database's translation units; the results form one snapshot.
 
 `configure` creates a database by running the repository's cmake code. It runs only if the user asks for it.
 """
@@ -31,17 +31,20 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.reports import IndexReport
 
 REVISION = 4
-"""Raised whenever the same tree and database would give a different snapshot."""
+"""Revision of the indexing code. It is raised whenever the same tree and database would give another
+snapshot.
+"""
 UNIT_SECONDS = 300.0
-"""Time limit per unit. The largest units of real repositories take a tenth of it on a slow core."""
+"""Time limit per translation unit. The largest units of real repositories take a tenth of it on a slow core.
+"""
 MAX_TIMED_OUT = 3
-"""Number of timeouts after which indexing of the tree is given up: no unit is indexed."""
+"""Number of timeouts after which indexing of the tree is given up: no translation unit is indexed."""
 _VERSION = "18.1.1"
 
 
 @cache
 def missing() -> str | None:
-    """Return the reason why an index can't be built here, or None. Reading an index has no requirements.
+    """Return the reason why an index can't be built on this machine; None if it can.
 
     The reason is part of the stages' keys, so its wording must not change.
     """
@@ -66,9 +69,9 @@ def _version(distribution: str) -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions that determine an index besides tree and database: frontend and standard library.
+    """Return the versions of the frontend and of the standard library, which also determine an index.
 
-    Starts a process, which crashes if the library doesn't fit the machine.
+    Starts a process, since libclang crashes if it doesn't fit the machine.
 
     Raises:
         CorpusError: if libclang is missing or can't be used.
@@ -114,19 +117,19 @@ def index_tree(
 ) -> IndexReport:
     """Index a tree and write its snapshot into a folder; the bytes don't depend on the number of workers.
 
-    After MAX_TIMED_OUT timeouts, all units of the tree count as timed out, because which other units would be
-    finished by then depends on the machine.
+    After MAX_TIMED_OUT timeouts, all translation units of the tree count as timed out, because it depends on
+    the machine which of the others have been finished by then.
 
     Args:
         root: an exported tree.
         database: compile_commands.json of this tree, or of a similar tree elsewhere.
         folder: an existing folder.
         original: the work tree that the database was made for. Headers that its build generated there, or
-            beside the database, are copied for the workers.
-        workers: number of processes; each one has one unit in memory.
-        limit_seconds: wall-clock limit per unit.
+            next to the database, are copied for the workers.
+        workers: number of processes; each one has one translation unit in memory.
+        limit_seconds: wall-clock limit per translation unit.
         unsandboxed: let workers read everything that this process may read.
-        watch: called after each unit.
+        watch: called after each translation unit.
 
     Raises:
         CorpusError: if libclang is missing, or the database can't be read.
@@ -162,13 +165,15 @@ def index_tree(
 
 
 class _TreeTimeoutError(Exception):
-    """Too many units of the tree exceeded the time limit."""
+    """Too many translation units of the tree exceeded the time limit."""
 
 
 def _results(
     pool: WorkerPool, tasks: Sequence[UnitFile], tell: Callable[[str], None]
 ) -> Iterator[tuple[str, UnitResult]]:
-    """Yield the result of each file; after a lost worker, try each of the file's entries alone.
+    """Yield (path, result) for each file.
+
+    If a worker is lost while it tries the several database entries of a file, each entry is tried on its own.
 
     Raises:
         _TreeTimeoutError: after MAX_TIMED_OUT timeouts.
@@ -200,7 +205,7 @@ def _answers(
     late: list[Failure],
     tell: Callable[[str], None],
 ) -> Iterator[tuple[UnitFile, UnitResult | Failure]]:
-    """Yield the answer to each task; append timeouts to `late`."""
+    """Yield each task with its result or failure; append the failures that are timeouts to `late`."""
     answers = pool.map(_index_unit, tasks, name=_path_of, tell=tell, on_failure="report")
     with contextlib.closing(answers):
         for number, answer in answers:
@@ -232,10 +237,10 @@ UNIT_MEMORY_BYTES = 8 << 30
 def _pool(
     root: Path, headers: Path, workers: int, limit_seconds: float, *, unsandboxed: bool
 ) -> WorkerPool:
-    """Return a pool for a frontend that may hang or crash on untrusted code.
+    """Return a pool of sandboxed workers, since the frontend may hang or crash on untrusted code.
 
-    Its sandbox may read the tree, the copied headers and the system's headers, but no endless device, which a
-    unit could include.
+    The sandbox may read the tree, the copied headers and the system's headers. It can't read endless devices
+    such as /dev/zero, which a hostile file could include.
     """
     code = (path for path in code_paths() if path != ENDLESS)
     read = (*code, *SYSTEM_HEADERS, str(root.resolve()), str(headers))
@@ -249,7 +254,7 @@ def _pool(
 
 
 def paths_of(root: Path) -> list[str]:
-    """Return the files of a tree, sorted, without links and .git."""
+    """Return the files of a tree, sorted, without symbolic links and .git."""
     found: list[str] = []
     folders = [root]
     while folders:
@@ -282,20 +287,21 @@ _MAX_LOG_LINES = 8
 _NOWHERE = "http://127.0.0.1:9"
 """Proxy address for cmake. Nothing answers at the discard port, so a project's downloads are refused."""
 _EXTRAS = re.compile(r"^[^\S\n]*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
-"""Options that build more than the product, which often needs submodules that an export lacks."""
+"""CMake options that build more than the product. Such builds often need submodules, which an export lacks.
+"""
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SECONDS) -> Path:
     """Run cmake on a copy of a tree and return the path of its compile_commands.json.
 
-    The copy is in `scratch / "source"`, which `index_tree` takes as `original`; generated files are beside
+    The copy is in `scratch / "source"`, which `index_tree` takes as `original`; generated files are next to
     it. `scratch` is a new or empty folder. Downloads are refused as far as cmake supports it. If configuring
     fails, it is retried without the tree's tests.
 
     Raises:
-        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, writes no database or exceeds
-            its time limit; with the last lines of its output.
+        CorpusError: if there is no CMakeLists.txt or no cmake, or if cmake fails, writes no database or
+            exceeds its time limit. The error shows the last lines of cmake's output.
     """
     if not (tree / "CMakeLists.txt").is_file():
         raise _refusal(

@@ -1,10 +1,11 @@
-"""Compilation databases (compile_commands.json), as units that libclang can parse in another location.
+"""Compilation databases (compile_commands.json), as translation units that can be parsed in any folder.
 
-A unit's arguments contain three placeholders instead of absolute paths, so that equal builds are equal in any
-location: @ROOT@ is the tree, @ORIGINAL@ the work tree that was built, and @BUILD@ its build folder.
+The arguments of a translation unit contain three placeholders instead of absolute paths, so that equal builds
+are equal in any folder: @ROOT@ is the tree, @ORIGINAL@ the work tree that was built, and @BUILD@ its build
+folder.
 
-A database may come from its repository and is untrusted. Of @ORIGINAL@ and @BUILD@, only headers are read,
-and only in the work tree or beside the database, after links are resolved.
+A database may come from its repository, so it is untrusted. In @ORIGINAL@ and @BUILD@ only headers are read,
+and only if they lie in the work tree or next to the database after symbolic links are resolved.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class KeptFlag(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompilerFlags:
-    """Flags of a compile command that a parser needs."""
+    """Those flags of a compile command that a parser needs."""
 
     language: CodeLanguage | None
     """None for languages other than C and C++."""
@@ -60,7 +61,7 @@ _PATHS = (
     "--sysroot",
     "-I",
 )
-"""Flags with a path, attached or as the next word; matched in this order."""
+"""Flags with a path, which follows directly or as the next word. Flags are matched in this order."""
 _WORDS = ("-D", "-U")
 _DROPPED_PAIRS = frozenset(
     (
@@ -96,7 +97,12 @@ _SUFFIXES: dict[str, CodeLanguage] = {
 
 
 def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlags:
-    """Return the flags of a command line without its compiler; `is_cpp` if the compiler treats `.c` as C++.
+    """Return the flags of `words`, a command line without its compiler.
+
+    Args:
+        words: the command line.
+        path: the source file. Its ending determines the language, unless `-x` does.
+        is_cpp: True if the compiler treats `.c` files as C++.
 
     >>> read_flags(["-Iinclude", "-O2", "-D", "A=1", "-c", "a.c"], "a.c", is_cpp=False).kept
     (KeptFlag(flag='-I', value='include', is_path=True), KeptFlag(flag='-D', value='A=1', is_path=False))
@@ -142,12 +148,15 @@ def _is_switch(word: str) -> bool:
 
 
 def is_pair(word: str) -> bool:
-    """Return True if the word is a flag whose path is the next argument of a unit."""
+    """Return True if `word` is a flag that `Unit.arguments` separates from its path, the next argument."""
     return word in _PATHS
 
 
 def path_below(path: str, folder: str) -> str | None:
-    """Return `db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself, None for other paths."""
+    """Return `path` relative to `folder`; None if it lies outside.
+
+    For the folder /src, /src/db/impl.cc becomes `db/impl.cc` and /src itself becomes `.`.
+    """
     if path == folder:
         return "."
     start = folder if folder.endswith("/") else f"{folder}/"
@@ -155,9 +164,11 @@ def path_below(path: str, folder: str) -> str | None:
 
 
 def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | None) -> str | None:
-    """Return the folder that corresponds to the tree's root: the shortest one with the most votes.
+    """Return the folder that the database uses as the root of the tree; None if no file fits the tree.
 
-    /src/db/impl.cc votes for /src if the tree has db/impl.cc. `original` wins if any file votes for it.
+    Each of the database's `files` votes for the folders below which its path is one of the tree's `paths`:
+    /src/db/impl.cc votes for /src if the tree has db/impl.cc. The folder with the most votes is chosen, and
+    the shortest one of several; `original` is chosen if any file votes for it.
     """
     votes: Counter[str] = Counter()
     for file in files:
@@ -173,7 +184,10 @@ def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | N
 
 
 def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
-    """Return the common folder of all build folders outside of the root; None if there is none below `/`."""
+    """Return the common parent of all build `directories` outside of the root `foreign`.
+
+    None if there is no such directory, or if the common parent is `/` or a folder directly below `/`.
+    """
     outside = {
         directory
         for directory in directories
@@ -193,16 +207,18 @@ def folders_of(paths: Iterable[str]) -> frozenset[str]:
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"
-"""Replaces @ROOT@ in a database's own texts with an absolute path that doesn't exist."""
+"""Absolute path that doesn't exist. It replaces the text @ROOT@ where a database itself contains it."""
 _MAX_RESPONSE_DEPTH = 8
 _MAX_RESPONSE_BYTES, _MAX_RESPONSES = 1 << 20, 64
-"""Bytes of a response file, and number of response files per unit: a file that names itself twice doubles at
-each level.
+"""Maximum bytes of a response file, and maximum number of response files per translation unit.
+
+The number is limited because a file that names itself twice doubles at each level.
 """
 _MAX_HEADER_BYTES = 64 << 20
 MAX_GENERATED_BYTES, MAX_GENERATED = 2 << 30, 100_000
-"""Bytes and number of headers outside of the tree: links and sparse files could turn kilobytes into
-gigabytes.
+"""Maximum bytes and maximum number of headers outside of the tree.
+
+Without a limit, symbolic links and sparse files could turn kilobytes into gigabytes.
 """
 _HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
 
@@ -215,24 +231,24 @@ _LAUNCHERS = frozenset(("ccache", "sccache", "distcc", "icecc", "gomacc", "build
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """One file of the tree, and how one database entry parses it."""
+    """Translation unit: a file of the tree, and how one entry of the database compiles it."""
 
     path: str
     language: Literal["c", "c++"]
     standard: str | None
-    """`c++17` for `-std=c++17`."""
+    """Language standard: `c++17` for the flag `-std=c++17`."""
     arguments: tuple[str, ...]
-    """Arguments without language, standard and file; paths begin with a placeholder."""
+    """Arguments without the language, the standard and the file. Their paths begin with a placeholder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitFile:
-    """File of the tree with its units, and the locations of the placeholders on this machine."""
+    """File of the tree with its translation units, and the paths of the placeholders on this machine."""
 
     units: tuple[Unit, ...]
-    """Units of the file in the order of their entries; the one with the fewest errors is used.
+    """Translation units of the file in the order of their entries; the one with the fewest errors is used.
 
-    If a worker is lost while it tries them, each unit is tried on its own.
+    If a worker is lost while it tries them, each translation unit is tried on its own.
     """
     root: Path
     places: Mapping[str, str]
@@ -240,27 +256,31 @@ class UnitFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Database:
-    """Units of a tree, and counts over all entries."""
+    """Translation units of a tree, and counts over all entries of the database."""
 
     units: tuple[Unit, ...]
     """Sorted by path, then in the order of their entries, without duplicates."""
     count: DatabaseReport
     places: Mapping[str, str]
-    """Existing paths of @ORIGINAL@ and @BUILD@ on this machine."""
+    """Paths of @ORIGINAL@ and @BUILD@ on this machine, if they exist."""
     reach: tuple[Path, ...]
-    """Folders, links resolved; only files inside are read for the placeholders."""
+    """Folders, as paths without symbolic links. Files for the placeholders are read only if they are inside.
+    """
 
     def files(self) -> Iterator[tuple[Unit, ...]]:
-        """Yield the units of each file."""
+        """Yield the translation units of each file as one group per file."""
         for _, units in groupby(self.units, attrgetter("path")):
             yield tuple(units)
 
     def fingerprint(self, paths: Collection[str]) -> str:
-        """Return 64 hex digits over everything that determines an index, except the tree.
+        """Return a digest (64 hex digits) of everything that determines an index, except the tree.
 
-        These are the units and the generated headers. Folders of the work tree and the build count only by
-        the headers that they add. `paths` are the tree's files. Costs a walk through the include folders
+        The digest covers the translation units and the generated headers. Include folders in the work tree
+        and the build count only by the headers that they add. Costs a walk through the include folders
         outside of the tree.
+
+        Args:
+            paths: the tree's files.
 
         Raises:
             CorpusError: if there are more than MAX_GENERATED headers or MAX_GENERATED_BYTES.
@@ -276,7 +296,9 @@ class Database:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def copy_headers(self, paths: Collection[str], folder: Path) -> dict[str, str]:
-        """Copy the headers outside of the tree that units can include; return their folders by placeholder.
+        """Copy the headers outside of the tree that translation units can include; return their folders.
+
+        The result maps each placeholder to the folder of its copies.
 
         Args:
             paths: the tree's files.
@@ -290,10 +312,10 @@ class Database:
         return {place: str(folder / place) for place in self.places}
 
     def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, BufferedReader]]:
-        """Yield (name, open file) of headers outside of the tree that units can include.
+        """Yield (name, open file) for each header outside of the tree that translation units can include.
 
-        These headers are in the work tree or the build. A header that lies outside of both after links are
-        resolved again is skipped.
+        These headers are in the work tree or the build folder. Symbolic links are resolved once more when a
+        header is opened; a header that then lies outside of both folders is skipped.
         """
         words = {word for unit in self.units for word in unit.arguments}
         number = size = 0
@@ -325,7 +347,7 @@ def _require_few(folder: Path, number: int, size: int) -> None:
 
 
 def _own_arguments(unit: Unit) -> Iterator[str]:
-    """Yield a unit's arguments without include folders outside of the tree."""
+    """Yield the arguments of a translation unit without its include folders outside of the tree."""
     words = iter(unit.arguments)
     for word in words:
         value = next(words) if is_pair(word) else ""
@@ -334,13 +356,16 @@ def _own_arguments(unit: Unit) -> Iterator[str]:
 
 
 def resolve_placeholder(word: str, places: Mapping[str, str]) -> str:
-    """Return an argument with its placeholder replaced: `/tmp/tree/include` for `@ROOT@/include`."""
+    """Return the argument `word` with its placeholder replaced by its path in `places`.
+
+    `@ROOT@/include` becomes `/tmp/tree/include` if the tree is in /tmp/tree.
+    """
     place, slash, rest = word.partition("/")
     return places[place] + slash + rest if place in places else word
 
 
 def read_database(file: Path, paths: Collection[str], *, original: Path | None) -> Database:
-    """Return the units of a tree that a compilation database describes.
+    """Return the translation units of a tree that a compilation database describes.
 
     Args:
         file: compile_commands.json, as a path without links.
@@ -444,17 +469,19 @@ def _split(command: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reader:
-    """Converter of database entries into units of one tree."""
+    """Converter of database entries into the translation units of one tree."""
 
     paths: frozenset[str]
     folders: frozenset[str]
     foreign: str | None
-    """Root of the tree as the database names it."""
+    """Path that the database uses for the root of the tree."""
     build: str | None
     """Build folder, if it is outside of the root."""
     places: dict[str, str]
     reach: tuple[Path, ...]
-    """Folders, links resolved; only files inside are read for @ORIGINAL@ and @BUILD@."""
+    """Folders, as paths without symbolic links. Files of @ORIGINAL@ and @BUILD@ are read only if they are
+    inside.
+    """
     tally: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -480,7 +507,7 @@ class _Reader:
         )
 
     def unit(self, entry: _Entry) -> Unit | None:
-        """Return the unit of an entry; count the entry and return None if it has none."""
+        """Return the translation unit of `entry`, or None if it has none; entries without one are counted."""
         path = self._inside(entry.file)
         if path is None or path not in self.paths:
             self.tally["missing"] += 1
@@ -542,7 +569,7 @@ class _Reader:
             return None
 
     def _placed(self, flag: str, value: str, entry: _Entry) -> Iterator[str]:
-        """Yield a flag with its path in the tree, and with its original path if this machine has it."""
+        """Yield `flag` with its path in the tree, and again with its original path if this machine has it."""
         path = posixpath.normpath(posixpath.join(entry.directory, value))
         inside = self._inside(path)
         is_file = flag in ("-include", "-imacros")

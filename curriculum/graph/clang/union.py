@@ -1,7 +1,8 @@
-"""Merging of many units into one snapshot: plain values without cursors, and edges between node numbers.
+"""Merging of the results of many translation units into one snapshot.
 
-The result doesn't depend on the order of units: every rule is a minimum, a maximum or a union. Definitions
-with the same place and name are merged; facts from units without errors replace facts from other units.
+The results are plain values without cursors; edges connect node numbers. The snapshot doesn't depend on the
+order of the translation units: every rule is a minimum, a maximum or a union. Definitions with the same place
+and name are merged. Facts from translation units without errors replace facts from those with errors.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +32,10 @@ USRs distinguish overloads, namespaces and files of static functions, and are th
 
 
 class NamedReference(NamedTuple):
-    """Reference from a definition to the candidates `chains`, or to all definitions with `name`."""
+    """Reference from a definition to other definitions, which are resolved after all units are merged.
+
+    The targets are the declarations in `chains`, or all methods with `name`.
+    """
 
     kind: EdgeKind
     label: EdgeLabel
@@ -39,30 +43,33 @@ class NamedReference(NamedTuple):
     total: int
     """Number of candidates, including those outside of the tree."""
     name: str = ""
-    """Name of a method whose object has a dependent type."""
+    """Name of the method, if the type of its object depends on template parameters."""
     arity: int = -1
-    """Number of arguments of a dependent call."""
+    """Number of arguments, if the call depends on template parameters."""
     within: Chain = ()
-    """Class of that object, if it is known except for its template arguments."""
+    """Class of the method's object, if only the template arguments of the class are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Definition:
-    """Definition or declaration with its references; `is_partial` of its value is set later."""
+    """Definition or declaration in one translation unit, with its references.
+
+    `value.is_partial` is set later, when the translation units are merged.
+    """
 
     usr: str
     value: IndexedFunction | IndexedClass
     is_declaration: bool
     owner: Chain
-    """Class of a member; () for none."""
+    """Class that contains the definition; () if it isn't a member."""
     mentions: frozenset[NamedReference]
     calls: Mapping[str, int]
-    """Number of calls by the kind of callee, a field of CallsReport."""
+    """Number of calls by the kind of their callee. The kinds are the fields of CallsReport."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitResult:
-    """Facts of one unit, and the outcome of indexing it."""
+    """Facts that one translation unit shows, and the outcome of indexing it."""
 
     outcome: Outcome
     reason: str = ""
@@ -74,15 +81,17 @@ class UnitResult:
 
 
 MAX_CANDIDATES = 8
-"""Calls by a method name that more methods of the tree have are not resolved."""
+"""Maximum number of methods of the same name among which a call by this name is resolved."""
 
 MAX_OVERRIDERS = 64
-"""A virtual call with more overriding methods is an edge to the named method only."""
+"""Maximum number of overriding methods to which a virtual call has edges; with more, only the named method
+has one.
+"""
 
 
 @dataclass(kw_only=True, slots=True)
 class UnitNode:
-    """One definition or declaration, merged from the units added so far."""
+    """One definition or declaration, merged from the translation units added so far."""
 
     best: Definition
     is_partial: bool
@@ -91,7 +100,10 @@ class UnitNode:
     mentions: set[NamedReference] = field(default_factory=set)
 
     def add(self, seen: Definition, *, is_partial: bool) -> None:
-        """Merge a unit's facts; facts from a unit without errors replace those from units with errors."""
+        """Merge what one translation unit shows of this definition.
+
+        Facts from a unit without errors replace those from units with errors (`is_partial`).
+        """
         self.usrs.add(seen.usr)
         if seen.owner:
             self.owners.add(seen.owner)
@@ -108,7 +120,7 @@ class UnitNode:
         self.is_partial = is_partial
 
     def absorb(self, declaration: "UnitNode") -> None:
-        """Merge a declaration into its definition: default arguments, bases and owner."""
+        """Merge a declaration of this definition: default arguments, references, owner and `virtual`."""
         self.owners |= declaration.owners
         self.mentions |= declaration.mentions
         mine, its = self.best.value, declaration.best.value
@@ -123,7 +135,7 @@ class UnitNode:
 
 @dataclass(kw_only=True, slots=True)
 class Edges:
-    """Edges between nodes, which are a snapshot's functions followed by its classes."""
+    """Edges between `nodes`, which are a snapshot's functions followed by its classes."""
 
     nodes: Sequence[UnitNode]
     by_usr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -133,11 +145,11 @@ class Edges:
     bases: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     overriders: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     found: dict[tuple[int, int, EdgeKind], tuple[EdgeLabel, int]] = field(default_factory=dict)
-    """Label and number of candidates of an edge, by (source, target, kind)."""
+    """Label and number of candidates of each edge, by (source, target, kind)."""
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[UnitNode]) -> "Edges":
-        """Create the tables of nodes by name, and of their owners, bases and overriding methods."""
+        """Create tables that look up nodes by USR or method name, and their owners, bases and overriders."""
         edges = cls(nodes=nodes)
         for number, node in enumerate(nodes):
             for usr in node.usrs:
@@ -182,7 +194,7 @@ class Edges:
     def _choices(
         self, node: UnitNode, mention: NamedReference
     ) -> Iterator[tuple[Collection[int], int]]:
-        """Yield sets of targets, each with the number of candidates."""
+        """Yield the sets of targets that a reference may have, each set with its number of candidates."""
         if mention.name:
             named = [
                 method
@@ -214,7 +226,7 @@ class Edges:
             yield from ((callees, len(callees)) for callees in chains)
 
     def _of_class(self, methods: Iterable[int], chain: Chain) -> list[int]:
-        """Return the methods that belong to a class, else those that belong to its bases."""
+        """Return those `methods` that belong to the class `chain`; if there are none, those of its bases."""
         classes = {number for usr in chain for number in self.by_usr.get(usr, ())}
         own = [method for method in methods if self.owners[method] & classes]
         if own:
@@ -229,7 +241,10 @@ class Edges:
         return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
 
     def _targets(self, chain: Chain, node: UnitNode) -> list[int]:
-        """Return the nodes with a chain's first known USR; those in the node's own file if there are any."""
+        """Return the nodes with the first USR of `chain` that any node has.
+
+        If some of them are in the same file as `node`, only these are returned.
+        """
         for usr in chain:
             numbers = self.by_usr.get(usr)
             if numbers:
@@ -269,7 +284,7 @@ def _order(seen: Definition) -> tuple[object, ...]:
 
 @dataclass(kw_only=True, slots=True)
 class Union:
-    """Collector of unit results, in any order."""
+    """Collector of the results of translation units, which may come in any order."""
 
     _found: dict[Identity, UnitNode] = field(default_factory=dict)
     _includes: set[IndexedInclude] = field(default_factory=set)
@@ -278,7 +293,7 @@ class Union:
     _replaced: set[str] = field(default_factory=set)
 
     def add(self, path: str, result: UnitResult) -> None:
-        """Add a unit's facts and its outcome."""
+        """Add the facts and the outcome of the translation unit of file `path`."""
         self._outcomes[result.outcome] += 1
         self._replaced.update([path] if result.is_replaced else [])
         if result.outcome != "indexed":
@@ -337,7 +352,11 @@ def _identity(seen: Definition) -> Identity:
 
 
 def _nodes(found: Mapping[Identity, UnitNode]) -> list[UnitNode]:
-    """Return definitions, and first declarations of functions without a definition, in order of place."""
+    """Return the merged definitions, sorted by place.
+
+    A function without a definition is represented by its first declaration; other declarations are merged
+    into their definitions.
+    """
     merged = [found[identity] for identity in sorted(found)]
     kept = [node for node in merged if not node.best.is_declaration]
     by_usr: dict[str, list[UnitNode]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Parsing and walking of a unit: definitions in the tree's files, and their references to others.
+"""Parsing of a translation unit, and a walk over its definitions in the tree's files and their references.
 
 Nothing is recursive, since expressions in a hostile file may be nested to any depth.
 """
@@ -60,12 +60,12 @@ _MAKERS = (
     *(Kind.VAR_DECL, Kind.CXX_NEW_EXPR, Kind.CXX_FUNCTIONAL_CAST_EXPR, Kind.CONSTRUCTOR),
     *(Kind.CXX_STATIC_CAST_EXPR, Kind.CSTYLE_CAST_EXPR),
 )
-"""Parents of a written constructor call; below others, the frontend adds the call for a
-conversion or copy.
+"""Kinds of nodes directly above a constructor call that was written in the code. Below other kinds, the
+frontend adds the call for a conversion or copy.
 """
 _NAMELESS = re.compile(r"\((?:unnamed|anonymous|lambda)[^()]*\)")
 _UNNAMED = re.compile(r"@[SUE]A@[^@]*$")
-"""End of the USR of a class that only a typedef names."""
+"""End of the USR of a class that has no name except that of a typedef."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -75,11 +75,14 @@ class _Owner:
     usr: str
     mentions: set[NamedReference] = field(default_factory=set)
     calls: Counter[str] = field(default_factory=Counter)
-    """Number of calls by kind of callee."""
+    """Number of calls by the kind of their callee."""
 
 
 def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
-    """Return all definitions and declarations of a unit in the tree's files, outside of functions."""
+    """Return the definitions and declarations that a translation unit has in the tree's files.
+
+    Definitions inside functions are left out.
+    """
     return tuple(_Walk(tree=tree).definitions(unit.cursor))
 
 
@@ -256,7 +259,7 @@ class _Walk:
         )
 
     def _expression(self, top: Cursor, owner: _Owner, *, in_template: bool) -> None:
-        """Record everything a function or member refers to.
+        """Record in `owner` everything that the code below `top` refers to.
 
         With `in_template`, unresolved names may depend on template parameters.
         """
@@ -280,7 +283,7 @@ class _Walk:
         in_template: bool,
         is_made: bool,
     ) -> bool:
-        """Record a call; return True if a constructor call right below belongs to it."""
+        """Record a call; return True if a constructor call directly below counts as written in the code."""
         if is_elided(cursor, within):
             return is_made
         found = callee_of(cursor, within, self.tree, in_template=in_template, is_made=is_made)
@@ -299,7 +302,7 @@ class _Walk:
 
 
 def _scope(cursor: Cursor) -> tuple[list[str], bool]:
-    """Return the names of the enclosing scopes, and True if one of them is a template."""
+    """Return the names of the scopes that enclose `cursor`, and True if one of these scopes is a template."""
     names: list[str] = []
     around = cursor.lexical_parent
     # The scope of a friend is the namespace, but its types depend on the class in which it is written.
@@ -333,13 +336,16 @@ def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
 
 
 _LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
-"""Standards to try: databases often specify an older standard than the code needs, which
-compilers tolerate.
+"""Language standards to try. Databases often specify an older standard than the code needs, since compilers
+tolerate that.
 """
 
 
 def index_unit(work: UnitFile) -> UnitResult:
-    """Return everything that a file's unit shows of the tree, parsed with the best entry and standard."""
+    """Return the facts that a file's translation unit shows about the tree.
+
+    The file is parsed with the database entry and the language standard that give the fewest errors.
+    """
     root = work.root.resolve()
     tree = Tree(root=root)
     best = _best(work, root)
@@ -357,7 +363,7 @@ def index_unit(work: UnitFile) -> UnitResult:
 
 
 def _best(work: UnitFile, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
-    """Return the first parse without errors, else the first one with the fewest errors."""
+    """Return the first parse without errors; if all have errors, the first one with the fewest errors."""
     best: tuple[Unit, Any, list[Problem]] | None = None
     for entry in work.units:
         for arguments in _attempts(entry, {ROOT: str(root), **work.places}):
@@ -385,7 +391,7 @@ def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
 
 
 def _textual(words: Iterator[str]) -> Iterator[str]:
-    """Yield the arguments, changed so that `-include a.h` reads a.h itself, not a.h.pch or a.h.gch."""
+    """Yield the arguments, changed so that `-include a.h` reads a.h itself instead of a.h.pch or a.h.gch."""
     for word in words:
         value = [next(words)] if is_pair(word) else []
         if word == "-include":
