@@ -1,7 +1,7 @@
-"""chat: an unchanged conversation, one part per turn; the speaker is the part's kind, not text.
+"""chat: an unchanged conversation with one part per turn.
 
-An answer that is only context has a span `unscored`. The tokenizer adds control tokens for the roles when
-rows are built.
+The speaker of a turn is the kind of its part and is not written as text. An answer that serves only as
+context has a span `unscored`. The tokenizer adds control tokens for the roles when rows are built.
 """
 
 from itertools import accumulate, pairwise
@@ -14,7 +14,8 @@ from schemas.families import CHAT_FAMILY
 def document(conversation: Conversation) -> Document:
     """Return the document of a conversation.
 
-    Each turn is whole lines: line feeds around it are replaced by a single one at its end.
+    The text of each turn consists of whole lines: line feeds around it are replaced by a single one at its
+    end.
     """
     texts = [_lines(turn.text) for turn in conversation.turns]
     borders = [*pairwise(accumulate((len(text.encode()) for text in texts), initial=0))]
@@ -51,7 +52,7 @@ def document(conversation: Conversation) -> Document:
 
 
 def _lines(text: str) -> str:
-    r"""Return the text with `\n` line ends, without leading and trailing line feeds, and one at its end.
+    r"""Return `text` with `\n` line ends; all line feeds around it are replaced by one at its end.
 
     >>> _lines("\n  a\r\nb\r\rc\n\n")
     '  a\nb\n\nc\n'

@@ -1,11 +1,15 @@
-"""Selection of the changes that families of edits show, rendered along with the other families.
+"""Selection of the changes that families of edits (v3, edit) show.
 
-With the option `changes: all`, these families show all changes of a file. With `changes: code`
+The other families are rendered in the same pass.
 
-- changes of only comments, includes and white space are left out;
-- a deleted file is left out, unless its commit adds a file with the same stem in any folder;
-- a commit yields at most MAX_EDITS edits if it is tree-wide, or if it is mechanical: one replacement of words
-  explains more than half of its edits. Digests of commit and path choose the edits.
+With the option `changes: all`, these families show all changes of a file. With `changes: code`, these changes
+are left out:
+
+- changes of only comments, includes and white space;
+- a deleted file, unless its commit adds a file with the same stem in any folder;
+- most edits of a commit that is tree-wide or mechanical: only MAX_EDITS of its edits are shown. A commit is
+  mechanical if one replacement of words explains more than half of its edits. Digests of commit and path
+  choose the edits that are shown.
 """
 
 import hashlib
@@ -22,11 +26,12 @@ from schemas.corpus import CODE, ChangeChoice, EditSettings, Language
 from schemas.families import FAMILIES
 
 MAX_EDITS = 3
-"""Maximum number of edits of a tree-wide or mechanical commit."""
+"""Maximum number of edits that are shown of a tree-wide or mechanical commit."""
 MAX_CANDIDATES = 4
-"""Maximum number of replacements tested on all edits of a commit; the most frequent ones are tested."""
+"""Maximum number of replacements that are tested on all edits of a commit; these are the most frequent ones.
+"""
 MAX_PAIRS = 200
-"""Maximum number of line pairs per edit that are searched for a replacement."""
+"""Maximum number of line pairs per edit in which replacements are searched."""
 Words = tuple[str, ...]
 
 _COMMENT = (b"//", b"/*")
@@ -39,9 +44,9 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def render_changes(
     changes: Iterable[FileChange], families: Sequence[str], options: EditSettings
 ) -> Iterator[RenderResult]:
-    """Render the changes of a history, grouped by commit; equal input gives equal documents.
+    """Render the changes of a history, which are grouped by commit; equal input gives equal documents.
 
-    Memory: the changes of one commit; MAX_EDITS changes of a tree-wide commit or a snapshot.
+    Memory: the changes of one commit; of a tree-wide commit or a snapshot, only MAX_EDITS changes.
     """
     if options.changes == "all":
         yield from (render(change, families, options) for change in changes)
@@ -54,14 +59,17 @@ def render_changes(
 
 
 def _commit_of(change: FileChange) -> tuple[str, bool]:
-    """Return the commit, and True if its changes may not fit into memory."""
+    """Return the commit of a change, and True if all changes of this commit may not fit into memory."""
     return change.commit, change.is_tree_wide or change.kind == "snapshot"
 
 
 def _render_streamed(
     commit: Iterable[FileChange], families: Sequence[str], options: EditSettings
 ) -> Iterator[RenderResult]:
-    """Render a commit of any size; documents of families of edits come last."""
+    """Render a commit of any size.
+
+    The documents of the chosen edits come last.
+    """
     own = [family for family in families if FAMILIES[family].edits_only]
     others = [family for family in families if not FAMILIES[family].edits_only]
     chosen: list[tuple[int, FileChange]] = []
@@ -100,7 +108,7 @@ def _digest(change: FileChange) -> bytes:
 
 
 def reason_against(change: FileChange, choice: ChangeChoice) -> Reason | None:
-    """Return the reason to leave out a change, judged on its own; None to show it."""
+    """Return the reason to leave out a change, judged without its commit; None if the change is shown."""
     if change.before is None:
         return "new_file"
     if not change.hunks:
@@ -117,7 +125,9 @@ def reason_against(change: FileChange, choice: ChangeChoice) -> Reason | None:
 
 
 def code_of(text: str, language: Language) -> bytes:
-    r"""Return a file without comments, includes and white space; for build files, without comment lines.
+    r"""Return the text of a file without comments, includes and white space.
+
+    In build files, only comments on lines of their own are removed.
 
     >>> code_of("#include <a>\nint a; // b\n", "cpp"), code_of("# a\nset(b) # c\n", "cmake")
     (b'inta;', b'set(b)#c')
@@ -134,7 +144,7 @@ def code_of(text: str, language: Language) -> bytes:
 
 
 def is_mechanical(edits: Sequence[FileChange]) -> bool:
-    """Return True if one replacement of words explains more than half of the edits, ignoring includes."""
+    """Return True if one replacement of words explains more than half of the edits; includes are ignored."""
     hunks = [tuple(_hunk_lines(edit)) for edit in edits]
     shown = Counter(pair for lines in hunks for pair in dict.fromkeys(_replacements(lines)))
     sides = [
@@ -167,7 +177,10 @@ def _hunk_lines(edit: FileChange) -> Iterator[tuple[Sequence[str], Sequence[str]
 def _replacements(
     hunks: Iterable[tuple[Sequence[str], Sequence[str]]],
 ) -> Iterator[tuple[Words, Words]]:
-    """Yield the differing words of each removed line and the added line at its position."""
+    """Yield (old words, new words) for each removed line and the added line in the same place.
+
+    Only hunks that remove and add the same number of lines are read.
+    """
     pairs = (zip(*sides, strict=True) for sides in hunks if len(sides[0]) == len(sides[1]))
     for removed, added in islice(chain.from_iterable(pairs), MAX_PAIRS):
         old, new = _differing(_words(removed), _words(added))
@@ -176,7 +189,7 @@ def _replacements(
 
 
 def _differing(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
-    """Return the words that remain after removing the common beginning and the common end.
+    """Return both word lists without their common beginning and their common end.
 
     >>> _differing(["int", "a", ";"], ["long", "long", "a", ";"])
     (('int',), ('long', 'long'))
@@ -189,10 +202,10 @@ def _differing(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a line; none for an include."""
+    """Return the words of a line; a line with an include has none."""
     return [] if _INCLUDE_LINE.match(line) else _WORD.findall(line)
 
 
 def _joined(words: Iterable[str]) -> str:
-    """Return the words with delimiters, so that substrings match whole words only."""
+    """Return the words as one text, with delimiters, so that a search for words finds only whole words."""
     return "".join(f"\n{word}\n" for word in words)

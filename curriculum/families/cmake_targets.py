@@ -1,6 +1,8 @@
-"""v4_context_graph for CMake: the build targets that a commit touched, with the targets and files they use.
+"""v4_context_graph for CMake: the build targets that a commit touched, and the targets and files they use.
 
-target      their commands
+The chunks of a document are, from its end to its beginning:
+
+target      the commands of the touched targets
 before      the commands of the targets that they link, directly or indirectly
 before      the files that the targets compile, as skeletons. With `context: filled`, also the files of linked
             targets, and the targets' own files whole
@@ -25,12 +27,12 @@ from schemas.document import ChunkForm, Document, Edge, EdgeKind
 
 LANGUAGE: Language = "cmake"
 MAX_SHARE = 8
-"""A file takes at most 1/MAX_SHARE of the budget; a longer one is shown as a skeleton."""
+"""A file takes at most 1/MAX_SHARE of the budget; a longer file is shown as a skeleton."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Item:
-    """Chunk to be written: a target's commands in one file, or a file if `target` is None."""
+    """Chunk that will be written: the commands of `target` in one file, or a file if `target` is None."""
 
     file: TreeFile
     target: TargetId | None
@@ -38,15 +40,17 @@ class _Item:
     ranges: tuple[Range, ...]
     hop: int
     owner: TargetId | None
-    """Target over which the item was found, one hop nearer; None for a target that the commit touched."""
+    """Target over which the item was found; it is one hop nearer. None for a target that the commit touched.
+    """
 
 
 def documents(
     commit: CommitChange, graph: RepositoryGraph, *, family: str, settings: ContextSettings
 ) -> RenderResult:
-    """Return the documents of one commit, whose tree the graph has; none if it changes no CMake file.
+    """Return the documents of one commit; none if it changes no CMake file.
 
-    Touched targets that don't fit one document are distributed over several.
+    `graph` has the commit's tree. If the touched targets don't fit one document, they are distributed over
+    several.
     """
     changes = [change for change in commit.changes if change.language == LANGUAGE and change.after]
     if not changes:
@@ -80,7 +84,7 @@ def documents(
 
 
 def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
-    """Return the targets with a command in which a hunk adds, changes or removes a line."""
+    """Return the targets that have a command in which the change adds, changes or removes a line."""
     if change.after is None or is_blank(change):
         return []
     starts = line_starts(change.after.text.encode()).tolist()
@@ -89,7 +93,10 @@ def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
 
 
 def _distribute(targets: Sequence[tuple[_Item, ...]], room: int) -> tuple[list[list[_Item]], int]:
-    """Return the targets in groups that fit one document each, and the number that fit none."""
+    """Divide the targets into groups that fit one document each.
+
+    Also return the number of targets that are too large for a document.
+    """
     groups: list[list[_Item]] = []
     used, too_large = room, 0
     for items in targets:
@@ -113,7 +120,7 @@ def _cost(item: _Item) -> int:
 
 @dataclass(kw_only=True, slots=True)
 class _Search:
-    """Search that adds items until the budget is used, nearest first."""
+    """Search for items around the targets, which adds the nearest items first until the budget is used."""
 
     graph: RepositoryGraph
     build: BuildGraph
@@ -134,7 +141,10 @@ class _Search:
         return self.items
 
     def _targets(self, targets: set[TargetId]) -> dict[TargetId, int]:
-        """Add directly and indirectly linked targets; return all shown targets with their distances."""
+        """Add the targets that `targets` link, directly or indirectly.
+
+        Return the distance of each target that is shown.
+        """
         hops = dict.fromkeys(sorted(targets), 0)
         waiting = deque(hops)
         while waiting:
@@ -165,7 +175,7 @@ class _Search:
         return self.settings.context == "filled"
 
     def _follows(self, kind: EdgeKind, hop: int, confidence: float) -> bool:
-        """Return True if the context follows this edge of a target that is `hop` links away."""
+        """Return True if the context follows an edge that starts at a target `hop` links away."""
         before: Traversal | None = ("links", True) if hop else None
         is_wanted = self._is_filled or is_related(before, (kind, True), hop + 1)
         return is_wanted and is_trusted("syntactic", confidence, self.settings.edges)
@@ -197,7 +207,7 @@ def _commands(
     hop: int = 0,
     owner: TargetId | None = None,
 ) -> tuple[_Item, ...]:
-    """Return the commands of a target, one item per file."""
+    """Return the commands of a target as items, one per file."""
     return tuple(
         _Item(
             file=graph.source(path).file,
@@ -219,7 +229,10 @@ def _document(
     targets: Sequence[_Item],
     around: Sequence[_Item],
 ) -> Document:
-    """Return the document of items; `around` is nearest first, targets are written in file order."""
+    """Return the document of the items in `targets` and the items `around` them.
+
+    `around` is sorted from the nearest to the farthest item; targets are written in file order.
+    """
     in_order = sorted(targets, key=lambda item: (item.file.path, item.ranges))
     items = [*reversed(around), *in_order]
     edges = list(_edges(build, items))
@@ -243,7 +256,10 @@ def _document(
 
 
 def _edges(build: BuildGraph, items: Sequence[_Item]) -> Iterator[Edge]:
-    """Yield edges from a target's first chunk to all chunks of its linked targets, and to its files."""
+    """Yield the edges between the items: links between targets, and files that a target compiles.
+
+    An edge starts at its target's first chunk. A link ends at each chunk of the linked target.
+    """
     places: dict[TargetId, list[int]] = {}
     files = {item.file.path: at for at, item in enumerate(items) if item.target is None}
     for at, item in enumerate(items):

@@ -1,15 +1,15 @@
 """Context documents: the code around a commit's change, then the changed code.
 
 header      facts of the commit
-context     chunks, farthest first; cropping removes whole chunks from this end
+context     chunks, farthest first; when a document is cropped, whole chunks are removed from this end
 === TARGET: the commit's subject ===
 target      chunks
 
-Consecutive chunks of one file form a run with one line above it, the file's path. The path line has the rank
-of the run's last chunk, so it is left out exactly when the whole run is. In the context, a blank line
-separates the chunks of a run. In the target, chunks of a file are laid out as in the file: a gap line marks
-omitted lines between two chunks, and nothing separates adjacent chunks. A part at the end of a file gets a
-line end even if the file lacks it.
+Consecutive chunks of one file form a run. One line above the run names the file's path. The path line has the
+rank of the run's last chunk, so the path line is left out exactly when the whole run is. In the context, a
+blank line separates the chunks of a run. In the target, chunks of a file are laid out as in the file: a gap
+line marks omitted lines between two chunks, and nothing separates adjacent chunks. If a part is at the end of
+a file, it gets a line end even if the file has none there.
 """
 
 from bisect import bisect_left
@@ -51,23 +51,23 @@ LEAD = "\n"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Excerpt:
-    """Chunk to be written: whole lines of one file."""
+    """Chunk that will be written: whole lines of one file."""
 
     file: TreeFile
     name: str
     symbol: str
     form: ChunkForm
     ranges: Sequence[Range]
-    """Sorted and disjoint; a gap line is written between two ranges."""
+    """Byte ranges of the shown lines, sorted and disjoint; a gap line is written between two ranges."""
     hop: int
     marks: Sequence[Span]
-    """Spans of the whole file, sorted by start, outer ones first; spans of omitted lines are skipped."""
+    """Spans of the whole file, sorted by start, outer spans first; spans of omitted lines are skipped."""
     via: Edge | None = None
     """Edge of the document over which the chunk was found; None for a target."""
 
 
 def path_line(path: str, language: Language) -> str:
-    """Return the lines above a run: a blank line, and the file's path as a comment."""
+    """Return the two lines above a run of chunks: a blank line, and the file's path as a comment."""
     mark = line_mark(language)
     return LEAD + without_line_splice(f"{mark} File: {one_line(path)}", mark) + "\n"
 
@@ -78,12 +78,15 @@ def gap_line(language: Language) -> str:
 
 
 def frame_bytes(commit: CommitChange, language: Language) -> int:
-    """Return the bytes of the header and of the line above the target."""
+    """Return the number of bytes of the header and of the line above the target."""
     return len((commit_header(commit, language).text + _opening(commit, language)).encode())
 
 
 def chunk_bytes(path: str, language: Language) -> int:
-    """Return the maximum bytes of a run besides its chunks: the path line and a missing final line end."""
+    """Return the maximum number of bytes that a run of chunks takes in addition to its chunks.
+
+    These are the path line and one line end, which the file may lack.
+    """
     return len(path_line(path, language).encode()) + 1
 
 
@@ -95,14 +98,14 @@ def document(
     edges: Iterable[Edge],
     left_out: Iterable[LeftOut] = (),
 ) -> Document:
-    """Return the document of these chunks.
+    """Return the document of one commit that shows the given excerpts.
 
     Args:
         commit: the commit.
         family: name of the family.
         context: excerpts around the target, farthest first.
         targets: excerpts of the target.
-        edges: edges between the chunks, numbered with the context first.
+        edges: edges between the chunks. Their numbers count the context first, then the targets.
         left_out: definitions that would have come next.
     """
     main = largest(targets)
@@ -129,7 +132,7 @@ def document(
 
 
 def largest(targets: Sequence[Excerpt]) -> TreeFile:
-    """Return the file with most bytes of the target; the first one if several are equal."""
+    """Return the file that has the most bytes among the targets; the first one if several have the same."""
     sizes: Counter[str] = Counter()
     for excerpt in targets:
         sizes[excerpt.file.path] += sum(end - start for start, end in excerpt.ranges)
@@ -143,12 +146,12 @@ class _Writer:
     builder: DocumentBuilder
     chunks: list[Chunk]
     places: dict[tuple[int, int, EdgeKind], int]
-    """Index of an edge, by (source, target, kind)."""
+    """Index of each edge, by (source, target, kind)."""
     texts: dict[str, bytes] = field(default_factory=dict)
     """Texts of files, by path."""
 
     def add_context(self, run: Sequence[Excerpt], nearer: int) -> None:
-        """Add a run of context chunks; `nearer` chunks are nearer to the target than all of them."""
+        """Add a run of context chunks; `nearer` other chunks are nearer to the target than this run."""
         file = run[0].file
         for number, excerpt in enumerate(run):
             first = len(self.builder.parts)
@@ -205,9 +208,9 @@ class _Writer:
         )
 
     def _mark(self, marks: Sequence[Span], start: int, end: int) -> None:
-        """Add spans for these bytes of a file; of nested marks, only the outermost.
+        """Add spans for the bytes `[start, end)` of a file; of nested spans of one kind, only the outermost.
 
-        A declaration whose documentation is above these bytes gets no span, since it would be paired with
+        A declaration gets no span if its documentation is above these bytes, since it would be paired with
         another declaration's documentation.
         """
         offset = self.builder.size - start
@@ -221,14 +224,17 @@ class _Writer:
 
 
 def _opening(commit: CommitChange, language: Language) -> str:
-    """Return the line above the target."""
+    """Return the lines above the target, with the commit's subject."""
     subject = subject_of(commit)
     title = f"=== TARGET: {subject} ===" if subject else "=== TARGET ==="
     return f"\n{line_mark(language)} {title}\n"
 
 
 def marks_of(source: SourceFile) -> tuple[Span, ...]:
-    """Return spans of a file's doc comments, documented declarations and function bodies; outer first."""
+    """Return the spans of a file's doc comments, documented declarations and function bodies.
+
+    Outer spans come before inner ones.
+    """
     data = source.file.blob.text.encode()
     found: list[Span] = []
     declarations: list[Range] = []
@@ -253,7 +259,7 @@ def _place(mark: Span) -> tuple[int, int]:
 
 
 def with_statements(marks: Iterable[Span], source: SourceFile) -> tuple[Span, ...]:
-    """Return the marks of a file together with a sample of its statements and call arguments."""
+    """Return `marks`, the spans of a file, together with spans of some statements and call arguments."""
     found = outline(source.file.blob.text, source.file.language)
     statements = [Span(kind="statement", start=start, end=end) for start, end in found.statements]
     arguments = [Span(kind="arguments", start=start, end=end) for start, end in found.arguments]
@@ -261,7 +267,7 @@ def with_statements(marks: Iterable[Span], source: SourceFile) -> tuple[Span, ..
 
 
 class DocComment(NamedTuple):
-    """Comments alone on their lines, and the offset of the code below."""
+    """Comments on lines of their own as a byte range, and the offset at which the code below begins."""
 
     start: int
     end: int

@@ -1,7 +1,7 @@
 """Building of documents: text is appended from top to bottom, and offsets are computed.
 
-Headers are comments with facts about a change; no text from outside can end these comments. `ChangeText`
-holds the hunks of a change of a file: removed lines as comments, added lines as code.
+Headers are comments with facts about a change. Text from outside, such as a commit's subject, can't end these
+comments. `ChangeText` holds the hunks of a change of a file: removed lines as comments, added lines as code.
 """
 
 import re
@@ -38,7 +38,7 @@ Range = tuple[int, int]
 
 @dataclass(kw_only=True, slots=True)
 class DocumentBuilder:
-    """Parts, spans and provenance of one document; `size` is the number of bytes so far."""
+    """Parts, spans and provenance of one document; `size` is the number of bytes added so far."""
 
     size: int = 0
     texts: list[str] = field(default_factory=list)
@@ -55,7 +55,11 @@ class DocumentBuilder:
     def add(
         self, kind: PartKind, text: str, *, source: int = GENERATED, rank: int | None = None
     ) -> None:
-        """Add text, which ends with a line end, as one part; a part without a rank is never left out."""
+        """Add `text`, which ends with a line end, as one part.
+
+        A part with a rank may be left out when a document is cropped; a part without a rank is never left
+        out.
+        """
         self.texts.append(text)
         start, self.size = self.size, self.size + len(text.encode())
         self._part(kind, start, self.size, source, rank)
@@ -73,9 +77,10 @@ class DocumentBuilder:
         )
 
     def file(self, blob: Blob, outline: Outline, source: int, ranks: Sequence[int | None]) -> None:
-        """Add a whole file, one part per item; an item without a rank is never left out.
+        """Add a whole file, one part per item of its outline; an item without a rank is never left out.
 
-        The parts of a source tile its range in order, which determines each part's bytes in the blob.
+        The parts cover the range of their source in order, without gaps, which determines each part's bytes
+        in the blob.
         """
         offset = self.size
         self.texts.append(blob.text)
@@ -88,9 +93,9 @@ class DocumentBuilder:
     def excerpt(
         self, data: bytes, outline: Outline, lines: Range, source: int, rank: int | None
     ) -> None:
-        """Add some lines of a file as one part, with the marks inside them.
+        """Add the bytes `lines` of a file as one part, with the spans of the outline that lie inside them.
 
-        A declaration whose documentation isn't among the lines gets no mark, since it would be paired with
+        A declaration gets no span if its documentation isn't among the lines, since it would be paired with
         another declaration's documentation.
         """
         start, end = lines
@@ -107,7 +112,7 @@ class DocumentBuilder:
         self.add("code", data[start:end].decode(), source=source, rank=rank)
 
     def mark(self, kind: SpanKind, ranges: Iterable[Range], *, offset: int = 0) -> None:
-        """Add spans; the ranges are relative to `offset`, sorted and disjoint."""
+        """Add spans of one kind; the sorted, disjoint `ranges` are relative to `offset`."""
         self.spans.extend(
             Span(kind=kind, start=start + offset, end=end + offset) for start, end in ranges
         )
@@ -121,7 +126,7 @@ class DocumentBuilder:
         *,
         lineage: str,
     ) -> int:
-        """Add a source, the bytes `span` of a blob; return its index."""
+        """Add the bytes `span` of a blob as a source of the document; return the index of the source."""
         files = change.licence_files
         if isinstance(change, FileChange) and blob is change.before:
             files = change.old_licence_files
@@ -152,7 +157,7 @@ class DocumentBuilder:
         edges: tuple[Edge, ...] = (),
         left_out: tuple[LeftOut, ...] = (),
     ) -> Document:
-        """Return the document of everything added; its language and lineage are those of `file`."""
+        """Return the document of all parts added so far. Its language and lineage are those of `file`."""
         spans = sorted(self.spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start))
         return Document(
             text="".join(self.texts),
@@ -177,7 +182,7 @@ _SPLICES = ("\\", "??/")
 
 
 def line_mark(language: Language) -> Mark:
-    """Return the mark that begins a line comment."""
+    """Return the characters that begin a line comment in a language."""
     return "//" if language in ("cpp", "c") else "#"
 
 
@@ -192,10 +197,11 @@ def one_line(text: str) -> str:
 
 
 def without_line_splice(line: str, mark: Mark) -> str:
-    r"""Return a comment line that can't continue on the next line.
+    r"""Return `line`, a comment line, changed so that it can't continue on the next line.
 
-    A backslash or its trigraph at the end of a line, even before white space, would join the next line to the
-    comment; the comment mark is appended to prevent that. Neither `line` nor the result includes a line end.
+    A backslash or its trigraph at the end of a line, even before white space, would make the next line a part
+    of the comment; therefore, the comment mark is appended. Neither `line` nor the result includes a line
+    end.
 
     >>> without_line_splice("// - #define SUM \\", "//")
     '// - #define SUM \\ //'
@@ -208,26 +214,29 @@ Side = Literal["before", "after", "change"]
 Fact = tuple[str, str]
 
 MAX_SUBJECT_LENGTH = 200
-"""Characters. A longer subject is cut and ends with an ellipsis."""
+"""Maximum number of characters of a subject; a longer subject is cut and ends with an ellipsis."""
 COMMIT_DIGITS = 12
 _LAST_SECOND = 253_402_300_799
-"""The end of the year 9999."""
+"""End of the year 9999, in seconds since 1970."""
 _COMMAND = re.compile(r"\\|(?<!\w)@")
 _SUBJECT = "Subject"
 _TAGS = {"File": "@file", "Date": "@date", "Commit": "@version"}
-"""A subject isn't a @brief: it describes a commit, not the file."""
+"""Doxygen commands for facts. A subject isn't a @brief, because it describes a commit and not the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """Generated comment at the top of a document; all of its lines except the subject are unscored."""
+    """Generated comment at the top of a document, in which only the line with the subject is scored."""
 
     text: str
     unscored: tuple[Range, ...]
 
     @staticmethod
     def from_lines(lines: Sequence[str], *, blank: bool, scored: int | None = None) -> "Header":
-        """Join lines, optionally with a blank line below; `scored` is the index of the subject's line."""
+        """Return a header of these lines; with `blank`, a blank line follows.
+
+        `scored` is the index of the line with the subject.
+        """
         ends = list(accumulate((len(line.encode()) + 1 for line in lines), initial=0))
         whole = (0, ends[-1])
         around = [whole] if scored is None else [(0, ends[scored]), (ends[scored + 1], ends[-1])]
@@ -238,7 +247,7 @@ class Header:
 
 
 def header(change: FileChange, *, side: Side, style: Style) -> Header:
-    """Return a comment with the known facts of a change, and a blank line.
+    """Return a header with the known facts of a change, followed by a blank line.
 
     The text of a path or subject can't end the comment, begin another one, or act as a Doxygen command.
     """
@@ -268,7 +277,7 @@ def header(change: FileChange, *, side: Side, style: Style) -> Header:
 
 
 def commit_header(commit: CommitChange, language: Language) -> Header:
-    """Return comment lines with the known facts of a whole commit, without its subject."""
+    """Return a header with the known facts of a whole commit, without its subject."""
     mark = line_mark(language)
     facts = _place_and_time(commit)
     lines = [
@@ -294,19 +303,19 @@ def _place_and_time(change: FileChange | CommitChange, before: str = "") -> Iter
 
 
 MAX_SIDE_BYTES = 8_192
-"""Maximum bytes of a hunk's removed lines, and of its added lines."""
+"""Maximum bytes of the removed lines of a hunk, and maximum bytes of its added lines."""
 MAX_CHANGES_BYTES = 65_536
-"""Bytes. Hunks that begin after this size are left out, and the last line states their number."""
+"""Bytes of text after which no further hunk begins. The last line states how many hunks are left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeText:
-    """Hunks of a change as text, and the number of lines and hunks left out."""
+    """Hunks of a change as text, and the numbers of lines and hunks that are left out."""
 
     blocks: tuple[str, ...]
     """One text per hunk; each of its lines is generated, a comment, or an unchanged added line."""
     shown: tuple[tuple[int, int], ...]
-    """Ranges of lines of the new file that `blocks` contain unchanged, in order."""
+    """Ranges of lines of the new file that `blocks` contain unchanged, in ascending order."""
     lines_left_out: int
     hunks_left_out: int
 
@@ -344,11 +353,11 @@ def is_blank(change: FileChange) -> bool:
 def describe(
     before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk], mark: Mark
 ) -> ChangeText:
-    """Return the hunks as text within the limits; only whole lines are left out.
+    """Return the hunks of a change as text within the limits; only whole lines are left out.
 
     A removed line is always a comment on a line of its own; `without_line_splice` keeps it from continuing on
-    the next line. Added lines are fragments: a line may open a comment or raw string that an unchanged line
-    closes, so that the text after the hunk is inside it.
+    the next line. Added lines are fragments of code: if an added line opens a comment or raw string that an
+    unchanged line closes, the text after the hunk is inside this comment or string.
     """
     blocks: list[str] = []
     shown: list[tuple[int, int]] = []

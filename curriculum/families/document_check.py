@@ -1,4 +1,4 @@
-"""Checks of document invariants: parts, spans, sources, and the chunks and edges of context documents."""
+"""Checks of the rules for documents: parts, spans and sources, and chunks and edges of context documents."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ from schemas.errors import SchemaError
 from schemas.families import CHAT_FAMILY, reads_commits
 
 Wrong = tuple[str, str]
-"""A value, and the rule that it breaks."""
+"""Value that breaks a rule, and the rule."""
 
 
 def wrong_with_context(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
-    """Yield the violations of the rules, each on one line.
+    """Yield the violations of the rules for context documents.
 
     1. Chunks are in the order of the text and contain all parts except headers. A chunk shows one file, in
        order. The first chunk of a run (consecutive chunks of one file) begins with the path, and no other
-       chunk does. A chunk may begin with file text only in the target, if it continues where the previous
-       chunk ends.
+       chunk does. A chunk may begin with file text only in the target, and only if it continues where the
+       previous chunk ends.
     2. The target is last: its chunks have hop 0, are whole and may not be left out. All other chunks may be
-       left out. They have ranks of their own, which decrease towards the target, and an edge over which they
-       were found. A path line has the rank of its run's last chunk.
+       left out. Each of them has a rank of its own, which decreases towards the target, and an edge over
+       which it was found. A path line has the rank of its run's last chunk.
     3. No line of a file is in two chunks.
     4. The text fits the budget.
     5. Edges are sorted, unique, between existing chunks, and of known kinds, labels and confidences.
@@ -74,7 +74,7 @@ def _wrong_order(document: Document) -> Iterator[Wrong]:
 
 
 def _runs(document: Document) -> Iterator[list[Chunk]]:
-    """Yield runs: consecutive chunks of one file, either in the context or in the target."""
+    """Yield the runs of a document: consecutive chunks of one file, in the context or in the target."""
     keys = [
         (chunk.hop > 0, [(source.path, source.blob) for source in _shown(document, chunk)][:1])
         for chunk in document.chunks
@@ -115,7 +115,11 @@ def _wrong_lead(
 
 
 def _wrong_chunk(document: Document, chunk: Chunk, last: Chunk | None) -> Iterator[Wrong]:
-    """Yield the violations of a chunk; its path line, if any, has the rank of the chunk `last`."""
+    """Yield the violations of a chunk.
+
+    If the chunk begins with a path line, `last` is the last chunk of its run, which has the same rank; else
+    None.
+    """
     named = f"chunk {chunk.name!r} at part {chunk.first_part}"
     parts = _parts(document, chunk)
     ranks = [parts[-1].rank] * len(parts)
@@ -209,13 +213,15 @@ def _wrong_paths(document: Document, settings: ContextSettings) -> Iterator[Wron
 
 
 def check_document(document: Document, settings: ContextSettings = USUAL_CONTEXT) -> None:
-    """Raise unless parts tile the text at line starts, and spans, sources and offsets are valid.
+    """Raise an error unless a document obeys the rules below.
 
-    1. Parts tile the bytes of the text. None is empty, and all but the first begin after a line end.
+    1. Parts cover the bytes of the text without gaps. No part is empty, and all but the first begin
+       after a line end.
     2. Spans lie in the text and aren't empty; spans of one kind are sorted and disjoint.
-    3. A part's source is -1 or an index into the provenance. Parts with a source have the total length of its
-       range. In documents with a target, one more line end is allowed, for a file without a final line end.
-       Sources of conversations are exempt: they are JSON, which is longer by escapes and names.
+    3. A part's source is -1 or an index into the provenance. The parts of a source have the same total length
+       as the range of the source. In documents with a target, one more line end is allowed, for a file
+       without a final line end. Sources of conversations are exempt: they are JSON, which is longer by
+       escapes and names.
     4. A document of the graph families satisfies the rules of wrong_with_context.
 
     Raises:

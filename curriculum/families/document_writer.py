@@ -1,4 +1,4 @@
-"""Documents on disk: data/part-00000.parquet, data/part-00001.parquet, … in the order of writing."""
+"""Documents on disk as data/part-00000.parquet, data/part-00001.parquet, …, in the order of writing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -41,13 +41,17 @@ from schemas.structure import (
 ROWS_PER_FILE = 100_000
 ROWS_PER_GROUP = 1_000
 BYTES_PER_GROUP = 8_000_000
-"""Bytes of text; a row group ends at ROWS_PER_GROUP rows or this size, whichever comes first."""
+"""Bytes of text per row group; a row group ends at ROWS_PER_GROUP rows or this size, whichever comes first.
+"""
 Row = TypeVar("Row")
 Enriched = tuple[Document, Structure]
 
 
 class _Folder(Generic[Row]):
-    """Writer of rows to Parquet files of one schema; holds one row group, and equal rows give equal bytes."""
+    """Writer of rows to the Parquet files of one folder, which have the same schema.
+
+    At most one row group is in memory. Equal rows give equal bytes.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class _Folder(Generic[Row]):
         assert rows_per_file > 0
         self.count = 0
         self.num_bytes = 0
-        """Bytes of text of all documents so far."""
+        """Number of bytes of text of all documents so far."""
         self._as_table = as_table
         self._rows_per_file = rows_per_file
         self._group: list[Row] = []
@@ -82,7 +86,7 @@ class _Folder(Generic[Row]):
             self._flush()
 
     def close(self) -> None:
-        """Write the remaining rows; without any documents, write one file without rows."""
+        """Write the remaining rows. If there are no rows at all, write one file without rows."""
         if self._group or not self._shards.count:
             self._flush()
         self._shards.close()
@@ -112,10 +116,13 @@ class _Folder(Generic[Row]):
 
 
 class DocumentWriter(_Folder[Document]):
-    """Writer of one artefact's documents; holds one row group, and equal documents give equal bytes."""
+    """Writer of one artefact's documents.
+
+    At most one row group is in memory. Equal documents give equal bytes.
+    """
 
     def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
-        """Open an existing folder; the first file is written with the first full row group, or on close."""
+        """Open an existing folder; the first file is created with the first full row group, or on close."""
         super().__init__(folder, as_table, DOCUMENT_SCHEMA, rows_per_file)
 
     def append(self, document: Document) -> None:
@@ -124,14 +131,14 @@ class DocumentWriter(_Folder[Document]):
 
 
 class EnrichedWriter(_Folder[Enriched]):
-    """Writer of documents as v6_enriched, with their structure; behaves like DocumentWriter."""
+    """Writer of v6_enriched documents, with their structure; works like DocumentWriter."""
 
     def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
-        """Open an existing folder; the first file is written with the first full row group, or on close."""
+        """Open an existing folder; the first file is created with the first full row group, or on close."""
         super().__init__(folder, as_enriched_table, ENRICHED_SCHEMA, rows_per_file)
 
     def append(self, document: Document, structure: Structure) -> None:
-        """Add a document of the base family with its structure."""
+        """Add a document of another family with its structure; it is written as a document of v6_enriched."""
         assert document.family != ENRICHED_FAMILY, document.family
         self._add((document, structure), _size(document))
 
@@ -151,7 +158,7 @@ def documents_in(folder: Path) -> Iterator[Document]:
     """Yield the documents of an artefact in order, with one row group in memory at a time.
 
     Raises:
-        SchemaError: if there is no documents file, or a column has another type or nulls.
+        SchemaError: if there is no documents file, or if a column has another type or contains nulls.
     """
     for file in _files(folder):
         for group in range(file.num_row_groups):
@@ -212,7 +219,7 @@ def as_table(documents: Sequence[Document]) -> pa.Table:
 
 
 def as_enriched_table(rows: Sequence[Enriched]) -> pa.Table:
-    """Return documents of a base family with their structure as a table of ENRICHED_SCHEMA."""
+    """Return documents of another family, with their structure, as a table of ENRICHED_SCHEMA."""
     table = as_table([replace(document, family=ENRICHED_FAMILY) for document, _ in rows])
     found = [structure for _, structure in rows]
     columns: dict[str, Any] = dict(zip(table.column_names, table.columns, strict=True))
@@ -237,7 +244,7 @@ def _size(document: Document) -> int:
 
 
 def _structs(lists: Sequence[Sequence[object]], kind: pa.StructType) -> "pa.Array[Any]":
-    """Return a column of lists of structs, whose fields are attributes of the values."""
+    """Return a column whose rows are lists of structs; the fields of a struct are attributes of a value."""
     values = list(chain.from_iterable(lists))
     fields = [kind.field(index) for index in range(kind.num_fields)]
     columns = [

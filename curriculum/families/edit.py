@@ -1,11 +1,11 @@
 """edit: a file before a commit, then the commit's changes of the file as search/replace blocks.
 
 header     facts, including the commit's subject
-the file   one part per function or class; parts without a line of SEARCH may be left out
+the file   one part per function or class; parts without a line of a SEARCH section may be left out
 blocks     targets: markers, SEARCH, and REPLACE, whose kept and added lines are separate parts
 
-Scored are the first line of each SEARCH and the added lines of each REPLACE. Header, file, markers, other
-lines of SEARCH and kept lines are unscored.
+Two kinds of lines are scored: the first line of each SEARCH section and the added lines of each REPLACE
+section. The header, the file, markers, other lines of SEARCH and kept lines are not scored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from schemas.change import Blob, FileChange, Hunk
 from schemas.document import Document
 
 MAX_REMOVED_SHARE = 0.5
-"""Share of a file's lines. A change that removes more lines is a rewrite."""
+"""Maximum share of a file's lines that a change removes. A change that removes more lines is a rewrite."""
 MAX_EDIT_BYTES = 65_536
 """Maximum bytes of all removed and added lines, including the markers of one block per hunk."""
 _MARKER_BYTES = len(SEARCH + DIVIDER + REPLACE)
@@ -40,13 +40,13 @@ _MARKER_BYTES = len(SEARCH + DIVIDER + REPLACE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Version:
-    """File before or after the change."""
+    """Version of a file before or after the change."""
 
     path: str
     blob: Blob
     lines: Sequence[str]
     starts: Sequence[int]
-    """Offsets of the lines, then the number of bytes, [lines + 1]."""
+    """Offset at which each line begins, followed by the number of bytes, [lines + 1]."""
 
     @staticmethod
     def from_blob(path: str, blob: Blob) -> "_Version":
@@ -55,12 +55,12 @@ class _Version:
         return _Version(path=path, blob=blob, lines=lines, starts=starts)
 
     def bytes_of(self, lines: LineRange) -> tuple[int, int]:
-        """Return the byte range of some lines."""
+        """Return the byte range `(start, end)` of a range of lines."""
         return self.starts[lines[0]], self.starts[lines[1]]
 
 
 def documents(change: FileChange, *, family: str) -> Iterator[Document | Reason]:
-    """Yield the document of a change, or the reason why there is none."""
+    """Yield the document of a change; if it has no document, yield the reason."""
     if change.before is None:
         yield "new_file"
         return
@@ -110,7 +110,7 @@ def _blocks(
 
 
 def _size(hunk: Hunk, before: _Version, after: _Version) -> int:
-    """Return the bytes that a hunk removes and adds, plus a block's markers."""
+    """Return the number of bytes that a hunk removes and adds, plus the bytes of a block's markers."""
     gone = before.bytes_of((hunk.before_start, hunk.before_start + hunk.before_lines))
     new = after.bytes_of((hunk.after_start, hunk.after_start + hunk.after_lines))
     return gone[1] - gone[0] + new[1] - new[0] + _MARKER_BYTES
@@ -119,7 +119,7 @@ def _size(hunk: Hunk, before: _Version, after: _Version) -> int:
 def _add_file(
     builder: DocumentBuilder, change: FileChange, before: _Version, blocks: Sequence[EditBlock]
 ) -> None:
-    """Add the file before the change; items with a line of a block's SEARCH are never left out."""
+    """Add the file before the change; items that contain a line of a SEARCH section are never left out."""
     is_open = not before.lines[-1].endswith("\n")
     text = before.blob.text + "\n" * is_open
     lines = outline(text, change.language)
@@ -133,7 +133,7 @@ def _add_file(
 
 
 def _place(lines: LineRange) -> Hunk:
-    """Return lines of a file as a hunk with the same position before and after."""
+    """Return a range of lines as a hunk that has the same position before and after the change."""
     first, number = lines[0], lines[1] - lines[0]
     return Hunk(before_start=first, before_lines=number, after_start=first, after_lines=number)
 
@@ -146,7 +146,10 @@ def _add_lines(
     *,
     scored: Sequence[LineRange],
 ) -> None:
-    """Add lines of a version as scored and unscored parts; mark a last line without a line end."""
+    """Add a range of lines of a version as parts, those in `scored` as scored parts.
+
+    A last line without a line end is followed by the line NO_NEWLINE.
+    """
     if lines[0] == lines[1]:
         return
     cited = version.bytes_of(lines)
@@ -164,6 +167,6 @@ def _add_lines(
 
 
 def _add_fixed(builder: DocumentBuilder, text: str) -> None:
-    """Add an unscored line that is the same in all documents."""
+    """Add a line that is the same in all documents and therefore not scored."""
     builder.mark("unscored", [(0, len(text))], offset=builder.size)
     builder.add("target", text)

@@ -1,4 +1,4 @@
-r"""Search/replace blocks: changes of a text, each at the place of given lines.
+r"""Search/replace blocks, which describe changes of a text: each block replaces given lines of the text.
 
 A block is `<<<<<<< SEARCH`, lines of the old text, `=======`, lines of the new text, `>>>>>>> REPLACE`. All
 blocks apply to the old text at once, so their order doesn't matter. SEARCH is empty only if the old text is
@@ -16,9 +16,11 @@ SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n"
 NO_NEWLINE = "\\ No newline at end of file\n"
 MARKERS = (SEARCH, DIVIDER, REPLACE, NO_NEWLINE)
 MAX_CONTEXT = 32
-"""Maximum number of lines added above a change, and below it, to make it unique."""
+"""Maximum number of lines added above a change, and maximum number added below it, to make it unique."""
 MAX_PLACES = 1_024
-"""Maximum number of other places compared with a change's lines; with more places, no block is made."""
+"""Maximum number of other places in the text that are compared with a change's lines; with more places, no
+block is made.
+"""
 _NAMES = frozenset(marker.strip() for marker in MARKERS)
 _BLOCK = re.compile(rf"{SEARCH}(?P<search>(?:.*\n)*?){DIVIDER}(?P<replace>(?:.*\n)*?){REPLACE}")
 LineRange = tuple[int, int]
@@ -27,7 +29,7 @@ LineRange = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EditBlock:
-    """One block, as line ranges of the old and the new text."""
+    """Search/replace block, as ranges of lines of the old and the new text."""
 
     search: LineRange
     """Lines of the old text."""
@@ -38,7 +40,9 @@ class EditBlock:
 
 
 def whole_lines(text: str) -> list[str]:
-    r"""Return the lines of a text with their ends; only `\n` ends a line, and the last may lack its end.
+    r"""Return the lines of a text with their line ends; the last line may have none.
+
+    Only `\n` ends a line.
 
     >>> whole_lines("a\n\nb")
     ['a\n', '\n', 'b']
@@ -49,7 +53,7 @@ def whole_lines(text: str) -> list[str]:
 
 
 def has_marker(lines: Sequence[str]) -> bool:
-    r"""Return True if any line, stripped of white space, is a marker.
+    r"""Return True if any line, without white space around it, is a marker of search/replace blocks.
 
     >>> has_marker(["a\n", " ======= \n"]), has_marker(["// =======\n"])
     (True, False)
@@ -60,13 +64,14 @@ def has_marker(lines: Sequence[str]) -> bool:
 def blocks_between(
     before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]
 ) -> tuple[EditBlock, ...] | None:
-    r"""Return the blocks of a change, in order; None if they need more than MAX_CONTEXT lines.
+    r"""Return the blocks of a change, in order; None if no blocks can be made within the limits.
 
-    A block's SEARCH is the shortest unique run of lines that contains all lines its hunks remove; of equally
-    short runs, the first. For an insertion, it contains at least one line beside it. Hunks whose runs touch
-    or overlap form one block.
+    The limits are MAX_CONTEXT and MAX_PLACES. The SEARCH section of a block is the shortest run of lines that
+    is unique in the old text and contains all lines that its hunks remove; the first one of several. For an
+    insertion, it contains at least the line above or below. Hunks whose runs touch or overlap form one block.
 
-    The line `c` is replaced; it is unique. An insertion follows `a`, of which there are two:
+    In the first example, the line `c` is replaced, which is unique. In the second example, a line is inserted
+    below the second of two lines `a`:
 
     >>> hunks = [Hunk(before_start=2, before_lines=1, after_start=2, after_lines=1)]
     >>> blocks = blocks_between([*"abcab"], [*"abxab"], hunks)
@@ -94,12 +99,12 @@ def blocks_between(
 
 
 def _removed(group: Sequence[Hunk]) -> LineRange:
-    """Return the lines from the first removed line of a group of hunks to the last."""
+    """Return the range from the first line that a group of hunks removes to the last one."""
     return group[0].before_start, group[-1].before_start + group[-1].before_lines
 
 
 def _joined(groups: Sequence[list[Hunk]], runs: Sequence[LineRange]) -> list[list[Hunk]]:
-    """Merge adjacent groups whose runs touch or overlap."""
+    """Return the groups of hunks; adjacent groups are merged if their `runs` of lines touch or overlap."""
     joined: list[list[Hunk]] = []
     end = -1
     for group, run in zip(groups, runs, strict=True):
@@ -128,7 +133,7 @@ def _block(group: Sequence[Hunk], run: LineRange) -> EditBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Finder:
-    """Lines of a text, with an index of the places of each line."""
+    """Lines of a text, with an index from each line to its places in the text."""
 
     lines: Sequence[str]
     places: dict[str, list[int]]
@@ -141,9 +146,10 @@ class _Finder:
         return _Finder(lines=lines, places=places)
 
     def unique_run(self, core: LineRange) -> LineRange | None:
-        """Return the shortest unique run around some lines, the first of several; None if there is none.
+        """Return the shortest run of lines around `core` that is unique in the text; None if there is none.
 
-        An empty `core` is a position between two lines; the run contains at least one of them.
+        Of several, it is the first one. An empty `core` is a position between two lines; the run contains at
+        least one of them.
         """
         first, last = core
         cores = [core] if first < last else [(first - 1, first), (first, first + 1)]
@@ -177,7 +183,10 @@ class _Finder:
         return best and (first - best[0], last + best[1])
 
     def _equal(self, first: int, last: int) -> list[int] | None:
-        """Return other places of some lines; None if there are more than MAX_PLACES candidates."""
+        """Return the other places at which the lines `[first, last)` occur.
+
+        None if there are more than MAX_PLACES candidates.
+        """
         wanted = self.lines[first:last]
         rarest = min(range(first, last), key=lambda number: len(self.places[self.lines[number]]))
         listed = self.places[self.lines[rarest]]
@@ -191,7 +200,10 @@ class _Finder:
         ]
 
     def _common(self, one: int, other: int, step: int) -> int:
-        """Return the number of equal lines from two places on, at most MAX_CONTEXT."""
+        """Return how many lines are equal from the lines `one` and `other` on, at most MAX_CONTEXT.
+
+        `step` is 1 for a comparison downwards and -1 for a comparison upwards.
+        """
         count = 0
         while (
             count < MAX_CONTEXT
@@ -204,9 +216,10 @@ class _Finder:
 
 
 def apply_blocks(before: str, blocks: str) -> str | None:
-    r"""Return a text with blocks applied; None if the blocks are malformed or don't fit the text.
+    r"""Return the text `before` with `blocks` applied; None if they are malformed or don't fit the text.
 
-    Blocks fit if each SEARCH occurs exactly once in the text, as whole lines, and no two overlap.
+    Blocks fit if each SEARCH section occurs exactly once in the text, as whole lines, and no two sections
+    overlap.
 
     >>> apply_blocks("a\nb\nc\n", "<<<<<<< SEARCH\nb\n=======\nx\ny\n>>>>>>> REPLACE\n")
     'a\nx\ny\nc\n'
@@ -232,12 +245,15 @@ def apply_blocks(before: str, blocks: str) -> str | None:
 
 
 def _section(text: str) -> str:
-    """Return the text of a section; a last line followed by NO_NEWLINE loses its line end."""
+    """Return the text of a SEARCH or REPLACE section.
+
+    If NO_NEWLINE follows its last line, the text has no final line end.
+    """
     return text.removesuffix(f"\n{NO_NEWLINE}")
 
 
 def _place(text: str, search: str) -> int | None:
-    """Return the offset at which these lines occur in a text; None unless they occur exactly once."""
+    """Return the offset at which the lines `search` occur in a text; None unless they occur exactly once."""
     if not search:
         return None if text else 0
     whole, lines = f"\n{text}", f"\n{search}"

@@ -1,7 +1,7 @@
-"""Related lines of a file: the edited lines of a change, and signatures of other definitions.
+"""Related lines of a changed file: the edited lines, and signatures of other definitions.
 
-edited       functions and classes of at most MAX_PART_BYTES with a hunk, whole; otherwise a hunk with up to
-             LINES_AROUND lines above and below, up to a blank line or a whole definition
+edited       functions and classes of at most MAX_PART_BYTES that contain a hunk, whole. Other hunks are shown
+             with up to LINES_AROUND lines above and below, which end at a blank line or a whole definition
 signatures   of functions and types, without the insides of their bodies: first those around a hunk, then
              those that the change names, then those nearest to a hunk, until the budget is used
 """
@@ -30,13 +30,15 @@ from schemas.change import Hunk
 from schemas.corpus import Language
 
 MAX_PART_BYTES = MAX_CLASS_BYTES
-"""Bytes. Of a larger function or class, only the lines around its hunks are shown."""
+"""Maximum bytes of a function or class that is shown whole; of a larger one, only the lines around its hunks
+are shown.
+"""
 LINES_AROUND = 16
 _WORD = re.compile(r"\w+")
 
 
 class RelatedLines(NamedTuple):
-    """Whole lines of a file, as a byte range; `rank` is the part's rank, None for edited lines."""
+    """Whole lines of a file, as a byte range, and the rank of their part; edited lines have the rank None."""
 
     start: int
     end: int
@@ -58,7 +60,7 @@ def related_lines(
     room: int,
     gap: int,
 ) -> list[RelatedLines]:
-    """Return the related lines of a file, in order.
+    """Return the related lines of a changed file, in the order of the file.
 
     Args:
         text: file after the change.
@@ -96,7 +98,10 @@ def related_lines(
 
 
 def edited_lines(data: bytes, outline: Outline, hunks: Sequence[Hunk]) -> tuple[Range, ...]:
-    """Return the lines that are shown whole, sorted and disjoint."""
+    """Return the lines that are shown because of the hunks, sorted and disjoint.
+
+    They are whole functions and classes, and lines around hunks outside of these.
+    """
     starts = outline.starts
     definitions = [item for item in outline.items if _is_part(item)]
     gaps = lines_to_hunks([(item.first, item.last) for item in definitions], hunks)
@@ -119,10 +124,10 @@ def edited_lines(data: bytes, outline: Outline, hunks: Sequence[Hunk]) -> tuple[
 
 
 def lines_to_hunks(places: Sequence[tuple[int, int]], hunks: Sequence[Hunk]) -> list[int]:
-    """Return the number of lines between each range `[first, last)` and the nearest hunk.
+    """Return, for each range of lines `[first, last)` in `places`, the number of lines to the nearest hunk.
 
-    The number is negative for a range that contains a hunk. A hunk that only removes lines counts as
-    contained in the lines around its position, but not in lines that end or begin there.
+    The number is negative for a range that contains a hunk. A hunk that only removes lines has a position
+    between two lines: a range contains this hunk if it contains both lines.
     """
     starts = [hunk.after_start for hunk in hunks]
     ends = [hunk.after_start + hunk.after_lines for hunk in hunks]
@@ -145,6 +150,6 @@ def _is_definition(symbol: Symbol) -> bool:
 
 
 def _signature(data: bytes, symbol: Symbol) -> tuple[Range, ...]:
-    """Return the lines of a definition outside of its body."""
+    """Return the lines of a definition without the lines inside its body."""
     inside = merge_ranges([inner_lines(data, symbol.body)] if symbol.body is not None else [])
     return subtract_ranges([Range(symbol.start, symbol.end)], inside)

@@ -1,4 +1,4 @@
-"""Rendering of a change: documents, and counts of omissions by reason."""
+"""Rendering of a change by several families into documents, and counts of omissions by reason."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ whole_rewrite   more than half of the version before is removed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExclusionCount:
-    """Number of documents, functions, hunks, lines or bytes left out for a reason."""
+    """Number of documents, functions, hunks, lines or bytes that a family left out for a reason."""
 
     family: str
     reason: Reason
@@ -83,7 +83,10 @@ class ExclusionCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderResult:
-    """Documents of one change, in the order of the families, or of one commit."""
+    """Documents of one change or one commit, with counts of omissions.
+
+    The documents of a change are in the order of the families.
+    """
 
     documents: tuple[Document, ...]
     counts: tuple[ExclusionCount, ...]
@@ -92,7 +95,7 @@ class RenderResult:
 def result_of(
     family: str, documents: Sequence[Document], left_out: Mapping[Reason, int]
 ) -> RenderResult:
-    """Return the documents of one commit, with its non-zero counts of omissions."""
+    """Return the documents of one commit, with the counts in `left_out` that aren't zero."""
     counts = (
         ExclusionCount(family=family, reason=reason, number=number)
         for reason, number in left_out.items()
@@ -108,7 +111,7 @@ def render(
     *,
     against: Reason | None = None,
 ) -> RenderResult:
-    """Render one change for each of the families; equal input gives equal documents on any machine.
+    """Render one change for several families; equal input gives equal documents on any machine.
 
     Costs one parse per version of a file, whatever the number of families.
 

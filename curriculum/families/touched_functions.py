@@ -25,10 +25,12 @@ from schemas.corpus import CODE
 
 
 def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, ...]:
-    """Return every function that a hunk touches, sorted by path and offset; no line is in two.
+    """Return a fragment for each function that a hunk touches, sorted by path and offset.
 
-    The functions and types of a new file are extended to cover all of its lines, those of a changed file to
-    cover the blank lines between them.
+    No line is in two fragments.
+
+    In a new file, the fragments of functions and types are extended to cover all of its lines. In a changed
+    file, they are extended to cover the blank lines between them.
     """
     return tuple(
         fragment
@@ -39,10 +41,10 @@ def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, 
 
 
 def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> list[int]:
-    """Return the functions in which a line was added, changed or removed; of nested ones, the innermost.
+    """Return the indices of the functions in which a line was added, changed or removed.
 
-    A hunk that only removes lines touches the function that contained them, not functions that end or begin
-    there.
+    Of nested functions, only the innermost counts. A hunk that only removes lines touches the function that
+    contained these lines, and not a function that ends or begins at their position.
     """
     starts = line_starts(text.encode())
     functions = [
@@ -67,7 +69,7 @@ def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> lis
 
 
 def touched_bytes(change: FileChange) -> int:
-    """Return the bytes of the functions that a change touched; 1 for a change of a CMake file."""
+    """Return the number of bytes of the functions that a change touched; 1 for a change of a CMake file."""
     if change.after is None or is_blank(change):
         return 0
     if change.language == cmake_targets.LANGUAGE:
@@ -100,7 +102,7 @@ def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
 
 
 def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Yield the types of a file outside of its functions; none without functions."""
+    """Yield fragments of the types in a file outside of `functions`; none if there are no functions."""
     starts = [function.ranges[0].start for function in functions]
     for number, symbol in enumerate(facts.symbols):
         if symbol.kind in TYPES and (symbol.body is not None or symbol.kind == "alias"):
@@ -114,8 +116,8 @@ def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterat
 def _extend_to_tile(definitions: Sequence[Fragment], size: int) -> Iterator[Fragment]:
     """Yield the fragments of a file, extended so that they show all of it.
 
-    Each fragment starts where the previous one ends, and reaches to the end of its definition or to the first
-    definition inside it; the last one reaches to the end of the file. Fragments that would be empty are left
+    Each fragment starts where the previous one ends. It extends to the end of its definition or to the first
+    definition inside it; the last one extends to the end of the file. Fragments that would be empty are left
     out.
     """
     start = 0
@@ -129,7 +131,8 @@ def _extend_to_tile(definitions: Sequence[Fragment], size: int) -> Iterator[Frag
 def _with_blank_lines(fragments: Sequence[Fragment], data: bytes) -> Iterator[Fragment]:
     """Yield the fragments of a file, extended by the blank lines between its functions.
 
-    If only blank lines separate two functions, the lines belong to the lower fragment, so that the two touch.
+    If only blank lines separate two functions, the lines belong to the lower fragment, so that no gap remains
+    between the two.
     """
     spans = [fragment.ranges[0]._replace(end=fragment.ranges[-1].end) for fragment in fragments]
     for at, later in enumerate(spans[1:]):
@@ -145,7 +148,7 @@ def _with_blank_lines(fragments: Sequence[Fragment], data: bytes) -> Iterator[Fr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """Targets of one commit, one group per document."""
+    """Targets of one commit, divided into one group per document."""
 
     groups: tuple[tuple[Fragment, ...], ...]
     too_large: int
@@ -158,9 +161,10 @@ _by_node = attrgetter("node")
 def distribute_targets(
     targets: Sequence[Fragment], graph: RepositoryGraph, costs: FragmentCosts, room: int
 ) -> Shares:
-    """Return the targets in groups that cost at most `room`: all of them, one file's, or part of a file's.
+    """Divide the targets into groups that cost at most `room` each.
 
-    Functions of one file that an edge connects stay together if they fit.
+    If all targets fit one group, there is only one. Otherwise, each group belongs to one file. Functions of
+    one file that edges connect stay in the same group if they fit.
     """
     fitting = [target for target in targets if costs.size(target) <= room]
     too_large = len(targets) - len(fitting)
@@ -175,7 +179,7 @@ def distribute_targets(
 
 
 def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
-    """Return groups of connected fragments; groups and members are in file order."""
+    """Return groups of fragments that edges connect; groups and their members are in file order."""
     left = {fragment.node: fragment for fragment in fragments}
 
     def joined(node: NodeId) -> Iterator[NodeId]:
@@ -191,7 +195,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
 def _fill_groups(
     groups: Sequence[Sequence[Fragment]], costs: FragmentCosts, room: int
 ) -> Iterator[tuple[Fragment, ...]]:
-    """Yield the groups merged in order while they fit; a group that is too large is split."""
+    """Yield the groups; consecutive groups are merged as long as they fit, and too large groups are split."""
     current: list[Fragment] = []
     used = 0
     for group in groups:

@@ -1,4 +1,4 @@
-"""v2_simple, v2_doxygen: the file before and after a commit, as two documents under a header."""
+"""v2_simple, v2_doxygen: the file before and the file after a commit, as two documents with a header each."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +11,10 @@ from schemas.document import Document
 
 
 def documents(change: FileChange, *, family: str, style: Style) -> Iterator[Document | Reason]:
-    """Yield the version before, unless another change yields it, and the version after; else reasons."""
+    """Yield the document of the file before the change, then that of the file after it, or reasons instead.
+
+    The file before the change has no document if it is the file after another change.
+    """
     if change.before is not None:
         yield (
             _version(change, change.before, "before", family=family, style=style)

@@ -3,9 +3,10 @@
 header                      facts
 === CHANGES ===             one part per hunk: removed lines as comments, added lines as code
 === FULL FILE (Post-Commit) ===
-                            related: functions and classes with a hunk, and signatures, which may be
-                            left out; gap lines mark omitted text
-                            all: one part per function or class; those without a hunk may be left out
+                            with `full_file: related`: functions and classes with a hunk, and signatures,
+                            which may be left out; gap lines mark omitted text
+                            with `full_file: all`: one part per function or class; those without a hunk
+                            may be left out
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,20 +36,20 @@ from schemas.document import Document
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """Description of a change, shared by both styles of v3."""
+    """Description of a change, which the simple and the Doxygen style share."""
 
     before: Blob
     changes: ChangeText
     removed: tuple[int, int]
-    """Bytes of `before` from the first removed line to the last."""
+    """Byte range of `before` from the first line that the change removes to the last one."""
 
 
 def documents(
     change: FileChange, *, family: str, style: Style, full_file: FullFile
 ) -> Iterator[Document | Reason | ExclusionCount]:
-    """Yield the document of a change and counts of omissions, or the reason why there is no document.
+    """Yield the document of a change, then counts of omissions; if there is no document, yield the reason.
 
-    The document of a deleted file has no FULL FILE.
+    The document of a deleted file has no section FULL FILE.
     """
     edit = edit_of(change)
     if not isinstance(edit, Edit):
@@ -78,7 +79,7 @@ def documents(
 def _add_file(
     builder: DocumentBuilder, change: FileChange, after: Blob, changes: ChangeText
 ) -> None:
-    """Add all lines of the file, one part per item."""
+    """Add all lines of the file, one part per item of its outline."""
     lines = outline(after.text, change.language)
     starts = lines.starts.tolist()
     offset = builder.size
@@ -91,7 +92,7 @@ def _add_file(
 def _add_related(
     builder: DocumentBuilder, change: FileChange, after: Blob, changes: ChangeText
 ) -> None:
-    """Add the related lines of the file, with gap lines for omitted text."""
+    """Add only the related lines of the file; gap lines replace omitted text."""
     data, lines, gap = (
         after.text.encode(),
         outline(after.text, change.language),
@@ -123,7 +124,7 @@ def _add_related(
 
 
 def _add_gap(builder: DocumentBuilder, hidden: bytes, gap: str, rank: int | None) -> None:
-    """Add the gap line for hidden lines, unless they are blank."""
+    """Add a gap line in place of `hidden` lines, unless these lines are blank."""
     if hidden.strip():
         start = builder.size
         builder.add("code", gap, rank=rank)
@@ -132,7 +133,10 @@ def _add_gap(builder: DocumentBuilder, hidden: bytes, gap: str, rank: int | None
 
 @lru_cache(maxsize=1)
 def edit_of(change: FileChange) -> Edit | Reason:
-    """Return the description of a change, or the reason why there is nothing to show; caches the last one."""
+    """Return the description of a change; if there is nothing to show, return the reason.
+
+    The most recent result is cached.
+    """
     against = reason_against(change, "all")
     if against is not None:
         return against
@@ -152,7 +156,7 @@ def edit_of(change: FileChange) -> Edit | Reason:
 
 
 def ranks(items: Sequence[Item], hunks: Sequence[Hunk]) -> list[int | None]:
-    """Return the number of lines between each item and the nearest hunk; None for a touched item."""
+    """Return, for each item, the number of lines to the nearest hunk; None if the item contains a hunk."""
     gaps = lines_to_hunks([(item.first, item.last) for item in items], hunks)
     return [gap if gap >= 0 else None for gap in gaps]
 

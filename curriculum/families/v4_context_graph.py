@@ -1,4 +1,4 @@
-"""v4_context_graph: the functions that a commit touched, with the code around them by syntax trees.
+"""v4_context_graph: the functions that a commit touched, with the code around them as found in syntax trees.
 
 Functions that don't fit one document are distributed over several. Build targets that the commit touched get
 documents of their own.
@@ -48,7 +48,7 @@ ORDER = SearchOrder(
         GraphStep("calls", outward=False),
     ),
 )
-"""Direct callees and callers, then classes, bases, overrides, sibling methods, files, and more
+"""Search order: direct callees and callers; then classes, bases, overrides, sibling methods, files, and more
 distant nodes.
 """
 
@@ -60,7 +60,10 @@ def documents(
     family: str,
     settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
-    """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
+    """Render one commit: documents of the functions, then of the build targets that it touched.
+
+    `graph` has the commit's tree.
+    """
     functions = graph_documents(commit, graph, family=family, order=ORDER, settings=settings)
     targets = cmake_targets.documents(commit, graph, family=family, settings=settings)
     return RenderResult(
@@ -76,9 +79,9 @@ def graph_documents(
     order: SearchOrder,
     settings: ContextSettings,
 ) -> RenderResult:
-    """Return the documents of one commit, whose tree the graph has; equal input gives equal documents.
+    """Return the documents of the functions that one commit touched; equal input gives equal documents.
 
-    The target is every function that the commit touched. Targets that don't fit one document are divided.
+    `graph` has the commit's tree. If the functions don't fit one document, they are divided.
     """
     targets = targets_of(commit, graph)
     if not targets:
@@ -118,7 +121,7 @@ def _document(
     near: Neighbourhood,
     settings: ContextSettings,
 ) -> Document:
-    """Return the document of targets and the fragments around them."""
+    """Return the document of the targets, with the fragments `near` them."""
     farthest_first = _ordered(commit, near.fragments, settings.context_order)
     fragments = [*farthest_first, *targets]
     places = {fragment.node: at for at, fragment in enumerate(fragments)}
@@ -141,7 +144,10 @@ def _document(
 def _ordered(
     commit: CommitChange, nearest_first: Sequence[Fragment], order: ContextOrder
 ) -> list[Fragment]:
-    """Return fragments in document order: farthest first, or shuffled by a hash of commit and node."""
+    """Return the fragments in the order of the document.
+
+    They are sorted from the farthest to the nearest, or shuffled by a hash of commit and node.
+    """
     if order == "graph":
         return list(reversed(nearest_first))
 

@@ -1,8 +1,8 @@
-"""v5_clang_graph: the functions that a commit touched, with the code around them by a compiler frontend.
+"""v5_clang_graph: the functions that a commit touched, with the code that a compiler finds around them.
 
-Users of the changed code are nearest to it: overrides, callers, their callers, base interfaces. An edge is as
-certain as its label. Edges of definitions that the frontend didn't index with their current bytes stay
-`syntactic`.
+Users of the changed code are nearest to it: overrides, callers, their callers, base interfaces. The label of
+an edge says how certain it is. If the frontend didn't index a definition with its current bytes, the edges of
+the definition come from syntax trees and have the label `syntactic`.
 """
 
 from curriculum.families.render import RenderResult, result_of
@@ -38,7 +38,8 @@ ORDER = SearchOrder(
         GraphStep("calls", outward=False),
     ),
 )
-"""Overrides, callers and the own class; bases and callers of callers; callees and types; more distant nodes.
+"""Search order: overrides, callers and the method's own class; bases and callers of callers; callees and
+types; more distant nodes.
 
 Callers of callers have distance 1 and callees of callees have distance 3, so that functions that only share a
 callee with the target are far from it.
@@ -54,7 +55,7 @@ def documents(
 ) -> RenderResult:
     """Render one commit if the frontend covers at least half of the functions that it touched.
 
-    The graph has the commit's tree. Other commits are left to the family's `stand_in`.
+    `graph` has the commit's tree. Other commits are rendered by the family that `stand_in` names.
     """
     functions = [
         target.node

@@ -1,8 +1,9 @@
 """v6_enriched: an unchanged document with its structure: chunks, edges between them, and dependency levels.
 
-Generated lines count as comments. Hunks of CHANGES and lines of search/replace blocks are `other` and aren't
-parsed. Each piece of code is parsed on its own, so depth and sibling index are relative to it. Languages
-other than C and C++ have no structure: every code is 0, and there are no chunks.
+Generated lines count as comments. Hunks of CHANGES and lines of search/replace blocks have the category
+`other` and aren't parsed. Each piece of code is parsed on its own, so its depths and sibling indices are
+relative to the piece. Languages other than C and C++ have no structure: every code is 0, and there are no
+chunks.
 """
 
 import functools
@@ -36,7 +37,7 @@ from schemas.structure import (
 _BESIDE = (STRUCTURE_CODES["comment"], STRUCTURE_CODES["preamble"])
 _BODY = STRUCTURE_CODES["func_body"]
 _SEVERAL = ("file", "target")
-"""Kinds of chunks that show several definitions, under a name that is none of theirs."""
+"""Kinds of chunks that show several definitions. The name of such a chunk isn't the name of one of them."""
 
 
 class ByteSpan(NamedTuple):
@@ -45,17 +46,18 @@ class ByteSpan(NamedTuple):
     start: int
     end: int
     chunks: tuple[int, ...]
-    """Indices of the document's chunks in the span, in order; none in a document without chunks."""
+    """Indices of the document's chunks in the span, in order; empty in a document without chunks."""
     source: int
-    """Source of its first part."""
+    """Index of the source of the span's first part."""
 
 
 def pieces(document: Document) -> Iterator[ByteSpan]:
-    """Yield the contiguous pieces of code in order.
+    """Yield the contiguous pieces of code of a document, in order.
 
-    For a file document, this is the whole file, or its shown lines with the gap lines between them. For a
-    context document, each chunk is a piece, without its generated first part; a chunk that begins with file
-    text continues the previous piece. Generated lines between its parts belong to the piece.
+    A document of one file has one piece: the whole file, or its shown lines with the gap lines between them.
+    In a context document, each chunk is a piece, without its generated first part. If a chunk begins with
+    file text, it continues the previous piece. Generated lines between the parts of a piece belong to the
+    piece.
     """
     parts, chunks = document.parts, document.chunks
     starts = [
@@ -77,10 +79,11 @@ def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[ByteSpa
 
 
 def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
-    """Return the index of the parsed chunk that the document's chunk shows; -1 if there is none.
+    """Return the index of the parsed chunk in `found` that is shown by `chunk`; -1 if there is none.
 
-    This is the first whose name ends the document's name, which has more namespaces; for a function, else the
-    first function body; else the first that is code.
+    `chunk` belongs to a document. The result is the first parsed chunk whose name is the end of its name,
+    which may have more scopes in front. If there is none, it is the first function body (if `chunk` shows a
+    function), else the first chunk of code.
     """
     code = [i for i, parsed in enumerate(found) if parsed.kind not in _BESIDE]
     named = [i for i in code if _prefix(chunk.name, found[i].name) is not None]
@@ -89,7 +92,11 @@ def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
 
 
 def qualify_chunks(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeChunk, ...]:
-    """Return the chunks of a piece with the qualifiers that the document's chunk adds."""
+    """Return the chunks `found` in a piece with full names.
+
+    The document's `chunk` knows scopes that the piece doesn't show; they are added to the names. `main` is
+    the index of the parsed chunk that `chunk` shows.
+    """
     if main < 0 or chunk.symbol in _SEVERAL:
         return tuple(found)
     prefix = _prefix(chunk.name, found[main].name)
@@ -100,7 +107,7 @@ def qualify_chunks(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple
 
 
 def _prefix(name: str, tail: str) -> str | None:
-    """Return the text before a qualified name's tail; None if the name doesn't end with the tail.
+    """Return the scopes in front of `tail` in a qualified name; None if the name doesn't end with `tail`.
 
     >>> _prefix("lattice::Matrix::at", "Matrix::at"), _prefix("at", "at"), _prefix("format", "at")
     ('lattice::', '', None)
@@ -111,10 +118,10 @@ def _prefix(name: str, tail: str) -> str | None:
 
 
 def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the length of the shortest path from each node to a leaf, [count], breadth first.
+    """Return the length of the shortest path from each node to a leaf, [count].
 
-    Nodes that reach each other, such as mutually recursive functions, count as one group. A leaf is a group,
-    mostly a single node, without outgoing edges. For 0 → 1 ⇄ 2 → 3 and 4 → 4:
+    Nodes that reach each other, such as mutually recursive functions, count as one group. A leaf is a group
+    without outgoing edges, mostly a single node. For the edges 0 → 1, 1 → 2, 2 → 1, 2 → 3 and 4 → 4:
 
     >>> levels(5, [(0, 1), (1, 2), (2, 1), (2, 3), (4, 4)])
     [2, 1, 1, 0, 0]
@@ -135,7 +142,10 @@ def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
-    """Return the strongly connected components, each after all components that it leads to (Kosaraju)."""
+    """Return the strongly connected components of a graph, by Kosaraju's algorithm.
+
+    A component comes after all components to which it leads.
+    """
     grouped = [False] * len(ahead)
     groups: list[list[int]] = []
     for root in reversed(_finish_order(ahead)):
@@ -188,7 +198,10 @@ class ChunkRelation(NamedTuple):
 def edges_of(
     links: Iterable[ChunkRelation], kinds: frozenset[EdgeKind]
 ) -> tuple[StructureEdge, ...]:
-    """Return the links of the given kinds, sorted, one per pair of chunks with its best label."""
+    """Return the links of the given `kinds` as sorted edges.
+
+    Each pair of chunks has one edge, with the best of its labels.
+    """
     best: dict[Pair, int] = {}
     for link in links:
         if link.kind in kinds:
@@ -203,7 +216,7 @@ def edges_of(
 def links_in_file(
     graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]
 ) -> Iterator[ChunkRelation]:
-    """Yield a graph's links between the chunks of one file.
+    """Yield the edges of a graph that connect the chunks of one file.
 
     A member that is only declared belongs to its class's chunk. A chunk has a link to itself only if a
     function calls itself.
@@ -222,7 +235,7 @@ def links_in_file(
 
 
 def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
-    """Return the index of the chunk that contains a byte, or -1.
+    """Return the index of the chunk that contains the byte at `offset`; -1 if there is none.
 
     >>> chunk_at([CodeChunk(2, 5, 4, "f"), CodeChunk(7, 9, 4, "g")], 4)
     0
@@ -232,9 +245,10 @@ def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
 
 
 def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge]) -> list[int]:
-    """Return the stored level of each chunk, given their (kind, name): `levels` + 1, clamped.
+    """Return the dependency level that is stored for each chunk: the result of `levels` + 1, clamped.
 
-    The pieces of a class count as one node. f calls g, which calls nothing; C, in two pieces, uses f:
+    `names` has the (kind, name) of each chunk. The pieces of a class count as one node. In the example, f
+    calls g, which calls nothing, and the class C, which has two pieces, uses f:
 
     >>> edge = lambda source, target: StructureEdge(source=source, target=target, label=1)
     >>> chunks = [(5, "C"), (4, "C::m"), (5, "C"), (4, "f"), (4, "g")]
@@ -253,7 +267,7 @@ def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge])
 def with_levels(
     chunks: Sequence[CodeChunk], edges: Sequence[StructureEdge]
 ) -> tuple[StructureChunk, ...]:
-    """Return chunks with their dependency levels over call and type edges."""
+    """Return the chunks with their dependency levels, which are computed from call and type edges."""
     found = dep_levels([(chunk.kind, chunk.name) for chunk in chunks], edges)
     return tuple(
         StructureChunk(**chunk._asdict(), dep_level=level)
@@ -262,7 +276,7 @@ def with_levels(
 
 
 _CACHED_PIECES = 10_000
-"""Number of cached pieces, some 3 kB each including their structure."""
+"""Number of pieces whose structure is cached; a piece and its structure take some 3 kB."""
 _LANGUAGES: dict[str, Language] = {"cpp": "cpp", "c": "c"}
 _COLUMN = {name: number for number, name in enumerate(RUN_COLUMNS)}
 
@@ -279,10 +293,10 @@ class _Canvas:
 
 
 def enrich(document: Document) -> Structure:
-    """Return the structure of a document of any other family; equal documents have equal structure.
+    """Return the structure of a document of any other family; equal documents have equal structures.
 
     In a context document, edges connect its own chunks. In a document of one file, chunks and edges come from
-    the syntax of that file alone. Costs a parse and a walk, 2 MB/s.
+    the syntax of that file alone. Takes a second per 2 MB, for a parse and a walk.
     """
     data = document.text.encode()
     canvas = _Canvas(data=data, levels=np.zeros((len(RUN_COLUMNS), len(data)), dtype=np.uint8))
@@ -316,7 +330,7 @@ def _structure(canvas: _Canvas) -> Structure:
 def _runs(
     levels: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return the ends of runs of equal columns, and their values [columns, runs].
+    """Return the runs of equal columns in `levels`: their ends, and their values [columns, runs].
 
     >>> ends, values = _runs(np.array([[3, 3, 4, 4, 4], [1, 1, 1, 1, 2]], dtype=np.uint8))
     >>> ends.tolist(), values.tolist()
@@ -349,7 +363,7 @@ def _add_file(document: Document, piece: ByteSpan, language: Language, canvas: _
 
 def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None:
     shown_by: dict[int, int] = {}
-    """Index of the structure's chunk that shows a chunk of the document."""
+    """For each chunk of the document, the index of the structure's chunk that shows it."""
     for piece in pieces(document):
         found = _structure_of(_text(canvas, piece), language)
         first = 0
