@@ -1,10 +1,10 @@
-"""causal: every next token, except copies of earlier text in the document. target: only tokens of targets.
+"""causal: scores every next token, except copies of earlier text. target: scores only tokens of targets.
 
-Documents of the graph families end with their targets, after the context. So the model has read the whole
-context before the first token that `target` scores.
+Documents of the graph families end with their targets, which follow the context. So the model has read the
+whole context before the first token that `target` scores.
 
 loss_mask[t] belongs to the target ids[t + 1]: to exclude a token as a target, clear the mask one position
-before it.
+before the token.
 """
 
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ from schemas.packed_row import GENERATED_PIECE
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Return the causal objective; all variants are equal."""
+    """Return the causal objective, which is the same for all variants."""
     return _Causal(token_bytes=tokenizer.token_bytes, targets_alone=False)
 
 
 def target(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Return the target objective; all variants are equal."""
+    """Return the target objective, which is the same for all variants."""
     return _Causal(token_bytes=tokenizer.token_bytes, targets_alone=True)
 
 
@@ -37,7 +37,10 @@ class _Causal:
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Score the causal targets, or only those in target parts and the EOS after them; no token moves."""
+        """Return the encoding with the targets of `causal`; no token moves.
+
+        With `targets_alone`, only tokens of target parts and the EOS after them stay targets.
+        """
         done = apply(encoding, document.spans.of(*UNSCORED_KINDS), self.token_bytes)
         if self.targets_alone:
             done = within_targets(done, document, self.token_bytes)
@@ -45,7 +48,10 @@ class _Causal:
 
 
 def scored_where(scored: npt.NDArray[np.bool_], encoding: Encoding) -> Encoding:
-    """Return the encoding, keeping only targets whose own position is True in `scored` [n]."""
+    """Return the encoding with only those targets that are True in `scored`, [n].
+
+    `scored` has the target token's own position, and not that of the token before it.
+    """
     mask = encoding.loss_mask.copy()
     mask[:-1] &= scored[1:]
     return replace(encoding, loss_mask=mask)
@@ -54,7 +60,7 @@ def scored_where(scored: npt.NDArray[np.bool_], encoding: Encoding) -> Encoding:
 def within_targets(
     encoding: Encoding, document: DocumentFacts, token_bytes: npt.NDArray[np.int32]
 ) -> Encoding:
-    """Return the encoding, keeping only scored tokens in target parts and the EOS after them."""
+    """Return the encoding with only those targets that are in target parts, or are the EOS after them."""
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
     inside = overlaps(starts, ends, document.parts("target"))
     if inside.any() and encoding.pieces[-1, KIND] == GENERATED_PIECE:
@@ -93,10 +99,10 @@ def apply(
 
 
 def drop_repeated_targets(encoding: Encoding) -> tuple[Encoding, int]:
-    """Return the encoding without targets in repeated runs of tokens, and the number of removed targets.
+    """Return the encoding without targets in repeated runs, and the number of removed targets.
 
-    A run has `repeats.RUN` tokens and occurs earlier in the encoding, in the encoding's own order: a model
-    could copy it. Speed: some 10 Mtok/s.
+    A run consists of `repeats.RUN` tokens that also occur earlier in the encoding, in the encoding's own
+    order, so that a model could copy them. Speed: some 10 Mtok/s.
     """
     repeated = in_repeats(encoding.ids)
     cleared = int((repeated[1:] & (encoding.loss_mask[:-1] == 1)).sum())
@@ -106,7 +112,9 @@ def drop_repeated_targets(encoding: Encoding) -> tuple[Encoding, int]:
 def overlaps(
     starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], spans: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
-    """Return flags: True for non-empty byte ranges that overlap a span ([r, 2], sorted, disjoint).
+    """Return a flag for each byte range [starts, ends): True if it isn't empty and overlaps one of the spans.
+
+    `spans` is [r, 2], sorted and disjoint.
 
     >>> starts, ends = np.array([0, 2, 4, 5, 9]), np.array([2, 4, 5, 9, 9])
     >>> overlaps(starts, ends, np.array([[1, 2], [5, 9]])).tolist()

@@ -1,4 +1,7 @@
-"""chat: scores the assistant's turns and the tokens that end them; other turns and context are unscored."""
+"""chat: scores the assistant's turns and the tokens that end these turns.
+
+Other turns, and assistant turns that serve only as context, are not scored.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Return the chat objective; all variants are equal."""
+    """Return the chat objective, which is the same for all variants."""
     return _Chat(
         token_bytes=tokenizer.token_bytes,
         special=tokenizer.special,
@@ -54,7 +57,7 @@ class _Chat:
         return Result(encoding=scored_where(scored, encoding), counts=counts)
 
     def _ended(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
-        """Return pairs (last token of a turn's text, token that ends the turn).
+        """Return pairs of indices: the last token of a turn's text, and the token that ends the turn.
 
         No other control token is between the two.
         """
@@ -71,7 +74,7 @@ class _Chat:
         return [*zip(last[found].tolist(), controls[found].tolist(), strict=True)]
 
     def _ended_by_text(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
-        """Return pairs (last token of a turn's text, last token of the text that ends the turn)."""
+        """Return pairs of indices: the last token of a turn's text, and that of the text that ends it."""
         ending, size = self.format.ending, len(self.format.ending)
         lasts = np.flatnonzero(is_text & ~np.append(is_text[1:], False)) if size else ()
         return [
@@ -81,7 +84,7 @@ class _Chat:
         ]
 
     def _counts(self, turns: int, ended: int) -> tuple[tuple[str, int], ...]:
-        """Return the number of turns and of ended turns, named by the way turns are marked."""
+        """Return the number of turns and of turns with an end, under names that tell how turns are marked."""
         if self.format.style == "template":
             return ("turns_by_template", turns), ("turns_ended_by_template", ended)
         return (

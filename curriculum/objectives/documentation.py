@@ -1,16 +1,16 @@
-"""doc_to_code and code_to_doc: predict a function's body from its comment, or the comment from the code.
+"""doc_to_code and code_to_doc: predict a function's body from its comment, or a comment from its code.
 
     doc_to_code   a comment, then the documented body, which is the target
     code_to_doc   the code, then its comment, which is the target
 
-In doc_to_code, comment lines that copy code of the body are masked from the input. In code_to_doc, each
-comment moves to the line below its code, also for declarations without a body, and its lines that copy code
+In doc_to_code, comment lines that copy code of the body are removed from the input. In code_to_doc, each
+comment moves to the line below its code, also for declarations without a body; comment lines that copy code
 aren't scored. Nothing else is scored, and no target repeats text from earlier in the document.
 
 A comment line copies code if it overlaps a run of MIN_COPIED_UNITS words and punctuation marks that is also
-in the code. White space is ignored, since changed indentation or spacing doesn't hide a copy. Runs are not
-counted in tokens, because masking must not depend on a vocabulary or on the beginnings of comment lines. They
-are not counted in bytes, because a comment legitimately shares names of thirty bytes with its code.
+in the code. White space is ignored, so that changed indentation or spacing doesn't hide a copy. Runs are not
+counted in tokens, because the result must not depend on a vocabulary or on the beginnings of comment lines.
+They are not counted in bytes, because a comment legitimately shares names of thirty bytes with its code.
 """
 
 import itertools
@@ -41,15 +41,20 @@ from schemas.packed_row import TEXT_PIECE
 Bools = npt.NDArray[np.bool_]
 
 DOCUMENTED_PARTS: tuple[PartKind, ...] = ("code", "target")
-"""Kinds of parts whose documentation is used: a header documents the file, and context is input only."""
+"""Kinds of parts whose documentation is used. The comment in a header documents the file, and context is only
+input.
+"""
 START, END, CODE, BODY, LAST = range(5)
-"""Columns of `documented`: start and end of the comment, start of the code below it, start of its body, and
-end of the code. Without a body, BODY equals LAST.
+"""Columns of `documented`: the start and the end of the comment, the start of the code below it, the start of
+the code's body, and the end of the code. Without a body, BODY equals LAST.
 """
 
 
 def documented(document: DocumentFacts) -> Int32s:
-    """Return the documented declarations in DOCUMENTED_PARTS, [d, 5], sorted; columns START to LAST."""
+    """Return the documented declarations in DOCUMENTED_PARTS, [d, 5], sorted.
+
+    The columns are START, END, CODE, BODY and LAST.
+    """
     parts = document.parts(*DOCUMENTED_PARTS)
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
     declared = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
@@ -64,20 +69,23 @@ def documented(document: DocumentFacts) -> Int32s:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class EncodedLines:
-    """Text of an encoding whose pieces are in document order, indexed by the document's byte offsets."""
+    """Text of an encoding, which is accessed by byte offsets of the document.
+
+    The pieces of the encoding are in the order of the document.
+    """
 
     first: int
-    """Offset of the first byte in the encoding."""
+    """Offset in the document of the first byte of the encoding."""
     data: npt.NDArray[np.uint8]
-    """Bytes from `first` on; 0 for bytes missing in the encoding."""
+    """Bytes of the document from `first` on; 0 for bytes that the encoding lacks."""
     pieces: Int32s
     """Byte range of each piece of text, [p, 2]."""
     ends: Int32s
-    """Offset after each newline."""
+    """Offsets of line ends: the byte after each newline."""
 
     @staticmethod
     def from_encoding(encoding: Encoding, tokenizer: Tokenizer) -> "EncodedLines":
-        """Decode the encoding; some 20 Mtok/s."""
+        """Decode the text of an encoding, at some 20 million tokens per second."""
         text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
         pieces = text[:, (BYTE_START, BYTE_END)]
         first = int(pieces[0, 0]) if len(text) else 0
@@ -93,7 +101,10 @@ class EncodedLines:
         return EncodedLines(first=first, data=found, pieces=pieces, ends=ends.astype(np.int32))
 
     def piece_of(self, at: Int32s) -> tuple[Int32s, Int32s]:
-        """Return start and end of the piece that contains each byte; an empty range for missing bytes."""
+        """Return the start and the end of the piece that contains each byte of `at`.
+
+        For a byte that the encoding lacks, the range is empty.
+        """
         number = np.searchsorted(self.pieces[:, 0], at, side="right") - 1
         padded = np.concatenate((self.pieces, [[-1, -1]])).astype(np.int32)
         start, end = padded[number].T
@@ -101,18 +112,21 @@ class EncodedLines:
         return np.where(lacks, at, start), np.where(lacks, at, end)
 
     def starts_of(self, at: Int32s) -> Int32s:
-        """Return the start of the line that contains each byte, but not before the start of its piece."""
+        """Return the start of the line that contains each byte of `at`, or of its piece if that is later."""
         before = np.concatenate((self.ends, [-1])).astype(np.int32)
         start = before[np.searchsorted(self.ends, at, side="right") - 1]
         return np.maximum(start, self.piece_of(at)[0])
 
     def ends_of(self, at: Int32s) -> Int32s:
-        """Return the offset after the line that contains each byte; the int32 maximum without a newline."""
+        """Return the offset after the line that contains each byte of `at`.
+
+        If no newline follows the byte, it is the int32 maximum.
+        """
         after = np.concatenate((self.ends, [np.iinfo(np.int32).max])).astype(np.int32)
         return after[np.searchsorted(self.ends, at, side="right")]
 
     def in_one_piece(self, low: Int32s, high: Int32s) -> Bools:
-        """Return flags: True for non-empty ranges `[low, high)` inside a single piece."""
+        """Return a flag for each range `[low, high)`: True if it isn't empty and lies inside one piece."""
         found: Bools = self.piece_of(low)[1] >= high
         return found
 
@@ -122,7 +136,7 @@ class EncodedLines:
 
 
 MIN_COPIED_UNITS = 8
-"""Number of words and marks in a copied run; `return a.first < b.first;` has nine."""
+"""Minimum number of words and marks in a copied run; `return a.first < b.first;` has nine."""
 _UNIT = re.compile(rb"[\w\x80-\xff]+|[^\w\s]")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _OPENING = re.compile(rb"/\*[*!]?<?")
@@ -132,7 +146,9 @@ _WORD = re.compile(rb"\w")
 def copied_spans(
     lines: EncodedLines, comments: Int32s, codes: Int32s, changes: Int32s
 ) -> tuple[Int32s, Bools]:
-    """Return the bytes of comment lines that copy code, and flags for comments left without a word.
+    """Return the bytes of comment lines that copy code, and a flag for each comment.
+
+    The flag is True if nothing of the comment is left but lines without a word.
 
     Args:
         lines: text of the encoding, which contains all ranges below.
@@ -168,7 +184,7 @@ def copied_spans(
 
 
 def masked_bytes(comment: bytes, spans: Int64s) -> Bools:
-    r"""Return flags [n] for the bytes of a comment: True for whole lines that contain one of `spans`.
+    r"""Return a flag for each byte of a comment, [n]: True if its line contains one of the offsets `spans`.
 
     If other lines of a block comment stay, its opening and closing marks stay as well.
 
@@ -194,7 +210,10 @@ def masked_bytes(comment: bytes, spans: Int64s) -> Bools:
 
 
 def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
-    """Return the offsets of words and marks of comments that are in runs shared with their code, sorted."""
+    """Return the sorted offsets of the words and marks in comments that belong to a copied run.
+
+    A run is copied if it is also in the comment's code.
+    """
     if not len(comments):
         return np.empty(0, dtype=np.int64)
     numbers: dict[bytes, int] = {}
@@ -226,7 +245,7 @@ def _spans(lines: EncodedLines, comments: Int32s, codes: Int32s) -> Int64s:
 
 
 def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
-    """Return the lines of a comment with masked bytes, and the flags of these bytes."""
+    """Return those lines of a comment that have masked bytes, each with the flags of its bytes."""
     return {
         comment[start:end]: masked[start:end]
         for start, end in _line_ranges(comment)
@@ -237,7 +256,10 @@ def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
 def _shown_again(
     lines: EncodedLines, part: Sequence[int], gone_of: Mapping[bytes, Bools]
 ) -> Int32s:
-    """Return the bytes to mask in a part that repeats lines of masked comments, [r, 2]."""
+    """Return the bytes to mask in `part`, which repeats lines of masked comments, [r, 2].
+
+    `gone_of` has the flags of the masked bytes for each such line.
+    """
     low = max(part[0], lines.first)
     text = lines.text(low, part[1])
     masked = np.zeros(len(text), dtype=np.bool_)
@@ -252,25 +274,25 @@ def _line_ranges(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ranges_of(chosen: Bools) -> Int32s:
-    """Return the ranges of True values, [r, 2]: [0 1 1 0 1] -> [1 3) [4 5)."""
+    """Return the ranges in which `chosen` is True, [r, 2]: [0 1 1 0 1] -> [1 3) [4 5)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return edges.reshape(-1, 2).astype(np.int32)
 
 
 RESERVE = 16
-"""Tokens reserved for text that is cut inside a token: one or two per moved comment."""
+"""Number of tokens for which fitting leaves room: a cut inside a token adds one or two per moved comment."""
 
 Counts = tuple[tuple[str, int], ...]
 NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
 def doc_to_code(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Return the objective that predicts bodies from their documentation; all variants are equal."""
+    """Return the objective that predicts bodies from their documentation, the same for all variants."""
     return _DocToCode(tokenizer=tokenizer)
 
 
 def code_to_doc(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Return the objective that predicts documentation from its code; all variants are equal."""
+    """Return the objective that predicts documentation from its code, the same for all variants."""
     return _CodeToDoc(tokenizer=tokenizer)
 
 
@@ -280,7 +302,10 @@ class _DocToCode:
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Score the bodies below comments that are completely in the encoding, as far as it contains them."""
+        """Score the bodies below those comments that are completely in the encoding.
+
+        If the encoding contains only the beginning of a body, this beginning is scored.
+        """
         found = _within(encoding, documented(document))
         found = found[found[:, BODY] < found[:, LAST]]
         if not len(found):
@@ -312,7 +337,7 @@ class _CodeToDoc:
     reserve: int = RESERVE
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Move and score comments whose lines and code are completely in the encoding.
+        """Move and score those comments whose lines and whose code are completely in the encoding.
 
         If the row is too short for all moves, only the first comments move.
         """
@@ -340,14 +365,14 @@ class _CodeToDoc:
 
 
 def _within(encoding: Encoding, found: Int32s) -> Int32s:
-    """Return the documentation that starts between the first and the last byte of the encoding."""
+    """Return those documented declarations whose comment starts in the bytes of the encoding."""
     first, last = encoding.pieces[0, BYTE_START], encoding.pieces[-1, BYTE_END]
     within: Int32s = found[(found[:, START] >= first) & (found[:, START] < last)]
     return within
 
 
 def _unscored_result(encoding: Encoding, *counts: tuple[str, int]) -> Result:
-    """Return the encoding without targets; it is not packed into rows."""
+    """Return the encoding without targets. Such an encoding is not packed into rows."""
     mask = np.zeros_like(encoding.loss_mask)
     return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 
@@ -355,8 +380,8 @@ def _unscored_result(encoding: Encoding, *counts: tuple[str, int]) -> Result:
 def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
     """Return the comments that can move, [m, 7].
 
-    The columns are start and end of the comment's lines, start of the line below its code, start and end of
-    the comment, and start and end of its code.
+    The columns are the start and the end of the comment's lines, the start of the line below its code, the
+    start and the end of the comment, and the start and the end of its code.
     """
     low, high = lines.starts_of(found[:, START]), lines.ends_of(found[:, END] - 1)
     below = lines.ends_of(found[:, LAST] - 1)
@@ -368,7 +393,9 @@ def _moves(lines: EncodedLines, found: Int32s) -> Int32s:
 
 
 def _below(moves: Int32s, size: int) -> list[Segment]:
-    """Return the segments of the text with each comment moved below its code.
+    """Return the segments of a text in the order in which each comment is below its code.
+
+    `moves` has the columns of `_moves`; `size` is the number of bytes of the text.
 
     >>> [(part.start, part.end) for part in _below(np.array([[2, 4, 7]]), 9)]
     [(0, 2), (4, 7), (2, 4), (7, 9)]
@@ -390,9 +417,10 @@ def _score_targets(
     *,
     copied: Int32s = NOTHING,
 ) -> Result:
-    """Return the result with targets scored, except copied, unscored and repeated tokens.
+    """Return the result in which the tokens in `targets` are scored.
 
-    `targets` [t, 2] and `copied` [r, 2] are byte ranges, sorted and disjoint.
+    Tokens in `copied`, in unscored spans, and in repeated runs are excluded. `targets` [t, 2] and `copied`
+    [r, 2] are byte ranges, sorted and disjoint.
     """
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
     scored = causal.overlaps(starts, ends, targets) & ~causal.overlaps(starts, ends, copied)

@@ -3,11 +3,11 @@
     psm   head <prefix> before <suffix> after <middle> the middle
     spm   head <prefix> <suffix> after <middle> before the middle
 
-The code of a file, or the target of a context document, is split. Header, changes and context stay in front,
-so that text repeating them still comes after them. Half the middles are a function's body, a statement or the
-arguments of a call, the other half is any text. Half are psm, half spm. A hash of (document, variant)
-decides. Documentation lines that copy code of the middle are masked from the input. Tokens that repeat
-earlier text of the encoding aren't scored.
+The main text is the code of a file, or the target of a context document. Header, changes and context form the
+head, so text of the main text that repeats them still comes after them. Half of the middles are a function's
+body, a statement or the arguments of a call; the other half is any text. Half of the encodings have the form
+psm, half spm. A hash of (document, variant) decides. Documentation lines that copy code of the middle are
+removed from the input. Tokens that repeat earlier text of the encoding aren't scored.
 """
 
 import hashlib
@@ -49,18 +49,20 @@ SENTINELS: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
 SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")
 RESERVE = 16
-"""Tokens reserved for three sentinels and for text that is cut inside a token."""
+"""Number of tokens for which fitting leaves room: three sentinels, and additional tokens of cuts inside a
+token.
+"""
 MIN_SPLIT_BYTES = 16
-"""Bytes. A shorter text is not split."""
+"""Minimum bytes of a text that is split."""
 MAX_CHARACTER_BYTES = 4
-"""Bytes per UTF-8 character, and so the maximum number of tokens per character."""
+"""Maximum bytes of a UTF-8 character, and therefore also the maximum number of its tokens."""
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Return the fim objective; each variant splits at different places.
+    """Return the fim objective, which splits documents at other places in each variant.
 
     Raises:
-        TokenizerError: if the tokenizer lacks a sentinel.
+        TokenizerError: if the tokenizer lacks one of the SENTINELS.
     """
     lacking = [role for role in SENTINELS if role not in tokenizer.ids_of]
     if lacking:
@@ -75,7 +77,10 @@ def objective(tokenizer: Tokenizer, variant: int) -> Objective:
 
 
 class _Draws(NamedTuple):
-    """Four pseudo-random numbers in [0, 1) of an encoding of a document, per variant."""
+    """Four pseudo-random numbers in [0, 1).
+
+    They depend on the document, the variant and the encoding's first byte.
+    """
 
     form: float
     source: float
@@ -90,7 +95,7 @@ class _Draws(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Split:
-    """Middle of a document, and its kind."""
+    """Byte range of the middle of a document, and the kind of text that it is."""
 
     start: int
     end: int
@@ -100,9 +105,10 @@ class _Split:
 def _masked_and_copied(
     encoding: Encoding, document: DocumentFacts, split: _Split, tokenizer: Tokenizer
 ) -> tuple[Int32s, Int32s]:
-    """Return two arrays [r, 2] of bytes: lines around a middle that copy it, and copies inside it.
+    """Return two arrays of byte ranges, [r, 2]: text to remove, and text not to score.
 
-    The latter are bytes of comments in the middle that copy the rest of their code, which comes after it.
+    To remove are comment lines outside of the middle that copy the middle. Not to score are comment lines
+    inside of the middle that copy the rest of their code, which comes after the middle.
     """
     text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
     comments = _shared(document.spans.of("documentation"), text[:, (BYTE_START, BYTE_END)])
@@ -133,7 +139,7 @@ class _Fim:
     reserve: int = RESERVE
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Return the encoding, split if it is large enough and the row has room, with the causal targets."""
+        """Return the encoding with the causal targets, split if it is large enough and the row has room."""
         done, counts, copied = self._split(encoding, document)
         scored = done
         for unscored in (document.spans.of(*UNSCORED_KINDS), copied):
@@ -144,7 +150,7 @@ class _Fim:
     def _split(
         self, encoding: Encoding, document: DocumentFacts
     ) -> tuple[Encoding, Counts, Int32s]:
-        """Return the split encoding, counts, and [r, 2] bytes that must not be scored."""
+        """Return the split encoding, counts, and the byte ranges that must not be scored, [r, 2]."""
         code = document.parts(*SPLIT_PARTS)
         text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
         if (text[:, 1] - text[:, 0]).sum() < MIN_SPLIT_BYTES:
@@ -172,7 +178,10 @@ class _Fim:
     def _order(
         self, masked: Int32s, borders: Sequence[int], *, is_psm: bool
     ) -> tuple[Segment | Inserted, ...]:
-        """Return the new order without masked text; `borders` are those of head, before, middle and after."""
+        """Return the segments of the document in their new order, without the `masked` bytes.
+
+        `borders` are the five borders of the head and of the text before, in and after the middle.
+        """
         head, before, middle, after = (
             segments_without(masked, start, end) for start, end in itertools.pairwise(borders)
         )
@@ -181,7 +190,10 @@ class _Fim:
         return (*head, self.before, self.after, *after, self.middle, *before, *middle)
 
     def _random(self, encoding: Encoding, text: Int32s, draws: _Draws) -> _Split:
-        """Return a split between two random bytes of one piece; the first byte is uniform over the text."""
+        """Return a middle between two random bytes of one piece of text.
+
+        The first of these bytes is uniformly distributed over `text`.
+        """
         lengths = np.cumsum(text[:, 1] - text[:, 0])
         at = int(draws.first * lengths[-1])
         number = int(np.searchsorted(lengths, at, side="right"))
@@ -198,7 +210,7 @@ class _Fim:
         return _Split(start=start, end=end, kind="random")
 
     def _character(self, encoding: Encoding, starts: Int32s, ends: Int32s, byte: int) -> int:
-        """Return the first byte of the character that contains this byte of the text."""
+        """Return the offset at which the UTF-8 character begins that contains the byte at `byte`."""
         token = int(np.searchsorted(starts, byte, side="right")) - 1
         near = encoding.ids[max(0, token - MAX_CHARACTER_BYTES + 1) : token + 1]
         shown = self.tokenizer.decode_bytes(near.tolist())
@@ -209,7 +221,9 @@ class _Fim:
 
 
 def _text_from(region: int, pieces: Int32s) -> Int32s:
-    """Return the byte ranges of the text pieces from a byte on, [p, 2].
+    """Return the byte ranges of those text pieces that are after the byte `region`, [p, 2].
+
+    A piece that contains `region` is cut there.
 
     >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 3, 0, 4], [0, 4, 5, 4, 9], [0, 5, 9, 12, 20]])
     >>> _text_from(6, pieces).tolist()
@@ -238,7 +252,10 @@ def _shared(ranges: Int32s, others: Int32s) -> Int32s:
 
 
 def _syntactic(document: DocumentFacts, text: Int32s, draws: _Draws) -> _Split | None:
-    """Return a random span inside one piece; every kind with such spans is equally likely."""
+    """Return a middle that is a random body, statement or argument list inside one piece of text.
+
+    Each of these kinds that the document has is equally likely. None if there is no such span.
+    """
     repeated = document.spans.of("repeated")
     found = {
         kind: spans[_within(spans, text) & ~_within(spans, repeated)]
@@ -254,7 +271,9 @@ def _syntactic(document: DocumentFacts, text: Int32s, draws: _Draws) -> _Split |
 
 
 def _within(spans: Int32s, ranges: Int32s) -> npt.NDArray[np.bool_]:
-    """Return flags: True for spans ([s, 2]) inside a single one of the ranges ([r, 2], sorted, disjoint).
+    """Return a flag for each of `spans` ([s, 2]): True if it lies inside a single one of `ranges`.
+
+    `ranges` is [r, 2], sorted and disjoint.
 
     >>> _within(np.array([[0, 2], [1, 4], [5, 6]]), np.array([[0, 3], [4, 6]])).tolist()
     [True, False, True]

@@ -1,8 +1,8 @@
-"""Lines that no earlier document of a repository contains: `score: new` scores only these.
+"""Lines that no earlier document of a repository contains: with `score: new`, only these lines are scored.
 
-A line's key is a hash of the line and the line before it, both stripped of white space. Equal pairs have
-equal keys; different pairs share a key with a probability of about 2^-64. The first line of a stretch of
-source text has no line before it. Speed: some 20 MB/s.
+Lines are compared by keys. The key of a line is a hash of the line and of the line before it, both without
+white space at their ends. Equal pairs have equal keys; different pairs have the same key with a probability
+of about 2^-64. The first line of a stretch of source text has no line before it. Speed: some 20 MB/s.
 """
 
 from dataclasses import dataclass, replace
@@ -21,29 +21,29 @@ Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 
 REVISION = 1
-"""Revision of the masks, part of cache keys: raise it whenever masks change."""
+"""Revision of the masks, which is part of cache keys: raise it whenever masks change."""
 _FACTOR, _OTHER_FACTOR = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
 _NO_LINE = np.uint64(0x632BE59BD9B4E019)
-"""Stands for the line before the first line of a stretch."""
+"""Hash that is used for the line before the first line of a stretch."""
 _BYTES = mixed_words(np.arange(1, 257, dtype=np.uint64))
 _IS_BLANK = np.isin(np.arange(256), [*b" \t\n\v\f\r"])
 _MERGED_AT_A_TIME = 1 << 21
-"""Minimum number of keys per merge."""
+"""Minimum number of keys that are merged at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ShownLines:
-    """Lines of a document in textual order."""
+    """Lines of a document with their keys, in the order of the text."""
 
     ranges: Int32s
-    """Bytes of each line, including its newline, [lines, 2]."""
+    """Byte range of each line, including its newline, [lines, 2]."""
     keys: UInt64s
     """Key of each line, [lines]."""
 
 
 def shown_lines(text: bytes, stretches: Int32s) -> ShownLines:
-    r"""Return the lines of a text inside the stretches ([s, 2] bytes, sorted, disjoint).
+    r"""Return the lines of a text that are inside the `stretches` ([s, 2] bytes, sorted, disjoint).
 
     A stretch begins at a line start, and ends at a line start or at the end of the text.
 
@@ -71,7 +71,7 @@ def shown_lines(text: bytes, stretches: Int32s) -> ShownLines:
 
 
 def _line_hashes(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> UInt64s:
-    """Return the mixed polynomial hash of each line without white space at its ends, [lines]."""
+    """Return a polynomial hash of each line `[starts, ends)` without white space at its ends, [lines]."""
     solid = np.flatnonzero(~_IS_BLANK[data])
     first, after = np.searchsorted(solid, starts), np.searchsorted(solid, ends)
     count = 1 << len(data).bit_length()
@@ -87,16 +87,17 @@ def _line_hashes(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> U
 
 @lru_cache(maxsize=8)
 def _powers(factor: int, count: int) -> UInt64s:
-    """Return the powers of a factor modulo 2^64, [count], from exponent 0 on."""
+    """Return the powers 0 to `count` - 1 of `factor` modulo 2^64, [count]."""
     factors = np.full(count, factor, dtype=np.uint64)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)
 
 
 class FirstShowings:
-    """For each key, the lowest turn of a document that contains it; documents may be added in any order.
+    """Index that tells, for each key of a line, the first document that contains it.
 
-    Memory: 16 bytes per distinct key, twice as much while keys are merged.
+    Each document has a number, its turn; the document with the lowest turn is the first one. Documents may be
+    added in any order. Memory: 16 bytes per distinct key, twice as much while keys are merged.
 
     >>> shown = FirstShowings()
     >>> shown.add(7, np.array([1, 2, 2], dtype=np.uint64))
@@ -112,14 +113,17 @@ class FirstShowings:
         self._num_waiting = 0
 
     def add(self, turn: int, keys: UInt64s) -> None:
-        """Record that the document with this turn contains lines with these keys."""
+        """Record that the document with the turn `turn` contains lines with these keys."""
         self._waiting.append((turn, np.unique(keys)))
         self._num_waiting += len(self._waiting[-1][1])
         if self._num_waiting > max(_MERGED_AT_A_TIME, len(self._keys)):
             self._merge()
 
     def are_first(self, turn: int, keys: UInt64s) -> Bools:
-        """Return flags: True for keys of an added document that no document with a lower turn contains."""
+        """Return a flag for each of the `keys` of an added document.
+
+        It is True if no document with a lower turn contains the key.
+        """
         if self._waiting:
             self._merge()
         found: Bools = self._turns[np.searchsorted(self._keys, keys)] == turn
@@ -141,10 +145,10 @@ class FirstShowings:
 def within_new_lines(
     encoding: Encoding, new: Int32s, headers: Int32s, token_bytes: Int32s
 ) -> Encoding:
-    """Return the encoding, keeping only scored tokens that overlap a new line or a header.
+    """Return the encoding with only those targets that overlap a new line or a header.
 
-    A token that spans several lines stays scored if one of them is new. EOS follows the last token of text
-    before it. If no token of a new line is scored, the encoding has no targets at all.
+    A token that spans several lines stays scored if one of them is new. EOS is scored if the last token of
+    text before it is in a new line. If no token of a new line is scored, the encoding has no targets at all.
 
     Args:
         encoding: its text is in document order.

@@ -1,4 +1,4 @@
-"""Protocol of objectives, with their input besides an encoding, and their result."""
+"""Protocol of objectives, their input (an encoding and facts about its document), and their result."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,19 +12,19 @@ from schemas.document import PART_KINDS, PartKind
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DocumentFacts:
-    """Facts about a document that an objective may use in addition to an encoding of it."""
+    """Facts about a document that an objective may use in addition to the encoding."""
 
     flat_id: str
-    """Id of the document without structure, so that random choices are the same with and without
-    structure.
+    """Id of the document; for a document with structure, that of its base document, so that random choices
+    are the same with and without structure.
     """
     spans: Spans
     part_bytes: npt.NDArray[np.int32]
     """Borders of the parts, from 0 to the number of bytes, [parts + 1]."""
     part_kinds: npt.NDArray[np.int32]
-    """Indices into PART_KINDS, [parts]."""
+    """Kind of each part, as an index into PART_KINDS, [parts]."""
     room: int
-    """Tokens of a row."""
+    """Number of tokens that a row has."""
 
     def parts(self, *kinds: PartKind) -> npt.NDArray[np.int32]:
         """Return the byte ranges of the parts of these kinds, [p, 2], in the order of the text."""
@@ -38,17 +38,17 @@ class Result:
 
     encoding: Encoding
     counts: tuple[tuple[str, int], ...] = ()
-    """Counts for a manifest's report; equal names are summed."""
+    """Counts for a manifest's report; counts with equal names are summed."""
 
 
 class Objective(Protocol):
-    """One objective with one tokenizer."""
+    """Objective for one tokenizer."""
 
     @property
     def reserve(self) -> int:
-        """Maximum number of tokens the objective adds to an encoding; fitting leaves them free."""
+        """Maximum number of tokens that the objective adds to an encoding; fitting leaves room for them."""
         ...
 
     def apply(self, encoding: Encoding, document: DocumentFacts) -> Result:
-        """Return the encoding after this objective; the input is in document order and has no structure."""
+        """Apply this objective to an encoding that is in document order and has no structure."""
         ...

@@ -1,6 +1,6 @@
-"""Reordering of an encoding: text moves by bytes, together with its tokens.
+"""Reordering of an encoding: byte ranges of the text move together with their tokens.
 
-Tokens are kept. Only if a cut falls inside a token, the text beside the cut is encoded again, up to the
+Tokens are kept. Only if a cut falls inside a token, the text next to the cut is encoded again, up to the
 border of its part, since no token crosses a border. The pieces of the result map its tokens to the document's
 bytes.
 """
@@ -30,16 +30,16 @@ Int32s = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """Bytes `[start, end)` of the document's text; both are character borders."""
+    """Bytes `[start, end)` of the document's text, which begin and end between two characters."""
 
     start: int
     end: int
     scored: bool = True
-    """True if its tokens count as targets."""
+    """True if the tokens of the segment count as targets."""
 
 
 def segments_without(removed: Int32s, start: int, end: int) -> list[Segment]:
-    """Return bytes `[start, end)` without the `removed` ranges ([r, 2], sorted, disjoint).
+    """Return the bytes `[start, end)` without the `removed` ranges ([r, 2], sorted, disjoint), as segments.
 
     >>> [(part.start, part.end) for part in segments_without(np.array([[2, 4], [6, 7]]), 3, 9)]
     [(4, 6), (7, 9)]
@@ -59,15 +59,15 @@ class Inserted:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Rearranged:
-    """Reordered encoding."""
+    """Reordered encoding, and the number of bytes that were removed."""
 
     encoding: Encoding
     masked_bytes: int
-    """Bytes of text in no segment."""
+    """Number of bytes of text that are in no segment."""
 
 
 class _Run(NamedTuple):
-    """Consecutive tokens with their pieces; token offsets are relative to the first."""
+    """Consecutive tokens with their pieces; token offsets count from the run's first token."""
 
     ids: Int32s
     pieces: Int32s
@@ -82,11 +82,12 @@ def reorder_encoding(
     *,
     end_scored: bool = True,
 ) -> Rearranged:
-    """Return the encoding with its text in the order of disjoint segments, and with the inserted tokens.
+    """Return the encoding with its text in the order of `order`, which also lists tokens to insert.
 
-    The encoding is in document order; BOS stays first and EOS last. A gap line moves with the segment that
-    contains the first byte of the gap. Bytes in no segment are removed. `part_bytes` [parts + 1] are the
-    document's borders. The mask is new: BOS is no target, and EOS is one if `end_scored`.
+    The segments of `order` are disjoint; bytes in no segment are removed. The encoding is in document order;
+    BOS stays first and EOS last. A gap line moves with the segment that contains the first byte of the gap.
+    `part_bytes` [parts + 1] are the borders of the document's parts. The mask is new: BOS is no target, and
+    EOS is one if `end_scored`.
 
     >>> class Bytes:  # two bytes a token, or one
     ...     bos_id, eos_id, token_bytes = 0, 1, np.array([0, 0, 0] + [1] * 9 + [2] * 9, dtype=np.int32)
@@ -132,7 +133,7 @@ def _text_bytes(pieces: Int32s) -> int:
 
 
 class _KeptTokens(NamedTuple):
-    """Tokens `[start, end)` that are kept."""
+    """Tokens `[start, end)` of the old encoding that are kept."""
 
     start: int
     end: int
@@ -147,11 +148,12 @@ class _Reencoded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Source:
-    """Encoding in its old order, and the positions of its text."""
+    """Encoding in its old order, with the byte positions of its tokens."""
 
     encoding: Encoding
     starts: Int32s
-    """First byte of each token, [n]; for tokens of a gap line, the first byte of the gap. Non-decreasing."""
+    """First byte of each token, [n], in ascending order; for tokens of a gap line, the first byte of the gap.
+    """
     ends: Int32s
     first: int
     """Index of the first token that isn't BOS."""
@@ -196,7 +198,7 @@ class _Source:
         yield from self._as_is(self.last, len(self.starts), scored=end_scored)
 
     def _cuts(self, segment: Segment) -> Iterator[_KeptTokens | _Reencoded]:
-        """Yield the pieces of a segment: whole tokens, and text beside a cut inside a token."""
+        """Yield the contents of a segment: whole tokens, and text next to a cut inside a token."""
         start, end = segment.start, segment.end
         if start >= end:
             return
@@ -219,7 +221,7 @@ class _Source:
             yield _KeptTokens(low, high)
 
     def _token(self, byte: int) -> int:
-        """Return the first token of text or of a gap line that begins at or after a byte."""
+        """Return the index of the first token, of text or of a gap line, that begins at or after `byte`."""
         return self.first + int(np.searchsorted(self.starts[self.first : self.last], byte))
 
     def _piece(self, token: int) -> Int32s:
@@ -228,7 +230,10 @@ class _Source:
         return found
 
     def _border_after(self, byte: int, token: int) -> int:
-        """Return the end of a byte's part or of its piece, whichever is first; `token` contains the byte."""
+        """Return the end of the part or of the piece that contains `byte`, whichever comes first.
+
+        `token` is the token that contains `byte`.
+        """
         part = self.part_bytes[np.searchsorted(self.part_bytes, byte, side="right")]
         return int(min(part, self._piece(token)[BYTE_END]))
 
@@ -244,7 +249,7 @@ class _Source:
         yield from (ids[low:high] for low, high in itertools.pairwise(offsets.tolist()))
 
     def _read(self, stretch: _Reencoded) -> bytes:
-        """Return the text of a stretch, which is in one piece."""
+        """Return the text of a stretch of bytes, which lies inside one piece."""
         low = int(np.searchsorted(self.starts, stretch.start, side="right")) - 1
         high = int(np.searchsorted(self.starts, stretch.end))
         skipped = stretch.start - int(self.starts[low])
@@ -269,7 +274,7 @@ def _run(kind: int, ids: Int32s, start: int, end: int, *, scored: bool) -> _Run:
 
 
 def _pieces(runs: Sequence[_Run]) -> Int32s:
-    """Return the pieces of concatenated runs; contiguous text becomes one piece."""
+    """Return the pieces of the joined runs; pieces of contiguous text are merged."""
     counts = [len(run.ids) for run in runs]
     shift = np.repeat(np.cumsum(counts) - counts, [len(run.pieces) for run in runs])
     pieces = np.concatenate([run.pieces for run in runs])
