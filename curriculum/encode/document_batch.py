@@ -1,16 +1,16 @@
-"""Batches of documents as flat arrays, including the split of their context chunks and their structure.
+"""Batches of documents as flat arrays, with the split of their context chunks and with their structure.
 
-Split: a context document belongs to its target's split. In a training document, context chunks with text of a
-held-out file are removed. A held-out document keeps its context, of which nothing is scored. Chunks under a
-licence that the corpus refuses are removed from every document. A target with text from both splits
-straddles.
+Split: a context document belongs to the split (training or held out) of its target. In a training document,
+context chunks with text of a held-out file are removed. A held-out document keeps its context, but no token
+of the context is scored. Chunks under a licence that the corpus refuses are removed from every document. A
+document whose target has text from both splits is in no rows.
 
 Structure: the structure of a document's bytes is mapped to the tokens of its encodings. A token gets the
-values of its first byte that isn't white space, since tokens begin with the space before a word; a token of
-only white space gets those of its first byte. A chunk becomes the tokens that got its level, so chunks stay
-disjoint. Chunks without tokens are dropped with their edges, and counted. Tokens without text have 0 in all
-columns. A chunk continues after a gap line inside it. If an objective moves part of a chunk, each contiguous
-stretch becomes a chunk of its own, without edges; these are counted as well.
+values of its first byte that isn't white space, since tokens begin with the space before a word. A token of
+only white space gets the values of its first byte. A chunk becomes the tokens that got its level, so chunks
+stay disjoint. Chunks without tokens are dropped with their edges, and counted. Tokens without text have 0 in
+all columns. A chunk continues after a gap line inside it. If an objective moves part of a chunk, each
+contiguous stretch becomes a chunk of its own, without edges; these are counted as well.
 """
 
 from collections.abc import Sequence
@@ -53,13 +53,13 @@ _LEVEL = STRUCTURE_TOKENS.index("dep_levels")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ByteStructure:
-    """schemas.structure.Structure of one document, as arrays."""
+    """Structure of one document (see schemas.structure.Structure), as arrays."""
 
     base_document_id: str
     ends: Int32s
-    """Ends of the runs, in bytes, [runs]."""
+    """Byte offset at which each run ends, [runs]."""
     codes: Codes
-    """Values of RUN_COLUMNS, [runs, 4]."""
+    """Values that the RUN_COLUMNS have in each run, [runs, 4]."""
     chunks: Int32s
     """Columns start, end, kind, dep_level; [chunks, 4]."""
     call_edges: Int32s
@@ -68,12 +68,12 @@ class ByteStructure:
 
 
 class _EncodedPart(NamedTuple):
-    """Structure of an encoding, and flags for the document's chunks and edges in it."""
+    """Structure of one encoding, and flags that tell which chunks and edges of the document it contains."""
 
     structure: EncodedStructure
     chunks: Bools
     cut: Bools
-    """True for chunks that are in several stretches of the encoding."""
+    """True for each chunk that is in several stretches of the encoding."""
     calls: Bools
     types: Bools
 
@@ -81,9 +81,10 @@ class _EncodedPart(NamedTuple):
 def with_structure(
     fitted: FitResult, structure: ByteStructure, token_bytes: Int32s, leading_space: Int32s
 ) -> FitResult:
-    """Return the result with structure added to its encodings.
+    """Return the fit result with `structure`, the structure of its document, added to its encodings.
 
-    `token_bytes` and `leading_space` are indexed by token id.
+    `token_bytes` (number of bytes) and `leading_space` (number of bytes of white space at the start) are
+    indexed by token id.
     """
     if not fitted.encodings:
         return fitted
@@ -141,9 +142,9 @@ def _encoded(
 
 
 def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
-    """Return the index of the chunk that contains each byte of `at`, [n]; -1 for none.
+    """Return the index of the chunk that contains each byte of `at`, [n]; -1 if there is none.
 
-    `chunks` is [k, 2] or wider: start, end.
+    The first two columns of `chunks` [k, 2 or more] are start and end.
 
     >>> chunk_of(np.array([-1, 0, 2, 3, 5]), np.array([[0, 2], [3, 6]])).tolist()
     [-1, 0, -1, 1, 1]
@@ -155,10 +156,10 @@ def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
 
 
 def token_ranges(chunk: Int32s, stretch: Int32s) -> Int32s:
-    """Return the chunks with their first token and the token after their last one, [ranges, 3].
+    """Return the token ranges of chunks, [ranges, 3]: chunk, first token, and the token after the last one.
 
-    `chunk` [n] and `stretch` [n] describe the tokens. A chunk has one range per stretch; tokens with chunk -1
-    belong to none and interrupt none.
+    `chunk` [n] and `stretch` [n] tell the chunk and the stretch of each token. A chunk has one range per
+    stretch. Tokens with chunk -1 belong to no chunk and don't interrupt one.
 
     >>> chunk, stretch = np.array([-1, 0, 0, -1, 2, -1, 2, 2]), np.array([0, 0, 0, 0, 0, 0, 0, 1])
     >>> token_ranges(chunk, stretch).tolist()
@@ -175,10 +176,11 @@ def token_ranges(chunk: Int32s, stretch: Int32s) -> Int32s:
 
 
 def _stretches(pieces: Int32s) -> Int32s:
-    """Return the index of each token's stretch, [n]; text that an objective moved starts another stretch.
+    """Return the index of the stretch to which each token belongs, [n].
 
-    Two pieces are contiguous if no piece in between contains text of the document; a gap doesn't separate
-    them.
+    Within a stretch, the text is in the order of the document. Text that an objective moved begins another
+    stretch. Two pieces belong to one stretch if no other piece has text of the document that lies between
+    them; a gap in the text doesn't separate them.
 
     >>> _stretches(np.array([[0, 0, 1, 0, 3], [1, 1, 2, 3, 3], [0, 2, 3, 7, 9], [0, 3, 5, 3, 7]])).tolist()
     [0, 0, 1, 2, 2]
@@ -192,7 +194,10 @@ def _stretches(pieces: Int32s) -> Int32s:
 
 
 def _renumbered(edges: Int32s, place: Int32s) -> tuple[Bools, Int32s]:
-    """Return flags of edges [e, 3] whose chunks have a place (≥ 0), and these edges between places, sorted.
+    """Return a flag for each edge, and the edges with a True flag, renumbered and sorted.
+
+    `edges` is [e, 3]. `place` has the new number of each chunk, or -1; a flag is True if both chunks have a
+    number.
 
     >>> edges = np.array([[0, 1, 1], [0, 2, 1], [2, 0, 4]], dtype=np.int32)
     >>> stays, kept = _renumbered(edges, np.array([1, -1, 0], dtype=np.int32))
@@ -207,10 +212,10 @@ def _renumbered(edges: Int32s, place: Int32s) -> tuple[Bools, Int32s]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Split:
-    """Training and held-out documents as the selection decided."""
+    """Division of a corpus into training and held-out documents, as the selection decided it."""
 
     held_out: npt.NDArray[np.bool_]
-    """Flags of documents whose file is held out, [documents]."""
+    """True for each document whose file is held out, [documents]."""
     held_out_files: frozenset[str]
     """Lineages of held-out files; no version of them is trained on."""
     licences: LicencesSpec = USUAL_LICENCES
@@ -222,7 +227,7 @@ class Split:
         return self.licences != USUAL_LICENCES
 
     def are_refused(self, sources: Any) -> Bools:
-        """Return flags of sources whose licence the corpus refuses, [sources]."""
+        """Return a flag for each source, [sources]: True if the corpus refuses its licence."""
         coded = sources.field("licence").dictionary_encode()
         refused = [self.licences.refuses(name) for name in coded.dictionary.to_pylist()]
         unknown = self.licences.refuses(None)
@@ -233,14 +238,18 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ContextParts:
-    """Parts of one document by the split of their source."""
+    """Parts of one document that must be removed from its context."""
 
     context: Int32s
     """Range of parts [first, after) of each context chunk, [chunks, 2]."""
     other_side: Bools
-    """Flags of parts of context chunks that must be removed because they contain held-out text, [parts]."""
+    """True for each part of the context that must be removed because its chunk contains held-out text,
+    [parts].
+    """
     refused: Bools
-    """Flags of parts of other context chunks that must be removed because of a refused licence, [parts]."""
+    """True for each other part that must be removed because its chunk contains text under a refused licence,
+    [parts].
+    """
     straddles: bool
     held_out: bool
     """True for a held-out document, which keeps its context."""
@@ -254,7 +263,7 @@ def context_parts(
     held_out: bool = False,
     refused: Bools | None = None,
 ) -> ContextParts:
-    """Return the parts to remove from the context, given `foreign` [parts], text from the other split.
+    """Return the parts of a document that must be removed from its context.
 
     Args:
         chunks: [chunks, 2] ranges of parts.
@@ -289,14 +298,17 @@ def context_parts(
 
 
 def _touched(ranges: Int32s, marked: Bools) -> Bools:
-    """Return flags of ranges that contain a marked part, [ranges]."""
+    """Return a flag for each range of parts, [ranges]: True if it contains a `marked` part."""
     before = np.concatenate(([0], np.cumsum(marked)))
     found: Bools = before[ranges[:, 1]] > before[ranges[:, 0]]
     return found
 
 
 def _inside_ranges(ranges: Int32s, count: int) -> Bools:
-    """Return flags of parts inside one of the ranges, [count]; [[1 3]] of 4 -> [F T T F]."""
+    """Return a flag for each of `count` parts: True if one of the ranges contains it.
+
+    The range [[1 3]] of 4 parts gives [F T T F].
+    """
     steps = np.zeros(count + 1, dtype=np.int32)
     np.add.at(steps, ranges[:, 0], 1)
     np.add.at(steps, ranges[:, 1], -1)
@@ -319,7 +331,10 @@ _STRUCTURE = (
 
 
 def columns_of(path: Path, *, split: Split | None, structure: bool) -> list[str]:
-    """Return the columns of a file that fitting needs: chunks if there are any, and sources for a split."""
+    """Return the columns of a file that fitting needs.
+
+    They include chunks only if the file has any, and sources only if there is also a split.
+    """
     columns = [*_COLUMNS, *(_STRUCTURE if structure else ())]
     if _has_chunks(path):
         sources = [] if split is None else [_LINEAGE, *([_LICENCE] if split.refuses else [])]
@@ -328,7 +343,7 @@ def columns_of(path: Path, *, split: Split | None, structure: bool) -> list[str]
 
 
 def _has_chunks(path: Path) -> bool:
-    """Return True if the file contains context documents; costs some ms for files of other families."""
+    """Return True if the file contains context documents; takes some ms for files of other families."""
     with parquet.File(path) as file:
         if _CHUNKS not in file.schema_arrow.names:
             return False
@@ -340,7 +355,7 @@ def _has_chunks(path: Path) -> bool:
 
 
 class DocumentBatch:
-    """Documents of one artefact; `first_row` is the row number of the first one."""
+    """Consecutive documents of one artefact; `first_row` is the row number of the first document."""
 
     def __init__(self, batch: pa.RecordBatch, first_row: int, split: Split | None) -> None:
         self.first_row = first_row
@@ -368,7 +383,7 @@ class DocumentBatch:
     def document(
         self, index: int, store: TokenStore, tokens: npt.NDArray[np.int64]
     ) -> TokenizedDocument:
-        """Return one document of the batch; `tokens` are the lengths of all parts of the batch."""
+        """Return one document of the batch; `tokens` are the numbers of tokens of all parts of the batch."""
         row = self.first_row + index
         parts = slice(self._parts[index], self._parts[index + 1])
         spans = slice(self._spans[index], self._spans[index + 1])
@@ -397,7 +412,7 @@ class DocumentBatch:
         )
 
     def structure(self, index: int) -> ByteStructure:
-        """Return the structure of one document; the batch must contain its columns."""
+        """Return the structure of one document; the batch must have the columns for structure."""
         assert self._structure is not None, "columns_of(…, structure=True)"
         return self._structure.structure(index)
 
@@ -419,11 +434,11 @@ class _Structure:
         ]
 
     def base(self, index: int) -> str:
-        """Return the id of the document that the structure belongs to."""
+        """Return the id of the base document to which the structure belongs."""
         return str(self._bases[index])
 
     def structure(self, index: int) -> ByteStructure:
-        """Return the structure of one document, as views."""
+        """Return the structure of one document; its arrays are views, not copies."""
         runs = slice(self._runs[index], self._runs[index + 1])
         chunks, calls, types = (
             rows[borders[index] : borders[index + 1]]
@@ -440,7 +455,7 @@ class _Structure:
 
 
 class _Context:
-    """Chunks of a batch, and the split of their sources."""
+    """Chunks of a batch's documents, and the split to which their sources belong."""
 
     def __init__(self, batch: pa.RecordBatch, part: Any, split: Split | None) -> None:
         self._chunks, chunk = flat(batch.column(_CHUNKS))
@@ -457,7 +472,7 @@ class _Context:
             self._is_refused = split.are_refused(source) if split.refuses else None
 
     def context_parts(self, index: int, row: int, parts: slice) -> ContextParts | None:
-        """Return the context of one document; None if it has no chunks."""
+        """Return the context parts to remove from one document; None if the document has no chunks."""
         chunks = slice(self._chunks[index], self._chunks[index + 1])
         if chunks.start == chunks.stop:
             return None
@@ -476,7 +491,7 @@ class _Context:
 
 
 def flat(column: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the borders [n + 1] and the items of a list column."""
+    """Return the borders [n + 1] of the lists in a list column, and the items of all lists."""
     counts = pc.list_value_length(column).to_numpy()
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), column.flatten()
 

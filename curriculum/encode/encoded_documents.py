@@ -15,46 +15,51 @@ from schemas.reports import EncodeReport, LengthBucket
 Outcome = Literal[
     "whole", "elided", "divided", "routed", "straddles", "refused", "too_long", "dropped"
 ]
-"""refused: the chat template can't mark a conversation; too_long: a conversation is longer than a row."""
+"""Outcomes of fitting, which the package's docstring describes.
+
+For conversations: `refused` if the chat template can't mark it, `too_long` if it is longer than a row.
+"""
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TokenizedDocument:
-    """Tokenized document before fitting."""
+    """Document with its tokens, before fitting."""
 
     row: int
-    """Row number in the documents artefact."""
+    """Number of the document's row in the documents artefact."""
     document_id: str
     flat_id: str
-    """Id of the document without structure: the base document's for a document with structure,
-    else its own.
-    """
+    """Id of the document; for a document with structure, that of its base document."""
     language: str
     ids: npt.NDArray[np.integer[Any]]
-    """Token ids of [BOS] text [EOS]."""
+    """Token ids of the text, with BOS before it and EOS after it if the tokenizer has them."""
     part_bytes: Int32s
     """Borders of the parts, from 0 to the number of bytes, [parts + 1]."""
     part_tokens: Int32s
     """Borders of the parts, from 0 to the number of text tokens, [parts + 1]; BOS and EOS aren't counted."""
     part_kinds: Int32s
-    """Indices into PART_KINDS, [parts]."""
+    """Kind of each part, as an index into PART_KINDS, [parts]."""
     ranks: Int32s
     elidable: Bools
     spans: Spans
     generated: Bools
-    """Flags of parts without source text, such as headers, path lines and gap lines, [parts]."""
+    """True for each part without source text, such as headers, path lines and gap lines, [parts]."""
     other_side: Bools
-    """Flags of parts of context chunks that must be removed because they contain held-out text, [parts]."""
+    """True for each part of the context that must be removed because its chunk contains held-out text,
+    [parts].
+    """
     refused: Bools
-    """Flags of parts of other context chunks that must be removed because of a refused licence, [parts]."""
+    """True for each other part that must be removed because its chunk contains text under a refused licence,
+    [parts].
+    """
     straddles: bool = False
     """True if the target itself contains text from the other split."""
     context: Int32s | None = None
     """Range of parts [first, after) of each context chunk, [chunks, 2]; None for documents without chunks."""
     targets_alone: bool = False
-    """True for a held-out document with context: only its target may be scored, since the context may come
+    """True for a held-out document with context: only its target may be scored, since its context may come
     from training files.
     """
 
@@ -65,15 +70,15 @@ class TokenizedDocument:
 
     @property
     def forbidden(self) -> Bools:
-        """Flags of parts of context chunks that must be removed even if the row has room, [parts]."""
+        """Flags of the context parts that must be removed even if the row has room, [parts]."""
         return self.other_side | self.refused
 
     @property
     def units(self) -> Int32s:
-        """Index of the unit in which each part is kept or removed, [parts].
+        """Index of the unit to which each part belongs, [parts]; a unit is kept or removed as a whole.
 
-        Adjacent parts of one rank form a unit. In documents with chunks, all parts of one rank form a unit: a
-        path line is removed with the last chunk of its run.
+        Adjacent parts of one rank form a unit. In documents with chunks, all parts of one rank form a unit,
+        so that a path line is removed with the last chunk of its run.
         """
         keys = np.stack((self.ranks, self.elidable, self.other_side, self.refused))
         if self.context is None:
@@ -83,9 +88,10 @@ class TokenizedDocument:
         return np.unique(keys, axis=1, return_inverse=True)[1].astype(np.int32)
 
     def chunks_of(self, dropped: Bools) -> "ChunkCounts | None":
-        """Return the counts of context chunks after removing the parts in `dropped` [parts].
+        """Return the counts of context chunks after the parts in `dropped` [parts] are removed.
 
-        A chunk counts as removed if its last part is. The result is None for documents without chunks.
+        A chunk counts as removed if its last part is removed. The result is None for documents without
+        chunks.
         """
         if self.context is None:
             return None
@@ -105,25 +111,27 @@ class ChunkCounts:
 
     kept: int
     elided: int
-    """Removed because the row has no room."""
+    """Chunks that are removed because the row has no room."""
     other_side: int
-    """Removed from a training document because they contain text of held-out files."""
+    """Chunks that are removed from training documents because they contain text of held-out files."""
     refused: int
-    """Removed because the corpus refuses their licence."""
+    """Chunks that are removed because the corpus refuses their licence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureCounts:
-    """Counts of a document's structure in its encodings."""
+    """Counts of the chunks and edges of a document, and of those that its encodings lack."""
 
     chunks: int
     chunks_without_tokens: int
-    """Number of chunks in no encoding: elided, or smaller than a token."""
+    """Number of chunks that are in no encoding, because they are elided or smaller than a token."""
     chunks_cut: int
-    """Number of chunks that an objective split into several stretches, which have no edges."""
+    """Number of chunks that an objective splits into several stretches; these stretches have no edges."""
     edges: int
     edges_dropped: int
-    """Number of edges in no encoding: an end is elided, split, or in another division."""
+    """Number of edges that are in no encoding, because one of their chunks is elided, split, or in another
+    division.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -134,21 +142,22 @@ class FitResult:
     document_id: str
     outcome: Outcome
     encodings: tuple[Encoding, ...] = ()
-    """In text order; several only for a divided document, none for an excluded one."""
+    """Encodings in the order of the text: several for a divided document, none for an excluded one, else one.
+    """
     num_bytes: int
     num_tokens: int
-    """Tokens of the whole document before fitting, including BOS and EOS."""
+    """Number of tokens of the whole document before fitting, including BOS and EOS."""
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of context chunks with text of held-out files or under a refused licence."""
+    """Number of elided bytes in context chunks with text of held-out files or under a refused licence."""
     objective_counts: tuple[tuple[str, int], ...] = ()
-    """Counts of the objective applied to the encodings."""
+    """Counts of the objective that was applied to the encodings."""
     chunks: ChunkCounts | None = None
     """Counts of context chunks; None for documents without chunks."""
     structure: StructureCounts | None = None
-    """Counts of structure; None without structure or without encodings."""
+    """Counts of structure; None if the document has no structure or no encodings."""
     refusal: TurnError | None = None
-    """Reason of the outcome `refused`."""
+    """Reason, if the outcome is `refused`."""
 
 
 LENGTHS = {
@@ -157,14 +166,16 @@ LENGTHS = {
     "4k to 16k": 1 << 14,
     "16k to 64k": 1 << 16,
 }
-"""Upper bounds of buckets in tokens, inclusive: an encoding in `1k to 4k` fits a row of 4,096."""
+"""Upper limits of ranges of lengths, in tokens and inclusive: an encoding in `1k to 4k` fits a row of 4,096
+tokens.
+"""
 LONGER = "over 64k"
 _NAMES, _LAST = (*LENGTHS, LONGER), tuple(LENGTHS.values())
 
 
 @dataclass(kw_only=True, slots=True)
 class _Bucket:
-    """Documents before fitting and encodings after it, in one range of lengths."""
+    """Counts of documents before fitting and of encodings after it, for one range of lengths."""
 
     documents: int = 0
     tokens: int = 0
@@ -182,22 +193,22 @@ class Counts:
     tokens: int = 0
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of context chunks with text of held-out files or under a refused licence."""
+    """Number of elided bytes in context chunks with text of held-out files or under a refused licence."""
     chunks: Counter[str] = field(default_factory=Counter)
-    """Context chunks of documents with encodings, by outcome: the fields of ChunkCounts."""
+    """Number of context chunks by outcome (the fields of ChunkCounts), in documents with encodings."""
     structure: Counter[str] = field(default_factory=Counter)
     objective_counts: Counter[str] = field(default_factory=Counter)
-    """Counts of the objective."""
+    """Counts of the objective, summed over all documents."""
     refused: Counter[str] = field(default_factory=Counter)
     """Number of refused documents, by cause."""
     refused_examples: dict[str, str] = field(default_factory=dict)
-    """First refused document and its turn, by cause."""
+    """For each cause, the first document that was refused, and its turn."""
     lengths: dict[str, _Bucket] = field(
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
     )
 
     def add(self, fitted: FitResult) -> None:
-        """Count one document."""
+        """Add one document to the counts."""
         self.documents[fitted.outcome] += 1
         self.num_bytes[fitted.outcome] += fitted.num_bytes
         self.encodings += len(fitted.encodings)

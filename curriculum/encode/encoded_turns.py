@@ -1,8 +1,8 @@
-"""Fitting of conversations: each turn is framed by the tokens that name its speaker and end it.
+"""Fitting of conversations: tokens before and after each turn name its speaker and end the turn.
 
 A conversation is never divided, since an answer would lose its question or the system turn. A conversation
-longer than a row is left out, or loses its oldest exchanges (a question and its answer) until the rest fits;
-the system turn and the last exchange stay.
+that is longer than a row is left out, or it loses its oldest exchanges (a question and its answer) until the
+rest fits; the system turn and the last exchange stay.
 
 Every turn of a document ends with a line feed that its family added. A chat template has its own ends of
 turns, so with a template this line feed is removed and counted as elided.
@@ -29,51 +29,51 @@ from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Turns:
-    """Tokens of all turns of a conversation or of the kept ones, without BOS and EOS."""
+    """Tokens of some turns of a conversation with the marks around them, without BOS and EOS."""
 
     numbers: tuple[int, ...]
     """Indices of the turns in the document."""
     texts: tuple[Int32s, ...]
-    """Tokens of the turns' texts."""
+    """Tokens of each turn's text."""
     frame: Frame
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of texts and marks."""
+        """Number of tokens of all texts and marks."""
         return len(self.frame.opening) + sum(self.sizes)
 
     @property
     def sizes(self) -> list[int]:
-        """Tokens of each turn, including its marks."""
+        """Number of tokens of each turn, including its marks."""
         turns = zip(self.frame.leads, self.texts, self.frame.ends, strict=True)
         return [len(lead) + len(text) + len(end) for lead, text, end in turns]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TurnFitter:
-    """Fitter of conversations to rows of one length with one tokenizer."""
+    """Fitter of conversations to rows of one length, for one tokenizer."""
 
     tokenizer: Tokenizer
     row_length: int
     overlong: Overlong
     format: TurnFormat
-    """The tokenizer's marks around turns."""
+    """Marks that the tokenizer puts around turns."""
 
     @property
     def bos(self) -> Int32s:
-        """BOS, or no token."""
+        """BOS as an array; empty if the tokenizer has none."""
         return _tokens(self.tokenizer.bos_id)
 
     @property
     def eos(self) -> Int32s:
-        """EOS, or no token."""
+        """EOS as an array; empty if the tokenizer has none."""
         return _tokens(self.tokenizer.eos_id)
 
     def fit(self, document: TokenizedDocument) -> FitResult:
-        """Return the result of one conversation: an encoding of at most `row_length` tokens, or none.
+        """Return the fit result of one conversation: one encoding of at most `row_length` tokens, or none.
 
         The loss_mask is 1 except at the last token; an objective chooses the targets. A conversation that the
-        chat template can't mark is refused.
+        chat template can't mark gets the outcome `refused`.
 
         Raises:
             TokenizerError: if the template fails.
@@ -116,7 +116,10 @@ class TurnFitter:
         )
 
     def _text_ids(self, document: TokenizedDocument) -> list[Int32s]:
-        """Return the ids of each turn's text; with a template, encode it again without its line feed."""
+        """Return the token ids of each turn's text.
+
+        If a chat template marks the turns, each text is encoded again without the line feed at its end.
+        """
         text = document.ids[len(self.bos) : len(document.ids) - len(self.eos)].astype(np.int32)
         said = [text[start:end] for start, end in pairwise(document.part_tokens.tolist())]
         if self.format.style != "template":
@@ -128,7 +131,7 @@ class TurnFitter:
     def _framed(
         self, roles: Sequence[Role], said: Sequence[Int32s], numbers: Sequence[int]
     ) -> _Turns:
-        """Return some turns of a conversation, marked as a conversation of their own."""
+        """Return the turns with the indices `numbers`, marked as if they were a whole conversation."""
         return _Turns(
             numbers=tuple(numbers),
             texts=tuple(said[number] for number in numbers),
@@ -136,9 +139,10 @@ class TurnFitter:
         )
 
     def _fitting(self, roles: Sequence[Role], whole: _Turns, last_scored: int) -> _Turns | None:
-        """Return the turns that fit a row: all of them, those left without the oldest exchanges, or None.
+        """Return the turns that fit a row; None if not enough turns can be removed.
 
-        The question of the last scored answer is kept, since otherwise nothing would be scored.
+        If all turns don't fit, the oldest exchanges are removed. The question of the last scored answer is
+        kept, since otherwise nothing would be scored.
         """
         room = self.row_length - len(self.bos) - len(self.eos)
         if whole.num_tokens <= room:
@@ -163,7 +167,7 @@ class TurnFitter:
     def _require_contents(
         self, document: TokenizedDocument, roles: Sequence[Role], kept: _Turns
     ) -> None:
-        """Raise a TurnError if the chat template would alter a kept turn's text."""
+        """Raise a TurnError if the chat template would change the text of a kept turn."""
         if self.format.reads_texts:
             texts = [b""] * len(roles)
             for number, said in zip(kept.numbers, kept.texts, strict=True):
@@ -171,7 +175,10 @@ class TurnFitter:
             self.format.check(f"conversation {document.document_id}", roles, texts)
 
     def _encoding(self, document: TokenizedDocument, kept: _Turns) -> Encoding:
-        """Return the encoding [BOS] marked turns [EOS]; marks are generated pieces."""
+        """Return the encoding of the kept turns with their marks, [BOS] and [EOS].
+
+        Marks are generated pieces.
+        """
         frame = kept.frame
         marks_before = (frame.opening, *frame.ends[:-1])
         runs: list[tuple[Int32s, int | None]] = [(self.bos, None)]

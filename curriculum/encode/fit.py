@@ -1,4 +1,4 @@
-"""Fitting of one document: encodings of at most T tokens each."""
+"""Fitting of one document, which yields encodings of at most T tokens each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _SLASHES, _HASH = "// …\n", "# …\n"
 ELISIONS: Mapping[str, str] = {
     language: _SLASHES if language in ("cpp", "c") else _HASH for language in LANGUAGES
 }
-"""Elision line, by language."""
+"""Line that replaces elided text, by language."""
 
 
 def policy_of(family: str) -> TooLong:
-    """Return how a family handles documents that don't fit even without their elidable parts.
+    """Return the way in which a family handles documents that don't fit even without their elidable parts.
 
-    For documents with structure, ask for their base family.
+    For documents with structure, `family` must be their base family.
     """
     assert family != ENRICHED_FAMILY, "ask for the policy of its base family"
     return FAMILIES[family].too_long
@@ -32,35 +32,35 @@ def policy_of(family: str) -> TooLong:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _FittedLine:
-    """Kept text tokens and elision lines of a document, without BOS and EOS."""
+    """Text tokens of a document that are kept, with elision lines between them, without BOS and EOS."""
 
     ids: Int32s
     pieces: Int32s
     borders: Int32s
-    """Token positions of the borders of kept parts."""
+    """Borders of the kept parts, as token positions."""
     dropped: Bools
-    """Flags of removed parts, [parts]."""
+    """True for each part that is removed, [parts]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Fitter:
-    """Fitter of documents of one family to rows of one length with one tokenizer."""
+    """Fitter of one family's documents to rows of one length, for one tokenizer."""
 
     tokenizer: Tokenizer
     row_length: int
     policy: TooLong
     elisions: Mapping[str, Int32s]
-    """Tokens of the elision line, by language."""
+    """Tokens of the line that replaces elided text, by language."""
 
     @staticmethod
     def from_tokenizer(tokenizer: Tokenizer, *, row_length: int, policy: TooLong) -> "Fitter":
-        """Return the fitter; each elision line is encoded once."""
+        """Create the fitter; the elision line of each language is encoded only once."""
         assert row_length > 3, row_length
         elisions = {language: tokenizer.encode(line) for language, line in ELISIONS.items()}
         return Fitter(tokenizer=tokenizer, row_length=row_length, policy=policy, elisions=elisions)
 
     def fit(self, document: TokenizedDocument) -> FitResult:
-        """Return the result of one document: encodings of at most `row_length` tokens each, or none.
+        """Return the fit result of one document: encodings of at most `row_length` tokens each, or none.
 
         The loss_mask is 1 except at the last token; an objective chooses the targets.
         """
@@ -89,7 +89,7 @@ class Fitter:
         return int(self.tokenizer.eos_id is not None)
 
     def _whole(self, document: TokenizedDocument) -> Encoding:
-        """Return the encoding of a document that fits; this common case does no work per part."""
+        """Return the encoding of a document that fits. This is the common case; it takes no time per part."""
         text = document.ids[self._lead : len(document.ids) - self._trail]
         pieces = np.array([[TEXT_PIECE, 0, len(text), 0, document.num_bytes]], dtype=np.int32)
         return self._framed(document, text, pieces, is_end=True)
@@ -119,10 +119,11 @@ class Fitter:
         yield self._encoding(document, line, start, count)
 
     def _cut(self, line: _FittedLine, start: int, limit: int) -> int:
-        """Return the end of a division that starts at `start`, at most `limit`.
+        """Return the end of the division that starts at `start`; it is at most `limit`.
 
-        This is the last part border if the division is at least half full there, so that a header isn't a
-        division of its own; else the last line start; else the last token that fits and ends a character.
+        It is the last part border, if the division is at least half full there, so that a header isn't a
+        division of its own. Otherwise, it is the last line start; if there is none, it is the last token that
+        fits and ends a character.
         """
         border = int(line.borders[np.searchsorted(line.borders, limit, side="right") - 1])
         if border > start and 2 * (border - start) >= limit - start:
@@ -136,7 +137,7 @@ class Fitter:
     def _encoding(
         self, document: TokenizedDocument, line: _FittedLine, start: int, end: int
     ) -> Encoding:
-        """Return the encoding of line[start:end]."""
+        """Return the encoding of the tokens `[start, end)` of the line."""
         pieces = self._clip(line, start, end)
         is_end = end == len(line.ids)
         return self._framed(document, line.ids[start:end], pieces, is_end=is_end)
@@ -149,7 +150,7 @@ class Fitter:
         *,
         is_end: bool,
     ) -> Encoding:
-        """Return the encoding of [BOS] text [EOS, if `is_end`].
+        """Return the encoding of `text` with BOS before it and, if `is_end`, EOS after it.
 
         Token positions in `pieces` are relative to the text.
         """
@@ -171,7 +172,10 @@ class Fitter:
         )
 
     def _clip(self, line: _FittedLine, start: int, end: int) -> Int32s:
-        """Return the pieces of line[start:end]; the byte range of a cut piece is computed from its tokens."""
+        """Return the pieces of the tokens `[start, end)` of the line.
+
+        The byte range of a piece that is cut is computed from its tokens.
+        """
         first = np.searchsorted(line.pieces[:, TOKEN_END], start, side="right")
         last = np.searchsorted(line.pieces[:, TOKEN_START], end, side="left")
         pieces = line.pieces[first:last].copy()
@@ -198,12 +202,15 @@ def elided_parts(
     elision: int,
     room: int,
 ) -> Bools:
-    """Return flags of the parts to remove: forbidden ones, then as few as possible, highest rank first.
+    """Return a flag for each part: True if it must be removed.
+
+    Parts in `forbidden` are always removed. If the rest doesn't fit in `room`, as few `elidable` parts as
+    possible are removed, those of the highest rank first. If nothing fits, all elidable parts are removed,
+    but never the whole text.
 
     All arrays are [parts]. The parts of one unit have one rank and are removed together; of units with equal
-    rank, the earlier one is removed first. `forbidden` parts are removed even if there is room. `elision` is
-    the number of tokens of the line in each gap; adjacent removed parts share one gap. If nothing fits, all
-    removable parts are removed, but never the whole text.
+    rank, the earlier one is removed first. `elision` is the number of tokens of the line in each gap;
+    adjacent removed parts share one gap.
 
     >>> lengths, ranks = np.array([9, 5, 5, 5, 9]), np.array([0, 1, 3, 2, 0], dtype=np.int32)
     >>> elidable, none = np.array([False, True, True, True, False]), np.zeros(5, dtype=np.bool_)
@@ -233,7 +240,7 @@ def elided_parts(
 
 
 def _gaps(order: npt.NDArray[np.int64], units: Int32s, count: int) -> npt.NDArray[np.int64]:
-    """Return the number of gaps after removing the first 1, 2, … units of `order`: [0 2 1] -> [1 2 1]."""
+    """Return the number of gaps after the first 1, 2, … units of `order` are removed: [0 2 1] -> [1 2 1]."""
     turn = np.full(count, count)
     turn[order] = np.arange(len(order))
     turns = turn[units]
@@ -252,7 +259,10 @@ def _line(
     dropped: Bools,
     elision: Int32s,
 ) -> _FittedLine:
-    """Return the line: one text piece per run of kept parts, one elision line per run of removed parts."""
+    """Return the line of a document from which the parts in `dropped` are removed.
+
+    It has one text piece per run of kept parts and one elision line per run of removed parts.
+    """
     part_bytes, part_tokens = document.part_bytes, document.part_tokens
     runs = np.concatenate(([0], np.flatnonzero(np.diff(dropped)) + 1, [len(dropped)]))
     ids: list[Int32s] = []
@@ -279,7 +289,7 @@ def _line(
 
 
 def all_but_last(count: int) -> npt.NDArray[np.uint8]:
-    """Return a mask of ones with 0 at the end."""
+    """Return a mask [count] of ones with a 0 at the end."""
     mask = np.ones(count, dtype=np.uint8)
     mask[-1] = 0
     return mask

@@ -1,4 +1,4 @@
-"""Encoding of a documents artefact: documents and their tokens are read side by side."""
+"""Encoding of a documents artefact: its documents and their tokens are read in parallel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,9 +22,9 @@ from schemas.families import CHAT_FAMILY
 def fitter_of(
     tokenizer: Tokenizer, *, row_length: int, family: str, overlong: Overlong = "skip"
 ) -> Fitter | TurnFitter:
-    """Return the fitter of a family; for documents with structure, the fitter of their base family.
+    """Return the fitter for documents of a family; documents with structure have that of their base family.
 
-    `overlong` sets how conversations longer than a row are handled.
+    `overlong` says whether conversations longer than a row are skipped or lose their oldest exchanges.
     """
     if family == CHAT_FAMILY:
         return TurnFitter(
@@ -37,7 +37,9 @@ def fitter_of(
 
 
 ApplyObjective = Callable[[TokenizedDocument, FitResult], FitResult]
-"""Function that applies an objective to a document's encodings; called only if there are any."""
+"""Function that applies an objective to the encodings of a document; called only if the document has
+encodings.
+"""
 
 
 def encode_documents(
@@ -50,13 +52,20 @@ def encode_documents(
     structure: bool = False,
     objective: ApplyObjective | None = None,
 ) -> Iterator[FitResult]:
-    """Fit the documents of an artefact in order; `kept` [documents] selects some.
+    """Yield the fit results of an artefact's documents, in order.
 
-    With `split`, encodings of training documents contain no text of held-out files, and no encoding contains
-    context under a refused licence. This concerns only documents with chunks. With `structure`, `files` are
-    of v6_enriched and `store` has the tokens of its base family: the encodings equal the base family's, with
-    structure added. `objective` is applied after fitting and before structure. Memory: one batch of
-    documents, and the tokens of one document.
+    Memory: one batch of documents, and the tokens of one document.
+
+    Args:
+        files: the documents, in order.
+        store: the tokens of the documents.
+        fitter: result of `fitter_of`.
+        kept: [documents] True for the documents to fit; by default, all.
+        split: if given, encodings of training documents contain no text of held-out files, and no encoding
+            contains context under a refused licence. This concerns only documents with chunks.
+        structure: whether `files` are of v6_enriched. `store` then has the tokens of the base family; the
+            encodings equal those of the base family, with structure added.
+        objective: applied after fitting, before structure is added.
     """
     batches = (
         batch
@@ -80,7 +89,7 @@ def _tokenized(
     split: Split | None,
     kept: npt.NDArray[np.bool_] | None,
 ) -> Iterator[tuple[DocumentBatch, int, TokenizedDocument]]:
-    """Yield each document with its batch and its index in the batch."""
+    """Yield (batch, index in the batch, document) for each document that `kept` selects."""
     row, lengths = 0, store.part_lengths()
     for columns in batches:
         batch = DocumentBatch(columns, row, split)
