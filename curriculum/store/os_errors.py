@@ -83,6 +83,6 @@ def no_room(failed: OSError) -> StoreError | None:
     return StoreError(
         str(failed.filename or "the workspace's disk"),
         os.strerror(failed.errno or errno.ENOSPC),
-        cause="the disk is full",
+        cause="nothing more could be written",
         cure="Free some space and run the same command again; it continues from the finished artefacts",
     )

@@ -216,7 +216,7 @@ def _edited(file: Path) -> None:
     ("damage", "word"),
     [
         (_truncate, "40 bytes where"),
-        (_garble, "no Parquet file"),
+        (_garble, "not a Parquet file"),
         (Path.unlink, "isn't there any more"),
         (_newer, "schema_version 2.0"),
         (_edited, "the file was changed since it was written"),

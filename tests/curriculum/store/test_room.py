@@ -19,7 +19,7 @@ from schemas.errors import StoreError
 def test_a_full_disk_is_said_with_what_to_do(number: int) -> None:
     full = no_room(OSError(number, os.strerror(number), "/data/part"))
     assert full is not None
-    assert str(full).startswith(f"/data/part: {os.strerror(number)}; the disk is full")
+    assert str(full).startswith(f"/data/part: {os.strerror(number)}; nothing more could be written")
     assert full.cure.startswith("Free some space")
 
 
@@ -41,11 +41,11 @@ def test_no_other_error_is_taken_for_one(number: int) -> None:
 
 
 NAMED = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk is full",
+    errno.ENOSPC: "nothing more could be written",
+    errno.EDQUOT: "nothing more could be written",
     errno.EACCES: "this user has no permission for it",
     errno.EROFS: "read-only",
-    errno.ENOENT: "isn't there",
+    errno.ENOENT: "doesn't exist",
     errno.ENAMETOOLONG: "too long for the file system",
     errno.EMFILE: "too many files open",
     errno.EIO: "the disk or its connection failed",
@@ -85,9 +85,9 @@ def test_an_error_that_is_not_of_a_file_is_left_as_it_is(
     ("write", "cause"),
     [
         (lambda folder: (folder / ("x" * 300)).touch(), "too long for the file system"),
-        (lambda folder: (folder / "none" / "x").touch(), "isn't there"),
-        (lambda folder: pq.read_table(folder / "none.parquet"), "isn't there"),
-        (lambda folder: pq.write_table(pa.table({"a": [1]}), folder / "no/x"), "isn't there"),
+        (lambda folder: (folder / "none" / "x").touch(), "doesn't exist"),
+        (lambda folder: pq.read_table(folder / "none.parquet"), "doesn't exist"),
+        (lambda folder: pq.write_table(pa.table({"a": [1]}), folder / "no/x"), "doesn't exist"),
         (lambda folder: pq.read_table(folder / ("x" * 300)), "too long for the file system"),
     ],
 )
