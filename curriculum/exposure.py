@@ -245,7 +245,7 @@ def _status(place: Path) -> os.stat_result | None:
     try:
         return place.lstat()
     except OSError:
-        return None  # The folder doesn't exist, or this user can't reach it and so can't use it.
+        return None  # The place doesn't exist, or this user can't reach it and so can't use it.
 
 
 def _others_may_write(place: Path, found: os.stat_result) -> bool:

@@ -15,7 +15,7 @@
     texts.py                   repositories, and documents of their files and graphs
     row_sources.py             requested data sets of rows, and the artefacts that they are made of
     row_recipe.py              everything that decides the bytes of rows
-    row_sides.py               one split: encodings are spooled, planned by domain, and written
+    row_sides.py               one split of a data set: encodings are spooled, planned and written
     first_showings.py          lines that a repository's documents show for the first time
     fixed_sets.py              documents of the validation sets shared by all phases
     rows.py                    documents fitted, scored, packed, checked and published as rows
@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 COMMITS_A_SAMPLE = 4
-"""Number of commits to read per sampled document, since not every commit has a document."""
+"""Number of commits that a sample reads per document, since not every commit has a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class Built:
     indexes: tuple[Artefact, ...]
     documents: tuple[Artefact, ...]
     kept: tuple[Artefact, ...]
-    """Artefacts behind the selections, starting with that of files."""
+    """Artefacts that decide which documents the selections keep; the first is that of files."""
     selection: Artefact
     selections: Mapping[str, Artefact]
     """Selections of graph and conversation families, by family."""
@@ -95,7 +95,7 @@ class Built:
     fixed: Mapping[FixedSet, Artefact]
     """Rows of the validation sets that are the same in every phase."""
     measured: Mapping[RowsSpec, Mapping[FixedSet, Artefact]] = field(default_factory=dict)
-    """Rows of the same sets in other requested formats."""
+    """Rows of the fixed sets in other requested formats, by data set and set."""
 
     def rows_of(self, wanted: RowsSpec) -> RowSet:
         """Return the rows of a requested data set."""
@@ -119,7 +119,7 @@ class Built:
 
     @property
     def missing(self) -> list[Artefact]:
-        """Planned artefacts: work of other shards, and everything that depends on it."""
+        """Planned artefacts: tasks of other shards, and everything that depends on them."""
         return [artefact for artefact in self.artefacts() if artefact.planned]
 
 
@@ -139,14 +139,14 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
 ) -> Built:
     """Build the requested rows and everything that they are made of.
 
-    `fixed_length` is the row length of the fixed sets: the smallest of the curriculum. `measured` are other
-    data sets in whose format the fixed sets are also built. A dry store returns planned artefacts. A shard
-    builds its own tasks and returns the missing ones of other shards as planned. Imported rows are used
-    unchanged. Pins are resolved again unless `sources` are given.
+    `fixed_length` is the row length of the fixed sets: the smallest row length of the curriculum. The fixed
+    sets are also built in the formats of the data sets `measured`. A dry store returns planned artefacts. A
+    shard builds its own tasks, and returns missing artefacts of other shards as planned. Imported rows are
+    used unchanged. Unless `sources` are given, the pins of the corpus are resolved again.
 
     Raises:
-        CorpusError: for an unresolvable pin, before anything except clones is written; and, after all
-        others are built, for sources that lose more than `max_skipped`, unless the corpus skips them.
+        CorpusError: for an unresolvable pin, before anything except clones is written; and for sources that
+        lose more than `max_skipped`, unless the corpus skips them, after all other sources are built.
         DietError: for imported rows of another tokenizer.
         TokenizerError: if the tokenizer isn't usable.
         PackError: if a document can't be packed.
@@ -170,7 +170,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
 
 
 def _families(wanted: Sequence[RowsSpec], measured: Sequence[RowsSpec]) -> set[str]:
-    """Return the families to build; whole file versions are always included."""
+    """Return the families to build. The family of whole file versions is always one of them."""
     own = (spec for spec in wanted if spec.imported is None)
     return {spec.flat_family for spec in (*own, *measured)} | {VERSIONS_FAMILY}
 
@@ -186,7 +186,7 @@ def _build(
 ) -> Built:
     """Run the stages in order; each stage reads the published artefacts of earlier ones.
 
-    The first entry of `measured` is the format of the sets that every phase is measured on.
+    The first entry of `measured` is the format of the fixed sets that every phase is measured on.
     """
     make, store = coordinator.make, coordinator.store
     own = [spec for spec in wanted if spec.imported is None]
@@ -256,7 +256,7 @@ def sample(
 ) -> tuple[Artefact, ...]:
     """Build at most `number` documents, or 8 MB, per requested family and repository, for inspection.
 
-    They come from the newest commits, so some families may have fewer documents. Nothing is selected,
+    The documents come from the newest commits, so some families may have fewer. Nothing is selected,
     tokenized or packed.
     """
     wanted = [spec for spec in wanted if spec.imported is None]
@@ -282,7 +282,7 @@ def sample(
 
 
 def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]:
-    """Return repositories limited to the newest commits that a sample needs."""
+    """Return repositories that are limited to the newest commits, as many as the sample needs."""
     wanted = number * COMMITS_A_SAMPLE
     limits = (min(wanted, repository.spec.max_commits or wanted) for repository in listed)
     return tuple(

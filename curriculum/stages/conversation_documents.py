@@ -35,7 +35,7 @@ from schemas.reports import DocumentsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
-    """Documents of the conversations of each source."""
+    """Stage that turns the conversations of each source into documents."""
 
     name = "conversations"
     raises_last = True
@@ -76,8 +76,8 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
         """Write each conversation as a document.
 
         Raises:
-            CorpusError: if files changed, or more than `max_skipped` of the lines can't be read, unless the
-            corpus skips the source.
+            CorpusError: if files changed, or more than `max_skipped` of the lines can't be read. If the
+            corpus skips the source, its artefact stays empty instead.
         """
         write_or_skip(self.corpus, drafts, functools.partial(self._write, task, drafts))
 
@@ -112,7 +112,7 @@ def require_conversations(corpus: CorpusSpec) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationSelection(Stage[Sequence[Artefact], Sequence[Artefact]]):
-    """Kept conversations and their split; their domain is fixed."""
+    """Stage that selects the kept conversations and their splits; all have the same domain."""
 
     name = "selection"
     placement = "each shard"
@@ -138,6 +138,6 @@ class ConversationSelection(Stage[Sequence[Artefact], Sequence[Artefact]]):
         return [recipe]
 
     def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
-        """Find duplicates, apply quality rules, and split by conversations."""
+        """Find duplicates, apply quality rules, and assign each conversation to a split."""
         (draft,) = drafts
         draft.record(select_conversations(folders(task), self.corpus, draft.path).report())

@@ -38,7 +38,7 @@ class Repository:
     spec: RepositorySpec
     source: Source
     git: str
-    """Version of the git that reads the repository."""
+    """Version of the git command that reads the repository."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Repository:
         return self.spec.name
 
     def trained(self) -> "Repository":
-        """Return the repository without later commits."""
+        """Return the repository without the commits of the fixed set `later`."""
         corpus = self.corpus.trained()
         spec = next(
             repository for repository in corpus.repositories if repository.name == self.name
@@ -54,14 +54,14 @@ class Repository:
         return replace(self, corpus=corpus, spec=spec)
 
     def ingredients(self) -> dict[str, JsonValue]:
-        """Return everything that decides which changes are read, for artefact keys; except git's version."""
+        """Return everything that decides which changes are read, for artefact keys, except git's version."""
         return history.ingredients(self.source, self.spec, self.corpus)
 
     def refuse_losses(self, skips: Skips) -> None:
-        """Raise if too much of the history was lost.
+        """Raise if `skips` counts too many losses in the history.
 
         Raises:
-            CorpusError: with counts, if more than `max_skipped` can't be read.
+            CorpusError: with counts, if more than `max_skipped` of the changes can't be read.
         """
         if skips.lost_share > self.corpus.max_skipped:
             raise CorpusError(
@@ -76,7 +76,7 @@ class Repository:
 
 
 def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]:
-    """Return the resolved repositories of a corpus, in its order.
+    """Return the repositories of a corpus with their resolved pins, in the order of the corpus.
 
     Raises:
         CorpusError: naming all that don't resolve; nothing except clones is written then.
@@ -89,9 +89,9 @@ def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]
 
 
 def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None:
-    """Raise unless everything in a corpus can be read; nothing except clones is written.
+    """Raise unless everything in a corpus can be read. Nothing except clones is written.
 
-    `chat` also checks its conversations.
+    With `chat`, its conversations are checked as well.
 
     Raises:
         CorpusError: for the first repository that doesn't resolve, a plain folder without readable files,
@@ -104,11 +104,11 @@ def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None
 
 
 SAMPLE_BYTES = 8_000_000
-"""Maximum size in bytes of a sample, per family and repository; it takes seconds to build."""
+"""Maximum size in bytes of a sample per family and repository. Building this much takes seconds."""
 
 
 class FamilyWriters(contextlib.ExitStack):
-    """Writers for the documents of several families, one per draft, with counts for their manifests."""
+    """Writers for the documents of several families, one per draft. They also count for the manifests."""
 
     def __init__(self, drafts: Sequence[StagingDirectory], *, sample: int | None = None) -> None:
         super().__init__()
@@ -124,12 +124,12 @@ class FamilyWriters(contextlib.ExitStack):
 
     @property
     def families(self) -> list[str]:
-        """Families that are written."""
+        """Families that have a writer."""
         return list(self._drafts)
 
     @property
     def are_full(self) -> bool:
-        """True if a sample was requested and is complete for each family."""
+        """True if only a sample was requested, and the sample of each family is complete."""
         return not any(self._takes(writer) for writer in self._writers.values())
 
     def _takes(self, writer: DocumentWriter) -> bool:
@@ -138,7 +138,7 @@ class FamilyWriters(contextlib.ExitStack):
         return writer.count < self._sample and writer.num_bytes < SAMPLE_BYTES
 
     def add(self, rendered: RenderResult) -> None:
-        """Write documents and add counts; families with a complete sample are skipped."""
+        """Write documents and add their counts, except for families whose sample is complete."""
         for document in rendered.documents:
             writer = self._writers[document.family]
             if self._takes(writer):
@@ -153,7 +153,7 @@ class FamilyWriters(contextlib.ExitStack):
         more: DocumentsReport,
         by_family: Mapping[str, DocumentsReport] = MappingProxyType({}),
     ) -> None:
-        """Record the counts for the manifests, after the files are closed."""
+        """Record the counts for the manifests. Call it after the files are closed."""
         for family, draft in self._drafts.items():
             writer = self._writers[family]
             counted = DocumentsReport(
@@ -170,9 +170,9 @@ class FamilyWriters(contextlib.ExitStack):
 def write_or_skip(
     corpus: CorpusSpec, drafts: Sequence[StagingDirectory], write: Callable[[], None]
 ) -> None:
-    """Fill drafts from a source; if it fails and the corpus skips it, leave them empty.
+    """Call `write`, which fills drafts from a source. If it fails and the corpus skips it, leave them empty.
 
-    The manifests say why they are empty.
+    The manifests of empty drafts say why they are empty.
 
     Raises:
         CorpusError: from `write`, unless the corpus skips the source.
@@ -191,13 +191,13 @@ def write_or_skip(
 
 @dataclass(kw_only=True, slots=True)
 class _LicenceCounts:
-    """Counts of a family's documents by licence and by its evidence."""
+    """Counts of a family's documents by licence, and by the evidence for the licence."""
 
     licences: Counter[str] = field(default_factory=Counter)
     evidence: Counter[str] = field(default_factory=Counter)
 
     def add(self, document: Document) -> None:
-        """Count one document, once per licence of its sources."""
+        """Count a document, once for each licence among its sources."""
         sources = document.provenance
         self.licences.update({source.licence or UNKNOWN_LICENCE for source in sources})
         self.evidence.update(
@@ -232,7 +232,7 @@ class _GraphCounts:
             self.hops[chunk.hop] += 1
 
     def report(self) -> DocumentsReport:
-        """Return the counts, empty without chunks; hop 0 is the target."""
+        """Return the counts; they are empty if there are no chunks. Hop 0 is the target."""
         if not self.forms:
             return DocumentsReport()
         return DocumentsReport(
@@ -245,7 +245,7 @@ class _GraphCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Documents(Stage[Sequence[Repository], Repository]):
-    """Documents of all file families, repository by repository."""
+    """Stage that writes the documents of all file families, repository by repository."""
 
     name = "documents"
     parses = True
@@ -262,11 +262,11 @@ class Documents(Stage[Sequence[Repository], Repository]):
         return [self._recipe(task, family) for family in families_of("changes")]
 
     def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
-        """Render each change of the history for all missing families.
+        """Render each change of the history for all families whose artefacts are missing.
 
         Raises:
-            CorpusError: if the repository or more than `max_skipped` of its changes can't be read, unless
-            the corpus skips the repository.
+            CorpusError: if the repository or more than `max_skipped` of its changes can't be read. If the
+            corpus skips the repository, its artefacts stay empty instead.
         """
         write_or_skip(task.corpus, drafts, functools.partial(self._write, task, drafts))
 

@@ -15,7 +15,10 @@ from schemas.reports import DocumentsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnrichedDocuments(Stage[Sequence[Artefact], Artefact]):
-    """Enriched documents of an artefact of documents; row i of both is the same document."""
+    """Stage that adds code structure to an artefact of documents.
+
+    Row i of the result is the same document as row i of the input.
+    """
 
     name = "structure"
     parses = True
@@ -41,7 +44,7 @@ class EnrichedDocuments(Stage[Sequence[Artefact], Artefact]):
         return [recipe]
 
     def run(self, task: Artefact, drafts: Sequence[StagingDirectory]) -> None:
-        """Parse the documents, and write their structure beside their text."""
+        """Parse the documents, and write their structure along with their text."""
         (draft,) = drafts
         with EnrichedWriter(draft.path) as writer:
             for document in documents_in(task.path):

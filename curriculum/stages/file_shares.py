@@ -1,4 +1,4 @@
-"""Shares of training tokens by source file and family, since one file may dominate a corpus."""
+"""Shares of source files in the training tokens of each family, since one file may dominate a corpus."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,22 +12,22 @@ from curriculum.tokens.token_store import TokenStore
 from schemas.families import families_of
 
 MAX_FILES = 5
-"""Number of listed files per family."""
+"""Maximum number of files to list per family."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileShare:
-    """A source file across renames, and its share of a family's tokens."""
+    """A source file with all its names across renames, and its share of a family's tokens."""
 
     family: str
     lineage: str
     """Repository and path, for example fmt:include/format.h."""
     share: float
-    """Share of the tokens of all kept training documents of the family."""
+    """Share of the tokens in all kept training documents of the family."""
 
     @property
     def path(self) -> str:
-        """Path in its repository."""
+        """Path of the file in its repository."""
         return self.lineage.partition(":")[2]
 
 
@@ -36,8 +36,8 @@ def file_shares(
 ) -> tuple[FileShare, ...]:
     """Return the files with the most tokens of each file family, largest share first.
 
-    `tokens` are those of the documents, in any order. Documents without tokens, and graph families, are
-    ignored. All artefacts must exist.
+    `tokens` are the tokens of `documents`, in any order. Documents without tokens are ignored, and so are
+    graph families. All artefacts must exist.
     """
     tokens_of = {record.key: made for made in tokens for record in made.manifest.inputs}
     sums: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""Files of a corpus with domain, size and split, to inspect the validation set."""
+"""Files of a corpus with domain, size and split, so that users can inspect the validation set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from schemas.families import VERSIONS_FAMILY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSide:
-    """A file across renames; all its versions are in one split."""
+    """A file with all its versions across renames, which are all in the same split."""
 
     lineage: str
     """Repository and path, for example fmt:include/format.h."""
     domain: str
-    """Domain of most of its versions."""
+    """Domain that most of its versions have."""
     num_bytes: int
-    """Bytes of all its kept versions."""
+    """Total size in bytes of its kept versions."""
     is_val: bool
 
     @property
     def path(self) -> str:
-        """Path in its repository."""
+        """Path of the file in its repository."""
         return self.lineage.partition(":")[2]
 
 
 def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[FileSide, ...]:
-    """Return the kept files in train and val, largest first.
+    """Return the kept files of the training and the validation set, largest first.
 
     Graph families are ignored.
     """

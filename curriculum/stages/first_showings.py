@@ -1,8 +1,9 @@
-"""New lines of a repository in commit order, judged by the text that fitted documents actually show.
+"""New lines of a repository: lines that no earlier document in commit order shows.
 
-Two passes over the documents of one repository: the first records the first document that shows a line, the
-second scores lines only there. So masks depend only on the repository's own training documents of one
-family, fitted to one row length with one tokenizer.
+A document shows only those lines that fit into its row. There are two passes over the documents of one
+repository. The first finds the first document that shows a line; the second scores the line only there. So
+masks depend only on the repository's own training documents of one family, fitted to one row length with
+one tokenizer.
 """
 
 import itertools
@@ -43,12 +44,12 @@ def scoring_new_lines(
     read: Callable[..., Iterator[FitResult]],
     judged: Bools,
 ) -> ApplyObjective:
-    """Return an objective that scores only lines shown for the first time in the judged documents.
+    """Return an objective that scores a line only in the first judged document that shows it.
 
-    Objectives that aren't judged by line score no context.
+    Objectives that aren't judged by line don't score context at all.
 
     Args:
-        objective: Decides which tokens of all documents are scored.
+        objective: Decides which tokens of a document are scored before this restriction.
         wanted: The rows to build.
         documents: Flat documents of one repository and family.
         tokenizer: Tokenizer of the rows.
@@ -72,7 +73,7 @@ def scoring_new_lines(
 
 
 def turns(documents: Artefact) -> npt.NDArray[np.int64]:
-    """Return the rank of each document ([documents]) by committer time, commit and document id."""
+    """Return the rank of each document ([documents]) in the order of committer time, commit and id."""
     columns = frames.scan(documents.shards(), ["document_id", "timestamp", "provenance"]).select(
         "document_id",
         "timestamp",
@@ -86,24 +87,24 @@ def turns(documents: Artefact) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class NewLines:
-    """Lines of one repository, with the first document that shows them."""
+    """Lines of one repository, each with the first document that shows it."""
 
     turns: npt.NDArray[np.int64]
-    """[documents]: ranks in commit order."""
+    """[documents]: rank of each document in commit order."""
     tokenizer: Tokenizer
     kinds: tuple[PartKind, ...] = PART_KINDS
-    """Kinds of the parts whose lines are judged: those that the objective scores."""
+    """Kinds of parts whose lines are judged; other parts are never scored."""
     shown: FirstShowings = field(default_factory=FirstShowings)
 
     def note(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
-        """Record the lines that a fitted document shows."""
+        """Record the lines that a fitted document shows, and return the document unchanged."""
         self.shown.add(int(self.turns[document.row]), self.lines(document, fitted).keys)
         return fitted
 
     def score(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
-        """Return the document with only those scored tokens that show something new.
+        """Return the document with those scored tokens that belong to a line it shows first.
 
-        `note` must have been called for every document before.
+        Call `note` for every document before.
         """
         lines = self.lines(document, fitted)
         is_new = self.shown.are_first(int(self.turns[document.row]), lines.keys)
@@ -124,7 +125,7 @@ class NewLines:
         )
 
     def lines(self, document: TokenizedDocument, fitted: FitResult) -> ShownLines:
-        """Return the source lines that a fitted document shows."""
+        """Return the lines of the source file that a fitted document shows."""
         shown = _shown(document, fitted.encodings) & ~document.generated
         runs = _runs(shown & _of_kinds(document, self.kinds))
         text = document.ids[int(self.tokenizer.bos_id is not None) :]
@@ -140,7 +141,7 @@ class NewLines:
 
 
 def _runs(chosen: Bools) -> npt.NDArray[np.int64]:
-    """Return runs of neighbouring chosen parts ([r, 2], half-open): [F T T F T] -> [1 3) [4 5)."""
+    """Return the ranges ([r, 2], half-open) of consecutive True values: [F T T F T] -> [1 3) [4 5)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
     return edges.reshape(-1, 2)
 
@@ -148,7 +149,7 @@ def _runs(chosen: Bools) -> npt.NDArray[np.int64]:
 def outside_context(
     document: TokenizedDocument, fitted: FitResult, tokenizer: Tokenizer
 ) -> FitResult:
-    """Return the document without scored tokens in context."""
+    """Return the document with no scored tokens in its context."""
     context = document.part_bytes[_runs(_of_kinds(document, ("context",)))]
     if not len(context):
         return fitted
@@ -160,7 +161,10 @@ def outside_context(
 
 
 def _shown(document: TokenizedDocument, encodings: Sequence[Encoding]) -> Bools:
-    """Return True per part ([parts]) that occurs in some encodings; parts are elided as a whole."""
+    """Return a mask of the document's parts ([parts]) that occur in some of `encodings`.
+
+    Encodings leave out parts as a whole.
+    """
     pieces = np.concatenate([encoding.pieces for encoding in encodings])
     text = pieces[pieces[:, KIND] == TEXT_PIECE][:, (BYTE_START, BYTE_END)]
     found: Bools = chunk_of(document.part_bytes[:-1], text) >= 0

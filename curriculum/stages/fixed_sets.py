@@ -16,12 +16,12 @@ from schemas.held_out import MIN_DOCUMENTS
 from schemas.objectives import FIXED_SETS, FixedSet
 
 SET_BYTES = 1 << 19
-"""Maximum size in bytes of all documents of a set."""
+"""Maximum total size in bytes of the documents of a set."""
 SIDES: Mapping[FixedSet, Side] = {"anchor": "val", "unseen": "unseen", "later": "later"}
 
 
 def sets_of(corpus: CorpusSpec, family: str = VERSIONS_FAMILY) -> tuple[FixedSet, ...]:
-    """Return the fixed sets that a corpus holds out of a family.
+    """Return the fixed sets for which a corpus has held out documents of a family.
 
     Graph families have neither unseen repositories nor commits after the corpus's date.
     """
@@ -37,9 +37,10 @@ def sets_of(corpus: CorpusSpec, family: str = VERSIONS_FAMILY) -> tuple[FixedSet
 def documents_of_set(
     name: FixedSet, sources: Sequence[RowSource], chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return masks of the documents of a set by artefact: kept ones of its split, spread over lineages.
+    """Return, for each artefact, a mask of its documents that are in the fixed set `name`.
 
-    Documents larger than 1 / MIN_DOCUMENTS of the set come last.
+    These are kept documents of the set's split, spread over lineages. Documents larger than
+    1 / MIN_DOCUMENTS of the set are only used if the others don't fill it.
     """
     places: dict[str, tuple[int, int, int]] = {}
     lineages: dict[str, str] = {}

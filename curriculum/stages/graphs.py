@@ -26,7 +26,7 @@ from schemas.reports import DocumentsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphTask:
-    """A repository with its index, if indexes are read."""
+    """A repository, with its index if a family needs one."""
 
     repository: Repository
     index: Index | None
@@ -42,9 +42,10 @@ class GraphInputs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Graphs(Stage[GraphInputs, GraphTask]):
-    """Documents of some graph families, repository by repository.
+    """Stage that writes the documents of graph families, repository by repository.
 
-    A repository without an index has no documents of families that need one; their manifests say why.
+    A repository without an index has no documents of families that need one; the manifests of these
+    families say why.
     """
 
     name = "graphs"
@@ -55,7 +56,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
     """Number of documents per family and repository after which reading ends; None to read everything."""
 
     def tasks(self, inputs: GraphInputs) -> Sequence[GraphTask]:
-        """Return the repositories with their indexes; empty without families."""
+        """Return the repositories with their indexes; nothing if no graph family is requested."""
         known = {index.repository: index for index in inputs.indexes}
         return [
             GraphTask(repository=repository, index=known.get(repository.name))
@@ -71,11 +72,11 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         return [self._recipe(task, family) for family in self.families]
 
     def run(self, task: GraphTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Apply each commit to the graphs, and render its changes for all missing families.
+        """Apply each commit to the graphs, and render its changes for all families with missing artefacts.
 
         Raises:
-            CorpusError: if the repository or more than `max_skipped` of its changes can't be read, unless
-            the corpus skips the repository.
+            CorpusError: if the repository or more than `max_skipped` of its changes can't be read. If the
+            corpus skips the repository, its artefacts stay empty instead.
         """
         corpus = task.repository.corpus
         write_or_skip(corpus, drafts, functools.partial(self._write, task, drafts))
@@ -134,23 +135,23 @@ class RepositoryGraphs:
     resolved: ClangGraph | None
     settings: ContextSettings
     incomplete: set[str] = field(default_factory=set)
-    """Files without a complete syntax tree at some commit."""
+    """Files that had no complete syntax tree at some commit."""
     crowded: dict[str, int] = field(default_factory=dict)
-    """Largest number of names by path, for files with more names than the graph looks up."""
+    """Largest number of names in a file, by path, for files with more names than the graph looks up."""
     changed: ChangedLines = field(default_factory=ChangedLines)
 
     @classmethod
     def of(
         cls, families: Sequence[str], index: Index | None, settings: ContextSettings
     ) -> "RepositoryGraphs":
-        """Return the graphs that the families need, over an empty tree."""
+        """Return the graphs that `families` need, at the state before the first commit."""
         syntactic = CallGraph()
         snapshot = snapshot_of(index) if need_index(families) else None
         resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
         return cls(families=families, syntactic=syntactic, resolved=resolved, settings=settings)
 
     def apply(self, delta: TreeDelta) -> None:
-        """Apply the difference from the previous tree."""
+        """Update the graphs from the previous tree to the next one."""
         (self.resolved or self.syntactic).apply(delta)
         self.incomplete.update(self.syntactic.incomplete)
         for file in delta.files:
@@ -159,13 +160,13 @@ class RepositoryGraphs:
                 self.crowded[file.path] = max(crowded, self.crowded.get(file.path, 0))
 
     def count(self, commit: CommitChange) -> None:
-        """Count the changed lines of a commit after its tree was applied."""
+        """Count the changed lines of a commit. Call it after `apply` for the commit's tree."""
         for change in commit.changes:
             if change.language in CODE and change.after is not None:
                 self.changed.add(commit.commit, change, self.syntactic.source(change.path).facts)
 
     def documents(self, commit: CommitChange) -> Iterator[RenderResult]:
-        """Yield the documents of one commit after its tree was applied."""
+        """Yield the documents of a commit. Call it after `apply` for the commit's tree."""
         for name in self.families:
             family = FAMILIES[name]
             graph = self.resolved if family.needs_index else self.syntactic
@@ -173,7 +174,7 @@ class RepositoryGraphs:
                 yield family.function(commit, graph, family=name, settings=self.settings)
 
     def report(self, family: str, index: Index | None) -> DocumentsReport:
-        """Return an index's coverage of the newest tree, or the reason that there is none."""
+        """Return the share of the newest tree that an index covers, or the reason that there is no index."""
         if not FAMILIES[family].needs_index:
             return DocumentsReport()
         if self.resolved is None:

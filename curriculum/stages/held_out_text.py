@@ -14,20 +14,20 @@ from schemas.packed_row import TEXT_PIECE
 
 ROWS_AT_ONCE = 64
 GENERATED = -1
-"""Side of a part that comes from no file."""
+"""Side of a part of a document that comes from no file."""
 Sides = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """Ends and sides of a document's parts; sides are 1 held out, 0 training, or GENERATED."""
+    """End and side of each part of a document. Sides are 1 for held out, 0 for training, or GENERATED."""
 
     ends: npt.NDArray[np.int32]
     sides: Sides
     is_context: npt.NDArray[np.bool_]
 
     def between(self, start: int, end: int) -> slice:
-        """Return the slice of parts that overlap the bytes `[start, end)`."""
+        """Return the slice of the parts that overlap the bytes `[start, end)`."""
         first = int(np.searchsorted(self.ends, start, side="right"))
         return slice(first, int(np.searchsorted(self.ends, end, side="left")) + 1)
 
@@ -38,14 +38,14 @@ def check_sides(
     held_out: frozenset[str],
     token_bytes: npt.NDArray[np.int32],
 ) -> int:
-    """Check that all text pieces come from files of the row's split, and return their number.
+    """Check that the text in each row comes from files of the row's split; return the number of pieces.
 
     The context of a validation document may come from training files if none of it is scored.
 
     Args:
         rows: Rows to check.
         documents: Documents that the rows were made of.
-        held_out: Files without any version in training.
+        held_out: Files that have no version in training.
         token_bytes: Number of bytes of each id.
 
     Raises:

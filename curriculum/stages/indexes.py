@@ -24,7 +24,7 @@ from schemas.families import need_index
 from schemas.progress import ProgressCallback
 
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
-"""Paths of a compilation database in a work tree, as in clang's own tools."""
+"""Paths at which a work tree may have a compilation database, as in clang's own tools."""
 NO_DATABASE = "it has no compile_commands.json; name one in the corpus file, or give --configure"
 
 
@@ -39,7 +39,7 @@ class Index:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Indexing:
-    """Permissions of the user for building indexes, beyond parsing in a sandbox."""
+    """Permissions that a user gives for building indexes, beyond parsing in a sandbox."""
 
     configure: bool = False
     """Allow cmake to create missing databases in a temporary copy, which runs the repository's code."""
@@ -52,14 +52,14 @@ CAREFUL = Indexing()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexTask:
-    """A repository with its compilation database; None if cmake creates it."""
+    """A repository with its compilation database, which is None if cmake has to create it."""
 
     repository: Repository
     database: Path | None
 
     @property
     def original(self) -> Path | None:
-        """Work tree to which the database's paths refer."""
+        """Work tree that the paths in the database refer to."""
         source = self.repository.source
         is_work_tree = source.layout is None or (source.path / ".git").exists()
         return source.path if is_work_tree else None
@@ -67,7 +67,10 @@ class IndexTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Indexes(Stage[Sequence[Repository], IndexTask]):
-    """Index of each repository that can have one. Workers share the units of one repository at a time."""
+    """Stage that indexes each repository that can have an index.
+
+    The repositories are indexed one after the other, each by all workers together.
+    """
 
     name = "index"
     placement = "coordinator"
@@ -77,7 +80,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
     watch: ProgressCallback
 
     def tasks(self, inputs: Sequence[Repository]) -> Sequence[IndexTask]:
-        """Return the repositories that have a database, or get one from cmake.
+        """Return the repositories that have a database, or for which cmake may create one.
 
         Raises:
             CorpusError: for a named database that doesn't exist.
@@ -116,7 +119,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         return [recipe]
 
     def run(self, task: IndexTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Index a copy of the tree at the pinned commit, unit by unit.
+        """Index a copy of the tree at the pinned commit, one translation unit after the other.
 
         Raises:
             CorpusError: if cmake fails, or the kernel can't sandbox libclang and neither user nor package
@@ -202,7 +205,7 @@ def snapshot_of(index: Index | None) -> clang.GraphSnapshot | None:
 
 
 def _database(repository: Repository) -> Path | None:
-    """Return the compilation database of a repository: the named one, else one in its work tree."""
+    """Return the compilation database of a repository: the one named in the corpus, or one in the work tree."""
     named = repository.spec.compile_commands
     if named is not None:
         if not Path(named).is_file():
@@ -234,7 +237,7 @@ def _as_text(paths: Iterable[bytes]) -> Iterator[str]:
 def indexes_for(
     store: Store, corpus: CorpusSpec, families: Collection[str], sources: Sources
 ) -> tuple[Index, ...]:
-    """Return the existing or planned indexes of a workspace, if a family needs them."""
+    """Return the indexes that exist in a workspace or would be built, if one of `families` needs them."""
     if not need_index(families):
         return ()
     coordinator = Coordinator(store=Store(store.root, dry=True))

@@ -1,8 +1,9 @@
-"""Import of artefacts from other workspaces, for builds without shared storage.
+"""Import of artefacts from other workspaces, for builds on machines without shared storage.
 
-The other workspace may be untrusted. All its files must be regular, lie where their manifests say, and have
-the listed digests. Before anything is published, each Parquet file is decoded completely, each artefact is
-checked against the schema of its stage, and each tokenizer is exercised, in a sandbox.
+The other workspace may be untrusted. All its files must be regular, be where their manifests say, and have
+the digests listed there. Before anything is published, everything is checked in a sandbox: each Parquet
+file is decoded completely, each artefact is compared with the schema of its stage, and each tokenizer is
+exercised.
 """
 
 import contextlib
@@ -40,24 +41,27 @@ from schemas.stages import STAGES
 NOT_MERGED = {"runs"}
 """Stages with attempts and checkpoints, which belong to the workspace in which they were trained."""
 NOT_TAKEN = NOT_MERGED | {"ablations", "estimates", "measurements", "surveys"}
-"""Stages that aren't imported from untrusted workspaces, because they only describe data and are quickly
-rebuilt."""
+"""Stages that aren't imported from untrusted workspaces.
+
+These artefacts only describe data, and are quickly rebuilt.
+"""
 MAX_MANIFEST_BYTES = 4 << 20
 """Maximum size in bytes of an untrusted manifest, as received and as rewritten: about 15,000 files. The
-largest of the sample has 98 KB. Reading takes about 140 times as much memory."""
+largest manifest of the sample has 98 KB. Reading takes about 140 times as much memory.
+"""
 MAX_MANIFESTS_BYTES = 64 << 20
-"""Maximum size in bytes of all manifests of an untrusted workspace, which are in memory together: about
-10,000 typical ones."""
+"""Maximum size in bytes of all manifests of an untrusted workspace: about 10,000 typical ones. All of them
+are in memory at the same time.
+"""
 _BLOCK_BYTES = 1 << 12
 
 
 def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
-    """Publish the artefacts of another workspace here, except its runs, and yield each.
+    """Publish the artefacts of another workspace here, except its runs, and yield each of them.
 
-    Estimates, surveys and ablations of an untrusted workspace are not imported either.
-
-    All manifests are checked before the first file is copied. Files of the user's `own` workspace are
-    hard-linked on the same disk. Each artefact is verified against its manifest before it is published;
+    Estimates, surveys and ablations of an untrusted workspace are not imported either. All manifests are
+    checked before the first file is copied. If the other workspace is the user's `own` and on the same
+    disk, its files are hard-linked. Each artefact is verified against its manifest before it is published;
     artefacts that already exist are only compared.
 
     Raises:
@@ -89,7 +93,7 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
 
 
 def copy_own(store: Store, other: Store, artefact: Artefact) -> Artefact:
-    """Publish an artefact of another workspace of the same user here, hard-linked on the same disk."""
+    """Publish an artefact from the same user's other workspace, hard-linking files on the same disk."""
     return _take(store, other, artefact, _recipe(other, artefact), {}, own=True)
 
 
@@ -131,9 +135,9 @@ def _take(
 
 
 def _made_of(store: Store, artefact: Artefact, known: Mapping[str, Path]) -> dict[str, Path]:
-    """Return the folders of the documents and tokenizer that tokens were made of, by stage.
+    """Return the folders of the documents and of the tokenizer that tokens were made of, by stage.
 
-    `known` are the folders of previously imported artefacts, by key.
+    `known` has the folders of artefacts that were imported before, by key.
 
     Raises:
         StoreError: if one of them isn't in this workspace after all earlier artefacts were imported.
@@ -156,7 +160,7 @@ def _made_of(store: Store, artefact: Artefact, known: Mapping[str, Path]) -> dic
 
 
 def _recipe(other: Store, artefact: Artefact) -> Recipe:
-    """Return the recipe in an artefact's manifest; the artefact must lie where its labels say.
+    """Return the recipe in an artefact's manifest. The artefact must be in the folder that its labels give.
 
     Raises:
         StoreError: for a manifest that no build writes.
@@ -209,7 +213,7 @@ def _require_small(path: Path, size: int) -> None:
 
 
 def _require_room(store: Store, taken: Sequence[Artefact], recipes: Sequence[Recipe]) -> None:
-    """Raise unless missing files fit on the disk, and each manifest may be written here."""
+    """Raise unless the missing files fit on the disk, and each manifest is small enough to be written."""
     needed = 0
     for artefact, recipe in zip(taken, recipes, strict=True):
         _require_small(artefact.path, len(manifest_text(artefact.manifest).encode()))
@@ -227,7 +231,7 @@ def _require_room(store: Store, taken: Sequence[Artefact], recipes: Sequence[Rec
 
 
 def _require_publishable(artefact: Artefact) -> None:
-    """Raise unless publishing the files of a manifest would reproduce its list."""
+    """Raise unless the files of a manifest would give the same list of files when they are published."""
     names = Counter(record.name for record in artefact.manifest.files)
     for record in artefact.manifest.files:
         if names[record.name] > 1:
@@ -253,7 +257,8 @@ def _link(file: Path, place: Path) -> None:
         os.link(file, place, follow_symlinks=False)
         return
     except OSError as refused:
-        # Another disk, a disk without links, or too many links. For a full disk, copying wouldn't help.
+        # The link failed for another disk, a disk without links, or too many links. A full disk would also
+        # refuse a copy.
         if refused.errno not in {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
             raise
         with contextlib.suppress(FileNotFoundError):
@@ -262,7 +267,7 @@ def _link(file: Path, place: Path) -> None:
 
 
 def _copy(root: Path, file: Path, place: Path, num_bytes: int) -> None:
-    """Copy the listed bytes of a file of an untrusted workspace.
+    """Copy as many bytes of a file of an untrusted workspace as its manifest lists.
 
     Raises:
         StoreError: for a link below `root`, which may have been created after `require_plain`.
@@ -282,7 +287,7 @@ def _copy(root: Path, file: Path, place: Path, num_bytes: int) -> None:
 
 
 def _copy_blocks(source: BinaryIO, copy: BinaryIO, num_bytes: int) -> None:
-    """Copy the first `num_bytes`; blocks of zeros become holes, like in a sparse source."""
+    """Copy the first `num_bytes`; blocks of zeros become holes, so that a sparse file stays sparse."""
     for at in range(0, num_bytes, _BLOCK_BYTES):
         block = source.read(min(_BLOCK_BYTES, num_bytes - at))
         if block.strip(b"\0"):

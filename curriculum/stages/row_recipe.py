@@ -18,11 +18,11 @@ from schemas.families import CHAT_FAMILY
 from schemas.objectives import FIXED_SETS, OBJECTIVES
 
 REVISION = 5
-"""Raise it whenever the same encodings give other rows."""
+"""Version of the code that packs rows. Raise it whenever the same encodings give other rows."""
 
 
 def is_compared(wanted: RowsSpec, split: Split) -> bool:
-    """Return True if text that also occurs in training documents is left unscored in the rows."""
+    """Return True if the rows leave text unscored that also occurs in training documents."""
     return split != "train" and wanted.family != CHAT_FAMILY
 
 
@@ -91,7 +91,10 @@ def recipe_of(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
 
 
 def _selection_beside(sources: RowSources, wanted: RowsSpec) -> Iterator[Input]:
-    """Yield the selection that decides which commits are left out; its key covers the documents."""
+    """Yield the selection that decides which commits training rows leave out, if there is one.
+
+    The documents of that family need no input of their own, because the selection's key covers them.
+    """
     if wanted.beside:
         selection = sources.selections[wanted.beside.family]
         yield selection.as_input(f"selection {wanted.beside.family}")

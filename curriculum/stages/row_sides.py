@@ -1,4 +1,4 @@
-"""One split of a data set: encodings are spooled, then planned and written domain by domain."""
+"""One split of a data set: encodings are written to a spool, then planned and written by domain."""
 
 import shutil
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from schemas.packed_row import FAR_CONTEXT, RowFormat
 from schemas.reports import ChopReport, ContextReport, DomainRows, RowsReport
 
 PACK_SEED = 17
-"""Seed of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
+"""Seed that breaks ties and shuffles the written rows. A mixture shuffles again with its diet's seed."""
 LONG = 0.9
-"""Quantile of the reported document length."""
+"""Quantile of the document lengths that is reported as the length of a long document."""
 COUNTED_AT_A_TIME = 1 << 16
-"""Number of encodings counted at a time."""
+"""Number of encodings to count at a time."""
 Split = Literal["train", "val"] | FixedSet
 SPLITS: tuple[Split, ...] = ("train", "val", *FIXED_SETS)
 Int64s = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(kw_only=True, slots=True)
 class RowSide:
-    """Rows of one split on the way into a draft; the spool is a folder of the draft until `write` ends."""
+    """Writer of the rows of one split into a draft. The spool is a folder of the draft until `write` ends."""
 
     draft: StagingDirectory
     split: Split
@@ -52,7 +52,7 @@ class RowSide:
         self.spool = Spool(self._folder, structured=self._labels.structured)
 
     def add(self, fitted: encode.FitResult, *, domain: str, lineage: str) -> None:
-        """Spool the encodings of one document."""
+        """Write the encodings of one document to the spool."""
         self.counts.add(fitted)
         if self.split != "train" and fitted.encodings:
             self.lineages[fitted.document_id] = lineage
@@ -60,7 +60,7 @@ class RowSide:
             self.spool.append(encoding, domain=domain)
 
     def write(self, *, store_targets: bool) -> RowsReport:
-        """Pack and write the rows after the spool is closed, and return their report."""
+        """Pack and write the rows, and return their report. Call it after the spool is closed."""
         spooled = SpooledDocuments(self._folder)
         self.draft.record(self._encoded(spooled))
         writer = RowWriter(
@@ -101,7 +101,11 @@ class RowSide:
     def _planned(
         self, spooled: SpooledDocuments, some: Int64s
     ) -> tuple[SpooledDocuments, best_fit.PackPlan, chop.ChopCounts | None]:
-        """Return the row plan of some documents, with its documents: these, or their pieces in a folder."""
+        """Return documents, and the plan that packs them into rows: all of the spooled documents `some`.
+
+        The returned documents are the spooled ones, or pieces of them in a folder. The third value counts the
+        pieces; it is None for spooled documents.
+        """
         ties = best_fit.tie_breakers(spooled.tie_ids[some], PACK_SEED)
         if self.wanted.packer == "best_fit":
             lengths = spooled.lengths[some]
@@ -129,7 +133,7 @@ class RowSide:
         )
 
     def _rows_needed(self, spooled: SpooledDocuments, some: Int64s) -> int:
-        """Return the number of rows for these documents if domains share rows."""
+        """Return the number of rows that the documents `some` need if domains share rows."""
         if self.wanted.packer == "best_fit":
             return best_fit.rows_needed(spooled.lengths[some], self.wanted.row_length)
         return self._cuts(spooled, some).num_rows
@@ -151,7 +155,7 @@ class RowSide:
 
     @property
     def _divisions(self) -> Path:
-        """Folder for pieces of documents while the rows of one domain are written."""
+        """Folder for pieces of documents that exist while the rows of one domain are written."""
         return self.draft.path / "divisions"
 
     @property
@@ -179,7 +183,7 @@ class RowSide:
 def _domain_rows(
     plan: best_fit.PackPlan, lengths: Int64s, counts: RowCounts, encodings: int
 ) -> DomainRows:
-    """Return the report of one domain; encodings count once, however often they were cut."""
+    """Return the report of one domain; `encodings` is the number of encodings before they were cut."""
     packed = replace(best_fit.report(plan, lengths), documents=encodings)
     return DomainRows(
         **asdict(packed),
@@ -190,7 +194,10 @@ def _domain_rows(
 
 
 def _context(written: Sequence[RowCounts], row_length: int, lengths: Int64s) -> ContextReport:
-    """Return the mean context of scored tokens, and the shares past 4k, 16k and (in longer rows) 64k."""
+    """Return the mean context of scored tokens, and the shares of tokens with more than 4k, 16k and 64k.
+
+    Only rows that are long enough count for 64k.
+    """
     scored = max(1, sum(counts.scored_tokens for counts in written))
     over_16k = sum(counts.context_histogram[-1] for counts in written)
     over_4k = over_16k + sum(counts.context_histogram[-2] for counts in written)

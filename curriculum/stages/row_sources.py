@@ -1,4 +1,4 @@
-"""Specs of requested rows, and their sources: artefacts, objectives, imported rows."""
+"""Requested data sets of rows, and their sources: artefacts, objectives, imported rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from schemas.packed_row import Packer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beside:
-    """A family of the same phase that shows some commits instead of another family."""
+    """A family of the same phase that shows some commits in place of another family."""
 
     family: str
     repositories: tuple[str, ...] = ()
-    """Repositories of the family; empty for all."""
+    """Repositories in which the family is served; empty for all."""
 
     def counts_in(self, repository: str) -> bool:
         """Return True if the family is served in a repository."""
@@ -36,7 +36,7 @@ class RowsSpec:
 
     family: str
     base: str = ""
-    """Family to which v6_enriched adds structure; empty for other families."""
+    """For v6_enriched, the family to which it adds structure; empty for other families."""
     objective: str = USUAL_OBJECTIVE
     variant: int = 0
     row_length: int
@@ -45,15 +45,15 @@ class RowsSpec:
     imported: ImportedRows | None = None
     """Existing imported rows; None for rows built from the corpus."""
     packer: Packer = "best_fit"
-    """Packer of training rows; validation rows are always packed best fit, so that packers are comparable."""
+    """Packer of training rows. Validation rows are always packed best fit, so that packers are comparable."""
     score: Score = "new"
-    """Scored targets of training rows; validation rows score all targets."""
+    """Targets to score in training rows. Validation rows score all targets."""
     beside: Beside | None = None
-    """Family whose commits training rows leave out; validation rows keep them."""
+    """Family whose commits are left out of training rows. Validation rows keep these commits."""
 
     @property
     def held_out(self) -> "RowsSpec":
-        """Data set of the validation rows, with a single objective so that objectives are comparable.
+        """Data set of the validation rows. It has a single objective, so that objectives are comparable.
 
         >>> RowsSpec(family="v3_simple", objective="fim", row_length=512).held_out.title
         'v3_simple causal 512'
@@ -66,7 +66,7 @@ class RowsSpec:
 
     @property
     def held_out_apart(self) -> "tuple[RowsSpec, ...]":
-        """Data sets of the validation rows by objective: its own objective, and targets of graphs.
+        """Data sets of the validation rows by objective: this data set's objective, and targets of graphs.
 
         >>> spec = RowsSpec(family="v3_simple", objective="fim", variant=2, row_length=512)
         >>> [held_out.title for held_out in spec.held_out_apart]
@@ -114,12 +114,12 @@ class RowsSpec:
 
     @property
     def scores_new_lines(self) -> bool:
-        """True if its training rows score only new text; conversations score everything."""
+        """True if training rows score only new text. Conversations score everything."""
         return self.score == "new" and self.family != CHAT_FAMILY
 
     @property
     def flat_family(self) -> str:
-        """Family that provides texts, tokens and selection."""
+        """Family that provides texts, tokens and selection: `base` if there is one."""
         return self.base or self.family
 
 
@@ -130,20 +130,20 @@ class RowSet:
     wanted: RowsSpec
     train: Artefact
     val: Artefact | None
-    """Validation rows of its phase; None for imported rows without validation rows."""
+    """Validation rows of the data set's phase; None for imported rows without validation rows."""
     apart: Mapping[str, Artefact]
     """Validation rows by objective; some may be empty."""
 
     @property
     def splits(self) -> tuple[Artefact, ...]:
-        """Distinct existing artefacts: train, val, and validation rows by objective."""
+        """Existing artefacts without repetition: train, val, and validation rows by objective."""
         sides = (self.train, self.val, *self.apart.values())
         return tuple({side.key: side for side in sides if side is not None}.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSource:
-    """Sources of the rows of one repository; row i of each artefact is the same document.
+    """Artefacts that the rows of one repository are made of; row i of each is the same document.
 
     `documents` and `base` differ only for v6_enriched, whose base is selected and tokenized.
     """
@@ -152,17 +152,17 @@ class RowSource:
     base: Artefact
     tokens: Artefact
     overlong: Overlong = "skip"
-    """Handling of conversations that are longer than a row."""
+    """What to do with conversations that are longer than a row."""
     licences: LicencesSpec = USUAL_LICENCES
-    """Licences that contexts may show."""
+    """Licences of files that contexts may show."""
 
     @property
     def repository(self) -> str:
-        """Name of the repository or conversation source."""
+        """Name of the repository, or of the source of conversations."""
         return self.documents.manifest.labels["repository"]
 
     def inputs(self) -> list[Artefact]:
-        """Return the distinct artefacts."""
+        """Return the artefacts without repetition."""
         return list(
             {
                 artefact.key: artefact for artefact in (self.documents, self.base, self.tokens)
@@ -184,11 +184,11 @@ class RowSources:
     tokens: tuple[Artefact, ...]
 
     def selected(self, wanted: "RowsSpec") -> Artefact:
-        """Return the selection of a data set."""
+        """Return the selection that the data set `wanted` is made from."""
         return self.selections.get(wanted.flat_family, self.selection)
 
     def shown_beside(self, wanted: "RowsSpec") -> dict[str, Artefact]:
-        """Return the documents that show commits instead of the requested family, by repository."""
+        """Return the documents that show commits in place of the requested family, by repository."""
         if wanted.beside is None:
             return {}
         found = _by_repository(self.documents, wanted.beside.family)
@@ -226,7 +226,7 @@ def _by_repository(
 
 
 def check_objectives(tokenizer: Tokenizer, wanted: Iterable[RowsSpec]) -> None:
-    """Raise unless a given tokenizer supports the objectives, before anything is read.
+    """Raise unless `tokenizer` supports the objectives of all data sets, before anything is read.
 
     Raises:
         TokenizerError: for the first unsupported objective.
@@ -236,7 +236,7 @@ def check_objectives(tokenizer: Tokenizer, wanted: Iterable[RowsSpec]) -> None:
 
 
 def apply_objective(rule: Objective, tokenizer: Tokenizer, *, row_length: int) -> ApplyObjective:
-    """Return a function that applies an objective to the encodings of a document, for one row length.
+    """Return a function that applies the objective `rule` to the encodings of a document.
 
     In validation documents with context, only the target stays scored, whatever the objective scores.
     """
@@ -285,10 +285,10 @@ def imported_of(store: Store, tokenizer: Artefact, wanted: RowsSpec) -> RowSet:
 def _require_tokenizer(
     store: Store, rows: Artefact, tokenizer: Artefact, stated: ImportedRows
 ) -> None:
-    """Raise unless imported rows have the same tokenizer content as the diet.
+    """Raise unless imported rows were made with a tokenizer of the same content as the diet's.
 
-    Contents are compared, because the same tokenizer may be trained in one place and given in another. A
-    tokenizer that isn't trained yet is checked later.
+    Contents are compared, not keys, because one place may train the tokenizer that another place is given.
+    A tokenizer that isn't trained yet is checked later.
     """
     theirs = next(record for record in rows.manifest.inputs if record.name == "tokenizer")
     if tokenizer.planned or tokenizer.content == theirs.content:

@@ -1,4 +1,4 @@
-"""Rows: documents are fitted to T, scored by an objective, packed, written and checked."""
+"""Rows: documents are fitted to the row length, scored by an objective, packed, written and checked."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from schemas.reports import RowsReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowTask:
-    """One data set, with one or both splits."""
+    """One data set of which one or both splits are built."""
 
     wanted: RowsSpec
     splits: tuple[Split, ...]
@@ -48,7 +48,7 @@ class RowTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows(Stage[Sequence[RowsSpec], RowTask]):
-    """Packed training rows of data sets, and their validation rows, which several data sets may share."""
+    """Stage that packs the training rows of data sets, and validation rows that several data sets share."""
 
     name = "rows"
     sources: RowSources
@@ -69,7 +69,7 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
         return [recipe_of(self.sources, task.wanted, split) for split in task.splits]
 
     def run(self, task: RowTask, drafts: Sequence[StagingDirectory]) -> None:
-        """Fit, score, pack, write and check the rows of all missing splits.
+        """Fit, score, pack, write and check the rows of all splits whose artefacts are missing.
 
         Raises:
             PackError: for rows that violate their schema.
@@ -98,7 +98,7 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FixedRows(Rows):
-    """Rows of the fixed sets, the same validation texts for every phase and diet."""
+    """Stage that packs the rows of the fixed sets, whose texts are the same for every phase and diet."""
 
     placement = "each shard"
 
@@ -154,7 +154,7 @@ def make_rows(
 def _spool(
     sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, sides: Mapping[Split, RowSide]
 ) -> None:
-    """Spool the encodings of each split."""
+    """Write the encodings of all documents to the spools of their splits."""
     built = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - built.reserve
     fitters = {
@@ -228,14 +228,17 @@ def _spool(
 def _asked(
     splits: Sequence[Split], sources: Sequence[RowSource], chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return masks ([documents]) per source: documents of a fixed set, or of train, val or both."""
+    """Return, for each source, a mask of the documents to read.
+
+    These are the documents of a fixed set, or those of train, val or both.
+    """
     if splits[0] in FIXED_SETS:
         return documents_of_set(splits[0], sources, chosen)
     return [picked.kept & np.isin(picked.side, splits) for picked in chosen]
 
 
 def _side_of(row: int, picked: Decisions, sides: Mapping[Split, RowSide]) -> RowSide:
-    """Return the split of a document's rows: the only one, or the one in the selection."""
+    """Return the split to which the rows of a document go: the only one, or the one in the selection."""
     if len(sides) == 1:
         return next(iter(sides.values()))
     return sides["train" if picked.side[row] == "train" else "val"]

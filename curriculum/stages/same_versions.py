@@ -7,7 +7,7 @@ from schemas.errors import WorkerError
 
 
 def require_same(planned: Sequence[Recipe], own: Sequence[Recipe]) -> None:
-    """Raise unless a worker's recipes equal the coordinator's: same revisions, settings and tools.
+    """Raise unless a worker's `own` recipes equal the coordinator's: same revisions, settings and tools.
 
     Raises:
         WorkerError: naming the differences.

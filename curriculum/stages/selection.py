@@ -3,9 +3,9 @@
     kept        kept documents and their split; tokenizers are trained on them
     selection   the same with each document's domain; rows are built from it
 
-One pair covers the documents of files and decides the splits. Each graph family has its own pair on top, so
-that rows of files never depend on graphs. Changed domain rules rebuild selections and rows, but neither
-documents nor tokens.
+One pair of these artefacts covers the documents of files, and decides the splits. Each graph family has a
+pair of its own, which takes its splits from the pair of files, so that rows of files never depend on graphs.
+If domain rules change, selections and rows are rebuilt, but neither documents nor tokens.
 """
 
 from collections.abc import Sequence
@@ -45,15 +45,15 @@ class KeptDocuments:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
-    """Kept documents and their split; one task covers all documents."""
+    """Stage that decides which documents are kept, and their splits; one task covers all documents."""
 
     name = "selection"
     placement = "each shard"
     corpus: CorpusSpec
     files: KeptDocuments | None = None
-    """Files whose splits apply; if given, the documents belong to one graph family."""
+    """Files that determine the splits. If they are given, the documents belong to one graph family."""
     others: Sequence[Artefact] = ()
-    """Selections of the corpora whose files are excluded."""
+    """Selections of other corpora; files in them are excluded."""
 
     @staticmethod
     def of_files(store: Store, corpus: CorpusSpec) -> "SplitDocuments":
@@ -97,7 +97,7 @@ class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
         return [recipe]
 
     def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
-        """Find duplicates, apply quality rules, and split by files."""
+        """Find duplicates, apply quality rules, and assign files to splits."""
         (draft,) = drafts
         known = (
             KnownFiles(
@@ -117,7 +117,7 @@ class SplitDocuments(Stage[Sequence[Artefact], Sequence[Artefact]]):
 
 
 def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
-    """Return the newest selection of each corpus in `not_in`.
+    """Return the newest selection of each corpus that the corpus names in `not_in`.
 
     Raises:
         CorpusError: naming a corpus that isn't built in this workspace.
@@ -143,7 +143,7 @@ def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
 
 
 def _versions_in(files: KeptDocuments | None) -> list[Artefact]:
-    """Return the documents of file versions known to a selection of graphs."""
+    """Return those of `files` that are documents of whole file versions."""
     listed = files.documents if files else ()
     return [
         documents for documents in listed if documents.manifest.labels["family"] == VERSIONS_FAMILY
@@ -152,7 +152,7 @@ def _versions_in(files: KeptDocuments | None) -> list[Artefact]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection(Stage[KeptDocuments, KeptDocuments]):
-    """Kept documents with their domains; one task covers all documents."""
+    """Stage that adds domains to the kept documents; one task covers all documents."""
 
     name = "selection"
     placement = "each shard"
@@ -182,7 +182,7 @@ class Selection(Stage[KeptDocuments, KeptDocuments]):
         return [recipe]
 
     def run(self, task: KeptDocuments, drafts: Sequence[StagingDirectory]) -> None:
-        """Decide the domain of each kept document by the rules."""
+        """Decide the domain of each kept document by the domain rules."""
         (draft,) = drafts
         decided = domains.label_domains(
             folders(task.documents), task.kept.path, self.rules, draft.path
@@ -211,6 +211,6 @@ def folders(documents: Sequence[Artefact]) -> list[DocumentFolder]:
 
 
 def title(artefact: Artefact) -> str:
-    """Return the name of documents or tokens as inputs of other recipes: stage, family, repository."""
+    """Return the name under which documents or tokens are an input of recipes: stage, family, repository."""
     labels = artefact.manifest.labels
     return f"{artefact.manifest.stage} {labels['family']} {labels['repository']}"

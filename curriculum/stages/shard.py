@@ -1,4 +1,4 @@
-"""Shards of a build: machines that share its tasks without communication."""
+"""Shards of a build: machines that divide its tasks among them without communication."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from schemas.errors import DietError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shard:
-    """One of several builds that split the work without communication: it runs every n-th task."""
+    """One of `number` builds that divide the tasks among them; this one runs every `number`-th task."""
 
     index: int
     """0-based number of the shard."""
@@ -16,7 +16,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Return the shard in a text i/n, counted from 1.
+        """Return the shard that is written as i/n, with i counted from 1.
 
         >>> Shard.parse("1/3")
         Shard(index=0, number=3)

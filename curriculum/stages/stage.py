@@ -28,31 +28,33 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 Inputs = TypeVar("Inputs")
 Task = TypeVar("Task")
 Placement = Literal["workers", "coordinator", "each shard"]
-"""The process that runs a stage's tasks.
+"""The processes that run a stage's tasks.
 
 workers       worker processes of this machine or a cluster; each shard runs its own tasks
 coordinator   the coordinator, one task at a time, each with all workers; each shard runs its own tasks
-each shard    the coordinator of every shard: the first one builds the artefact, the others find it"""
+each shard    the coordinator of every shard: the first one builds the artefact, the others find it
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage(ABC, Generic[Inputs, Task]):
-    """One step from published artefacts to new ones. Fields are settings of all its tasks.
+    """One step from published artefacts to new ones. The fields are settings that apply to all its tasks.
 
-    Stages and tasks must be picklable and small, because they are sent to workers together.
+    Stages and tasks must be picklable and small, because each task is sent to a worker with its stage.
     """
 
     name: ClassVar[str]
     """Name of the stage in progress lines."""
     placement: ClassVar[Placement] = "workers"
     parses: ClassVar[bool] = False
-    """True if tasks parse text of repositories in C. With several workers, even a single task then runs in
-    a sandboxed one."""
+    """True if tasks parse text of repositories with libraries in C. Such tasks run in a sandboxed worker if
+    there are several workers, even if there is only one task.
+    """
     raises_last: ClassVar[bool] = False
-    """True to raise CorpusErrors of tasks together, after all other tasks are done."""
+    """True to raise the CorpusErrors of all tasks together, after the other tasks are done."""
 
     def tasks(self, inputs: Inputs) -> Sequence[Task]:
-        """Return independent tasks for the inputs; by default one per input."""
+        """Return independent tasks for the inputs; by default, each input is a task."""
         return cast(Sequence[Task], inputs)
 
     @abstractmethod
@@ -61,28 +63,28 @@ class Stage(ABC, Generic[Inputs, Task]):
 
     @abstractmethod
     def recipes(self, task: Task) -> Sequence[Recipe]:
-        """Return the recipe of each artefact of a task, based only on the task and installed versions."""
+        """Return a recipe for each artefact of a task; it depends only on the task and installed versions."""
 
     @abstractmethod
     def run(self, task: Task, drafts: Sequence[StagingDirectory]) -> None:
-        """Fill the drafts of all missing artefacts of a task, in one pass over its input."""
+        """Fill the drafts of a task's missing artefacts, in one pass over its input."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """The processes that run tasks; their number and place don't change any bytes."""
+    """The processes that run tasks. Their number and place don't change the bytes of any artefact."""
 
     processes: int = 1
     """Number of processes on this machine."""
     ray: str | None = None
-    """Address of a Ray cluster whose workers run the tasks instead."""
+    """Address of a Ray cluster to run the tasks on, in place of this machine."""
     in_flight: int | None = None
-    """Maximum number of tasks on the cluster at once; by default all missing ones."""
+    """Maximum number of tasks on the cluster at a time; by default all missing ones."""
     shard: Shard | None = None
-    """Part of each stage's tasks to run; by default all."""
+    """Shard whose tasks to run; by default all tasks are run."""
 
     def owns(self, at: int) -> bool:
-        """Return True for the index of a task that this shard runs."""
+        """Return True if the task at an index is one of this shard's."""
         return self.shard is None or self.shard.owns(at)
 
 
@@ -91,7 +93,7 @@ ALONE = Workers()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assignment(Generic[Task]):
-    """A task with the recipes that the coordinator computed for it."""
+    """A task together with the recipes that the coordinator computed for it."""
 
     task: Task
     recipes: tuple[Recipe, ...]
@@ -99,7 +101,7 @@ class Assignment(Generic[Task]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coordinator:
-    """Runner of stages: computes recipes once, looks up keys, and runs only what is missing.
+    """Runner of stages: it computes recipes once, looks up their keys, and runs tasks with missing artefacts.
 
     With a dry store nothing runs; missing artefacts are returned as planned.
     """
@@ -110,16 +112,16 @@ class Coordinator:
     sandbox: Sandbox | None = None
     """Sandbox of worker processes on this machine; None for no restrictions."""
     pool: WorkerPool | None = None
-    """Processes kept across stages; None if each stage starts its own."""
+    """Worker processes that are kept from stage to stage; None if each stage starts its own."""
 
     @contextmanager
     def keeping_workers(self) -> Iterator["Coordinator"]:
-        """Keep the worker processes of this machine across stages until the block ends."""
+        """Keep the worker processes of this machine from stage to stage until the block ends."""
         with self._new_pool().keeping() as pool:
             yield replace(self, pool=pool)
 
     def make(self, stage: Stage[Inputs, Task], inputs: Inputs) -> tuple[Artefact, ...]:
-        """Return the artefacts of all tasks in task order; see `by_task`."""
+        """Return the artefacts of all tasks in task order, as one tuple; see `by_task`."""
         return tuple(artefact for made in self.by_task(stage, inputs) for artefact in made)
 
     def by_task(self, stage: Stage[Inputs, Task], inputs: Inputs) -> list[tuple[Artefact, ...]]:
@@ -144,7 +146,7 @@ class Coordinator:
     def _by_coordinator(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
     ) -> Iterator[tuple[Artefact, ...]]:
-        """Run tasks with missing artefacts one at a time in this process."""
+        """Run the tasks that have missing artefacts one at a time in this process."""
         found = self._look_up(assignments)
         missing = [
             at for at, made in enumerate(found) if any(artefact.planned for artefact in made)
@@ -161,7 +163,7 @@ class Coordinator:
     def _by_workers(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
     ) -> list[tuple[Artefact, ...]]:
-        """Look up all tasks, and run this shard's tasks with missing artefacts."""
+        """Look up the artefacts of all tasks, and run those tasks of this shard that have missing ones."""
         found = self._look_up(assignments)
         missing = [
             at for at, made in enumerate(found) if any(artefact.planned for artefact in made)
@@ -202,7 +204,7 @@ class Coordinator:
         return found
 
     def _look_up(self, assignments: Sequence[Assignment[Task]]) -> list[tuple[Artefact, ...]]:
-        """Return existing and planned artefacts of each task, and lease the existing ones."""
+        """Return the artefacts of each task, existing or planned, and lease the existing ones."""
         while True:
             dry = Store(self.store.root, dry=True)
             found = [_planned(dry, assignment) for assignment in assignments]
@@ -256,7 +258,7 @@ class Coordinator:
 
 
 def _planned(store: Store, assignment: Assignment[Task]) -> tuple[Artefact, ...]:
-    """Return existing and planned artefacts of a task from a dry store."""
+    """Return the artefacts of a task from a dry store, existing or planned."""
     return tuple(store.produce(assignment.recipes, _run_nothing))
 
 
@@ -267,7 +269,7 @@ def _run_nothing(_: Sequence[StagingDirectory]) -> None:
 def _run(
     stage: Stage[Inputs, Task], store: Store, assignment: Assignment[Task]
 ) -> tuple[Artefact, ...]:
-    """Run a task for its missing artefacts."""
+    """Run a task for its missing artefacts, and return all its artefacts."""
     run = functools.partial(stage.run, assignment.task)
     return tuple(store.produce(assignment.recipes, run))
 
@@ -275,7 +277,7 @@ def _run(
 def _tried(
     stage: Stage[Inputs, Task], store: Store, assignment: Assignment[Task]
 ) -> tuple[Artefact, ...] | CorpusError:
-    """Run a task; return the error of a stage with `raises_last`."""
+    """Run a task. For a stage with `raises_last`, return a CorpusError in place of raising it."""
     try:
         return _run(stage, store, assignment)
     except CorpusError as failed:
@@ -287,7 +289,7 @@ def _tried(
 def run_in_worker(
     stage: Stage[Inputs, Task], root: Path, uuid: str, assignment: Assignment[Task]
 ) -> tuple[Artefact, ...] | CorpusError:
-    """Run a task in a worker process, in the workspace with a uuid.
+    """Run a task in a worker process. `root` and `uuid` are the path and the identity of the workspace.
 
     Raises:
         WorkerError: if the worker sees another folder at that path, or has other versions.

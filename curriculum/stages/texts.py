@@ -1,4 +1,4 @@
-"""Repositories of a corpus, and documents of their files and graphs, of the whole history or a sample."""
+"""Repositories of a corpus, and documents of their files and graphs, for the whole history or a sample."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +26,8 @@ def documents_of_files(
     """Build documents of files, and return them with the repositories that aren't skipped.
 
     Raises:
-        CorpusError: if some fail, after graphs of the others are built; and if all are skipped.
+        CorpusError: if some repositories fail, after the graphs of the others are built; and if all
+        repositories are skipped.
     """
     try:
         made = coordinator.by_task(Documents(), listed)
@@ -50,7 +51,7 @@ def documents_of_files(
 
 
 def _lacks(documents: Sequence[Artefact]) -> str:
-    """Return why a repository is skipped; empty if it isn't, or isn't built yet."""
+    """Return why a repository is skipped; empty if it isn't skipped, or if it isn't built yet."""
     there = (artefact for artefact in documents if not artefact.planned)
     lacks = (artefact.reported(DocumentsReport).lacks for artefact in there)
     return next(filter(None, lacks), "")
@@ -64,7 +65,7 @@ def documents_of_graphs(
     *,
     sample: int | None = None,
 ) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
-    """Build the indexes that the families need, and documents of graphs without held-out data."""
+    """Build documents of graphs, and the indexes that the families need. Held-out data isn't used."""
     listed = [repository.trained() for repository in listed if not repository.spec.unseen]
     indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, indexing=indexing)
@@ -74,7 +75,7 @@ def documents_of_graphs(
 
 
 def require_few_losses(corpus: CorpusSpec, texts: Iterable[Artefact]) -> None:
-    """Raise if existing documents lost more than `max_skipped` allows now.
+    """Raise if documents that were built earlier lost more of their source than `max_skipped` allows now.
 
     Raises:
         CorpusError: naming the source, with counts by reason.
@@ -98,7 +99,7 @@ def require_few_losses(corpus: CorpusSpec, texts: Iterable[Artefact]) -> None:
 def resolved_repositories(
     corpus: CorpusSpec, families: Collection[str], sources: Sources
 ) -> tuple[Repository, ...]:
-    """Return the resolved repositories, after checking that conversations exist if needed.
+    """Return the repositories with resolved pins, after checking that conversations exist if needed.
 
     Raises:
         CorpusError: for anything missing.

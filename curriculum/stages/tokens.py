@@ -23,7 +23,7 @@ from schemas.reports import TokenizerReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokenizing:
-    """Choice of a tokenizer: a `given` one, or one with `vocab_size` ids trained on the corpus."""
+    """Choice of a tokenizer: the tokenizer `given`, or one with `vocab_size` ids trained on the corpus."""
 
     given: Tokenizer | None = None
     vocab_size: int = 32_768
@@ -31,7 +31,7 @@ class Tokenizing:
 
     @property
     def config(self) -> dict[str, JsonValue]:
-        """Settings of the tokenizer in artefact keys."""
+        """Settings that decide the tokenizer, for artefact keys."""
         if self.given is not None:
             return train.given_config(self.given)
         roles = Roles(document_tokens=self.document_tokens)
@@ -48,7 +48,7 @@ class TokenizerTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
-    """The tokenizer of a build; a trained one only sees texts of the training set."""
+    """Stage that makes the tokenizer of a build; it is only trained on texts of the training set."""
 
     name = "tokenizer"
     placement = "each shard"
@@ -67,7 +67,7 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         return [task]
 
     def title(self, task: TokenizerTask) -> str:
-        """Return the name of the file, or that it is trained."""
+        """Return the name of the tokenizer's file, or a title that says that it is trained."""
         given = self.tokenizing.given
         return given.name if given else "trained on the corpus"
 
@@ -86,9 +86,9 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
 def foreign_tokenizer(
     store: Store, file: Path, roles: Roles, *, finished: bool = False, unsandboxed: bool = False
 ) -> Tokenizer:
-    """Return the tokenizer of a file or folder; tokenizers known to the workspace aren't exercised again.
+    """Return the tokenizer in a file or folder, exercising it first unless the workspace already has it.
 
-    A tokenizer for `finished` rows, for which no text is encoded, may lose bytes.
+    A tokenizer for `finished` rows may lose bytes, because it doesn't encode any text.
 
     Raises:
         TokenizerError: for an unknown tokenizer that loses bytes, or takes too much time or memory.
@@ -110,7 +110,7 @@ def given_tokenizer(
     finished: bool = False,
     unsandboxed: bool = False,
 ) -> Artefact:
-    """Return the artefact of a tokenizer's file or folder, reusing an equal one of the workspace.
+    """Return the artefact of the tokenizer in a file or folder, reusing an equal one of the workspace.
 
     Raises:
         TokenizerError: as for `foreign_tokenizer`; nothing is written then.
@@ -130,7 +130,7 @@ def given_tokenizer(
 
 
 def _same(store: Store, sha256: str) -> list[Artefact]:
-    """Return the tokenizers of a workspace whose tokenizer.json has a digest."""
+    """Return the tokenizers of a workspace whose tokenizer.json has the digest `sha256`."""
     return [
         artefact
         for artefact in store.artefacts("tokenizers")
@@ -146,7 +146,7 @@ def _template(tokenizer: Tokenizer) -> str:
 
 
 def exercise_tokenizer(artefact: Artefact, *, name: str) -> None:
-    """Exercise the tokenizer of an untrusted artefact; a tokenizer without an engine isn't run.
+    """Exercise the tokenizer of an untrusted artefact, unless it has no engine that could run.
 
     Raises:
         TokenizerError: naming the artefact, if `load_foreign` refuses it or it has no roles.
@@ -178,7 +178,7 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokens(Stage[Sequence[Artefact], Artefact]):
-    """Ids of an artefact's documents, each encoded once; v6_enriched uses the tokens of its base."""
+    """Stage that encodes each document of an artefact once. v6_enriched uses the tokens of its base."""
 
     name = "tokens"
     tokenizer: Artefact

@@ -1,12 +1,12 @@
 """Validation text that also occurs in training documents: scoring it would measure memorization.
 
 Text is compared by windows of tokens (schemas/windows.py): a target counts as known if a training document
-has the same token after the same 15 tokens, whether scored or only read. The compared training documents
-are the versions of all files and the documents of the measured family, fitted to the same row length. So
-validation rows don't depend on other servings of a diet.
+has the same token after the same 15 tokens, whether that document scores the token or not. The training
+documents that are compared are the versions of all files and the documents of the measured family, fitted
+to the same row length. So validation rows don't depend on other servings of a diet.
 
-Memory: 8 bytes per distinct window of the validation documents, the first limit to be reached. Time:
-training documents are read once more, at about 10 Mtok/s.
+Memory: 8 bytes per distinct window of the validation documents, which is the first limit that a large
+corpus reaches. Time: training documents are read once more, at about 10 Mtok/s.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from schemas.families import VERSIONS_FAMILY
 from schemas.packed_row import COMPARED_INPUT
 
 REVISION = 1
-"""Raise it whenever other tokens are left unscored."""
+"""Version of this code. Raise it whenever other tokens are left unscored."""
 Hashes = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 _START = np.zeros(1, dtype=np.int64)
@@ -52,7 +52,7 @@ def compared_families(wanted: RowsSpec) -> tuple[RowsSpec, ...]:
 def compared_inputs(
     sources: RowSources, wanted: RowsSpec, *, beside: Sequence[Artefact]
 ) -> Iterator[Input]:
-    """Yield the compared inputs in addition to the artefacts `beside` that the rows are made of."""
+    """Yield the artefacts to compare with as inputs, except those in `beside`, which are inputs already."""
     own = {made.key for made in (sources.selected(wanted), *beside)}
     compared = {"selection of files": sources.selection}
     for spec in compared_families(wanted):
@@ -68,7 +68,7 @@ class TrainedText:
     """Windows of validation documents that also occur in training documents."""
 
     windows: Hashes
-    """Sorted hashes."""
+    """Sorted hashes of the windows."""
 
     @staticmethod
     def of(
@@ -89,7 +89,7 @@ class TrainedText:
 
         Args:
             objective: Decides which tokens are scored.
-            measured: [documents] that aren't training documents.
+            measured: [documents] mask of the documents that aren't training documents.
         """
 
         def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
@@ -127,7 +127,7 @@ def _joined(hashes: Iterable[Hashes]) -> Hashes:
 
 
 def _trained(sources: RowSources, spec: RowsSpec, tokenizer: Tokenizer) -> Iterable[FitResult]:
-    """Yield the training documents of a data set, fitted to its rows."""
+    """Yield the training documents of the data set `spec`, fitted to its rows."""
     selection = sources.selected(spec)
     held_out = held_out_files(selection)
     fitter = encode.fitter_of(tokenizer, row_length=spec.row_length, family=spec.family)

@@ -14,14 +14,14 @@ from schemas.regular_files import expanded
 MAX_SHARD_BYTES = 1 << 40
 """Maximum size in bytes of a file that a worker writes."""
 _OPEN = (".drafts", ".locks", ".trash", "leases")
-"""Folders of a workspace that writers use."""
+"""Folders of a workspace that a process needs to write to when it publishes artefacts."""
 _ZONES = "/usr/share/zoneinfo"
 
 
 def worker_rights(
     store: Store, corpus: CorpusSpec, repositories: Iterable[Repository], folders: Sequence[str]
 ) -> Sandbox | None:
-    """Return the sandbox of a build's workers; None if the kernel has none.
+    """Return the sandbox of a build's workers; None if the kernel can't sandbox them.
 
     Workers may read code, the workspace, the repositories and the conversations. They may write artefacts
     of the stages `folders`, but neither diets nor runs. They may start git and other system programs, which
