@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Groups(TypedDict, total=False):
-    """Non-default setting groups of a RunConfig."""
+    """Groups of settings of a RunConfig; a missing group has its defaults."""
 
     corpus: CorpusConfig
     build: BuildConfig
@@ -42,7 +42,7 @@ class Groups(TypedDict, total=False):
 
 
 class Pipeline:
-    """The stages of a workspace; artefacts that are up to date are reused.
+    """Library interface to a workspace: builds, mixes and trains, and reuses artefacts that are up to date.
 
     Imports are deferred, so that a Pipeline can be created without torch and tree-sitter.
     """

@@ -57,18 +57,18 @@ class Node:
     """Phase; empty for the corpus."""
     title: str
     how: str
-    """Detail shown beside the title, or empty."""
+    """Detail to show next to the title, or empty."""
     state: NodeState
     why: str = ""
     """Reason for a state other than `built`; for planned nodes, the command that builds them."""
     artefacts: tuple[Artefact, ...] = ()
     """Published artefacts; for a stale node, those of the earlier version."""
     amount: int | None = None
-    """Number of documents (corpus, documents) or of tokens (rows, mixtures, runs); None if unknown."""
+    """Number of documents (for corpus and documents) or of tokens (for others); None if unknown."""
     val_bpb: float | None = None
     """val_bpb of a finished run after its last step."""
     made_of: tuple[str, ...] = ()
-    """Names of the nodes that it is made of."""
+    """Names of the nodes that this node is made of."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -120,12 +120,12 @@ def graph_of_plan(plan: RunPlan, resources: Resources) -> ArtefactGraph:
 
 @dataclass(kw_only=True, slots=True)
 class _Builder:
-    """Builder of a plan's nodes, phase by phase."""
+    """Builder of the nodes of a plan, phase by phase."""
 
     plan: RunPlan
     planned: PlannedArtefacts
     _run_before: str = ""
-    """Name of the run node that the next phase continues from."""
+    """Name of the node of the run from which the next phase continues."""
     _documents: dict[str, Artefact] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class _Builder:
         )
 
     def phase(self, phase: ResolvedPhase, status: PhaseStatus) -> Iterator[Node]:
-        """Yield the nodes of a phase: documents and rows of each serving, then mixture and run."""
+        """Yield the nodes of a phase: documents and rows of each serving, then the mixture and the run."""
         documents: dict[str, Node] = {}
         rows: list[Node] = []
         for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
@@ -175,7 +175,7 @@ class _Builder:
     def _documents_node(
         self, phase: str, serving: ResolvedServing, rows: Sequence[Artefact]
     ) -> Node | None:
-        """Return the documents node of a serving's rows; None for imported rows."""
+        """Return the node of the documents that a serving's rows are made of; None for imported rows."""
         keys = dict.fromkeys(
             record.key for artefact in rows for record in artefact.manifest.inputs
             if record.key in self._documents
@@ -276,7 +276,7 @@ class _Builder:
         )
 
     def _marked(self, phase: str, stage: str) -> Iterator[Artefact]:
-        """Yield the artefacts of a stage from the last builds of a phase."""
+        """Yield the artefacts of a stage that the last builds of a phase marked."""
         root = self.plan.store.root
         for file in sorted((root / "current").glob(f"{self.plan.mark_of('build', phase)}+*.txt")):
             for line in read_mark(file):
@@ -298,7 +298,7 @@ class _Builder:
 def _state(
     made: Sequence[Artefact], earlier: Sequence[Artefact]
 ) -> tuple[NodeState, tuple[Artefact, ...]]:
-    """Return the state of planned artefacts, and the existing ones: these or earlier versions."""
+    """Return the state of planned artefacts, and the artefacts to show: those that exist, or earlier ones."""
     if not any(artefact.planned for artefact in made):
         return "built", tuple(made)
     there = dict.fromkeys(artefact.path for artefact in earlier)
@@ -307,7 +307,7 @@ def _state(
 
 
 def _family(serving: ResolvedServing) -> str:
-    """Return a serving's family with its base family, or the name of imported rows."""
+    """Return the family of a serving, with its base if it has one, or the name of imported rows."""
     if serving.imported is not None:
         return serving.imported.name
     return f"{serving.family} of {serving.base}" if serving.base else serving.family
@@ -318,7 +318,7 @@ def _labels(artefact: Artefact, *names: str) -> tuple[str | None, ...]:
 
 
 def _tokens(rows: Sequence[Artefact]) -> int | None:
-    """Return the number of tokens of rows; None without rows."""
+    """Return the number of tokens in rows; None if no rows are given."""
     if not rows:
         return None
     reports = [artefact.reported(RowsReport) for artefact in rows]

@@ -1,8 +1,8 @@
-"""Attempts at runs: names, order and states, and the artefacts that are current.
+"""Attempts at runs: their names, order and states, and the artefacts that are current.
 
-Two rules apply everywhere. An unfinished attempt never replaces a finished one (`current_attempt`; for one
-key `finished`). Attempts are ordered by the numbers in their jobs, never by time, because clocks may be set
-back and workspaces may be copied or restored.
+Two rules apply everywhere. An unfinished attempt never replaces a finished one: see `current_attempt`, and
+`finished` for the attempts with one key. Attempts are ordered by the numbers in their jobs, never by time,
+because clocks may be set back, and workspaces may be copied or restored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ from schemas.study import study_mark
 
 
 def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool:
-    """Mark artefacts as current under a name, and update catalog.sql.
+    """Mark artefacts as current under a name, update catalog.sql, and return True.
 
-    Returns False if they are already marked; then at most a lost workspace.json is written.
+    If they are already marked, return False; only a lost workspace.json is written again.
     """
     store.open()
     if store.is_marked(name, artefacts):
@@ -54,7 +54,7 @@ def current_artefacts(store: Store, stage: str) -> list[Artefact]:
 
 
 def names_of(ref: SpecialistRef) -> set[str]:
-    """Return all accepted spellings of a specialist with its branch.
+    """Return all spellings of a specialist with its branch that commands accept.
 
     >>> sorted(names_of(SpecialistRef("templates", "ux")))
     ['templates.ux', 'templates/ux']
@@ -64,26 +64,26 @@ def names_of(ref: SpecialistRef) -> set[str]:
 
 
 def specialist_of(artefact: Artefact) -> SpecialistRef:
-    """Return the specialist and branch of a run or mixture."""
+    """Return the specialist and the branch that a run or mixture belongs to."""
     labels = artefact.manifest.labels
     return SpecialistRef(labels["specialist"], labels.get("branch"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """An attempt at a run, open or finished."""
+    """An attempt at a run; it is open until its manifest is written, then finished."""
 
     path: Path
     job: Job
 
     @staticmethod
     def at(path: Path) -> "Attempt":
-        """Return the attempt in a directory runs/…/attempt=1."""
+        """Return the attempt in a directory like runs/…/attempt=1."""
         return Attempt(path=path, job=read_job(path / JOB))
 
     @property
     def names(self) -> set[str]:
-        """Accepted names, for example templates/syntax, and with a branch templates.demo/syntax."""
+        """Names that commands accept, for example templates/syntax, or templates.ux/syntax with a branch."""
         names = {self.job.specialist, *names_of(self.ref)}
         return {*names, *(f"{name}/{self.job.phase}" for name in names)}
 
@@ -94,22 +94,25 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """Displayed name, for example templates/demo/syntax."""
+        """Name to display, for example templates/demo/syntax."""
         return format_reference(self.ref, self.job.phase)
 
     @property
     def is_finished(self) -> bool:
-        """True if a manifest closes the attempt."""
+        """True if the attempt has a manifest."""
         return is_finished(self.path)
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort key among all attempts of the workspace, in start order."""
+        """Sort key that puts all attempts of a workspace in the order in which they were started."""
         return self.job.ordinal, attempt_number(self.path)
 
     @property
     def title(self) -> str:
-        """Title for readers: templates/demo/syntax, attempt 1, 0123456789ab, and its study."""
+        """Title to display, for example templates/demo/syntax, attempt 1, 0123456789ab.
+
+        The last part is the start of the key. For a run of a study, the study follows.
+        """
         words = (self.name, f"attempt {self.job.attempt}", self.job.run_key[:KEY_DIGITS])
         return ", ".join(filter(None, (*words, study_mark(self.job.study))))
 
@@ -117,10 +120,10 @@ class Attempt:
 def current_attempt(
     attempts: Iterable[Attempt], marked: Collection[Path] = frozenset()
 ) -> Attempt | None:
-    """Return the attempt that represents a run or phase, or None without attempts.
+    """Return the attempt that represents a run or phase, or None if there are no attempts.
 
-    This is the newest finished attempt, preferring marked ones. An unfinished attempt never replaces a
-    finished one; the newest unfinished attempt is returned only if none is finished.
+    This is the newest finished attempt, and among finished attempts a marked one is preferred. The newest
+    unfinished attempt is returned only if no attempt is finished.
     """
 
     def rank(attempt: Attempt) -> tuple[bool, bool, tuple[int, int]]:
@@ -140,9 +143,9 @@ def newest_unfinished(attempts: Iterable[Attempt], current: Artefact | None) -> 
 
 
 def current_runs(store: Store, ref: SpecialistRef) -> dict[str, Artefact]:
-    """Return the finished runs marked for a specialist, by phase, in start order.
+    """Return the finished runs that are marked for a specialist, by phase, in the order of their start.
 
-    A marked run may belong to another specialist with the same phase.
+    A marked run may belong to another specialist that has the same phase.
     """
     prefix = f"runs+{file_stem(ref)}+"
     found: dict[str, Artefact] = {}
@@ -157,19 +160,19 @@ def current_runs(store: Store, ref: SpecialistRef) -> dict[str, Artefact]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunHistory:
-    """Finished current runs and mixtures, and the chain of runs that each run continued."""
+    """The finished runs and the mixtures that are current, and the chain of runs that each run continued."""
 
     store: Store
     runs: Mapping[Path, Artefact]
     """Finished runs by path."""
     plans: frozenset[str]
-    """Contents of the current mixtures."""
+    """Contents (digests) of the current mixtures."""
     unread: frozenset[tuple[SpecialistRef, str]]
-    """Specialists and phases with a current mixture that only unfinished attempts have read."""
+    """Specialists with phases whose current mixture has been read by unfinished attempts only."""
 
     @staticmethod
     def read(store: Store) -> "RunHistory":
-        """Return the history from the marks of a workspace."""
+        """Return the history of a workspace according to its marks."""
         runs = {run.path: run for run in current_artefacts(store, "runs")}
         plans = frozenset(artefact.content for artefact in current_artefacts(store, "mixtures"))
         read = [attempt for attempt in attempts_in(store) if attempt.job.plan_content in plans]
@@ -178,12 +181,12 @@ class RunHistory:
         return RunHistory(store=store, runs=runs, plans=plans, unread=frozenset(begun - done))
 
     def last(self, attempts: Iterable[Attempt]) -> Attempt | None:
-        """Return the latest marked phase whose inputs are current, or None."""
+        """Return the run of the latest phase that is marked and whose inputs are current, or None."""
         current = [attempt for attempt in attempts if self.is_current(attempt)]
         return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
-        """Return True if a run, its mixture and the run that it continues are current.
+        """Return True if a run is current, and so are its mixture and the run that it continues.
 
         A mixture that only unfinished attempts have read doesn't replace an earlier one.
         """
@@ -198,7 +201,7 @@ class RunHistory:
         )
 
     def position(self, run: Attempt) -> tuple[int, tuple[int, int]]:
-        """Return the sort key of a run in curriculum order: number of phases before it, then start order."""
+        """Return the sort key of a run: the number of phases before it, and then the order of its start."""
         number, start = 0, self._entry(run)
         while start is not None:
             number += 1
@@ -207,7 +210,10 @@ class RunHistory:
         return number, run.order
 
     def _entry(self, run: Attempt) -> CheckpointRef | None:
-        """Return the checkpoint from which the run's phase started, in this run or one that it continues."""
+        """Return the checkpoint from which the phase of `run` started.
+
+        If the run continues another run of the same phase, this is the start of that run.
+        """
         start = run.job.start_from
         before = None if start is None else self._attempt_of(start)
         if before is None or before.job.phase != run.job.phase:
@@ -215,13 +221,13 @@ class RunHistory:
         return self._entry(before)
 
     def _attempt_of(self, start: CheckpointRef) -> Attempt | None:
-        """Return the attempt of a checkpoint, or None if it was moved away."""
+        """Return the attempt that a checkpoint belongs to, or None if it was moved away."""
         folder = (self.store.root / start.path).parents[1]
         return Attempt.at(folder) if (folder / JOB).is_file() else None
 
 
 def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
-    """Yield steps and paths of a run's saved checkpoints."""
+    """Yield the step and the path of each checkpoint that a run has saved."""
     for step, path in numbered(run / CHECKPOINTS, STEP):
         if (path / MANIFEST_NAME).is_file():
             yield step, path
@@ -234,7 +240,7 @@ def newest_checkpoint(run: Path) -> Path | None:
 
 
 def resumed_step(run: Path) -> int:
-    """Return the step of the last checkpoint of the attempt to resume; 0 without one."""
+    """Return the last saved step of the attempt that a run would resume; 0 if there is none."""
     attempt = resumable(run)
     return max((step for step, _ in checkpoints(attempt)), default=0) if attempt else 0
 
@@ -258,19 +264,19 @@ def _folders(store: Store) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotQueue:
-    """Holders of this machine's GPU slots, and waiting jobs in queue order."""
+    """Runs that hold this machine's GPU slots, and runs that wait for a slot, in order."""
 
     holders: tuple[SlotRecord, ...]
     waiting: tuple[SlotRecord, ...]
 
     @staticmethod
     def read(slots: Slots) -> "SlotQueue":
-        """Return the queue of some slots."""
+        """Return the current queue for `slots`."""
         holders = tuple(holder for holder in slots.holders() if holder is not None)
         return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 
     def why_waiting(self, run: Path) -> str | None:
-        """Return which runs a run waits for; None if it doesn't wait."""
+        """Return a text that names the runs that a run waits for; None if it doesn't wait."""
         runs = [Path(record.run) for record in self.waiting]
         if run not in runs:
             return None
@@ -281,7 +287,7 @@ class SlotQueue:
 
 
 def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptState:
-    """Return the state of an open attempt, with a description."""
+    """Return the state of an open attempt, with a description of its progress."""
     if waits := queue.why_waiting(attempt.path):
         return AttemptState(state="waiting", why=waits)
     found = state_of_attempt(store.root, attempt.path, attempt.job)
@@ -308,7 +314,7 @@ def _holder_words(holder: SlotRecord) -> str:
 
 
 def _short(run: str) -> str:
-    """Return specialist, branch and phase of a run's directory.
+    """Return specialist, branch and phase from the path of a run's directory.
 
     >>> _short("/w/runs/specialist-fmt/branch-demo/phase-syntax/0a1b/attempt=1")
     'fmt/demo/syntax'

@@ -1,4 +1,4 @@
-"""Filter artefacts of a stage by a run, mixture, corpus, family or repository that they belong to."""
+"""Filter artefacts of a stage by the run, mixture, corpus, family or repository that they belong to."""
 
 import re
 from collections import Counter
@@ -17,11 +17,11 @@ _SELECTION = re.compile(r"selections/corpus-([^/]+)/")
 
 
 def of_owner(store: Store, found: Reference, owner: str) -> Reference:
-    """Return only the artefacts of one stage that belong to `owner`.
+    """Return those of the artefacts `found`, which are of one stage, that belong to `owner`.
 
     `owner` is a label value (family, repository, specialist, phase …), a corpus, or a reference that
-    `artefacts_of` resolves: a run, a mixture, or a key prefix. For a mixture, rows with most of its tokens
-    come first.
+    `artefacts_of` resolves: a run, a mixture, or a key prefix. If it is a mixture, the rows that have most
+    of its tokens come first.
 
     Raises:
         StoreError: if no artefact belongs to it.
@@ -58,7 +58,7 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
 
 
 def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
-    """Return the number of tokens that mixtures take from rows, by the rows' key."""
+    """Return the number of tokens that mixtures take from rows, by the key of the rows."""
     found: Counter[str] = Counter()
     for mixture in (owner for owner in owners if owner.manifest.stage == "mixtures"):
         for stratum in report_of(mixture).strata:
@@ -69,7 +69,7 @@ def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
 
 
 def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefact]:
-    """Sort artefacts of the most recently built corpus first; otherwise keep their order."""
+    """Move the artefacts of the most recently built corpus to the front; otherwise keep the order."""
     by_corpus = [
         [artefact for artefact in artefacts if artefact.path in built]
         for built in _built(store).values()
@@ -80,12 +80,12 @@ def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefa
 
 
 def _newest(artefacts: Sequence[Artefact]) -> str:
-    """Return the latest creation time in the manifests; file times change when a workspace is copied."""
+    """Return the latest creation time in the manifests. Times of files change if a workspace is copied."""
     return max(artefact.manifest.created for artefact in artefacts)
 
 
 def _built(store: Store) -> dict[str, set[Path]]:
-    """Return the paths of each corpus's latest build, by corpus name."""
+    """Return the paths of the artefacts in the latest build of each corpus, by the name of the corpus."""
     found: dict[str, set[Path]] = {}
     for mark in sorted((store.root / "current").glob("build+*.txt")):
         lines = read_mark(mark)
@@ -95,7 +95,7 @@ def _built(store: Store) -> dict[str, set[Path]]:
 
 
 def _owners(corpora: Iterable[str], artefacts: Sequence[Artefact]) -> list[str]:
-    """Return the names that artefacts belong to: corpora, then label values, for example families."""
+    """Return names of owners of artefacts: corpora first, then label values, for example families."""
     labels = (value for artefact in artefacts for value in artefact.manifest.labels.values())
     return [
         *dict.fromkeys(corpora),

@@ -1,4 +1,4 @@
-"""Check of a plan against its rows, or against an estimate of rows that aren't built."""
+"""Check of a plan against its rows, or against an estimate for rows that aren't built."""
 
 import functools
 import math
@@ -28,27 +28,27 @@ from schemas.errors import MixtureError
 from schemas.families import CHAT_FAMILY
 
 USUAL_SHARE = 0.01
-"""Default share of a repository's commits that an estimate reads."""
+"""Share of a repository's commits that an estimate reads by default."""
 Sets = tuple[RowSet, ...]
-"""Rows of one serving, one set per variant."""
+"""Rows of one serving, one RowSet per variant."""
 Estimated = Callable[[Sequence[DocumentKind]], Estimate | None]
-"""Returns the estimate for some kinds of rows, or None if unknown."""
+"""Function that returns the estimate for some kinds of rows, or None if it is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedPlan:
-    """Phases of a plan, checked against their rows."""
+    """Phases of a plan, compared with their rows."""
 
     supply: DietSupply
     phases: tuple[PhaseCheck, ...]
     sets: Mapping[str, tuple[Sets, ...]]
     """Rows of each serving, by phase."""
     estimate: Estimate | None
-    """Estimate of rows that aren't built; None if all are built, or without an estimate."""
+    """Estimate for rows that aren't built; None if all rows are built, or if it is unknown."""
     unknown: Mapping[str, tuple[ResolvedServing, ...]]
-    """Phases that couldn't be checked, with their servings of unknown supply."""
+    """Phases that couldn't be checked, each with the servings whose supply of rows is unknown."""
     below_a_step: tuple[MixtureError, ...]
-    """Errors of unchecked phases that can't have a single step, whatever their rows."""
+    """Errors of phases that couldn't be checked, but are too small for one step whatever their rows."""
 
     @property
     def is_whole(self) -> bool:
@@ -61,13 +61,16 @@ class CheckedPlan:
 
     @property
     def refusal(self) -> MixtureError | None:
-        """Error with which a run would certainly end, or None."""
+        """Error with which a run would certainly end, or None if there is none."""
         certain = [phase.fault for phase in self.phases if phase.fault and phase.is_certain]
         return next(iter([*certain, *self.below_a_step]), None)
 
 
 def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) -> CheckedPlan:
-    """Check phases of a dry plan, in order, against a dry build; faults are returned, not raised."""
+    """Compare the phases of a dry plan, in order, with the rows of a dry build.
+
+    Faults are part of the result and aren't raised.
+    """
     assert plan.store.dry
     phases = [
         replace(phase, without=excluded_rows(plan, phase, built[phase.name]))
@@ -100,7 +103,7 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
 
 
 def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureError]:
-    """Yield the errors of phases that are too small for one step, except phases that resume a run."""
+    """Yield an error for each phase that is too small for one step, except for phases that resume a run."""
     tokens_of = functools.partial(phase_tokens, plan.diet)
     for phase in map(plan.phase, names):
         if plan.resume_point_of(phase):
@@ -110,7 +113,7 @@ def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureErro
 
 
 def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
-    """Return a check whose fault names file and line of the diet."""
+    """Return the check of a phase. If it has a fault, the fault also names file and line of the diet."""
     if check.fault is None:
         return check
     fault = placed_shortage(plan.config.specialist, check.fault, plan.config.workspace)
@@ -118,7 +121,10 @@ def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
 
 
 def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
-    """Return what a diet reads at several budgets, using the estimate for rows that aren't built."""
+    """Return how many tokens a diet would read at several budgets.
+
+    The estimate stands in for rows that aren't built.
+    """
     servings = [
         (serving, rows)
         for check in found.phases
@@ -144,7 +150,7 @@ def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
 
 
 def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:
-    """Check phases of a dry plan against built rows and cached estimates, without reading a history."""
+    """Check the phases of a dry plan against built rows and cached estimates. No history is read."""
 
     def known(kinds: Sequence[DocumentKind]) -> Estimate | None:
         return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE), plan.store)
@@ -153,7 +159,7 @@ def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:
 
 
 def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str, Built]:
-    """Return dry builds of some phases, with existing and planned artefacts."""
+    """Return what builds of the phases `names` would give, with existing and planned artefacts."""
     events = (
         event
         for name in names
@@ -165,12 +171,12 @@ def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str
 
 
 def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
-    """Raise before a build if some phase certainly has too few tokens for one step.
+    """Raise, before a build, if some phase certainly has too few tokens for one step.
 
-    Rows that aren't built are assumed to be half full, the worst case of packing.
+    Rows that aren't built are assumed to be half full, which is the worst case of packing.
 
     Raises:
-        MixtureError: naming the phase and the smallest sufficient token budget.
+        MixtureError: naming the phase and the smallest token budget that is sufficient.
     """
     step, names = tokens_per_step(plan), selected(plan, scope)
     if all(plan.phase(name).tokens >= step for name in names):
@@ -183,7 +189,7 @@ def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
 
 
 def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -> Iterator[str]:
-    """Yield warnings about the supply of some phases: shortages and their consequences."""
+    """Yield warnings for the phases `names` that have too few rows, with the consequences."""
     for check in (phase for phase in found.phases if phase.phase.name in names):
         yield from shortages(check)
         if check.fault is not None and not check.is_certain:
@@ -202,7 +208,10 @@ def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -
 
 
 def shortages(check: PhaseCheck) -> Iterator[str]:
-    """Yield one sentence per serving with too few rows: the amounts, and the consequence."""
+    """Yield one sentence for each serving with too few rows.
+
+    The sentence states the requested tokens, the available tokens, and the consequence.
+    """
     phase = check.phase
     how = f"{phase.name}: {'by the estimate, ' if check.is_estimate else ''}"
     for serving in phase.servings:
@@ -239,14 +248,14 @@ def _consequence(check: PhaseCheck, serving: int) -> str:
 
 
 def kind_of(serving: ResolvedServing) -> DocumentKind:
-    """Return the kind of a serving's rows."""
+    """Return the kind of rows that a serving needs."""
     family = serving.base or serving.family
     score = "all" if family == CHAT_FAMILY else serving.score
     return DocumentKind(family=family, row_length=serving.row_length, score=score)
 
 
 def plan_estimate(plan: RunPlan, kinds: Sequence[DocumentKind], share: float) -> EstimateTask:
-    """Return the task that estimates kinds of rows in a plan's corpus."""
+    """Return the task that estimates `kinds` of rows in a plan's corpus, reading a `share` of its commits."""
     return EstimateTask.from_corpus(
         plan.corpus,
         kinds,
@@ -271,7 +280,7 @@ def _sets(phase: ResolvedPhase, built: Built) -> tuple[Sets, ...]:
 def _lacking(
     phase: ResolvedPhase, sets: Sequence[Sets], known: frozenset[DocumentKind]
 ) -> Iterator[ResolvedServing]:
-    """Yield servings whose rows are neither built nor estimated."""
+    """Yield the servings of a phase whose rows are neither built nor estimated."""
     for serving, rows in zip(phase.servings, sets, strict=True):
         if is_planned(rows) and kind_of(serving) not in known:
             yield serving
@@ -285,7 +294,7 @@ def _supply(
     *,
     is_whole: bool,
 ) -> DietSupply:
-    """Return the phases with their supplies, minus what a continued run has already read."""
+    """Return the phases with their supplies, without rows that a continued run has already read."""
     names = [phase.name for phase in plan.phases]
     places = [names.index(phase.name) for phase in listed]
     resumed = continued(plan.store, plan.resume) if plan.resume else None
@@ -317,7 +326,7 @@ def _supply(
 def _supplies(
     phase: ResolvedPhase, sets: Sequence[Sets], found: Estimate | None
 ) -> list[list[Supply]]:
-    """Return the supplies of each serving by variant; estimated variants are equal."""
+    """Return the supplies of each serving, one per variant. The estimate is the same for all variants."""
     supplies = []
     for serving, rows in zip(phase.servings, sets, strict=True):
         if not is_planned(rows):

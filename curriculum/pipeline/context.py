@@ -13,15 +13,15 @@ from schemas.progress import ProgressCallback, ignore_progress
 
 
 def ignore(_: str) -> None:
-    """Ignore a line."""
+    """Ignore a line of text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """Resources of this machine, as set by environment variables."""
+    """Resources of this machine, as environment variables set them."""
 
     gpu_slots: int = 1
-    """Number of jobs that may train on this machine at once."""
+    """Maximum number of jobs that train on this machine at a time."""
     slots_folder: Path | None = None
     """Folder of the slots; None for the workspace's own folder."""
     sbatch: SbatchTemplate | None = None
@@ -29,15 +29,15 @@ class Resources:
     gpu_price: float | None = None
     """Price of one GPU hour."""
     ray: str | None = None
-    """Address of the Ray cluster whose workers build."""
+    """Address of the Ray cluster that runs the tasks of builds."""
 
     def slots_of(self, workspace: Path) -> Slots:
-        """Return the slots for a workspace's jobs."""
+        """Return the slots that jobs of a workspace use."""
         return Slots(self.slots_folder or workspace / "slots", self.gpu_slots)
 
 
 def refuse_commands(plan: RunPlan) -> str | None:
-    """Return None for a diet without an external trainer.
+    """Return None for a diet without an external trainer; refuse any other diet.
 
     Raises:
         DietError: for a diet with a trainer command, since it needs explicit permission.
@@ -59,10 +59,11 @@ class Context:
     resources: Resources = field(default_factory=Resources)
     watch: ProgressCallback = ignore_progress
     log: Callable[[str], None] = ignore
-    """Receives log lines of training jobs."""
+    """Function that receives the log lines of training jobs."""
     warn: Callable[[str], None] = ignore
-    """Receives important warnings."""
+    """Function that receives important warnings."""
     notifier: Notifier = field(default_factory=Notifier)
     permit: Callable[[RunPlan], str | None] = refuse_commands
-    """Returns the allowed trainer command of a plan's diet, or None if the diet has none; raises DietError
-    for a command that isn't allowed."""
+    """Function that returns the trainer command of a plan's diet if it is allowed, or None if the diet has
+    none. It raises DietError for a command that isn't allowed.
+    """

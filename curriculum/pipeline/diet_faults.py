@@ -1,4 +1,4 @@
-"""Checks of a diet before a build: everything it names exists and fits together."""
+"""Checks of a diet before a build: everything that it names exists, and its settings fit together."""
 
 import contextlib
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from schemas.mistakes import nearest_or
 
 
 def require_names(config: RunConfig, diet: Diet) -> None:
-    """Raise unless model, tokenizer and metrics outputs exist.
+    """Raise unless the model, the tokenizer and the outputs of metrics exist.
 
     Raises:
         DietError: for an unknown model or output.
@@ -38,7 +38,7 @@ def require_names(config: RunConfig, diet: Diet) -> None:
 def require_sound(
     config: RunConfig, diet: Diet, phases: Sequence[ResolvedPhase], corpus: CorpusSpec
 ) -> None:
-    """Raise unless a diet's gates, backend and domains are usable.
+    """Raise unless the gates, the backend and the domains of a diet can be used.
 
     Raises:
         DietError: for an unusable gate or domain, naming the field.
@@ -53,7 +53,7 @@ def require_sound(
 
 
 def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
-    """Raise unless the tokenizer is trained on the corpus or a file; a file is read later."""
+    """Raise unless the tokenizer is trained on the corpus or is an existing file, which is read later."""
     if diet.tokenizer == TRAINED_TOKENIZER or Path(diet.tokenizer).is_file():
         return
     option = config.build.tokenizer is not None
@@ -74,7 +74,7 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
 def require_backend(
     diet: Diet, phases: Sequence[ResolvedPhase], has: Capabilities, *, context: int = 1
 ) -> None:
-    """Raise unless the diet's backend supports its model and longest rows on a device.
+    """Raise unless the backend of a diet supports its model and its longest rows on a device.
 
     Raises:
         JobError: if the backend doesn't support them, with the reason.

@@ -1,4 +1,4 @@
-"""Scored and distinct tokens of rows that aren't built, from an estimate of the corpus."""
+"""Numbers of scored and of distinct tokens in rows that aren't built, estimated from the corpus."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,19 +14,20 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedRows:
-    """Rows that aren't built: their key in plans, and their estimate."""
+    """Rows that aren't built: the key that plans use for them, and their estimate."""
 
     key: str
     row_length: int
     lines: tuple[SupplyLine, ...]
-    """Estimate lines by repository and domain, without totals (ALL)."""
+    """Lines of the estimate, by repository and domain; lines with totals (ALL) are left out."""
 
 
 class EstimatedTokens:
-    """Estimated scored and distinct tokens for any number of rows drawn by plans.
+    """Estimate of the scored and distinct tokens in any selection of rows that plans make.
 
-    All families, objectives and row lengths are assumed to show the same text of a repository and domain:
-    the maximum of the estimates. Rows of a serving are assumed to show a random part of this text.
+    All families, objectives and row lengths are assumed to show the same text of a repository and domain. Its
+    amount is the maximum of their estimates. Rows of a serving are assumed to show a random part of this
+    text.
     """
 
     def __init__(self, rows: Iterable[EstimatedRows], built: ReadTokens) -> None:
@@ -45,7 +46,7 @@ class EstimatedTokens:
                 self._text[place] = max(self._text[place], line.distinct)
 
     def count(self, taken: Taken) -> TokenCount:
-        """Return the token counts for a number of rows of each artefact and domain."""
+        """Return the token counts for rows, given how many rows of each artefact and domain are taken."""
         scored, unseen = 0.0, dict.fromkeys(self._text, 1.0)
         for lane, lines in self._lanes.items():
             passes = taken.get(lane, 0) / self._rows[lane]

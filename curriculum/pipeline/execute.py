@@ -1,7 +1,8 @@
 """The loop over phases: build, mix and train each phase until a gate is closed.
 
-`perform` is called with each step and returns its result. `run_in_process` runs the step in this process;
-Prefect wraps it in a task, or trains on another machine. Steps of a dry plan only plan artefacts.
+The loop passes each step to the callable `perform`, which runs it and returns its result. `run_in_process`
+runs the step in this process; Prefect wraps it in a task, or trains on another machine. Steps of a dry plan
+only plan artefacts.
 """
 
 import contextlib
@@ -36,36 +37,36 @@ class Step(Generic[Result]):
     plan: RunPlan
     phase: str
     run: Callable[[Context], Result]
-    """Runs the step and marks its artefact as current; with a dry plan, only plans it."""
+    """Function that runs the step and marks its artefact as current; with a dry plan, it only plans it."""
     retrain: bool = False
     """True to train again although a finished run exists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStep:
-    """A finished step, with all results of its phase so far."""
+    """A finished step, with the results of all steps of its phase so far."""
 
     verb: Verb
     phase: str
     documents: tuple[Artefact, ...] = ()
     """Some documents of each family, if only samples are made."""
     built: Built | None = None
-    """Rows with everything that they are made of."""
+    """Rows of the phase, with everything that they are made of."""
     mixture: Artefact | None = None
     run: Artefact | None = None
     gate: Verdict | None = None
-    """Gate behind the run; None for a planned run."""
+    """State of the gate after the run; None for a planned run."""
 
     @property
     def step_artefacts(self) -> Sequence[Artefact]:
-        """Artefacts of this step only."""
+        """Artefacts of this step, without those of earlier steps."""
         if self.verb == "mix" or self.verb == "train":
             return self.phase_artefacts[-1:]
         return self.phase_artefacts
 
     @property
     def phase_artefacts(self) -> Sequence[Artefact]:
-        """Artefacts of all steps of the phase, in step order."""
+        """Artefacts of all steps of the phase so far, in step order."""
         built = self.built.artefacts() if self.built else ()
         return [*self.documents, *built, *filter(None, (self.mixture, self.run))]
 
@@ -74,7 +75,7 @@ class Perform(Protocol):
     """Callable that runs one step, here or elsewhere, and returns its result."""
 
     def __call__(self, step: Step[Result], /) -> Result:
-        """Return the result of a step."""
+        """Run a step, and return its result."""
 
 
 def run_in_process(context: Context) -> Perform:
@@ -88,31 +89,31 @@ def run_in_process(context: Context) -> Perform:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The part of a plan to run; by default all of it."""
+    """The part of a plan to run; by default the whole plan."""
 
     until: Verb = "train"
-    """Last step of each phase."""
+    """Last step to run in each phase."""
     phase: str | None = None
-    """Only this phase; by default every phase of the plan."""
+    """Only phase to run; by default every phase of the plan is run."""
     later_phases: bool = False
-    """True with `phase` to continue with later phases."""
+    """With `phase`, True to continue with later phases."""
     retrain: bool = False
-    """True with `phase` to train it again although a finished run exists."""
+    """With `phase`, True to train it again although a finished run exists."""
     resume: bool = True
-    """True without `phase` to start with the phase of the run that the plan resumes."""
+    """Without `phase`, True to start with the phase of the run that the plan resumes."""
     gates: bool = True
-    """True to end at the first closed gate."""
+    """True to stop at the first closed gate."""
     sample: int = 1
-    """Documents per family, if only samples are made."""
+    """Number of documents per family, if only samples are made."""
 
 
 def execute(
     plan: RunPlan, perform: Perform, scope: Scope, context: Context
 ) -> Iterator[FinishedStep]:
-    """Run a plan phase by phase and yield an event for each finished step.
+    """Run a plan phase by phase, and yield a FinishedStep after each step.
 
-    Unless the plan is dry, the workspace is leased meanwhile. A consumer may wait for an approval before it
-    takes the next event; a gate that waits for approval is then checked again.
+    Unless the plan is dry, the workspace is leased meanwhile. The caller may wait for an approval before it
+    asks for the next step; a gate that needs this approval is then checked again.
 
     Raises:
         DietError: for a phase that the diet doesn't list, or a trainer command that isn't allowed.
@@ -132,7 +133,7 @@ def execute(
 
 
 def runs_of(events: Iterable[FinishedStep]) -> tuple[Artefact, ...]:
-    """Return the runs among some events."""
+    """Return the runs of the training steps among `events`."""
     return tuple(event.run for event in events if event.run is not None)
 
 
@@ -148,7 +149,7 @@ def selected(plan: RunPlan, scope: Scope) -> tuple[str, ...]:
 def _phase(
     plan: RunPlan, name: str, perform: Perform, scope: Scope, context: Context
 ) -> Generator[FinishedStep, None, FinishedStep]:
-    """Run the steps of one phase, yield an event for each, and return the last event."""
+    """Run the steps of one phase, yield a FinishedStep after each, and return the last one."""
     if scope.until == "sample":
         sample = partial(steps.sample_phase, plan, name, scope.sample)
         documents = perform(Step(verb="sample", plan=plan, phase=name, run=sample))
@@ -173,7 +174,7 @@ def _phase(
 
 
 def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
-    """Return the gate behind a run; record a closed gate and send its notification."""
+    """Return the state of the gate after a run. Record a closed gate, and send its notification."""
     gate = verdict(plan, name, run)
     if not plan.store.dry:
         record_gate(plan, run, gate)
@@ -182,7 +183,7 @@ def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
 
 
 def _has_passed(plan: RunPlan, event: FinishedStep, context: Context) -> bool:
-    """Return True without a gate, for an open gate, or for a gate approved in the meantime."""
+    """Return True if there is no gate, if it is open, or if it was approved in the meantime."""
     run, gate = event.run, event.gate
     if run is None or gate is None:
         return True
@@ -192,7 +193,7 @@ def _has_passed(plan: RunPlan, event: FinishedStep, context: Context) -> bool:
 
 
 def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
-    """Return the phases of a scope in order; a plan that resumes a run starts with that run's phase."""
+    """Return the phases of a scope in order. A plan that resumes a run starts with the phase of that run."""
     if scope.phase is None:
         resumed = plan.resume if scope.resume else None
         first = plan.phases[0].name if resumed is None else resumed.job.phase

@@ -1,4 +1,4 @@
-"""Reasons why artefacts would be built: the first differences in their inputs, as text."""
+"""Reasons why artefacts would be built, as text: the first differences in their inputs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from schemas.label_folders import label_of
 from schemas.visible import one_line
 
 _LONGEST = 60
-"""Maximum number of displayed characters of a value."""
+"""Maximum number of characters to show of a value."""
 
 
 def why(store: Store, recipe: Recipe) -> str:
-    """Return a short text for the root difference because of which an artefact would be built.
+    """Return a short text that names the original difference because of which an artefact would be built.
 
     why(store, recipe) ->
     'mixtures of syntax: servings.0.share: 0.6 → 0.5 (and 1 more)'
@@ -40,11 +40,11 @@ def why(store: Store, recipe: Recipe) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reason:
-    """Differences of some artefacts from their previous versions; equal differences are grouped."""
+    """The differences of some artefacts from their previous versions, all with the same reason."""
 
     title: str
     is_first: bool
-    """True without a previous version."""
+    """True if there is no previous version."""
     differences: tuple[str, ...]
 
 
@@ -57,7 +57,7 @@ def reason_lines(store: Store) -> Iterator[Line]:
 
 
 def explain_steps(store: Store, planned: Sequence[RecipeOutcome]) -> Iterator[Reason]:
-    """Yield the reasons why planned artefacts would be built, grouped by equal differences."""
+    """Yield the reasons why planned artefacts would be built; artefacts with equal differences share one."""
     distinct = {step.recipe.key: step.recipe for step in planned}
     grouped: dict[tuple[str, ...], list[Explanation]] = {}
     explained = explain_all(store, list(distinct.values()))
@@ -70,7 +70,7 @@ def explain_steps(store: Store, planned: Sequence[RecipeOutcome]) -> Iterator[Re
 
 
 def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[ChangedIngredient]:
-    """Yield the meaningful differences; for some planned runs only the inputs are known."""
+    """Yield the differences that mean something. For some planned runs, only the inputs are known."""
     known = {f"input {record.name}" for record in recipe.inputs}
     for difference in explanation.differences:
         if recipe.stage != "runs" or recipe.revision != UNKNOWN or difference.name in known:
@@ -78,7 +78,7 @@ def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[Cha
 
 
 def _folder_words(folder: str) -> str:
-    """Return a folder as text.
+    """Return the description of a folder of artefacts.
 
     >>> _folder_words("documents/family-v3_simple/repository-fmt")
     'documents of v3_simple, fmt'
@@ -89,7 +89,7 @@ def _folder_words(folder: str) -> str:
 
 
 def _line(difference: ChangedIngredient) -> str:
-    """Return a difference as one line of text; manifests may come from untrusted sources."""
+    """Return a difference on one line, escaped because manifests may come from untrusted sources."""
     return one_line(_words(difference))
 
 

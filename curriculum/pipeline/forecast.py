@@ -1,4 +1,4 @@
-"""Forecast of a dry plan by phase: artefacts to build and why, tokens, steps, time and cost."""
+"""Forecast of a dry plan by phase: artefacts to build with reasons, tokens, steps, time and cost."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from schemas.study import study_remark
 
 
 def money(cost: float | None) -> str:
-    """Return a price with two decimals; empty without a price.
+    """Return a price with two decimals; empty if the price is unknown.
 
     >>> money(1234.5), money(0.0), money(None)
     ('1,234.50', '0.00', '')
@@ -51,15 +51,15 @@ class PhaseForecast:
 
     phase: str
     to_make: Mapping[str, int]
-    """Number of missing artefacts by stage; shared artefacts count for the first phase only."""
+    """Number of missing artefacts by stage. An artefact that phases share counts for the first of them."""
     tokens: int = 0
-    """Maximum number of valid tokens to train on; a gate may open earlier."""
+    """Maximum number of valid tokens to train on. It may be fewer if the gate opens earlier."""
     steps: int = 0
     work: Workload = NO_WORK
     """Work of training the phase, with its evaluations."""
     note: str = ""
     whole: str = ""
-    """Sentence on tokens that whole steps leave out of the budget, if any."""
+    """Sentence about tokens of the budget that aren't used because only whole steps are trained, if any."""
     is_refused: bool = False
     """True if the phase's mixture can't be built, so that it has no tokens."""
 
@@ -72,25 +72,25 @@ class Forecast:
     model: str
     speed: Speed | None
     price: float | None
-    """Price of a GPU hour."""
+    """Price of a GPU hour; None if unknown."""
     warnings: tuple[str, ...] = ()
-    """Warnings about a study, shortages and their consequences, and phases of unknown supply."""
+    """Warnings: the plan is a study, rows are too few, or the supply of a phase is unknown."""
     refusal: MixtureError | None = None
-    """Error with which the command would certainly end."""
+    """Error with which the command would certainly end; None if there is none."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of all phases."""
+        """Number of tokens of all phases."""
         return sum(phase.tokens for phase in self.phases)
 
     @property
     def work(self) -> Workload:
-        """Work of all phases."""
+        """Training work of all phases."""
         return sum((phase.work for phase in self.phases), NO_WORK)
 
     @property
     def seconds(self) -> float | None:
-        """Estimated seconds of training; None without a known speed."""
+        """Estimated seconds of training; None if the speed is unknown."""
         return self.speed.seconds(self.work) if self.speed else None
 
     @property
@@ -100,10 +100,10 @@ class Forecast:
 
 
 def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
-    """Return the forecast of a part of a dry plan.
+    """Return the forecast for the part `scope` of a dry plan.
 
     Raises:
-        JobError: if the previous phase of a phase has no run.
+        JobError: if a phase would start from a run that doesn't exist.
     """
     by_phase = {
         event.phase: event for event in execute(plan, run_in_process(context), scope, context)
@@ -148,7 +148,10 @@ def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
 
 
 def forecast_summary(found: Forecast, *, until: Verb) -> Iterator[Line]:
-    """Yield one short table row per phase, for pages that cut wide tables; the cost only with a price."""
+    """Yield one short table row per phase, for pages that cut off wide tables.
+
+    The cost is only included if a price is known.
+    """
     names = ["tokens", "steps", "time", *(["cost"] if found.price is not None else [])]
     lines = forecast_lines(found, until=until)
     for phase, line in zip(found.phases, lines, strict=True):
@@ -158,12 +161,12 @@ def forecast_summary(found: Forecast, *, until: Verb) -> Iterator[Line]:
 
 
 def notes_words(found: Forecast) -> Iterator[str]:
-    """Yield the notes of phases with their names."""
+    """Yield the notes of each phase, with the name of the phase."""
     yield from (f"{phase.phase}: {phase.note}" for phase in found.phases if phase.note)
 
 
 def _stages(to_make: Mapping[str, int]) -> str:
-    """Return the number of artefacts to build by stage, as text.
+    """Return a text with the number of artefacts to build in each stage.
 
     >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
     ('rows 2, mixtures 1', 'nothing')
@@ -177,7 +180,7 @@ _LAST_STEP_DONE = (
 
 
 def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
-    """Yield sentences about tokens left out by whole steps, and total time and cost."""
+    """Yield sentences about tokens left out because steps are whole, and about total time and cost."""
     for phase in found.phases:
         if phase.whole:
             yield f"{phase.phase}: {phase.whole}"
@@ -247,7 +250,7 @@ def _training(
     check: PhaseCheck | None,
     queue: SlotQueue,
 ) -> PhaseForecast:
-    """Return remaining tokens and steps of a phase, and the state of an open attempt."""
+    """Return the remaining tokens and steps of a phase, and the state of its open attempt."""
     name, step = phase.name, tokens_per_step(plan)
     ahead = PhaseForecast(phase=name, to_make={})
     if mixture.planned and check is not None and check.fault is not None:
@@ -267,7 +270,7 @@ def _training(
     if mixture.planned:
         tokens, resumed = phase.tokens, plan.resume_point_of(phase)
         if resumed is not None:
-            # Approximate number of tokens already trained on.
+            # An approximate number of tokens that were already trained on.
             tokens -= phase.tokens * resumed.step // max(resumed.job.steps, 1)
         note = "steps are estimated: its mixture isn't built"
         return replace(ahead, tokens=tokens, steps=max(tokens // step, 1), note=note)
@@ -287,7 +290,7 @@ def _training(
 
 
 def _open_words(plan: RunPlan, run: Path, step: str, queue: SlotQueue) -> str:
-    """Return the state of the open attempt that a run would resume, as text; empty without one."""
+    """Return a text about the open attempt that a run would resume; empty if there is none."""
     begun = resumable(run)
     if begun is None:
         return ""

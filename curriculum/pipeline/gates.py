@@ -1,4 +1,4 @@
-"""Gates behind finished runs: records of closed gates, and approvals that open them.
+"""Gates after finished runs: records of closed gates, and approvals that open them.
 
 The rule that ends a run before its budget is in train/advance_when.py.
 
@@ -37,13 +37,16 @@ Kind = Literal["open", "holds", "waits", "cancelled"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """State of the gate behind a finished run."""
+    """State of the gate after a finished run."""
 
     kind: Kind
-    """holds: the budget ended before the gate opened; waits: the gate needs an approval."""
+    """State of the gate.
+
+    holds: the budget ended before the gate opened. waits: the gate needs an approval.
+    """
     phase: str
     why: str = ""
-    """Reason and hint as a sentence; empty for an open gate."""
+    """Reason and hint as sentences; empty for an open gate."""
 
     @property
     def is_open(self) -> bool:
@@ -52,7 +55,7 @@ class Verdict:
 
 
 def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
-    """Return the state of the gate behind a phase, from the report of its run.
+    """Return the state of the gate after a phase, according to the report of the phase's run.
 
     Raises:
         JobError: if the run failed.
@@ -79,13 +82,13 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
 
 
 def held_words(phase: ResolvedPhase, report: Report) -> str:
-    """Return why a gate wasn't met: its budget ended before its gate opened (90 steps; …)."""
+    """Return why a gate isn't open, for example: its budget ended before its gate opened (90 steps; …)."""
     why = "; ".join(filter(None, (report.reason, _lacking(phase.advance_when, report))))
     return f"its budget ended before its gate opened ({why})"
 
 
 def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
-    """Return the unmet condition of a gate, and by how much it was missed."""
+    """Return the condition of a gate that wasn't met, and by how much it was missed."""
     if rule is not None and (asked := rule.val_bpb) is not None:
         figures = gate_figures(report.history, report.phase, rule)
         if figures and not figures[-1].is_sure:
@@ -102,7 +105,7 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
 
 
 def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
-    """Record a closed gate, or delete the record of a gate that is open now."""
+    """Write a record for a closed gate, or delete the record of a gate that is open now."""
     file = _file_of(plan.store, FOLDER, run)
     if gate.kind not in ("holds", "waits"):
         file.unlink(missing_ok=True)
@@ -128,7 +131,7 @@ def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
 
 
 def approve_command(plan: RunPlan, phase: str) -> str:
-    """Return the command that approves a phase's run; its name includes the branch."""
+    """Return the command that approves the run of a phase, with the branch in its name."""
     own = plan.config.build.branch is not None
     name = f"{plan.diet.specialist}.{plan.diet.branch}" if own else plan.config.specialist
     return shlex.join(["curriculum", "approve", name, phase])
@@ -139,7 +142,9 @@ def _file_of(store: Store, folder: str, run: Artefact) -> Path:
 
 
 def find_approval(store: Store, run: Artefact) -> Approval | None:
-    """Return the approval of a finished run, or None. Other attempts and earlier weights need their own.
+    """Return the approval of a finished run, or None.
+
+    An approval is valid for one attempt and its weights: any other needs its own.
 
     Raises:
         StoreError: if the file isn't an approval.
@@ -153,7 +158,7 @@ def find_approval(store: Store, run: Artefact) -> Approval | None:
 
 
 def read_approval(file: Path) -> Approval:
-    """Return the approval in a file.
+    """Read an approval from a file.
 
     Raises:
         StoreError: if the file isn't an approval.
@@ -188,18 +193,18 @@ def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") 
 
 
 def approval_file(store: Store, run: Artefact) -> Path:
-    """Return the path of a run's approval file, which may not exist."""
+    """Return the path of the file for a run's approval, which may not exist."""
     return _file_of(store, APPROVALS_FOLDER, run)
 
 
 def approval_ticket(store: Store, run: Artefact) -> str:
-    """Return a unique id of a run that waits for approval, across all workspaces of a server."""
+    """Return the id of a run that waits for approval; it is unique among all workspaces of a server."""
     attempt = report_of(run).attempt
     return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
 
 
 def user_name() -> str:
-    """Return the user name of this process."""
+    """Return the name of the user who runs this process."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

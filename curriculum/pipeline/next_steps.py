@@ -1,4 +1,4 @@
-"""Suggested next commands for a workspace without mixtures or runs."""
+"""Suggestions of commands to try next, for a workspace without mixtures or runs."""
 
 import shlex
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from schemas.errors import CurriculumError
 from schemas.specialist import file_stem
 
 SAMPLE = "templates.demo"
-"""Diet of the shipped sample corpus."""
+"""Name of a diet for the sample corpus that ships with the package."""
 MOST = 3
-"""Maximum number of suggested diets."""
+"""Maximum number of diets to suggest."""
 EFFECTS: dict[str, str] = {
     "run": "builds, mixes and trains, phase by phase",
     "mix": "selects and orders the training rows; missing rows are built",
@@ -79,7 +79,7 @@ def _diets(home: Path) -> Iterator[tuple[str, Diet]]:
 
 
 def _is_whole(home: Path, name: str) -> bool:
-    """Return True if a diet with its phases, corpus and model can be read; nothing is built."""
+    """Return True if a diet can be read, with its phases, corpus and model. Nothing is built."""
     try:
         resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True)
     except CurriculumError:
@@ -88,7 +88,7 @@ def _is_whole(home: Path, name: str) -> bool:
 
 
 def _is_built(home: Path, diet: Diet) -> bool:
-    """Return True if a build of one of the diet's phases is current."""
+    """Return True if a build of one of the phases of a diet is current."""
     name = file_stem((diet.specialist, diet.branch))
     return any(
         any((home / "current").glob(f"build+{name}+{phase.phase}+*.txt")) for phase in diet.phases

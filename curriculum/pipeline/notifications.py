@@ -1,4 +1,4 @@
-"""Notification rules: events of a run, and when each is sent. notifiers.py sends them.
+"""Notification rules: the events of a run, and when each is sent. notifiers.py sends them.
 
 gate_waiting, gate_not_met   when a run of the pipeline reaches a closed gate
 not_finite, out_of_memory, crashed, stalled   while a job trains, whoever started it
@@ -37,14 +37,14 @@ _KINDS: dict[type[JobError], EventKind] = {
 
 
 def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> None:
-    """Notify once per run that a gate needs an approval or wasn't met."""
+    """Notify, once per run, that a gate needs an approval or that its conditions weren't met."""
     kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
     if gate.kind in kinds:
         _notify_once(plan, run, kinds[gate.kind], gate.why, context)
 
 
 def at_end(plan: RunPlan, run: Artefact, context: Context) -> None:
-    """Notify once that a curriculum is done, if the run belongs to the last phase."""
+    """Notify, once per run, that a curriculum is done, if the run belongs to the last phase."""
     report = report_of(run)
     if report.phase == plan.phases[-1].name:
         _notify_once(plan, run, "done", f"{_title(plan)} is done: {run_words(report)}.", context)
@@ -53,7 +53,10 @@ def at_end(plan: RunPlan, run: Artefact, context: Context) -> None:
 def _notify_once(
     plan: RunPlan, run: Artefact, kind: EventKind, text: str, context: Context
 ) -> None:
-    """Notify of an event of a run, unless it was sent before; finished phases are visited repeatedly."""
+    """Notify of an event of a run, unless it was sent before.
+
+    The check is needed because each command passes through finished phases again.
+    """
     report = report_of(run)
     mark = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
     if mark.exists():
@@ -75,7 +78,7 @@ def _remember(mark: Path, context: Context) -> None:
 
 @contextlib.contextmanager
 def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
-    """Notify of a JobError raised within the block, and re-raise it."""
+    """Notify of a JobError that is raised within the block, and raise it again."""
     try:
         yield
     except JobError as failed:
@@ -91,7 +94,7 @@ def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
 
 
 def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None]:
-    """Return a callback for the warning that a job makes no progress; it also sends a notification."""
+    """Return a function for a job's warning that it makes no progress; it also sends a notification."""
 
     def notify(line: str) -> None:
         context.warn(line)
@@ -104,7 +107,8 @@ def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None
 def broken_down(whose: EventSource, title: str, words: str, *, mark: str, context: Context) -> bool:
     """Notify of a failed flow run, and return True if the notification was sent now or earlier.
 
-    `mark` identifies this failure: it is reported by the flow's own process, or by `serve` if that is gone.
+    `mark` identifies this failure, because two processes may report it: the flow's own process, or `serve` if
+    that process is gone.
     """
     file = whose.home / FOLDER / mark
     if file.exists():
@@ -117,7 +121,7 @@ def broken_down(whose: EventSource, title: str, words: str, *, mark: str, contex
 
 
 def whose(home: Path, name: str) -> EventSource:
-    """Return the source of a diet's events; for an unknown diet, a source with that name."""
+    """Return the specialist whose events a diet causes; for an unknown diet, one with the diet's name."""
     try:
         diet = load_diet(name, home=home)
     except CurriculumError:
@@ -126,7 +130,7 @@ def whose(home: Path, name: str) -> EventSource:
 
 
 def _kind_of(failed: JobError) -> EventKind | None:
-    """Return the event kind of an error; None if no training ended with it."""
+    """Return the kind of event for an error; None if the error didn't end any training."""
     for kind, event in _KINDS.items():
         if isinstance(failed, kind):
             return event

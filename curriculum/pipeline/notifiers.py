@@ -1,7 +1,7 @@
-"""Delivery of notifications: a POST to a URL, an apprise service, or a command.
+"""Delivery of notifications: by POST to a URL, through an apprise service, or to a command.
 
-Notifications never stop a run. A failure becomes a warning, and an unresponsive target delays a run at most
-by the limits below.
+Notifications never stop a run. A failure becomes a warning, and a target that doesn't respond delays a run
+at most by the limits below.
 """
 
 import datetime
@@ -29,11 +29,11 @@ from schemas.errors import StoreError
 from schemas.progress import Event, EventKind
 
 POST_S = 10.0
-"""Time limit in seconds of one POST, including name lookup."""
+"""Time limit in seconds for one POST, including the lookup of the name."""
 PAUSES_S = (1.0, 3.0)
-"""Pauses in seconds between attempts to POST; there are three attempts."""
+"""Pauses in seconds between the three attempts to POST."""
 SERVICE_S = 30.0
-"""Time limit in seconds of all attempts for an apprise URL."""
+"""Time limit in seconds for all attempts to send to an apprise URL."""
 COMMAND_S = 30.0
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
@@ -46,13 +46,13 @@ def is_url(target: str) -> bool:
 
 
 def takes_json(target: str) -> bool:
-    """Return True for a URL that receives JSON by POST; all other URLs are sent to by apprise."""
+    """Return True for a URL that receives JSON by POST. All other URLs belong to apprise services."""
     return target.lower().startswith(("http://", "https://"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventSource:
-    """Specialist of an event, if there is no plan."""
+    """Specialist that an event belongs to, if there is no plan."""
 
     home: Path
     specialist: str
@@ -65,15 +65,15 @@ class _SendError:
 
     why: str
     passes: bool = False
-    """True if a retry may succeed."""
+    """True if another attempt may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notifier:
-    """Target of notifications: a URL for JSON, an apprise URL, or a command that reads JSON."""
+    """Target of notifications: a URL that receives JSON, an apprise URL, or a command that reads JSON."""
 
     target: str | None = None
-    """None to send no notifications."""
+    """The target; None if no notifications are sent."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment of the command, without the server's credentials."""
 
@@ -137,9 +137,9 @@ def _workspace(home: Path) -> str:
 
 
 def _named(target: str) -> str:
-    """Return a target without its secrets: the host of a URL, or the first word of a command.
+    """Return the name of a target without secrets: the host of a URL, or the first word of a command.
 
-    Many apprise services have a token in place of the host, so only their scheme is shown.
+    Of an apprise URL, only the scheme is shown, because many services have a token in place of the host.
     """
     try:
         if is_url(target) and not takes_json(target):
@@ -153,14 +153,14 @@ def _named(target: str) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that refuses redirects, since a redirected POST would become a GET without a body."""
+    """Handler that refuses redirects, because a redirected POST would become a GET without a body."""
 
     def redirect_request(self, *_: Any) -> None:
         """Return None, so that a redirect is an error."""
 
 
 def _post(url: str, body: str) -> _SendError | None:
-    """POST with up to three attempts; a refusal by the server isn't retried."""
+    """POST `body` to a URL with up to three attempts; a refusal by the server ends the attempts."""
     for pause in (*PAUSES_S, None):
         fault = _within(POST_S, lambda: _post_once(url, body))
         if fault is None or not fault.passes or pause is None:
@@ -170,7 +170,10 @@ def _post(url: str, body: str) -> _SendError | None:
 
 
 def _within(seconds: float, send: Callable[[], _SendError | None]) -> _SendError | None:
-    """Send in a thread with a total time limit; a socket timeout only limits single reads."""
+    """Call `send` in a thread, with a limit for the total time.
+
+    The timeout of a socket would only limit each read.
+    """
     results: list[_SendError | None] = []
 
     def run() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
-    """Return the machine on which a plan's jobs train: this one, or one of Slurm."""
+    """Return the machine on which the jobs of a plan train: this one, or a Slurm node."""
     from curriculum.train.launch.gpu_slots import Machine
 
     asked = plan.config.train
@@ -54,8 +54,8 @@ def job_of(
     """Return the job of a phase. It starts from the `previous` run, or from the checkpoint that it resumes.
 
     Raises:
-        JobError: for a plan without one whole step, a different tokenizer, or structure that would get
-        lost.
+        JobError: for a mixture without one whole step, for another tokenizer than that of the `previous`
+        run, or if structure would get lost.
     """
     from curriculum.train.job import JobInputs, make_job
 
@@ -87,7 +87,7 @@ def job_of(
 
 
 def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
-    """Return the evaluations of a phase: all its validation rows, by objective, and the fixed sets."""
+    """Return the evaluations of a phase: all its validation rows, these by objective, and the fixed sets."""
     from curriculum.train.evaluation_sets import (
         FIXED_SHARE,
         PHASE_SHARE,
@@ -116,7 +116,7 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
     ]
     if not held_out:
         return fixed
-    # The anneal is measured like the phase before it, with that phase's limit.
+    # The anneal is measured like the phase before it, with the limit of that phase.
     name = spec_name(plan, phase)
     whole = evaluation(name, held_out, workspace=root)
     sets = [whole, *evaluations_apart(whole, apart, workspace=root)]
@@ -124,5 +124,8 @@ def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Ev
 
 
 def spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
-    """Return the name of the spec that a phase uses; the anneal uses the spec of the last phase."""
+    """Return the name under which the phases file describes a phase.
+
+    The anneal isn't listed there, so it uses the spec of the last phase.
+    """
     return plan.diet.phases[-1].phase if phase.is_anneal else phase.name

@@ -1,4 +1,4 @@
-"""The training step of a phase, which marks its run as current."""
+"""The training step of a phase, which also marks the phase's run as current."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from schemas.job import Job
 from schemas.progress import Progress
 
 UNKNOWN = 0
-"""Revision of a planned run whose checkpoint or plan isn't built yet."""
+"""Revision in the recipe of a planned run whose checkpoint or mixture isn't built yet."""
 
 
 def train_phase(
@@ -32,7 +32,7 @@ def train_phase(
     *,
     retrain: bool,
 ) -> Artefact:
-    """Return the finished run of a phase, which starts from the run of the previous phase.
+    """Train a phase, starting from the run of the previous phase, and return its finished run.
 
     Raises:
         JobError: if the previous phase has no run, training failed, or it was stopped.
@@ -48,7 +48,7 @@ def train_phase(
 
 
 def _require_trainable(plan: RunPlan, job: Job) -> None:
-    """Raise errors of the training processes early, before they start."""
+    """Raise those errors that training processes would raise, before they are started."""
     from curriculum.train.validate import require_shared_rows
 
     require_shared_rows(job, job.processes)

@@ -1,4 +1,4 @@
-"""RunPlan: a RunConfig resolved against its diet, phases, corpus and workspace.
+"""RunPlan: a RunConfig together with the diet, phases, corpus and workspace that it names.
 
 resolve_plan   resolves the names of a config
 plan_of        uses names that were resolved before, for example from a snapshot
@@ -47,31 +47,31 @@ from schemas.specialist import file_stem
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPlan:
-    """The phases of a specialist for a corpus in one workspace."""
+    """The phases of a specialist, with a corpus and a workspace."""
 
     config: RunConfig
     store: Store
     diet: Diet
     corpus: CorpusSpec
     phases: tuple[ResolvedPhase, ...]
-    """Phases of the diet in order, the anneal last."""
+    """Phases of the diet in order; the anneal comes last."""
     specs: Phases
-    """Contents of the phases file that the diet is written for."""
+    """Contents of the phases file that the diet refers to."""
     overrides: tuple[tuple[str, str], ...]
-    """Overrides of diet and corpus by name, as recorded in jobs."""
+    """Overrides of the diet and the corpus, as pairs of name and value, as jobs record them."""
     resume: ResumePoint | None = None
-    """Checkpoint to continue from, unless the plan starts with its first phase."""
+    """Checkpoint from which to continue; None if the plan starts with its first phase."""
     without: RowExclusions
     """Rows to exclude from its mixtures."""
     imported: Mapping[str, ImportedRows]
-    """Imported rows that the diet serves, by name."""
+    """Imported rows that the diet uses, by name."""
     sources: Sources
-    """Sources of the corpus; a pin is resolved only once for all phases."""
+    """Sources of the corpus. They are shared by all phases, so that each pin is resolved only once."""
     planned: dict[str, Artefact] = field(default_factory=dict)
-    """Artefacts planned by a dry plan, by the name of their mark."""
+    """Artefacts that a dry plan has planned, by the name of their mark."""
 
     def phase(self, name: str) -> ResolvedPhase:
-        """Return the phase with a name.
+        """Return the phase named `name`.
 
         Raises:
             DietError: if the diet doesn't list it.
@@ -87,15 +87,18 @@ class RunPlan:
         return found
 
     def resume_point_of(self, phase: ResolvedPhase) -> ResumePoint | None:
-        """Return the checkpoint inside a phase from which the phase resumes, or None."""
+        """Return the checkpoint from which a phase resumes; None if it starts from its beginning."""
         return self.resume if self.resume and self.resume.job.phase == phase.name else None
 
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:
-        """Return the phases before one."""
+        """Return the phases before `phase`."""
         return [*self.phases[: self.phases.index(phase)]]
 
     def seen_before(self, phase: ResolvedPhase) -> tuple[RowsTaken, ...]:
-        """Return the rows that earlier phases read: steps of finished runs, else whole plans."""
+        """Return the rows that earlier phases have read, or will read.
+
+        A phase with a finished run has read the rows of its steps; any other reads its whole mixture.
+        """
         mixed: list[tuple[Artefact, int | None]] = []
         for before in self.before(phase):
             mixture = self.current("mixtures", before)
@@ -105,14 +108,14 @@ class RunPlan:
         return rows_seen_before(mixed)
 
     def mark_of(self, stage: str, phase: str) -> str:
-        """Return the name of a stage's mark, for example runs+templates@demo+syntax.
+        """Return the name of the mark of a stage and phase, for example runs+templates@demo+syntax.
 
         Names of specialists and phases can't contain +, so marks are unique.
         """
         return "+".join([stage, file_stem((self.diet.specialist, self.diet.branch)), phase])
 
     def current(self, stage: str, phase: ResolvedPhase) -> Artefact | None:
-        """Return the marked artefact of a stage and phase; None without one, or if a run was moved away."""
+        """Return the artefact marked for a stage and phase; None if there is none or it was moved away."""
         name = self.mark_of(stage, phase.name)
         if name in self.planned:
             return self.planned[name]
@@ -133,7 +136,7 @@ class RunPlan:
 
 @contextlib.contextmanager
 def looked_at(plan: RunPlan) -> Iterator[RunPlan]:
-    """Yield a dry plan whose missing clones are made in a temporary folder."""
+    """Yield a dry plan; clones that are missing are made in a temporary folder until the block ends."""
     assert plan.store.dry
     with tempfile.TemporaryDirectory(prefix="curriculum-look-") as aside:
         sources = Sources.from_workspace(plan.store.root, clones="aside", aside=Path(aside))
@@ -141,7 +144,7 @@ def looked_at(plan: RunPlan) -> Iterator[RunPlan]:
 
 
 def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
-    """Resolve a RunConfig. Steps of a `dry` plan build nothing.
+    """Resolve the names in a RunConfig. The steps of a `dry` plan build nothing.
 
     Raises:
         DietError: for a mistake in the diet, its phases or names; nothing is written then.
@@ -193,7 +196,7 @@ def plan_of(
     without: RowExclusions,
     imported: Mapping[str, ImportedRows],
 ) -> RunPlan:
-    """Return the plan of a config with resolved names, without reading files."""
+    """Return the plan of a config whose names have been resolved before. No files are read."""
     phases = resolve(diet, specs, imported)
     if config.build.row_length is not None:
         phases = _at_length(phases, config.build.row_length)
@@ -216,7 +219,7 @@ def plan_of(
 
 
 def _steps_of(run: Artefact | None, mixture: Artefact) -> int | None:
-    """Return the steps of a mixture's finished run, or None."""
+    """Return the number of steps of a finished run that was trained on `mixture`, otherwise None."""
     if run is None or run.planned:
         return None
     is_of_it = any(
@@ -226,7 +229,7 @@ def _steps_of(run: Artefact | None, mixture: Artefact) -> int | None:
 
 
 def _phase_cure(name: str, phases: Sequence[str]) -> str:
-    """Return a hint with the likely phase and all phases.
+    """Return a hint that names the phase that was probably meant, and all phases.
 
     >>> _phase_cure("synatx", ["syntax", "structure"]), _phase_cure("x", ["syntax", "structure"])
     ("Did you mean 'syntax'? Its phases: syntax, structure", 'Its phases: syntax, structure')
@@ -236,7 +239,7 @@ def _phase_cure(name: str, phases: Sequence[str]) -> str:
 
 
 def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[ResolvedPhase, ...]:
-    """Return the phases with one row length for every serving."""
+    """Return the phases with the same row length for every serving."""
     if row_length < ROW_MULTIPLE or row_length % ROW_MULTIPLE:
         raise DietError(
             "--row-length",
@@ -265,7 +268,7 @@ def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[Resolv
 
 
 def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
-    """Return the corpus of a diet with the config's changes, or a corpus of the config's repositories."""
+    """Return the corpus of a diet with the changes of a config, or a corpus of the config's repositories."""
     if config.corpus.repositories:
         corpus = corpus_of_repositories([Path(path) for path in config.corpus.repositories])
     else:

@@ -1,7 +1,7 @@
 """Configs of earlier runs: snapshots of flow runs and commands, and overrides recorded in jobs.
 
-A retried or approved run starts from the top, and training is a separate flow run. All of them use the
-snapshot, so that edits of a diet only affect later runs.
+A run that is retried or approved starts from the top, and its training is a separate flow run. All of these
+use the same snapshot, so that edits of a diet only affect later runs.
 """
 
 import shutil
@@ -31,10 +31,10 @@ FOLDER, DOMAINS = "configs", ".domains.yaml"
 
 
 class ConfigSnapshot(Sealed):
-    """A RunConfig together with everything that its names were resolved to."""
+    """A RunConfig together with everything that its names refer to."""
 
     begun: str
-    """UTC time of the snapshot."""
+    """UTC time at which the snapshot was taken."""
     config: RunConfig
     diet: Diet
     phases: dict[str, PhaseSpec]
@@ -44,11 +44,11 @@ class ConfigSnapshot(Sealed):
     """Checkpoint to continue from, relative to the workspace."""
     without: RowExclusions
     imported: dict[str, ImportedRows] = Field(default_factory=dict)
-    """Imported rows that the diet serves."""
+    """Imported rows that the diet uses, by name."""
 
 
 def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
-    """Return the plan of a config as its flow run first resolved it; the first call writes the snapshot.
+    """Return the plan of a flow run. The first call resolves the config, and writes the snapshot.
 
     Raises:
         CurriculumError: for a name that can't be resolved, or a snapshot that was edited.
@@ -92,7 +92,7 @@ def write_command_snapshot(plan: RunPlan) -> None:
 
 
 def read_plan(store: Store, flow_run: str) -> RunPlan:
-    """Return the plan of a flow run's snapshot; the workspace may have been moved.
+    """Return the plan in the snapshot of a flow run, even if the workspace has been moved since.
 
     Raises:
         StoreError: if the file isn't a snapshot of this version.
@@ -114,7 +114,7 @@ def read_plan(store: Store, flow_run: str) -> RunPlan:
 
 
 def last_snapshot(store: Store, ref: SpecialistRef) -> str | None:
-    """Return the name of the last snapshot of a specialist with its branch, or None."""
+    """Return the name of the last snapshot of a specialist and its branch, or None."""
     snapshots = {file: _read(file) for file in (store.root / FOLDER).glob("*.json")}
     mine = [
         (snapshot.begun, file.stem)
@@ -135,14 +135,14 @@ def _read(file: Path) -> ConfigSnapshot:
 
 
 _RESUME_OPTIONS = ("continue", "from_step", "without_rows")
-"""Overrides of a job about where the run continues and which rows are excluded."""
+"""Overrides in a job that say where the run continues, and which rows are excluded."""
 
 
 def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -> RunPlan:
-    """Return the plan of a specialist's newest finished run's config, with the current diet.
+    """Return the plan for the config of a specialist's newest finished run, but with the current diet.
 
-    Without a finished run, the config of the newest attempt is used. `attempts` are in start order and may
-    contain other specialists. If the diet was deleted, the diet of the last snapshot is used.
+    If no run is finished, the config of the newest attempt is used. `attempts` are in start order, and may
+    include other specialists. If the diet was deleted, the diet of the last snapshot is used.
 
     Raises:
         CurriculumError: if diet, phases or corpus are missing or invalid.
@@ -177,10 +177,10 @@ def _counted(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt]) -> RunConfig:
-    """Return the config of a specialist as recorded by the last of its attempts.
+    """Return the config that the last of a specialist's attempts recorded.
 
-    Without attempts, it is the config of the last snapshot, else that of a diet of this specialist and
-    branch.
+    Without attempts, return the config of the last snapshot. If there is none either, return the config of
+    a diet for this specialist and branch.
 
     Raises:
         DietError: if no such diet exists any more.
@@ -206,11 +206,11 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
 
 
 def resolved(config: RunConfig, verb: str) -> RunConfig:
-    """Return the config of a command from `as_recorded`, if the record only chose what a record may.
+    """Return the config that a command uses, like `as_recorded`, after checking the recorded options.
 
-    Records may only name diets, corpora and phases of the workspace and the package. Files, repositories,
-    and options that run code or relax a sandbox need a command line, because records may come from the
-    author of a received workspace.
+    Records may come from the author of a workspace that the user received. So they may only name diets,
+    corpora and phases of the workspace and the package. Files, repositories, and options that run code or
+    relax a sandbox must be given on the command line.
 
     Raises:
         DietError: for any other record, with the command that repeats its options.
@@ -229,7 +229,7 @@ def resolved(config: RunConfig, verb: str) -> RunConfig:
 
 
 def _chosen_by_record(given: RunConfig, made: RunConfig) -> Iterator[str]:
-    """Yield the options chosen by a record that only a command line may set."""
+    """Yield those options that a record chose, although they must be given on the command line."""
     if made.specialist != given.specialist and is_path(made.specialist):
         yield made.specialist
     said = dict(given.changes())
@@ -239,10 +239,10 @@ def _chosen_by_record(given: RunConfig, made: RunConfig) -> Iterator[str]:
 
 
 def _is_for_command_line(field: str, value: object) -> bool:
-    """Return True for a value that names a file or repository, runs code or relaxes a sandbox."""
+    """Return True if a value names a file or repository, runs code or relaxes a sandbox."""
     match field:
         case "continue_run":
-            return False  # It is resolved among the runs of the workspace.
+            return False  # It is looked up among the runs of the workspace.
         case "tokenizer":
             return value != TRAINED_TOKENIZER
         case "without_rows":
@@ -251,10 +251,11 @@ def _is_for_command_line(field: str, value: object) -> bool:
 
 
 def as_recorded(config: RunConfig) -> RunConfig:
-    """Return the config with the name or file of a diet; templates/demo becomes templates.demo.
+    """Return a config that names a diet, or its file: templates/demo becomes templates.demo.
 
-    A branch of the workspace without its own diet, named templates.ux or templates/ux, gets its recorded
-    config, with the changes of this config. Read-only commands may use everything in it.
+    A branch that has artefacts in the workspace, but no diet of its own, is named templates.ux or
+    templates/ux. It gets the config that it recorded, with the changes in `config`. Only read-only commands
+    may use this config without the check of `resolved`.
     """
     home = config.workspace
     if _is_diet(home, config.specialist):
@@ -284,7 +285,7 @@ def _is_diet(home: Path, name: str) -> bool:
 
 
 def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
-    """Return the specialist of a diet; None if it can't be read."""
+    """Return the specialist and branch of a diet; None if the diet can't be read."""
     try:
         diet = load_diet(name, home=home)
     except DietError:
@@ -293,7 +294,7 @@ def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
 
 
 def _resume_points(store: Store, attempts: Iterable[Attempt]) -> Iterator[ResumePoint]:
-    """Yield the checkpoints from which runs resumed within their phase, earliest first."""
+    """Yield the checkpoints from which runs resumed inside their phase, earliest first."""
     for attempt in attempts:
         if attempt.job.start_from is not None:
             point = ResumePoint.at(store.root / attempt.job.start_from.path)

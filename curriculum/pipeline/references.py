@@ -1,7 +1,8 @@
-"""Resolve references by path, name or key prefix to artefacts, runs and checkpoints.
+"""Find artefacts, runs and checkpoints by path, name or key prefix.
 
-Paths take precedence over names, names over keys, and keys over document ids. A folder in the current
-directory with the name of a specialist only counts if it lies among artefacts or is written as ./NAME.
+If a reference is ambiguous, a path takes precedence over a name, a name over a key, and a key over a
+document id. A folder in the current directory that has the name of a specialist counts only if it lies
+among artefacts or is written as ./NAME.
 """
 
 import re
@@ -36,7 +37,7 @@ from schemas.stages import STAGES
 
 DOCUMENTS, MIXTURES, ROWS, RUNS = "documents", "mixtures", "rows", "runs"
 LISTED = 3
-"""Number of candidates named by an error."""
+"""Maximum number of candidates that an error lists."""
 _PACK_ID = re.compile(r"([0-9a-f]{12})-\d{10}")
 
 
@@ -47,7 +48,7 @@ class Reference:
     artefacts: tuple[Artefact, ...] = ()
     open_run: Attempt | None = None
     checkpoint: Path | None = None
-    """Directory runs/…/attempt=1/checkpoints/step=N."""
+    """Directory of a checkpoint, like runs/…/attempt=1/checkpoints/step=N."""
     pack_id: str | None = None
     document: str | None = None
     """Complete document id."""
@@ -61,15 +62,16 @@ class SpecialistName:
     phase: str | None
 
     def has(self, artefact: Artefact) -> bool:
-        """Return True for a run or mixture of these phases."""
+        """Return True if a run or mixture belongs to the specialist, and to the phase if one is named."""
         phase = artefact.manifest.labels["phase"]
         return specialist_of(artefact) == self.ref and self.phase in (None, phase)
 
 
 def with_keys(store: Store, keys: Collection[str]) -> list[Artefact]:
-    """Return the artefacts whose keys start with one of some 12-digit prefixes, in path order.
+    """Return the artefacts whose keys start with one of `keys`, in path order.
 
-    Only manifests of matching directories are read, because directories are named after keys.
+    `keys` are prefixes of 12 digits. Directories are named after keys, so only manifests of matching
+    directories are read.
 
     Raises:
         StoreError: if an artefact doesn't match its manifest.
@@ -80,7 +82,7 @@ def with_keys(store: Store, keys: Collection[str]) -> list[Artefact]:
 
 
 def store_of(home: Path, what: str) -> Store:
-    """Return the workspace that contains a path; for a name or key, the workspace at `home`.
+    """Return the workspace that contains the path `what`; if it is a name or key, the workspace at `home`.
 
     Raises:
         StoreError: for a path outside of any workspace.
@@ -93,9 +95,9 @@ def store_of(home: Path, what: str) -> Store:
 
 
 def find(store: Store, what: str, *, document: str | None = None) -> Reference:
-    """Resolve a path, a name, a key prefix, or the id of a row or document.
+    """Find what a path, a name, a key prefix, or the id of a row or document refers to.
 
-    `document` selects a document of the result by its id prefix.
+    `document` selects a document of the result by the first digits of its id.
 
     Raises:
         StoreError: if nothing matches, or several keys share the prefix.
@@ -128,7 +130,7 @@ def find(store: Store, what: str, *, document: str | None = None) -> Reference:
 
 
 def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artefact]:
-    """Resolve a reference to published artefacts of some stages; empty if it refers to other stages.
+    """Find the published artefacts of `stages` that a reference names; empty if they are of other stages.
 
     A name refers to the current mixtures of its phases, a run to the mixture that it was trained on.
 
@@ -153,7 +155,7 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
 
 
 def folders_of(store: Store, what: str) -> tuple[Path, ...]:
-    """Resolve a reference to folders: a path, a key, or the current mixtures and runs of a name.
+    """Find the folders that a path, a key, or the name of current mixtures and runs refers to.
 
     Raises:
         StoreError: if nothing matches, or several keys share the prefix.
@@ -182,16 +184,17 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
 
 
 def is_run_path_or_key(store: Store, what: str) -> bool:
-    """Return True for a path or key prefix of a run; a name may also mean a mixture."""
+    """Return True for a path or key prefix of a run. A name isn't enough, because it may mean a mixture."""
     refs = {attempt.ref for attempt in attempts_in(store)}
     return bool(refs) and named(store.root, what, refs) is None and is_run(store, what)
 
 
 def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistName | None:
-    """Resolve a name among some specialists; a diet's name refers to its specialist and branch.
+    """Find the specialist, the branch and optionally the phase that a name refers to.
 
-    A branch is written templates/ux or templates.ux, optionally with a phase: templates.ux/syntax. A
-    specialist's name alone means the one without a branch, or its only branch.
+    The specialist is one of `refs`; a diet's name refers to its specialist and branch. A branch is written
+    templates/ux or templates.ux, optionally with a phase: templates.ux/syntax. The name of a specialist
+    alone means the specialist without a branch, or else its only branch.
 
     Raises:
         StoreError: if there are several branches and none is named.
@@ -219,9 +222,9 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
 
 
 def checkpoint_of(home: Path, what: str) -> Path:
-    """Resolve a reference to a checkpoint: a checkpoint path, or the last checkpoint of a run.
+    """Find a checkpoint by its path, or the last checkpoint of a run.
 
-    For a finished run, it is the checkpoint from which the next phase starts.
+    For a finished run, this is the checkpoint from which the next phase starts.
 
     Raises:
         JobError: if nothing matches, or the run has no checkpoint.
@@ -245,16 +248,15 @@ def checkpoint_of(home: Path, what: str) -> Path:
 
 
 def title_of(checkpoint: Path) -> str:
-    """Return the title of a checkpoint: its run, and the step."""
+    """Return the title of a checkpoint: that of its run, and the step."""
     return f"{Attempt.at(checkpoint.parents[1]).title}, {checkpoint.name}"
 
 
 def run_of(store: Store, what: str, *, name: str) -> Attempt:
-    """Resolve a reference to a run; `name` is the option or argument named in errors.
+    """Find a run; errors name the option or argument `name`.
 
-    Among several attempts of a path, key or specialist/phase, the representative one is returned
-    (`current_attempt`). A specialist alone means its last phase with current inputs, if any phase is
-    finished.
+    If a path, a key or specialist/phase matches several attempts, `current_attempt` selects one. The name
+    of a specialist alone means its last phase with current inputs, if any phase is finished.
 
     Raises:
         JobError: if nothing matches, several runs match, or no phase has current inputs.
@@ -291,7 +293,7 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
 
 
 def is_run(store: Store, what: str) -> bool:
-    """Return True if `run_of` resolves it, or if it is a name or key prefix of several runs."""
+    """Return True if `run_of` finds a run, or if a name or key prefix matches several runs."""
     try:
         run_of(store, what, name="the run")
     except (JobError, StoreError):
@@ -303,7 +305,7 @@ def is_run(store: Store, what: str) -> bool:
 
 
 def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
-    """Return the distinct document ids of an artefact with a prefix, in order."""
+    """Return the document ids in an artefact that begin with `prefix`, without repetition, in order."""
     found: dict[str, None] = {}
     for file in artefact.shards():
         ids = parquet.read_table(file, columns=["document_id"])["document_id"]
@@ -313,7 +315,10 @@ def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
 
 
 def _path(store: Store, what: str) -> Path | None:
-    """Return the path among artefacts (relative to here or the workspace), or an explicitly written path."""
+    """Return the path that a reference means, or None.
+
+    A path counts if it lies among artefacts, relative to here or to the workspace, or is written as a path.
+    """
     path = _existing(store, what)
     if path is None or not (_is_spelled(what) or _is_among_artefacts(path)):
         return None
@@ -334,12 +339,12 @@ def _is_among_artefacts(path: Path) -> bool:
 
 
 def _is_spelled(what: str) -> bool:
-    """Return True for text that is written as a path, which no name is."""
+    """Return True for a text that is written as a path, for example ./NAME; names never are."""
     return Path(what).is_absolute() or what.startswith(".")
 
 
 def _at_path(store: Store, path: Path) -> Reference:
-    """Return the artefacts at or below a path, or the checkpoint or open run that contains it."""
+    """Return the artefacts at or below a path, or the checkpoint or open run that contains the path."""
     folder = path if path.is_dir() else path.parent
     if number_of(folder.name, STEP) is not None and folder.parent.name == CHECKPOINTS:
         return Reference(checkpoint=folder)
@@ -356,7 +361,7 @@ def _at_path(store: Store, path: Path) -> Reference:
 
 
 def _below(store: Store, path: Path) -> Iterable[Artefact]:
-    """Return the artefacts at or below a path; a file inside an artefact refers to that artefact."""
+    """Return the artefacts at or below a path; for a file in an artefact, that artefact."""
     folder = path if path.is_dir() else path.parent
     files = sorted(folder.rglob(MANIFEST_NAME))
     below = [file.parent for file in files if CHECKPOINTS not in file.parts]
@@ -367,7 +372,7 @@ def _below(store: Store, path: Path) -> Iterable[Artefact]:
 
 
 def _of_key(store: Store, prefix: str) -> Reference | None:
-    """Return the artefact with a key prefix, else the open run."""
+    """Return the artefact whose key has a prefix, or else the open run."""
     found = _with_key(store, prefix)
     if found:
         return Reference(artefacts=tuple(found))
@@ -379,9 +384,9 @@ def _of_key(store: Store, prefix: str) -> Reference | None:
 
 
 def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) -> list[Artefact]:
-    """Return the artefact with a key prefix, if any, optionally of some stages only.
+    """Return the artefact whose key has a prefix, or an empty list; `stages` limits the search.
 
-    For a run, it is the highest finished attempt.
+    For a run, this is the highest finished attempt.
     """
     found = {
         artefact.path.parent if artefact.manifest.stage == RUNS else artefact.path: artefact
@@ -404,7 +409,7 @@ def _attempt_number(artefact: Artefact) -> int:
 
 
 def _of_name(store: Store, what: str) -> Reference | None:
-    """Return the newest run with a name; without a run, its mixtures."""
+    """Return the newest run with a name, or else the mixtures with this name."""
     if named(store.root, what, {attempt.ref for attempt in attempts_in(store)}) is not None:
         return _of_run(store, run_of(store, what, name="inspect"))
     mixtures = _mixtures_named(store, what)
@@ -412,7 +417,7 @@ def _of_name(store: Store, what: str) -> Reference | None:
 
 
 def _mixtures_named(store: Store, what: str) -> list[Artefact]:
-    """Return the mixtures of a name in phase order: the current one of each phase, else the newest."""
+    """Return one mixture per phase for a name, in phase order: the current one, or else the newest."""
     marked = {
         store.root / line
         for file in (store.root / "current").glob(f"{MIXTURES}+*.txt")
@@ -433,14 +438,14 @@ def _mixtures_named(store: Store, what: str) -> list[Artefact]:
 
 
 def _of_run(store: Store, attempt: Attempt) -> Reference:
-    """Return a finished run as an artefact, else as an open run."""
+    """Return a reference to a run: to its artefact if it is finished, else to the open run."""
     if (attempt.path / MANIFEST_NAME).is_file():
         return Reference(artefacts=(store.load(attempt.path),))
     return Reference(open_run=attempt)
 
 
 def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Reference:
-    """Return the only document with an id prefix, in the only artefact that contains it."""
+    """Return the only document whose id has a prefix, in the only artefact that contains it."""
     held = [(artefact, ids_beginning(artefact, prefix.lower())) for artefact in artefacts]
     holders = [(artefact, ids) for artefact, ids in held if ids]
     known = sorted({name for _, ids in holders for name in ids})

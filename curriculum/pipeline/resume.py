@@ -1,4 +1,4 @@
-"""Resume inside a run with another diet, and exclude rows from plans."""
+"""Resume inside a run with another diet, and exclude rows from mixtures."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ class ResumePoint:
 
     @staticmethod
     def at(checkpoint: Path) -> "ResumePoint":
-        """Return the point of a directory runs/…/attempt=1/checkpoints/step=N."""
+        """Return the point for a directory like runs/…/attempt=1/checkpoints/step=N."""
         step = number_of(checkpoint.name, STEP)
         if step is None:
             raise JobError(
@@ -50,7 +50,7 @@ class ResumePoint:
 
 
 def split_step(text: str) -> tuple[str, int | None]:
-    """Split RUN@STEP, the value of --continue; without @STEP the last checkpoint is used.
+    """Split RUN@STEP, the value of --continue. The step is None if @STEP is missing.
 
     >>> split_step("templates/syntax@40"), split_step("a1b2c3"), split_step("/home/me@host/runs/x")
     (('templates/syntax', 40), ('a1b2c3', None), ('/home/me@host/runs/x', None))
@@ -73,7 +73,7 @@ def split_step(text: str) -> tuple[str, int | None]:
 
 
 def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
-    """Return the checkpoint of a run at a step, by default its last; the run is a path, name or key.
+    """Return the checkpoint of a run at `step`, by default the last one. `run` is a path, name or key.
 
     Raises:
         JobError: if the run is missing or ambiguous, the step has no checkpoint, or the run is an anneal,
@@ -95,8 +95,8 @@ def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
 def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
     """Return the last checkpoint of a run at or before a step.
 
-    An unfinished attempt's own checkpoints come first, then those of the highest finished attempt, then
-    those of other attempts in descending order.
+    If the attempt `run` is unfinished, its own checkpoints are preferred. Then come those of the highest
+    finished attempt, and then those of the other attempts, highest first.
 
     Raises:
         JobError: if no early enough checkpoint is left, listing all checkpoints; and for an anneal.
@@ -124,8 +124,8 @@ def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
 def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Attempt:
     """Return the attempt of a specialist that started last, finished or not.
 
-    Attempts started by the same command (with overrides `same`) are followed back to the run that they
-    resumed, so that repeating the command continues its own run.
+    If the same command (with the overrides `same`) started that attempt, return the run that it resumed
+    instead. So if the command is repeated, it starts from the same checkpoint and continues its own run.
 
     Raises:
         JobError: if there is no attempt.
@@ -143,7 +143,10 @@ def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Att
 
 
 def _outside_a_decay(point: ResumePoint) -> ResumePoint:
-    """Raise for a checkpoint of an anneal, whose learning rate only makes sense from its start."""
+    """Return a checkpoint, but raise if it is one of an anneal, which can't be resumed inside.
+
+    The learning rate of an anneal only makes sense from its start.
+    """
     if point.job.optimizer.schedule == "decay":
         raise JobError(
             point.checkpoint.name,
@@ -155,18 +158,18 @@ def _outside_a_decay(point: ResumePoint) -> ResumePoint:
 
 
 def left_out_before(store: Store, point: ResumePoint) -> tuple[str, ...]:
-    """Return the pack_ids that were already excluded from the plan of a checkpoint's run."""
+    """Return the pack_ids that were already excluded from the mixture of a checkpoint's run."""
     return read_left_out(store.load((store.root / point.job.plan).parent).path)
 
 
 def continued(store: Store, point: ResumePoint) -> Continued:
-    """Return the rows and tokens that a model has seen at a checkpoint, including earlier phases."""
+    """Return the rows and tokens that a model has read at a checkpoint, including earlier phases."""
     seen, tokens = _seen(store, point)
     return Continued(run=point.job.run_key, step=point.step, tokens=tokens, seen=seen)
 
 
 def _seen(store: Store, point: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]:
-    """Return the rows of all steps so far, and the valid tokens of the checkpoint's phase."""
+    """Return the rows of all steps up to a checkpoint, and the valid tokens of the checkpoint's phase."""
     mixture = store.load((store.root / point.job.plan).parent)
     report = report_of(mixture)
     slots = point.step * point.job.tokens_per_step // report.slot_length
@@ -185,7 +188,7 @@ _DOCUMENT = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowExclusions:
-    """Rows, documents and repositories to exclude from a plan."""
+    """Rows, documents and repositories to exclude from mixtures."""
 
     packs: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()
@@ -195,12 +198,12 @@ class RowExclusions:
         return bool(self.packs or self.documents or self.repositories)
 
     def packs_of(self, rows: Sequence[Artefact], documents: Sequence[Artefact]) -> tuple[str, ...]:
-        """Return the pack_ids of all rows that are excluded or contain something excluded.
+        """Return the pack_ids of those rows that are excluded, or contain something that is excluded.
 
         Rows are excluded as a whole. pack_ids of other phases are ignored.
 
         Raises:
-            MixtureError: for a missing pack_id of these rows.
+            MixtureError: for a pack_id of these rows that doesn't exist.
         """
         named = select_pack_ids(self.packs, [artefact.key for artefact in rows])
         built = [artefact for artefact in rows if not artefact.planned]
@@ -224,7 +227,7 @@ class RowExclusions:
         return tuple(sorted({*mine, *self._holding(all_rows, documents)}))
 
     def _holding(self, rows: pl.LazyFrame, documents: Sequence[Artefact]) -> pl.Series:
-        """Return the rows that contain one of the documents, or a document of one of the repositories."""
+        """Return the rows that contain an excluded document, or a document of an excluded repository."""
         named_by = [
             artefact
             for artefact in documents
@@ -245,9 +248,9 @@ class RowExclusions:
 
 
 def parse_exclusions(text: str | None, repositories: Collection[str]) -> RowExclusions:
-    """Return the exclusions of --without-rows: comma-separated words, or a file with one per line.
+    """Return the exclusions in the value of --without-rows: comma-separated words, or a file.
 
-    In a file, `#` starts a comment.
+    The file has one exclusion per line; `#` starts a comment.
 
     Raises:
         DietError: for a word that is neither a pack_id, a document id, nor a repository.
@@ -280,7 +283,7 @@ def _words(text: str) -> list[str]:
 def asked_resume_point(
     store: Store, diet: Diet, asked: ResumeConfig, phases: Sequence[str]
 ) -> ResumePoint | None:
-    """Return the checkpoint that options select, or None; its run must belong to one of the phases.
+    """Return the checkpoint that options select, or None. Its run must belong to one of `phases`.
 
     Raises:
         DietError: for options that contradict each other, or a run of another phase.
@@ -318,7 +321,7 @@ def asked_resume_point(
 
 
 def _require_continuable(point: ResumePoint, diet: Diet) -> None:
-    """Raise for a study continued by another diet, or inside a phase that switches its masks."""
+    """Raise if another diet would continue a study, or if the phase to resume switches its masks."""
     if point.job.study is not None:
         from curriculum.train.job import require_same_study
 

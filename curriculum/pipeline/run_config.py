@@ -1,8 +1,8 @@
 """RunConfig: settings of a run from a form, a command line or a notebook, in one group per stage.
 
-Fields of a group, with their help texts, become fields of the Prefect forms and options of the commands
-that use the group. Empty fields keep the values of diet and corpus. `command` prints a config as a command
-line.
+The fields of a group, with their help texts, become fields of the Prefect forms, and options of the commands
+that use the group. Empty fields keep the values of the diet and the corpus. `command` converts a config to a
+command line.
 """
 
 import shlex
@@ -16,7 +16,7 @@ from schemas.errors import DietError
 from schemas.text import Strict
 
 NAMES = {"continue_run": ["--continue"], "repositories": ["--repo"]}
-"""Options whose names differ from their fields."""
+"""Command line options whose names differ from their fields, by field."""
 
 
 def _title(name: str, _: object) -> str:
@@ -26,7 +26,7 @@ def _title(name: str, _: object) -> str:
 class Group(Strict):
     """Settings of one stage; all have defaults.
 
-    Help texts are field descriptions, because pydantic would read docstrings from the source on every
+    Help texts are field descriptions, because pydantic would read docstrings from the source code on every
     import.
     """
 
@@ -66,7 +66,7 @@ class CorpusConfig(Group):
 
 
 class BuildConfig(Group):
-    """Packed rows: row length, tokenizer, and the branch under which they are marked."""
+    """Packed rows: row length, tokenizer, and the branch that the artefacts are marked under."""
 
     phases_file: str | None = Field(
         default=None,
@@ -103,7 +103,7 @@ class BuildConfig(Group):
 
 
 class MixConfig(Group):
-    """Rows of a plan: budget, model, repetition and order."""
+    """Rows of a mixture: budget, model, repetition and order."""
 
     token_budget: str | None = Field(
         default=None,
@@ -124,7 +124,7 @@ class MixConfig(Group):
 
 
 class ResumeConfig(Group):
-    """Checkpoint to continue from, and rows to exclude from there on."""
+    """Checkpoint to continue from, and rows to exclude after it."""
 
     continue_run: str | None = Field(
         default=None,
@@ -149,7 +149,7 @@ class ResumeConfig(Group):
 
 
 class TrainConfig(Group):
-    """Training on this machine; these settings don't change the identity of a run."""
+    """Training on this machine. These settings don't change the identity of a run."""
 
     processes: int | None = Field(
         default=None,
@@ -192,7 +192,7 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
     ("resume", ResumeConfig),
     ("train", TrainConfig),
 )
-"""Groups of a RunConfig by field, in stage order."""
+"""Groups of a RunConfig by the name of their field, in the order of the stages."""
 
 COMMON_FIELDS = ("corpus", "repositories", "max_commits", "branch", "token_budget", "model")
 """Fields that forms and --help show at once; all other fields are advanced."""
@@ -201,11 +201,11 @@ _OF_ONE_MACHINE = {
 }
 """Fields that change neither a mixture nor the identity of a run."""
 YAML_FIELDS = ("phases_file", "corpus")
-"""Fields with a name or, except in forms, the path of a YAML file."""
+"""Fields that contain a name or, except in forms, the path of a YAML file."""
 _FILES = (*YAML_FIELDS, "tokenizer")
-"""Fields with a name or the path of a file."""
+"""Fields that contain a name or the path of a file."""
 _RECORDED_NAMES = {"continue_run": "continue"}
-"""Names in a job's record that differ from their fields."""
+"""Names in the record of a job that differ from their fields, by field."""
 _TO_MIX = ("corpus", "build", "mix", "resume")
 USED_GROUPS: Mapping[str, tuple[str, ...]] = {
     "tokenizer train": ("corpus",),
@@ -215,11 +215,11 @@ USED_GROUPS: Mapping[str, tuple[str, ...]] = {
     "train": (*_TO_MIX, "train"),
     "run": (*_TO_MIX, "train"),
 }
-"""Groups that a command uses; it has no options for other groups."""
+"""Groups that each command uses. A command has no options for other groups."""
 
 
 class RunConfig(Strict):
-    """A specialist in a workspace, with this run's changes to its diet and corpus."""
+    """A specialist in a workspace, with the changes that this run makes to its diet and corpus."""
 
     specialist: str
     """Name of a diet, or the path of its YAML file."""
@@ -230,11 +230,11 @@ class RunConfig(Strict):
     resume: ResumeConfig = Field(default_factory=ResumeConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     shard: str | None = None
-    """i/n: the part of a build to do on this machine."""
+    """Part of a build to do on this machine, written as i/n."""
 
     @classmethod
     def of(cls, *, specialist: str, workspace: Path, **settings: Any) -> Self:
-        """Return a config from flat settings, whose field names are unique across groups.
+        """Return a config from settings without groups; the names of fields are unique across groups.
 
         >>> RunConfig.of(specialist="templates", workspace=Path("w"), seed=5).mix.seed
         5
@@ -260,7 +260,7 @@ class RunConfig(Strict):
             ) from None
 
     def changes(self, command: str = "run") -> Iterator[tuple[str, object]]:
-        """Yield the non-default fields that a command uses, with their values."""
+        """Yield names and values of the fields that differ from their defaults and that `command` uses."""
         for name, group in GROUPS:
             if name not in USED_GROUPS[command]:
                 continue
@@ -271,7 +271,7 @@ class RunConfig(Strict):
 
     @classmethod
     def of_overrides(cls, recorded: Mapping[str, str], *, specialist: str, workspace: Path) -> Self:
-        """Return the config recorded in a job, for a specialist; unknown entries are ignored.
+        """Return the config of a specialist from the overrides recorded in a job; ignore unknown names.
 
         Raises:
             DietError: for a value that its field doesn't allow.
@@ -286,7 +286,7 @@ class RunConfig(Strict):
         return cls.of(specialist=specialist, workspace=workspace, **settings)
 
     def overrides(self) -> dict[str, str]:
-        """Return the changes of diet and corpus by name, as recorded in jobs; files by their absolute path.
+        """Return the changes to diet and corpus by name, as jobs record them. Files have absolute paths.
 
         >>> given = {"phases_file": "phases.demo", "seed": 5}
         >>> RunConfig.of(specialist="templates", workspace=Path(), **given).overrides()
@@ -305,7 +305,7 @@ class RunConfig(Strict):
         return recorded
 
     def changed(self, **settings: Any) -> Self:
-        """Return a copy with other values for some fields of its groups."""
+        """Return a copy with new values for some fields in its groups."""
         flat = {**dict(self.changes()), **settings}
         new = type(self).of(specialist=self.specialist, workspace=self.workspace, **flat)
         return new.model_copy(update={"shard": self.shard})
@@ -321,7 +321,7 @@ def option(field: str) -> str:
 
 
 def command(verb: str, config: RunConfig, *words: str) -> str:
-    """Return the command line of a config, quoted so that it can be run.
+    """Return the command line that runs `verb` with a config, with quotes where a shell needs them.
 
     >>> command("run", RunConfig.of(specialist="templates", workspace=Path(), branch="ux", seed=5))
     'curriculum run templates --branch ux --seed 5'

@@ -1,6 +1,6 @@
 """Status of each phase of a specialist, compared with its current diet, corpus and gates.
 
-It is written to current/status.parquet for SQL and pages, with a digest of its inputs.
+The status is written to current/status.parquet for SQL and pages, with a digest of its inputs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -50,10 +50,10 @@ State = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseStatus:
-    """Status of a phase of a specialist, with its representative attempt and the reason.
+    """Status of a phase of a specialist, with the attempt that represents the phase, and the reason.
 
-    The reason starts with the study, if any. A finished run that the diet still leads to represents its
-    phase even if a newer attempt was started; the reason then also names that attempt.
+    The reason starts with the study, if there is one. If the current diet still leads to a finished run, this
+    run represents its phase even if a newer attempt was started; the reason then also names that attempt.
     """
 
     ref: SpecialistRef
@@ -64,17 +64,17 @@ class PhaseStatus:
     key: str = ""
     attempt: int | None = None
     report: Report | None = None
-    """Report of a finished run."""
+    """Report of the run if it is finished."""
     progress: AttemptState | None = None
-    """Progress of an unfinished attempt."""
+    """Progress of the attempt if it is unfinished."""
     study: Study | None = None
-    """Study of the run."""
+    """Study that the run belongs to."""
     unfinished: "PhaseStatus | None" = None
-    """Status of a newer, unfinished attempt, which doesn't replace the run."""
+    """Status of a newer attempt that is unfinished, and so doesn't replace the run."""
 
     @property
     def steps(self) -> int | None:
-        """Number of steps done; None without an attempt."""
+        """Number of finished steps; None if there is no attempt."""
         if self.report is not None:
             return self.report.steps
         return self.progress.steps if self.progress else None
@@ -89,18 +89,21 @@ class PhaseStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusInputs:
-    """All inputs of a workspace's status, except the history of repositories."""
+    """Everything that the status of a workspace depends on, except the history of repositories."""
 
     store: Store
     attempts: Sequence[Attempt]
     """Attempts in start order."""
     queue: SlotQueue
     plans: Mapping[SpecialistRef, RunPlan | CurriculumError]
-    """Plan of each specialist with the current diet, or the error of resolving it."""
+    """Plan of each specialist for its current diet, or the error that prevents one."""
 
     @staticmethod
     def read(store: Store, resources: Resources) -> "StatusInputs":
-        """Return the inputs of a workspace's status; nothing is built, cloned or fetched. `store` is dry."""
+        """Read the inputs of a workspace's status. Nothing is built, cloned or fetched.
+
+        `store` must be dry.
+        """
         assert store.dry
         attempts = attempts_in(store)
         refs = {attempt.ref for attempt in attempts}
@@ -134,7 +137,7 @@ class StatusInputs:
 
 
 def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ...]:
-    """Return the status of every phase of a plan, compared with the plan's config and not its current diet.
+    """Return the status of every phase of a plan, compared with the plan's config, not its current diet.
 
     Raises:
         CurriculumError: if its corpus can't be read.
@@ -143,7 +146,7 @@ def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ..
 
 
 def trained_run(plan: RunPlan, phase: str, resources: Resources) -> Artefact | None:
-    """Return the finished run of a phase without remaining training, or None.
+    """Return the finished run of a phase if nothing of the phase is left to train, or None.
 
     Raises:
         CurriculumError: if its corpus can't be read.
@@ -160,7 +163,7 @@ def trained_run(plan: RunPlan, phase: str, resources: Resources) -> Artefact | N
 def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
     """Return the names of the phases that a run of the plan would still train.
 
-    If the corpus can't be read, all phases are returned, since none is known to be done.
+    If the corpus can't be read, all phases are returned, because none is known to be finished.
     """
     try:
         found = phase_statuses(plan, resources)
@@ -170,7 +173,7 @@ def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
 
 
 def later_phases(plan: RunPlan, phase: str) -> list[str]:
-    """Return the names of the phases after one; empty if the plan doesn't list it."""
+    """Return the names of the phases after `phase`; empty if the plan doesn't list it."""
     names = [later_phase.name for later_phase in plan.phases]
     return names[names.index(phase) + 1 :] if phase in names else []
 
@@ -182,10 +185,11 @@ def outcome(
     left: Collection[str],
     earlier: Collection[Path],
 ) -> str:
-    """Return a one-line summary of a plan's runs.
+    """Return a one-line summary of the runs of a plan.
 
-    `left` are the phases that the next run would train. `earlier` are the paths of runs that were current
-    before; any other run was trained now, in this process or another.
+    `phase` is the phase that was trained alone, if any. `left` are the phases that the next run would train.
+    `earlier` are the paths of runs that were current before the command; any other run is new, whether this
+    process trained it or another one.
     """
     if all(run.path in earlier for run in runs):
         return NOTHING_TO_DO
@@ -223,7 +227,7 @@ def planned_statuses(
 
 
 def replaced_runs(store: Store) -> Iterator[PhaseStatus]:
-    """Yield finished runs that were replaced by others, in start order."""
+    """Yield the finished runs that other runs have replaced, in start order."""
     current = {run.path for run in current_artefacts(store, "runs")}
     for attempt in attempts_in(store):
         if attempt.is_finished and attempt.path not in current:
@@ -232,14 +236,14 @@ def replaced_runs(store: Store) -> Iterator[PhaseStatus]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SpecialistRuns:
-    """Runs and open attempts of one specialist, compared with its plan phase by phase."""
+    """Runs and open attempts of one specialist, to compare with its plan phase by phase."""
 
     store: Store
     ref: SpecialistRef
     current: Mapping[str, Artefact]
     """Finished runs by phase."""
     unfinished: Mapping[str, Attempt]
-    """Newest attempt by phase, if it is unfinished and newer than the finished run."""
+    """Newest attempt by phase, only if it is unfinished and newer than the finished run."""
     queue: SlotQueue
 
     @staticmethod
@@ -270,7 +274,7 @@ class _SpecialistRuns:
             yield status
 
     def without_diet(self, wrong: CurriculumError) -> Iterator[PhaseStatus]:
-        """Yield the known status of a specialist whose diet or corpus can't be read."""
+        """Yield what is known about a specialist whose diet or corpus can't be read."""
         unsure = f"can't be compared with its diet: {wrong}"
         for name, attempt in self.unfinished.items():
             if name not in self.current:
@@ -337,7 +341,7 @@ class _SpecialistRuns:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedArtefacts:
-    """The artefacts that a plan leads to now, planned without building them."""
+    """The artefacts that a plan leads to now. They are planned, not built."""
 
     plan: RunPlan
     built: Built
@@ -346,7 +350,7 @@ class PlannedArtefacts:
 
     @staticmethod
     def of(plan: RunPlan) -> "PlannedArtefacts":
-        """Return the planned artefacts of all phases; their rows come from one pass over the corpus."""
+        """Return the planned artefacts of all phases; one pass over the corpus plans their rows."""
         scope = Scope(until="mix", resume=False)
         built = build_phases(plan, selected(plan, scope), Context())
 
@@ -365,7 +369,7 @@ class PlannedArtefacts:
     def why_stale(
         self, phase: ResolvedPhase, run: Artefact, before: Sequence[PhaseStatus]
     ) -> "Staleness | None":
-        """Return why the current run of a phase differs from the plan's run; None if it doesn't."""
+        """Return why the current run of a phase isn't the run that the plan leads to; None if it is."""
         plan = self.plan
         mixture = self.mixtures[phase.name]
         last = before[-1] if before and not plan.resume_point_of(phase) else None
@@ -390,15 +394,15 @@ class PlannedArtefacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Staleness:
-    """Difference between a finished run and the run that a plan leads to now."""
+    """Reason why a finished run isn't the run that a plan leads to now."""
 
     why: str
     key: str = ""
-    """Key of the plan's run; empty if unknown, or if that run is finished."""
+    """Key of the run that the plan leads to; empty if unknown, or if that run is finished."""
 
 
 def _machine(run: Artefact) -> Machine:
-    """Return the machine that trained a run, since the current machine doesn't make a run stale."""
+    """Return the machine that trained a run. Another machine doesn't make a run stale."""
     job = Attempt.at(run.path).job
     return Machine(device=job.device, threads=job.threads)
 
@@ -419,7 +423,7 @@ def _finished(run: Artefact, state: State, why: str) -> PhaseStatus:
 
 
 def _verb(state: State) -> str:
-    """Return a state as a verb phrase.
+    """Return a verb phrase for a state.
 
     >>> _verb("running"), _verb("failed"), _verb("stale")
     ('is running', 'failed', 'is stale')

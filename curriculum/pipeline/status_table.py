@@ -30,7 +30,7 @@ FOLDER = "current"
 def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
     """Write the status of a workspace to current/status.parquet, with the digest of its inputs.
 
-    catalog.sql is rewritten if it doesn't read that file yet. Folders without workspace.json are left
+    If catalog.sql doesn't read that file yet, it is rewritten. Folders without workspace.json are left
     alone.
 
     Raises:
@@ -53,21 +53,21 @@ def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
 
 
 def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
-    """Write the status of a workspace, and catalog.sql; a failure only warns."""
+    """Write the status of a workspace, and catalog.sql. If this fails, only warn."""
     # Deferred, because `status` imports this module and doesn't need DuckDB.
     from curriculum import catalog
 
     try:
         inputs = StatusInputs.read(Store(home, dry=True), resources)
         write_status(inputs, inputs.phase_statuses())
-        # A command killed between a mark and its catalog marks nothing new when it is repeated.
+        # If a command is killed between a mark and its catalog, its repetition marks nothing new.
         catalog.publish(home)
     except (CurriculumError, OSError) as failed:
         warn(f"could not write the status of {home}: {failed}")
 
 
 def current_status(home: Path, resources: Resources) -> pa.Table | None:
-    """Return the status of a workspace as a table; None if current/status.parquet is up to date.
+    """Compute the status of a workspace as a table; None if current/status.parquet is up to date.
 
     Raises:
         CurriculumError: if an artefact doesn't match its manifest.
@@ -96,13 +96,13 @@ def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Tab
         }
         for status in statuses
     ]
-    # For a list of values, Arrow would import pandas if installed.
+    # For a list of values, Arrow would import pandas if it is installed.
     table = pl.DataFrame(lines, schema=dict.fromkeys(STATUS_SCHEMA.names, pl.String)).to_arrow()
     return table.cast(STATUS_SCHEMA).replace_schema_metadata({DIGEST: digest})
 
 
 def _digest(inputs: StatusInputs) -> str:
-    """Return a digest of manifests, marks, approvals, open attempts and plans of the workspace."""
+    """Return a digest of the manifests, marks, approvals, open attempts and plans of a workspace."""
     store, hashed = inputs.store, hashlib.sha256(repr(STATUS_SCHEMA.names).encode())
     for artefact in store.artefacts():
         manifest = artefact.manifest
@@ -121,7 +121,7 @@ def _digest(inputs: StatusInputs) -> str:
 
 
 def _plan_text(plan: RunPlan) -> str:
-    """Return the inputs of a plan as text that is equal in every process."""
+    """Return a text of everything that a plan depends on; it is the same in every process."""
     corpus = plan.corpus.model_dump_json()
     specs = [(name, spec.model_dump_json()) for name, spec in plan.specs.items()]
     file = Path(plan.corpus.domains)

@@ -1,4 +1,4 @@
-"""Build and mix steps of a phase. Each step marks its artefact as current."""
+"""The build and mix steps of a phase. Each step marks its artefact as current."""
 
 import math
 import os
@@ -37,11 +37,11 @@ from schemas.progress import Progress
 
 
 def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
-    """Build the rows of a phase's servings, and return them with everything that they are made of.
+    """Build the rows for the servings of a phase, and return them with everything that they are made of.
 
     Raises:
-        CorpusError: if the corpus has no document for a serving. A phase that renormalises shares only
-        needs documents for one serving. Dry runs don't raise.
+        CorpusError: if the corpus has no document for a serving. For a phase that renormalises shares, it
+        is enough if one serving has documents. Dry runs don't raise.
     """
     built = build_phases(plan, [phase], context)
     if not (plan.store.dry or built.missing):
@@ -57,7 +57,10 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
 
 
 def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Built:
-    """Build the rows of some phases in one pass; each phase's rows are the same as if built alone."""
+    """Build the rows of several phases in one pass.
+
+    The rows of each phase are the same as if it was built alone.
+    """
     wanted = [data_set for phase in phases for data_set in data_sets(plan.phase(phase))]
     return _built(plan, list(dict.fromkeys(wanted)), (), context)
 
@@ -65,12 +68,12 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
 def build_measured(
     plan: RunPlan, measured: Sequence[RowsSpec], context: Context
 ) -> Mapping[RowsSpec, Mapping[FixedSet, Artefact]]:
-    """Build the fixed sets of some data sets, with the tokenizer of a plan."""
+    """Build the fixed sets in the formats of the data sets `measured`, with the tokenizer of a plan."""
     return _built(plan, (), measured, context).measured
 
 
 def fixed_length(plan: RunPlan) -> int:
-    """Return the row length of the fixed sets: the smallest one in the phases file."""
+    """Return the row length of the fixed sets: the smallest row length in the phases file."""
     return min(length for spec in plan.specs.values() for length in spec.row_lengths)
 
 
@@ -102,7 +105,7 @@ def _indexing(plan: RunPlan) -> Indexing:
 
 
 def tokenizing_of(plan: RunPlan) -> Tokenizing:
-    """Return the tokenizer of a plan's diet.
+    """Return the choice of the tokenizer in the diet of a plan.
 
     Raises:
         TokenizerError: if a given tokenizer isn't usable.
@@ -125,7 +128,7 @@ def tokenizing_of(plan: RunPlan) -> Tokenizing:
 
 
 def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tuple[Artefact, ...]:
-    """Build a few documents of each family that a phase serves, for inspection before packing."""
+    """Build `number` documents of each family that a phase serves, for inspection before packing."""
     made = sample(
         plan.store,
         plan.corpus,
@@ -167,7 +170,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
 
 
 def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
-    """Return the pack_ids to exclude: the requested ones, and those excluded from the run to continue."""
+    """Return the pack_ids to exclude: requested ones, and those that the run to continue excluded."""
     resumed = plan.resume_point_of(phase)
     before = left_out_before(plan.store, resumed) if resumed else ()
     rows = [built.rows_of(data_set).train for data_set in data_sets(phase)]
@@ -183,7 +186,10 @@ def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[st
 
 
 def tokens_per_step(plan: RunPlan) -> int:
-    """Return the diet's tokens per step, else the preset's, rounded up to whole slots of every phase."""
+    """Return the tokens per step of the diet, or else of the model preset.
+
+    The number is rounded up, so that a step has whole slots in every phase.
+    """
     slots = math.lcm(*(phase.slot_length for phase in plan.phases))
     usual = preset(plan.diet.model).tokens_per_step
     return plan.diet.tokens_per_step or -(-usual // slots) * slots

@@ -1,4 +1,4 @@
-"""Estimated training time, measured on runs of a workspace or taken from published benchmarks."""
+"""Estimated training time, from runs of the workspace or from published benchmarks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ HOUR = 3600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """Remaining training work."""
+    """Training work that remains."""
 
     tokens: int
-    """Valid tokens."""
+    """Number of valid tokens."""
     evaluations: int
     runs: int
 
@@ -40,7 +40,7 @@ NO_WORK = Workload(tokens=0, evaluations=0, runs=0)
 
 
 def workload_of(phase: ResolvedPhase, tokens: int, steps: int) -> Workload:
-    """Return the work of training a phase, including evaluations during training for a val_bpb gate."""
+    """Return the work of training a phase, with the evaluations that a val_bpb gate needs meanwhile."""
     from curriculum.train.job import EVALUATIONS, MIN_BETWEEN_EVALUATIONS
 
     rule = phase.advance_when
@@ -52,22 +52,22 @@ def workload_of(phase: ResolvedPhase, tokens: int, steps: int) -> Workload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """Speed of training, and the time of a run outside of its steps."""
+    """Speed of training, and the time that a run needs outside of its steps."""
 
     source: str
-    """Source of the figures, as text."""
+    """Text that names the source of the figures."""
     model: str
     device: str
     devices: int
     """Number of GPUs that train together; 1 for a CPU."""
     seconds_per_token: float
-    """Device seconds per valid token."""
+    """Seconds per valid token, summed over all devices."""
     seconds_per_evaluation: float
     start_seconds: float
-    """Seconds of a run outside of steps and evaluations: startup and checks."""
+    """Seconds that a run takes outside of steps and evaluations, for startup and checks."""
 
     def gpu_seconds(self, work: Workload) -> float:
-        """Return the seconds of steps and evaluations, times the number of devices."""
+        """Return the seconds that steps and evaluations take, summed over all devices."""
         evaluating = work.evaluations * self.seconds_per_evaluation * self.devices
         return work.tokens * self.seconds_per_token + evaluating
 
@@ -76,13 +76,13 @@ class Speed:
         return self.gpu_seconds(work) / self.devices + work.runs * self.start_seconds
 
     def cost(self, work: Workload, price: float | None) -> float | None:
-        """Return the cost of steps and evaluations at a price per GPU hour; 0 on a CPU."""
+        """Return the cost of steps and evaluations, given the price of a GPU hour; 0 on a CPU."""
         if price is None:
             return None
         return self.gpu_seconds(work) / HOUR * price if self.device == "cuda" else 0.0
 
     def words(self, work: Workload) -> str:
-        """Return the training time as text, with the source of the figures."""
+        """Return a text with the training time and the source of the figures."""
         used = f" ({gpu_hours(self.gpu_seconds(work))})" if self.device == "cuda" else ""
         parts = (
             (self.seconds_per_evaluation, "an evaluation"),
@@ -114,18 +114,18 @@ PUBLISHED = (
     _published("300m", "cuda", "steps on one H200", 26_000),
     _published("attention-300m", "cuda", "steps on one H200", 113_000),
 )
-"""Speeds of docs/benchmarks.md, for workspaces without measured runs."""
+"""Speeds in docs/benchmarks.md, for workspaces that have no measured runs."""
 MAX_MEASURED = 5
-"""Maximum number of runs to measure the speed on, newest first."""
+"""Maximum number of runs from which the speed is computed, newest first."""
 INTERRUPTED = 600
-"""Seconds outside of steps and evaluations above which a run counts as interrupted or waiting."""
+"""If a run takes more seconds than this outside of steps and evaluations, it was interrupted or waited."""
 
 
 def last_speed(plan: RunPlan, resources: Resources) -> Speed | None:
-    """Return the speed of the newest runs of the plan's model on the plan's kind of devices.
+    """Return the speed of the newest runs with the plan's model and kind of devices.
 
-    Without such a run, return the published speed of the model on that device, or None. Other models or
-    devices are not extrapolated.
+    If there is no such run, return the published speed of the model on that device, or None. Speeds of
+    other models or devices aren't used.
     """
     model = plan.diet.model
     published = [speed for speed in PUBLISHED if speed.model == model]
@@ -155,7 +155,7 @@ def _devices(job: Job) -> int:
 
 
 def _measured(runs: Sequence[tuple[Job, Report]]) -> Speed:
-    """Return the mean speed of some runs, newest first."""
+    """Return the mean speed of some runs; the newest run is the first."""
     (job, report), *_ = runs
     devices, reports = _devices(job), [report for _, report in runs]
     starts = [start for start in (_start_seconds(*run) for run in runs) if start is not None]
@@ -177,7 +177,7 @@ def _measured(runs: Sequence[tuple[Job, Report]]) -> Speed:
 
 
 def _start_seconds(job: Job, report: Report) -> float | None:
-    """Return the seconds of a run outside of steps and evaluations; None if it was interrupted."""
+    """Return the seconds that a run took outside of steps and evaluations; None if it was interrupted."""
     if not (job.begun and report.ended):
         return None
     lasted = datetime.fromisoformat(report.ended) - datetime.fromisoformat(job.begun)
@@ -186,7 +186,7 @@ def _start_seconds(job: Job, report: Report) -> float | None:
 
 
 def expected(work: Workload, model: str, speed: Speed | None) -> str:
-    """Return the time of some work as text, or that no speed is known."""
+    """Return a text with the time that some work takes, or one that says that no speed is known."""
     if speed is not None:
         return speed.words(work)
     return (

@@ -1,4 +1,4 @@
-"""Data sets of rows for the servings of a phase."""
+"""Data sets of rows that the servings of a phase need."""
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.stages import RowsSpec
@@ -7,7 +7,7 @@ from schemas.families import FAMILIES
 
 
 def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
-    """Return the data sets of each serving, in serving order, one per variant."""
+    """Return the data sets of each serving, one per variant; servings are in order."""
     return [
         [
             RowsSpec(
@@ -29,12 +29,12 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
 
 
 def data_sets(phase: ResolvedPhase) -> list[RowsSpec]:
-    """Return the distinct data sets of all servings."""
+    """Return the data sets of all servings, without repetition."""
     return list(dict.fromkeys(variant for variants in wanted_of(phase) for variant in variants))
 
 
 def _beside(serving: ResolvedServing, phase: ResolvedPhase) -> Beside | None:
-    """Return the family of the phase that replaces commits of a serving, with its repositories."""
+    """Return the family whose documents show some commits in place of those of a serving."""
     if serving.both or serving.imported is not None:
         return None
     preferred = [

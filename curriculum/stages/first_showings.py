@@ -102,7 +102,7 @@ class NewLines:
         return fitted
 
     def score(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
-        """Return the document with those scored tokens that belong to a line it shows first.
+        """Return the document with only those scored tokens that are in a header or in a line it shows first.
 
         Call `note` for every document before.
         """

@@ -205,7 +205,7 @@ def snapshot_of(index: Index | None) -> clang.GraphSnapshot | None:
 
 
 def _database(repository: Repository) -> Path | None:
-    """Return the compilation database of a repository: the one named in the corpus, or one in the work tree."""
+    """Return the compilation database of a repository: the corpus may name one, or its work tree has one."""
     named = repository.spec.compile_commands
     if named is not None:
         if not Path(named).is_file():
