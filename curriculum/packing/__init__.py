@@ -1,4 +1,4 @@
-"""Packing of documents into rows of fixed length, storage and reading of rows, and their contract.
+"""Packing of documents into rows of fixed length; storage and reading of rows; the contract that rows obey.
 
 boundaries.py      positions of documents in rows: one layout and its derived arrays
 best_fit.py        planner: which documents share a row

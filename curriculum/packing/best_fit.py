@@ -1,13 +1,13 @@
-"""Packing plans by exact, global best-fit decreasing; cost grows with the number of distinct lengths.
+"""Packing plans by exact, global best-fit decreasing; the cost grows with the number of distinct lengths.
 
-Best-fit decreasing takes documents from the longest to the shortest and puts every document into the
-fullest row with enough free space. Rows with equal free space are interchangeable, and so are documents of
-equal length. The planner therefore moves whole groups: *m rows with r free tokens take k documents of
-length l each*. A million documents need about ten thousand such moves. The planner finds the row of a move
-in a byte map of the existing amounts of free space.
+Best-fit decreasing takes documents from the longest to the shortest and puts every document into the fullest
+row with enough free space. Rows with equal free space are interchangeable, and so are documents of equal
+length. The planner therefore moves whole groups: *m rows with r free tokens take k documents of length l
+each*. A million documents need about ten thousand such moves. To find the row for a move, the planner keeps a
+byte map of the amounts of free space that existing rows have.
 
-A document that fits into a row is never divided. Planning takes about 60 bytes of memory a document; the
-plan takes 8. Plan domain by domain above a few 10⁸ documents.
+A document that fits into a row is never divided. Planning takes about 60 bytes of memory per document; the
+plan itself takes 8. For more than a few 10⁸ documents, plan each domain on its own.
 """
 
 from collections import defaultdict
@@ -30,8 +30,9 @@ UInt64s = npt.NDArray[np.uint64]
 class PackPlan:
     """Assignment of documents to rows: row i holds order[row_starts[i] : row_starts[i + 1]], in this order.
 
-    Lengths [3 5 2 4 1] in rows of 8 give the rows {5 3} and {4 2 1}: order [1 0 3 2 4], row_starts [0 2 5].
-    The seed decides which of the two rows comes first.
+    Example: documents of the lengths [3 5 2 4 1] in rows of 8 tokens give the rows {5 3} and {4 2 1}, which
+    are stored as order [1 0 3 2 4] and row_starts [0 2 5]. The seed decides which of the two rows comes
+    first.
     """
 
     row_length: int
@@ -44,22 +45,25 @@ class PackPlan:
         return len(self.row_starts) - 1
 
     def reindex(self, documents: Int64s) -> "PackPlan":
-        """Return the plan with document i replaced by documents[i]: order [1 0], documents [4 9] -> [9 4]."""
+        """Return the plan with document i replaced by documents[i].
+
+        With order [1 0], documents [4 9] give order [9 4].
+        """
         return replace(self, order=documents[self.order])
 
 
 def tie_breakers(document_ids: npt.NDArray[np.uint8], seed: int) -> UInt64s:
-    """Return a hash of (document id, seed) per document, from raw ids [n, 16]; it orders equal lengths.
+    """Return a hash of (document id, seed) for each document, which orders documents of equal length.
 
-    A family that only adds columns to another family passes the ids of its base documents, so that both
-    families pack alike.
+    `document_ids` [n, 16] are raw ids. A family that only adds columns to another family passes the ids of
+    its base documents, so that both families are packed in the same way.
     """
     first = np.ascontiguousarray(document_ids[:, :8]).view("<u8")[:, 0]
     return seeded_hashes(first, seed)
 
 
 def seeded_hashes(words: UInt64s, seed: int) -> UInt64s:
-    """Hash words by a bijection that the seed selects; sorting by the hashes shuffles the words."""
+    """Hash words by a bijection that the seed selects. Sorting by the hashes shuffles the words."""
     return mixed_words(words ^ _seed_word(seed))
 
 
@@ -90,7 +94,9 @@ def plan(lengths: Int64s, row_length: int, tie_breakers: UInt64s, seed: int) -> 
 
 
 def rows_needed(lengths: Int64s, row_length: int) -> int:
-    """Return how many rows a plan of these lengths has, without planning; cost depends on distinct lengths.
+    """Return how many rows a plan for documents of these lengths has, without planning.
+
+    The cost depends on the number of distinct lengths.
 
     >>> rows_needed(np.array([3, 5, 2, 4, 1]), 8), rows_needed(np.array([], dtype=np.int64), 8)
     (2, 0)
@@ -106,11 +112,13 @@ def rows_needed(lengths: Int64s, row_length: int) -> int:
 
 
 MAX_FIRST_FIT_DOCUMENTS = 50_000
-"""Documents on which first fit runs for comparison, which takes 0.4 s."""
+"""Maximum number of documents on which first fit runs for comparison, which takes 0.4 s."""
 
 
 def first_fit_rows(lengths: Int64s, row_length: int) -> int:
-    """Return how many rows first fit needs: every document, in order, goes into the first row with space.
+    """Return how many rows first fit needs, which puts each document into the first row with enough space.
+
+    Documents are taken in the given order.
 
     >>> first_fit_rows(np.array([3, 5, 2, 4, 1]), 6)
     3
@@ -131,7 +139,10 @@ def first_fit_rows(lengths: Int64s, row_length: int) -> int:
 
 
 class Move(NamedTuple):
-    """Assignment of the next documents of one length to `rows` rows, `documents_per_row` to every row."""
+    """Assignment of the next documents of one length to rows.
+
+    Each of the `rows` rows from `first_row` on gets `documents_per_row` of these documents.
+    """
 
     first_row: int
     rows: int
@@ -139,10 +150,10 @@ class Move(NamedTuple):
 
 
 def _best_fit_decreasing(histogram: list[tuple[int, int]], row_length: int) -> list[Move]:
-    """Return the moves for (length, count) pairs, sorted from the longest length to the shortest.
+    """Return the moves for the (length, count) pairs in `histogram`, which begins with the longest length.
 
-    A row that takes one document keeps taking documents of this length while they fit: after every document
-    it is still the fullest row that fits. Rows with equal free space form a stack.
+    A row that has taken a document also takes the next documents of this length as long as they fit: after
+    each document, it is still the fullest row in which they fit. Rows with equal free space form a stack.
     """
     exists = bytearray(row_length + 1)
     stacks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -181,7 +192,11 @@ def _histogram(lengths: Int64s, row_length: int) -> list[tuple[int, int]]:
 
 
 def _rows_of(moves: list[Move]) -> Int64s:
-    """Return the row of every document: moves (row 0, 2 rows, 2 each), (row 1, 1, 1) -> [0 0 1 1 1]."""
+    """Return the row of every document.
+
+    The moves (first_row 0, 2 rows, 2 documents per row) and (first_row 1, 1 row, 1 document) give [0 0 1 1
+    1].
+    """
     first_row, rows, per_row = np.array(moves, dtype=np.int64).T
     documents = rows * per_row
     begins = np.cumsum(documents) - documents
@@ -192,7 +207,7 @@ def _rows_of(moves: list[Move]) -> Int64s:
 
 
 def _shuffled(rows: Int64s, tie_breakers: UInt64s, seed: int) -> Int64s:
-    """Renumber rows by a hash of the seed and the tie_breakers of their documents."""
+    """Renumber rows in the order of a hash of the seed and the tie_breakers of their documents."""
     sums = np.zeros(int(rows.max()) + 1, dtype=np.uint64)
     np.add.at(sums, rows, tie_breakers)
     places = np.empty(len(sums), dtype=np.int64)
@@ -201,7 +216,10 @@ def _shuffled(rows: Int64s, tie_breakers: UInt64s, seed: int) -> Int64s:
 
 
 def _stable_order(keys: Int64s) -> Int64s:
-    """Return np.argsort(keys, kind="stable") for keys ≥ 0, by faster radix sorts of 16 bits at a time."""
+    """Return np.argsort(keys, kind="stable") for keys ≥ 0, but faster.
+
+    The keys are sorted by 16 bits at a time, for which numpy uses a radix sort.
+    """
     order = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
     largest = int(keys.max())
     for shift in range(16, largest.bit_length(), 16):
@@ -233,31 +251,33 @@ def _empty() -> Int64s:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackReport:
-    """Statistics of a plan that don't depend on the machine."""
+    """Statistics of a plan, none of which depends on the machine."""
 
     row_length: int
     rows: int
     fewest_rows: int
-    """⌈tokens / T⌉, the lower bound of any packing."""
+    """⌈tokens / T⌉, the minimum number of rows of any packing."""
     documents: int
     tokens: int
     attention_pairs: int
-    """Σ len·(len+1)/2 over documents: pairs that masked attention computes."""
+    """Number of pairs that masked attention computes: Σ len·(len+1)/2 over the documents."""
     unmasked_pairs: int
-    """rows · T·(T+1)/2: pairs that attention over whole rows computes."""
+    """Number of pairs that attention over whole rows computes: rows · T·(T+1)/2."""
     context_histogram: tuple[int, ...]
-    """Tokens with < 1k, 1–4k, 4–16k, > 16k preceding tokens of their document, without first tokens."""
+    """Numbers of tokens with < 1k, 1–4k, 4–16k, > 16k preceding tokens of their document; first tokens don't
+    count.
+    """
     first_fit_yield: float
-    """Yield of first fit, 0…1, on the first MAX_FIRST_FIT_DOCUMENTS documents in their order."""
+    """Yield of first fit, 0…1, for the first MAX_FIRST_FIT_DOCUMENTS documents in their order."""
 
     @property
     def pack_yield(self) -> float:
-        """Share of positions that hold a token, 0…1."""
+        """Share of positions that are tokens and not padding, 0…1."""
         return self.tokens / max(1, self.rows * self.row_length)
 
     @property
     def padded_yield(self) -> float:
-        """Share of positions that would hold a token if every document had its own row, 0…1."""
+        """Share of positions that would be tokens and not padding if every document had its own row, 0…1."""
         return self.tokens / max(1, self.documents * self.row_length)
 
     @property
@@ -277,7 +297,7 @@ class PackReport:
 
 
 def report(plan: PackPlan, lengths: Int64s) -> PackReport:
-    """Compute the statistics of a plan; `plan.order` indexes `lengths`."""
+    """Compute the statistics of a plan, whose `order` contains indices into `lengths`."""
     packed = lengths[plan.order].astype(np.int64)
     tokens, row_length = int(packed.sum()), plan.row_length
     return PackReport(
@@ -300,7 +320,7 @@ def _first_fit_yield(lengths: Int64s, row_length: int) -> float:
 
 
 def context_histogram(lengths: Int64s) -> tuple[int, ...]:
-    """Count tokens by the number of preceding tokens in their document, without the first token.
+    """Count tokens by the number of tokens that precede them in their document; first tokens don't count.
 
     A document of 5 tokens has tokens with 1, 2, 3 and 4 preceding tokens: it adds 4 to the first bucket.
     """

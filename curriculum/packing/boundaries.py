@@ -1,11 +1,13 @@
 """Boundaries of documents in rows: `RowLayout` and the arrays derived from it.
 
+For example, a row of 7 positions with two documents, of 3 and 2 tokens, has these arrays:
+
     input_ids   [BOS a EOS BOS c PAD PAD]      doc_starts   [0 3]       lengths  [3 2]
     doc_ids     [ 0  0 0   1  1  2   2 ]       cu_seqlens   [0 3 5 7]   valid    [5]
     position_ids[ 0  1 2   0  1  0   1 ]
 
-The padding is the last segment of its row and has the id num_docs. cu_seqlens always ends at the end of a
-row. n rows are treated as one flat row of n·T positions.
+The padding is the last segment of its row; its id is num_docs. cu_seqlens always ends at the end of a row. n
+rows of T positions are treated as one flat row of n·T positions.
 """
 
 import itertools
@@ -24,7 +26,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def require_tokens(lengths: Int64s) -> None:
-    """Raise unless every document has at least one token.
+    """Raise an error unless every document has at least one token.
 
     Raises:
         PackError: names the first empty document.
@@ -41,21 +43,22 @@ def require_tokens(lengths: Int64s) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLayout:
-    """Positions of d documents in n rows; rows and documents are counted from 0."""
+    """Positions of d documents in n rows. Rows and documents are counted from 0."""
 
     row_length: int
     first_document: Int64s
     """[n + 1]: row i holds the documents first_document[i] : first_document[i + 1]."""
     lengths: Int64s
-    """[d]: tokens of each document, sorted by row and slot; at least 1."""
+    """[d]: number of tokens of each document, at least 1; sorted by row and slot."""
 
     @staticmethod
     def from_starts(
         doc_starts: Int64s, num_docs: Int64s, valid: Int64s, row_length: int
     ) -> "RowLayout":
-        """Build the layout from doc_starts (rows end to end) and every row's document and token counts.
+        """Build the layout from the first positions of all documents, `doc_starts`, in the order of the rows.
 
-        doc_starts [0 3] of one row with 2 documents and 5 valid tokens give lengths [3 2].
+        `num_docs` and `valid` are the numbers of documents and of tokens of each row. The doc_starts [0 3] of
+        one row with 2 documents and 5 tokens give the lengths [3 2].
         """
         first_document = np.concatenate([[0], np.cumsum(num_docs)])
         ends = np.append(doc_starts[1:], 0)
@@ -84,7 +87,7 @@ class RowLayout:
 
     @property
     def slot(self) -> Int64s:
-        """Index of each document within its row, from 0, [d]."""
+        """Index of each document within its row, counted from 0, [d]."""
         return np.arange(len(self.lengths)) - self.first_document[self.row]
 
     @property
@@ -96,7 +99,7 @@ class RowLayout:
 
     @property
     def flat_start(self) -> Int64s:
-        """First position of each document with all rows end to end, [d]."""
+        """First position of each document if all rows are joined to one flat row, [d]."""
         return self.row * self.row_length + self.start
 
     @property
@@ -108,7 +111,7 @@ class RowLayout:
 
     @property
     def cu_seqlens(self) -> Int32s:
-        """Edges of all segments with rows end to end: lengths 3, 2 in a row of 7 -> [0 3 5 7].
+        """Borders of all segments if all rows are joined: lengths 3, 2 in a row of 7 -> [0 3 5 7].
 
         A full row has no padding segment: lengths 3, 4 in a row of 7 -> [0 3 7].
         """
@@ -117,25 +120,26 @@ class RowLayout:
 
     @property
     def position_ids(self) -> Int32s:
-        """Positions within each segment, [n·T]: lengths 3, 2 in a row of 7 -> [0 1 2 0 1 0 1]."""
+        """Position of each token within its segment, [n·T]: lengths 3, 2 in a row of 7 -> [0 1 2 0 1 0 1]."""
         edges = self.cu_seqlens
         everywhere = np.arange(edges[-1], dtype=np.int32)
         return everywhere - np.repeat(edges[:-1], np.diff(edges))
 
     @property
     def attention_pairs(self) -> Int64s:
-        """Σ len·(len+1)/2 over the documents of each row, [n]."""
+        """Number of pairs that masked attention computes per row, [n]: Σ len·(len+1)/2 over documents."""
         return self.per_row(self.lengths * (self.lengths + 1) // 2)
 
     @property
     def _with_padding(self) -> Int64s:
-        """Segment lengths: each row's documents, then its padding, which may be 0."""
+        """Lengths of all segments: for each row, its documents, then its padding (maybe 0)."""
         return np.insert(self.lengths, self.first_document[1:], self.row_length - self.valid)
 
     def context_histogram(self, loss_mask: npt.NDArray[np.uint8]) -> Int32s:
-        """Count scored tokens by preceding tokens of their document, [n, 4]; `loss_mask` is [n·T].
+        """Count the scored tokens of each row by the number of tokens before them in their document, [n, 4].
 
-        Position p predicts a token with p + 1 preceding tokens, so the first bucket ends at position 1022.
+        `loss_mask` is [n·T]. Position p of a document predicts a token with p + 1 preceding tokens, so the
+        first bucket ends at position 1022.
         """
         scored = np.zeros(len(loss_mask) + 1, dtype=np.int64)
         np.cumsum(loss_mask, out=scored[1:])
@@ -148,9 +152,10 @@ class RowLayout:
         return np.stack(counts, axis=1).astype(np.int32)
 
     def fill(self, values: Values, blank: int) -> Values:
-        """Spread one value per token (documents end to end) over rows, [n·T]; padding gets `blank`.
+        """Distribute one value per token over the rows, [n·T]; padding gets the value `blank`.
 
-        Values [5 6 7 8 9] of lengths 3, 2 in a row of 7 -> [5 6 7 8 9 0 0].
+        `values` has the tokens of all documents in the order of the rows. The values [5 6 7 8 9] for lengths
+        3, 2 in a row of 7 give [5 6 7 8 9 0 0].
         """
         rows = np.full((len(self.valid), self.row_length), blank, dtype=values.dtype)
         start = 0
@@ -160,7 +165,7 @@ class RowLayout:
         return rows.reshape(-1)
 
     def filter(self, rows: npt.NDArray[np.bool_]) -> "RowLayout":
-        """Return the layout of the rows where the mask `rows` [n] is true."""
+        """Return the layout of those rows for which the mask `rows` [n] is True."""
         return RowLayout(
             row_length=self.row_length,
             first_document=np.concatenate([[0], np.cumsum(self.num_docs[rows])]),
@@ -168,6 +173,6 @@ class RowLayout:
         )
 
     def per_row(self, values: Int64s) -> Int64s:
-        """Sum a value per document over each row, [n]."""
+        """Return, for each row, the sum of the values of its documents, [n]; `values` is [d]."""
         sums: Int64s = np.add.reduceat(values, self.first_document[:-1])
         return sums

@@ -1,13 +1,13 @@
 """Packing plans that concatenate documents in a seeded order and cut them every T tokens.
 
-Other pipelines usually pack this way. The planner exists only to be compared with best_fit.py: every row of
-a domain but the last is full, and nearly every row begins inside a document. The parts of a cut document
-are called divisions. A division is a document of its own in its row: positions begin at 0, and attention
-doesn't reach earlier rows.
+Other pipelines usually pack in this way. This planner exists only for comparisons with best_fit.py. All rows
+of a domain are full except the last one, and nearly every row begins inside a document. The parts of a cut
+document are called divisions. A division is a document of its own in its row: positions begin at 0, and
+attention doesn't reach earlier rows.
 
-If a BOS marks documents, a BOS is inserted before each later division, as in documents longer than a row
-(encode/fit.py, interop/tokens_in.py). The inserted BOS predicts the token behind the cut. Without a BOS,
-nothing predicts this token, because it is the first token of its row.
+If documents begin with BOS, a BOS is inserted before each division except the first, as in documents longer
+than a row (encode/fit.py, interop/tokens_in.py). The inserted BOS predicts the token after the cut. Without a
+BOS, nothing predicts this token, because it is the first token of its row.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TO
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE, RowFormat
 
 REVISION = 1
-"""Increase when the same documents are cut into other rows."""
+"""Revision of the planner. Raise it whenever the same documents are cut into other rows."""
 BLOCK_TOKENS = 1 << 20
-"""Tokens that are cut and written at a time."""
+"""Number of tokens that are cut and written at a time."""
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
@@ -34,7 +34,8 @@ Bools = npt.NDArray[np.bool_]
 class ChopPlan:
     """Assignment of divisions to rows: row i holds the divisions row_starts[i] to row_starts[i + 1].
 
-    Lengths [3 5 2 4 1], in this order, in rows of 6, without and with a BOS before later divisions:
+    For example, documents of the lengths [3 5 2 4 1], in this order, in rows of 6 tokens. On the left no BOS
+    is inserted, on the right one is inserted before each division except the first of a document:
 
         row_starts  [0 2 5 7]               [0 2 5 7]
         documents   [0 1 | 1 2 3 | 3 4]     [0 1 | 1 2 3 | 3 4]
@@ -45,15 +46,15 @@ class ChopPlan:
 
     row_length: int
     row_starts: Int64s
-    """[n + 1]"""
+    """[n + 1]: first division of each row, then the number of divisions."""
     documents: Int64s
-    """[d]: document of each division; divisions of a document are adjacent."""
+    """[d]: document to which each division belongs; the divisions of a document are adjacent."""
     starts: Int64s
-    """[d]: offset in the document of each division's first token."""
+    """[d]: offset of each division's first token in its document."""
     lengths: Int64s
-    """[d]: tokens of each division in the row, including an inserted BOS."""
+    """[d]: number of tokens of each division in its row, including an inserted BOS."""
     with_bos: Bools
-    """[d]: True for divisions before which a BOS is inserted."""
+    """[d]: True for each division before which a BOS is inserted."""
 
     @property
     def num_rows(self) -> int:
@@ -66,8 +67,8 @@ def plan(
 ) -> ChopPlan:
     """Shuffle documents by (seed, tie_breakers) and cut them every `row_length` tokens.
 
-    Documents with equal tie_breakers, such as the encodings of one document, keep their order. Planning
-    takes about 60 bytes of memory a document.
+    Documents with equal tie_breakers, such as the encodings of one document, keep their order. Planning takes
+    about 60 bytes of memory per document.
 
     Raises:
         PackError: for an empty document.
@@ -87,7 +88,7 @@ def plan(
 
 
 def cut(lengths: Int64s, row_length: int, *, with_bos: bool) -> ChopPlan:
-    """Cut documents in the given order.
+    """Cut documents of these lengths every `row_length` tokens, in the given order.
 
     >>> cuts = cut(np.array([3, 5, 2, 4, 1]), 6, with_bos=False)
     >>> [row.tolist() for row in np.split(cuts.lengths, cuts.row_starts[1:-1])]
@@ -114,7 +115,10 @@ def cut(lengths: Int64s, row_length: int, *, with_bos: bool) -> ChopPlan:
 
 
 def _row_edges(edges: Int64s, row_length: int, *, with_bos: bool) -> Int64s:
-    """Return the first token of each row and the end of the last row; `edges` bound the documents."""
+    """Return the first token of each row, then the end of the last row.
+
+    Tokens are counted through all documents; `edges` are the borders of the documents.
+    """
     found, at, lead = [0], 0, 0
     while at < edges[-1]:
         at = min(at + row_length - lead, int(edges[-1]))
@@ -128,17 +132,20 @@ class ChopCounts:
     """Counts of cut documents and rows."""
 
     begun_inside: int
-    """Rows that begin inside a document."""
+    """Number of rows that begin inside a document."""
     divided: int
-    """Documents divided over several rows."""
+    """Number of documents that are divided over several rows."""
     unscored_rows: int
-    """Dropped rows: rows without a target."""
+    """Number of rows that are dropped because they have no target."""
     unscored_row_tokens: int
-    """Tokens of the dropped rows."""
+    """Number of tokens in the dropped rows."""
 
 
 def rows_with_targets(plan: ChopPlan, scored: Int64s) -> tuple[PackPlan, ChopCounts]:
-    """Return a plan of the rows that have a target; `scored` [d] counts the targets of each division."""
+    """Return a plan of those rows that have a target, and counts of the documents and rows.
+
+    `scored` [d] is the number of targets in each division.
+    """
     first, sizes = plan.row_starts[:-1], np.diff(plan.row_starts)
     kept = np.add.reduceat(scored, first) > 0
     inside = np.repeat(kept, sizes)
@@ -163,7 +170,7 @@ def spool_divisions(
     row_format: RowFormat,
     token_bytes: Int32s,
 ) -> SpooledDocuments:
-    """Write the divisions of a plan into an empty folder, as documents in the order of the rows."""
+    """Write the divisions of a plan into an empty folder; each becomes a document, in row order."""
     assert not spooled.structured, "structure isn't cut"
     block_rows = max(1, BLOCK_TOKENS // plan.row_length)
     with Spool(folder) as spool:
@@ -177,7 +184,7 @@ def spool_divisions(
 def _divisions(
     spooled: SpooledDocuments, plan: ChopPlan, some: slice, bos_id: int, token_bytes: Int32s
 ) -> Encodings:
-    """Encode a range of divisions: join their documents, then cut the tokens at `begins`."""
+    """Encode the range `some` of divisions: join their documents, then cut the tokens."""
     documents, lengths, with_bos = plan.documents[some], plan.lengths[some], plan.with_bos[some]
     distinct = documents[np.flatnonzero(np.diff(documents, prepend=-1))]
     ids, mask = spooled.ids.take(distinct), spooled.loss_mask.take(distinct)
@@ -200,7 +207,7 @@ def _divisions(
 
 
 def _joined_pieces(spooled: SpooledDocuments, documents: Int64s) -> Int64s:
-    """Return the pieces [k, 5] of documents; token offsets count from the first document's first token."""
+    """Return the pieces [k, 5] of joined documents; token offsets count from the first document's start."""
     lengths = spooled.lengths[documents]
     pieces = spooled.pieces.take(documents).astype(np.int64)
     before = np.repeat(np.cumsum(lengths) - lengths, spooled.pieces.counts(documents))
@@ -209,9 +216,11 @@ def _joined_pieces(spooled: SpooledDocuments, documents: Int64s) -> Int64s:
 
 
 def _cut_pieces(pieces: Int64s, sizes: Int32s, begins: Int64s, end: int) -> Int64s:
-    """Cut pieces at `begins`, from begins[0] to `end`, [k, 5]; byte ranges of cut text follow its tokens.
+    """Return the pieces from the token begins[0] to the token `end`, cut at each token of `begins`, [k, 5].
 
-    With tokens of 2 bytes, text 0:5 cut at 3 becomes tokens 0:3 with bytes 0:6, and 3:5 with bytes 6:10.
+    The byte ranges of cut text are computed from the `sizes` of its tokens. With tokens of 2 bytes, a piece
+    of the tokens 0:5 and the bytes 0:10, cut at 3, becomes tokens 0:3 with bytes 0:6 and tokens 3:5 with
+    bytes 6:10.
     """
     borders = np.union1d(pieces[:, TOKEN_START], begins)
     borders = borders[(borders >= begins[0]) & (borders < end)]
@@ -225,9 +234,10 @@ def _cut_pieces(pieces: Int64s, sizes: Int32s, begins: Int64s, end: int) -> Int6
 
 
 def _pieces_with_bos(pieces: Int64s, begins: Int64s, with_bos: Bools) -> tuple[Int64s, Int64s]:
-    """Return piece counts per division and all pieces, with a generated piece for each inserted BOS.
+    """Return the number of pieces of each division, and all pieces.
 
-    Token offsets count from the division's first token, which may be the BOS.
+    Each inserted BOS adds a generated piece. Token offsets count from the division's first token, which may
+    be this BOS.
     """
     division = np.searchsorted(begins, pieces[:, TOKEN_START], side="right") - 1
     pieces[:, (TOKEN_START, TOKEN_END)] += (with_bos - begins)[division][:, None]

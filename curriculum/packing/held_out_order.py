@@ -1,11 +1,12 @@
 """Order in which validation rows are measured, so that the first few rows cover many documents.
 
-    held_out.json   beside the rows of an artefact of validation rows
+    held_out.json   next to the rows of an artefact of validation rows
 
-A document longer than a row fills many adjacent rows. Rows are therefore taken document by document, and
-documents lineage by lineage. The draws depend only on names: rows of another length, phase or objective
-begin with the same documents. A small document that shares a row with a piece of a long document doesn't
-let the long document appear more often: it waits until the long document's next turn.
+A document longer than a row fills many adjacent rows. Therefore, each document contributes one row at a time,
+and the documents of different lineages take turns. Random choices depend only on names, so that rows of
+another length, phase or objective begin with the same documents. If a row contains a small document and a
+piece of a long document, the row waits until it is the long document's turn, so that the long document
+doesn't appear more often than others.
 """
 
 import hashlib
@@ -24,14 +25,15 @@ from schemas.json_text import read_json
 
 ORDER_NAME = "held_out.json"
 MAX_POSITIONS = 1 << 17
-"""Max listed positions per domain; at least MIN_DOCUMENTS rows are always listed."""
+"""Maximum number of positions in the listed rows of a domain; at least MIN_DOCUMENTS rows are always listed.
+"""
 _SEED = 17
 
 
 def order_by_lineage(lineages: Mapping[str, str]) -> list[str]:
-    """Order documents so that the first few come from as many lineages as possible.
+    """Sort documents so that the first few come from as many lineages as possible.
 
-    `lineages` maps document ids to lineages.
+    `lineages` has the lineage of each document, by document id.
 
     >>> order_by_lineage({"a1": "a", "a2": "a", "a3": "a", "b1": "b"})
     ['a2', 'b1', 'a3', 'a1']
@@ -46,7 +48,7 @@ def order_by_lineage(lineages: Mapping[str, str]) -> list[str]:
 
 
 def write_order(folder: Path, row_length: int, lineages: Mapping[str, str]) -> None:
-    """Write the order of a folder's rows to held_out.json in this folder."""
+    """Compute the order of the rows in a folder, and write it to held_out.json in this folder."""
     order = held_out_order(parquet.shards_of(folder), row_length, lineages)
     (folder / ORDER_NAME).write_text(order.model_dump_json())
 
@@ -54,10 +56,10 @@ def write_order(folder: Path, row_length: int, lineages: Mapping[str, str]) -> N
 def held_out_order(
     files: Sequence[Path], row_length: int, lineages: Mapping[str, str]
 ) -> HeldOutRows:
-    """Return the rows to measure, by domain, in their order of measurement.
+    """Return the rows to measure, by domain, in the order in which they are measured.
 
-    `files` hold all rows of an artefact in order. A document missing in `lineages`, such as an imported
-    one, is a lineage of its own.
+    `files` are all files of an artefact, in order. A document without an entry in `lineages`, such as an
+    imported one, is a lineage of its own.
     """
     domains: defaultdict[str, dict[int, _StoredRow]] = defaultdict(dict)
     listed = parquet.read_table(list(files), columns=list(_COLUMNS)).to_pylist() if files else []
@@ -83,7 +85,7 @@ _COLUMNS = ("domain", "document_ids", "doc_starts", "valid_token_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _StoredRow:
-    """Distinct documents of a row."""
+    """Documents of a row, without duplicates."""
 
     documents: tuple[str, ...]
     filling: tuple[str, ...]
@@ -100,10 +102,10 @@ class _StoredRow:
 
 
 def read_order(folder: Path) -> HeldOutRows:
-    """Read the order of an artefact's rows.
+    """Read the order in which an artefact's rows are measured.
 
     Raises:
-        StoreError: if the file differs from the published file, or no build can have written it.
+        StoreError: if the file differs from the published file, or if no build can have written it.
     """
     file = folder / ORDER_NAME
     require_published(file)
@@ -112,12 +114,12 @@ def read_order(folder: Path) -> HeldOutRows:
 
 
 def _ordered(rows: Mapping[int, _StoredRow], lineages: Mapping[str, str]) -> list[int]:
-    """Return the numbers of one domain's rows in their order of measurement.
+    """Return the numbers of one domain's rows in the order in which they are measured.
 
-    In turn k, every document adds one row unless k rows already show it. A row is also skipped while one of
-    its filling documents (see `_StoredRow.filling`) is already shown k times. Turns end when the next turn
-    could give a document more than 1 in MIN_DOCUMENTS of all rows. The remaining rows of longer documents
-    are never measured.
+    In turn k, every document adds one row, unless k rows with this document are already listed. A row is also
+    skipped while k listed rows already show one of its filling documents (see `_StoredRow.filling`). The
+    turns end when the next one could give a document more than 1 in MIN_DOCUMENTS of all listed rows. The
+    remaining rows of longer documents are never measured.
     """
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
     for number, row in rows.items():
@@ -145,7 +147,7 @@ def _ordered(rows: Mapping[int, _StoredRow], lineages: Mapping[str, str]) -> lis
 
 
 def _shuffled(document: str, numbers: Sequence[int]) -> deque[int]:
-    """Shuffle the rows of a document, because the first lines of a file aren't typical of it."""
+    """Shuffle the rows of a document, because the first lines of a file aren't typical of the file."""
     drawn = sorted((_draw(f"{document} {at}"), number) for at, number in enumerate(numbers))
     return deque(number for _, number in drawn)
 

@@ -1,7 +1,7 @@
-"""Rows as arrays: n consecutive rows of one shard, stored or derived.
+"""Rows as arrays: n consecutive rows of one shard, with stored or derived columns.
 
-Imported rows may lack target_ids, doc_ids or doc_starts. They are derived where the contract allows it.
-This module trusts stored values; row_check.py checks them.
+Imported rows may lack target_ids, doc_ids or doc_starts. These columns are derived where the contract allows
+it. This module trusts stored values; row_check.py checks them.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +20,7 @@ from schemas.structure import STRUCTURE_COLUMNS
 
 ArrowArray: TypeAlias = "pa.Array[Any]"
 REQUIRED = ("input_ids", "loss_mask")
-"""Columns without which rows can't be trained on; every other column can be derived or omitted."""
+"""Columns without which rows can't be trained on. All other columns can be derived or omitted."""
 KNOWN: dict[str, pa.DataType] = {
     **{field.name: field.type for field in PACKED_ROW_SCHEMA},
     **{field.name: field.type for field in STRUCTURE_COLUMNS},
@@ -29,11 +29,11 @@ KNOWN: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowBatch:
-    """n consecutive rows of one shard; arrays of stored columns are views of the table."""
+    """n consecutive rows of one shard. Arrays of stored columns are views of the table, not copies."""
 
     row_format: RowFormat
     table: pa.Table
-    """Requested columns."""
+    """Table of the requested columns."""
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -76,9 +76,10 @@ class RowBatch:
         return layout.doc_ids.reshape(len(self), -1)
 
     def valid_counts(self) -> Int64s:
-        """Return valid tokens per row, [n]; if not stored, the position after the last token that isn't PAD.
+        """Return the number of tokens in each row without padding, [n].
 
-        [BOS a EOS BOS c PAD PAD] -> 5.
+        If it isn't stored, it is the position after the last token that isn't PAD: [BOS a EOS BOS c PAD PAD]
+        -> 5.
         """
         if self.has("valid_token_count"):
             return self.scalars("valid_token_count").astype(np.int64)
@@ -87,10 +88,12 @@ class RowBatch:
         return np.where(tokens.any(axis=1), last, 0).astype(np.int64)
 
     def doc_starts(self, valid: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the first positions of documents (rows end to end) and each row's range of them, [n + 1].
+        """Return the first positions of all documents, row after row, and the borders of the rows in them.
 
-        If not stored, documents begin where doc_ids changes, else at every BOS among the valid tokens:
-        [BOS a EOS BOS c PAD PAD] -> [0 3], [0 2].
+        The borders are [n + 1].
+
+        If they aren't stored, a document begins wherever doc_ids changes; without doc_ids, at every BOS among
+        the first `valid` tokens of a row: [BOS a EOS BOS c PAD PAD] -> [0 3], [0 2].
         """
         if self.has("doc_starts"):
             return self.values("doc_starts").astype(np.int64), self.offsets("doc_starts")
@@ -105,7 +108,7 @@ class RowBatch:
         return np.nonzero(begins)[1].astype(np.int64), edges.astype(np.int64)
 
     def _require_inferable(self) -> None:
-        """Raise unless document boundaries are stored or follow from the tokens."""
+        """Raise an error unless the boundaries of documents are stored or follow from the tokens."""
         bos, eos, pad = self.row_format.bos_id, self.row_format.eos_id, self.row_format.pad_id
         if not self.has("valid_token_count") and eos == pad:
             raise SchemaError(
@@ -138,7 +141,7 @@ class RowBatch:
         return listed
 
     def slice(self, row: int, rows: int = 1) -> "RowBatch":
-        """Return `rows` rows from `row` on, without a copy."""
+        """Return `rows` rows, beginning with the row `row`, without a copy."""
         return RowBatch(row_format=self.row_format, table=self.table.slice(row, rows))
 
     def has(self, name: str) -> bool:
@@ -146,35 +149,35 @@ class RowBatch:
         return name in self.table.column_names
 
     def scalars(self, name: str) -> Values:
-        """Return a column of one value per row, [n]."""
+        """Return a column that has one value per row, [n]."""
         values: Values = self.array(name).to_numpy(zero_copy_only=False)
         return values
 
     def text(self, name: str) -> list[bytes]:
-        """Return a column of strings or numbers as bytes, [n]; the bytes need not be UTF-8."""
+        """Return a column of strings or numbers as bytes, [n]. The bytes may be invalid UTF-8."""
         return _as_bytes(self.array(name))
 
     def texts(self, name: str) -> list[bytes]:
-        """Return the strings of a list column as bytes, lists end to end."""
+        """Return the strings of a list column as bytes; the lists of all rows are joined."""
         return _as_bytes(self.items(name))
 
     def offsets(self, name: str) -> Int64s:
-        """Return the edges of a column's lists within `items`, from 0, [n + 1]."""
+        """Return the borders of a column's lists within the result of `items`, [n + 1], beginning with 0."""
         offsets: Int64s = self.array(name).offsets.to_numpy().astype(np.int64)
         offsets -= offsets[0]
         return offsets
 
     def items(self, name: str) -> Any:
-        """Return the items of a list column as an Arrow array, lists end to end."""
+        """Return the items of a list column as an Arrow array; the lists of all rows are joined."""
         return self.array(name).flatten()
 
     def values(self, name: str) -> Values:
-        """Return the numbers of a list column, lists end to end."""
+        """Return the numbers of a list column; the lists of all rows are joined."""
         values: Values = self.items(name).to_numpy()
         return values
 
     def tokens(self, name: str) -> Values:
-        """Return a column of one value per token, [n, T].
+        """Return a column that has one value per token, [n, T].
 
         Raises:
             SchemaError: if a list doesn't have T values.
@@ -190,7 +193,7 @@ class RowBatch:
         return values.reshape(len(self), length)
 
     def fields(self, name: str) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the fields of a column of lists of structs, lists end to end."""
+        """Return each field of a column of lists of structs; the lists of all rows are joined."""
         items = self.items(name)
         return {
             field.name: items.field(index).to_numpy().astype(np.int64)
@@ -198,7 +201,7 @@ class RowBatch:
         }
 
     def nulls(self) -> npt.NDArray[np.bool_]:
-        """Return a mask [n] of the rows that contain a null: in a column, a list or a struct."""
+        """Return a flag for each row, [n]: True if it contains a null in a column, a list or a struct."""
         arrays = [self.array(name) for name in self.table.column_names]
         found = np.zeros(len(self), dtype=np.bool_)
         for array in arrays:
@@ -207,7 +210,7 @@ class RowBatch:
         return found
 
     def filter(self, rows: npt.NDArray[np.bool_]) -> "RowBatch":
-        """Return the rows where the mask is true; no copy is made if all are."""
+        """Return those rows for which the mask `rows` is True; no copy is made if it is True for all."""
         if rows.all():
             return self
         return RowBatch(row_format=self.row_format, table=self.table.filter(pa.array(rows)))
@@ -219,10 +222,11 @@ class RowBatch:
 
 
 def target_ids(input_ids: Int32s, loss_mask: npt.NDArray[np.uint8], pad_id: int) -> Int32s:
-    """Return the next token of each token, pad_id where the mask is 0: [5 6 7 8], [1 0 1 0] -> [6 P 8 P].
+    """Return the token after each token; pad_id where the mask is 0.
 
-    Rows may be [n, T] or end to end. The shift also crosses row ends. This has no effect, because the mask
-    is 0 at the last token of every document, and so at the end of every row.
+    The tokens [5 6 7 8] with the mask [1 0 1 0] give [6 P 8 P]. Rows may be [n, T] or joined to one flat row.
+    The last token of a row is followed by the first token of the next row. This has no effect, because the
+    mask is 0 at the last token of every document, and so at the end of every row.
     """
     targets = np.empty_like(input_ids)
     flat = targets.reshape(-1)
@@ -234,7 +238,7 @@ def target_ids(input_ids: Int32s, loss_mask: npt.NDArray[np.uint8], pad_id: int)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowTokens:
-    """Boundaries, tokens and loss mask of n rows, from which most other columns are derived."""
+    """Document boundaries, tokens and loss mask of n rows, from which most other columns are derived."""
 
     layout: RowLayout
     input_ids: Int32s
@@ -244,7 +248,7 @@ class RowTokens:
     pad_id: int
 
     def columns(self, names: Collection[str]) -> dict[str, ArrowArray]:
-        """Return the derived columns among `names`, with the types of the contract."""
+        """Return those of the columns `names` that can be derived, with the types of the contract."""
         return {
             name: as_column(derive(self), name) for name, derive in DERIVED.items() if name in names
         }
@@ -259,11 +263,11 @@ DERIVED: Mapping[str, Callable[[RowTokens], Values]] = {
     "attention_pairs": lambda rows: rows.layout.attention_pairs,
     "context_histogram": lambda rows: rows.layout.context_histogram(rows.loss_mask.reshape(-1)),
 }
-"""Functions that derive a column, [n] or [n, k], by column name."""
+"""For each column that can be derived, the function that derives it, as [n] or [n, k]."""
 
 
 def as_column(values: Values, name: str) -> ArrowArray:
-    """Convert values [n] or [n, k] to the Arrow type of the named column."""
+    """Convert values [n] or [n, k] to the Arrow type of the column `name`."""
     kind = KNOWN[name]
     if pa.types.is_list(kind):
         counts = np.full(len(values), values.shape[1])
@@ -272,7 +276,10 @@ def as_column(values: Values, name: str) -> ArrowArray:
 
 
 def row_schema(row_format: RowFormat, *, without: Collection[str], structured: bool) -> pa.Schema:
-    """Return the schema of the contract without some columns, with the row format as metadata."""
+    """Return the schema of packed rows without the columns `without`; the row format is its metadata.
+
+    `structured` adds the structure columns.
+    """
     fields = [field for field in PACKED_ROW_SCHEMA if field.name not in without]
     fields += STRUCTURE_COLUMNS if structured else ()
     metadata: dict[bytes | str, bytes | str] = dict(row_format.metadata().items())
@@ -280,7 +287,7 @@ def row_schema(row_format: RowFormat, *, without: Collection[str], structured: b
 
 
 def lists(items: ArrowArray, counts: Int64s, kind: pa.DataType) -> ArrowArray:
-    """Group items into consecutive lists of `counts` items."""
+    """Group consecutive items into lists; `counts` are the lengths of the lists."""
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     listed: ArrowArray = pa.ListArray.from_arrays(
         pa.array(offsets, type=pa.int32()), items, type=list_of(kind)
@@ -289,7 +296,7 @@ def lists(items: ArrowArray, counts: Int64s, kind: pa.DataType) -> ArrowArray:
 
 
 def same_type(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Return True if two types are equal, ignoring nullability and the names of list items."""
+    """Return True if two types are equal, apart from nullability and the names of list items."""
     if pa.types.is_list(expected):
         return pa.types.is_list(found) and same_type(found.value_type, expected.value_type)
     if pa.types.is_struct(expected):

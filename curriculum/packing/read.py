@@ -3,10 +3,11 @@
 This module trusts stored values; row_check.py checks them.
 
 A Parquet footer describes every column of every row group: 2 MB for a file of 1,024 groups. Parsing it takes
-20 MB and 20 ms. The first files stay open with their parsed footers. The footers of other files are cut: a
-footer is one Thrift structure with the row groups in sequence, so that the bytes around the groups, joined
-with the bytes of one group, are a valid footer with one group. The bytes of the group are read from the file
-when needed. Of a footer of 2 MB, 3 KB and 8 bytes per group stay in memory.
+20 MB and 20 ms. The first files that are read stay open with their parsed footers. The footers of other files
+are cut: a footer is one Thrift structure with the row groups in sequence. Therefore, the bytes before and
+after the groups, joined with the bytes of one group, are a valid footer with one group. The bytes of the
+group are read from the file when they are needed. Of a footer of 2 MB, 3 KB and 8 bytes per group stay in
+memory.
 
     [version schema num_rows] [row groups: n] [group 0] … [group n - 1] [metadata …]
 """
@@ -32,21 +33,21 @@ from schemas.packed_row import RowFormat
 Int32s = npt.NDArray[np.int32]
 MAX_OPEN_FILES = 128
 MAX_FOOTER_BYTES = 3 << 27
-"""Max memory of the footers of open files; enough for 19 full shards of 2^26 positions."""
+"""Maximum memory of the footers of open files; enough for 19 full shards of 2^26 positions."""
 _EXPANDS = 10
-"""Memory of a parsed footer relative to its bytes in the file."""
+"""Memory of a parsed footer divided by its number of bytes in the file."""
 _MAGIC = b"PAR1"
 # Thrift's compact protocol: the element type of a list of structures, and the header of a list field whose
 # id is one above the previous field's.
 _STRUCTS, _LIST = 0x0C, b"\x19"
 _VARINT = rb"[\x80-\xff]*[\x00-\x7f]"
 _AFTER_ROWS = re.compile(rb"\x26%b\x16%b(?:\x14%b)?\x00" % (_VARINT, _VARINT, _VARINT))
-"""Pattern of a row group's last fields: file offset, compressed bytes and, optionally, ordinal."""
+"""Pattern of the last fields of a row group: file offset, compressed bytes and, optionally, ordinal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cut:
-    """Footer without its row groups."""
+    """Parquet footer from which the row groups are removed."""
 
     head: bytes
     tail: bytes
@@ -56,7 +57,7 @@ class _Cut:
     """[groups + 1]: offset of each row group in the footer, then the end of the last group."""
 
     def with_group(self, file: pa.NativeFile, group: int) -> pq.FileMetaData:
-        """Return the file's footer with only this row group."""
+        """Return the footer of `file` as if the file had only the row group `group`."""
         start, end = self.bounds[group : group + 2].tolist()
         file.seek(self.start + start)
         return _parsed(self.head + _list(1) + file.read(end - start) + self.tail)
@@ -64,17 +65,20 @@ class _Cut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupFile:
-    """Parquet file with random access to its row groups."""
+    """Parquet file whose row groups can be read at random."""
 
     path: Path
     first_rows: Int32s
     """[groups + 1]: first row of each row group, then the number of rows."""
     _open: parquet.File | None = None
     _cut: _Cut | None = None
-    """None for an open file, and if the groups weren't found; then every read parses the whole footer."""
+    """Cut footer; None for an open file.
+
+    It is also None if the row groups weren't found in the footer; then every read parses the whole footer.
+    """
 
     def read(self, group: int, columns: list[str]) -> pa.Table:
-        """Read some columns of a row group, one chunk per column.
+        """Read the given columns of a row group, as one chunk per column.
 
         Raises:
             StoreError: names the file if a page doesn't match its checksum.
@@ -91,14 +95,14 @@ class GroupFile:
 
 
 class Footers:
-    """Open files with parsed footers: at most `max_files` files and `limit` bytes of footers."""
+    """Files that stay open with parsed footers: at most `max_files` files and `limit` bytes of footers."""
 
     def __init__(self, *, limit: int = MAX_FOOTER_BYTES, max_files: int = MAX_OPEN_FILES) -> None:
         self.num_bytes, self.num_open = 0, 0
         self._limit, self._max_files = limit, max_files
 
     def open(self, path: Path) -> tuple[GroupFile, pa.Schema]:
-        """Return a file and its schema; the file stays open if the limits allow it."""
+        """Return a file and its schema. The file stays open if the limits allow it."""
         file = parquet.File(path)
         whole = file.metadata
         rows = [whole.row_group(group).num_rows for group in range(whole.num_row_groups)]
@@ -146,7 +150,7 @@ def _cut(path: Path, whole: pq.FileMetaData) -> _Cut | None:
 
 
 def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
-    """Return the offsets of the row groups in a footer; None if a group's sizes aren't found there."""
+    """Return the offsets of the row groups in a footer; None if the sizes of a group aren't found there."""
     groups = [whole.row_group(number) for number in range(whole.num_row_groups)]
     opening = _LIST + _list(len(groups))
     bounds = [raw.find(opening + _LIST + _list(whole.num_columns)) + len(opening)]
@@ -161,14 +165,14 @@ def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
 
 
 def _list(number: int) -> bytes:
-    """Encode the header of a Thrift list of structures."""
+    """Return the header of a Thrift list of `number` structures."""
     if number < 15:
         return bytes([number << 4 | _STRUCTS])
     return bytes([0xF0 | _STRUCTS]) + _varint(number)
 
 
 def _varint(value: int) -> bytes:
-    """Encode a Thrift varint: seven bits per byte, lowest bits first.
+    """Encode a number as a Thrift varint: seven bits per byte, lowest bits first.
 
     >>> _varint(300).hex()
     'ac02'
@@ -181,11 +185,11 @@ DERIVABLE = {
     "target_ids": ("input_ids", "loss_mask"),
     "doc_ids": ("doc_starts", "valid_token_count", "input_ids"),
 }
-"""Columns that may be missing, and the columns from which they are derived."""
+"""For each column that may be missing, the columns from which it is derived."""
 TRAINING_COLUMNS = ("input_ids", "loss_mask", "target_ids", "doc_ids")
 BATCH_TOKENS = 1 << 18
 CACHE_BYTES = 1 << 26
-"""Default limit of a cache of decoded row groups."""
+"""Default maximum bytes of a cache of decoded row groups."""
 
 
 class Decoded(Protocol):
@@ -200,7 +204,7 @@ G = TypeVar("G", bound=Decoded)
 
 
 class GroupCache:
-    """LRU cache of decoded row groups: at most `limit` bytes, but always at least one group.
+    """LRU cache of decoded row groups. It has at most `limit` bytes, but always at least one group.
 
     Several readers may share a cache, so that memory and open files don't grow with the number of readers.
     """
@@ -209,11 +213,14 @@ class GroupCache:
         self.limit = limit
         self.num_bytes = 0
         self.footers = Footers()
-        """Footers of the files of its readers."""
+        """Footers of the files of all readers that share this cache."""
         self._groups: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], G]) -> G:
-        """Return the group of a key, and read it if it isn't cached. All groups of a key have one type."""
+        """Return the group with the key `key`; if it isn't cached, call `read` to get it.
+
+        A key always stands for groups of the same type.
+        """
         found: G | None = self._groups.get(key)
         if found is not None:
             self._groups.move_to_end(key)
@@ -229,7 +236,7 @@ class GroupCache:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shard:
-    """File of rows with random access to its row groups."""
+    """File of rows whose row groups can be read at random."""
 
     file: GroupFile
     row_format: RowFormat
@@ -239,8 +246,8 @@ class _Shard:
 class RowReader:
     """Random access to rows by (shard, row); a shard is the index of a file in `files`.
 
-    Reading a row decodes its row group of about 65,536 positions. The last groups stay in `cache`. A file is
-    opened when one of its rows is first read, and few files stay open.
+    Reading a row decodes its row group of about 65,536 positions. The most recently read groups stay in
+    `cache`. A file is opened when one of its rows is read for the first time, and few files stay open.
     """
 
     def __init__(
@@ -276,13 +283,13 @@ class RowReader:
         return self._cache.get(key, lambda: self.group(shard, group)).slice(at)
 
     def place(self, shard: int, row: int) -> tuple[int, int]:
-        """Return the index of a row's group, and the row's index in this group."""
+        """Return the index of the row group that contains a row, and the row's index in this group."""
         first_rows = self._shard(shard).file.first_rows
         assert 0 <= row < first_rows[-1], f"row {row} of {first_rows[-1]} in shard {shard}"
         return parquet.place(first_rows, row)
 
     def group(self, shard: int, group: int) -> RowBatch:
-        """Read a row group, without the cache."""
+        """Read a row group without the cache."""
         found = self._shard(shard)
         return RowBatch(row_format=found.row_format, table=found.file.read(group, found.columns))
 
@@ -307,8 +314,10 @@ def read_rows(
 ) -> Iterator[RowBatch]:
     """Yield all rows of the files in order, in batches of about 262,144 positions.
 
-    Pass `row_format` for imported rows whose files don't contain it. Leave target_ids out of `columns` to
-    derive them, which is faster than reading them.
+    Args:
+        files: Parquet files of rows.
+        columns: columns to read. Leave target_ids out to derive them, which is faster than reading them.
+        row_format: for imported rows, whose files don't contain it.
     """
     for path in files:
         file = parquet.File(path)
@@ -360,7 +369,7 @@ def format_of(schema: pa.Schema, name: str) -> RowFormat:
 
 
 def stored_columns(schema: pa.Schema, columns: Sequence[str], name: str) -> list[str]:
-    """Return the columns to read; a missing derivable column is replaced by its source columns.
+    """Return the columns to read; a missing column is replaced by those from which it is derived.
 
     Raises:
         SchemaError: for a column that is neither stored nor derivable.

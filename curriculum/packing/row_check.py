@@ -1,10 +1,12 @@
 """Check of a data set against the contract of packed rows, in one streaming pass over all columns.
 
-Imported rows are checked too: missing columns are inferred where the contract allows it, and the report
-lists every such fallback. A stored column with wrong values is always a fault and is never inferred instead.
+Imported rows are checked too: missing columns are inferred where the contract allows it, and the report lists
+every such fallback. A stored column with wrong values is always a fault; its values are never inferred
+instead.
 
-No byte may be scored twice: the byte ranges of all rows are compared by document. They are partitioned by a
-hash of the document. Above a million ranges the partitions move to disk, so memory stays constant.
+No byte may be scored twice. To check this, the byte ranges of all rows are compared by document. They are
+partitioned by a hash of the document. Above a million ranges, the partitions are moved to disk, so memory
+stays constant.
 """
 
 import hashlib
@@ -47,7 +49,7 @@ CURE = "Rebuild with: curriculum build"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """Violation of one rule by one row, or by a whole file if `row` is None."""
+    """Violation of one rule by one row; if `row` is None, by a whole file."""
 
     rule: Rule
     shard: str
@@ -74,22 +76,22 @@ class CheckReport:
     valid_tokens: int = 0
     scored_tokens: int = 0
     repeated_tokens: int = 0
-    """Scored tokens in runs that repeat earlier tokens of their document."""
+    """Number of scored tokens in runs that repeat earlier tokens of their document."""
     fallbacks: list[str] = field(default_factory=list)
-    """Missing columns, with the values used instead."""
+    """Missing columns, each with the values that are used instead."""
     faults: list[Violation] = field(default_factory=list)
     """The first `max_faults` faults."""
     num_faults: int = 0
     max_faults: int = MAX_KEPT_FAULTS
 
     def add(self, fault: Violation) -> None:
-        """Count a fault, and keep it while fewer than `max_faults` are kept."""
+        """Count a fault; the first `max_faults` faults are also kept."""
         self.num_faults += 1
         if len(self.faults) < self.max_faults:
             self.faults.append(fault)
 
     def keep(self, rules: Sequence[RowRule], rows: CheckedRows, shard: str) -> CheckedRows:
-        """Record the rows that violate a rule, and return the other rows."""
+        """Record the rows that violate one of the `rules`; return the other rows."""
         for rule in rules:
             if not len(rows) or not all(map(rows.batch.has, rule.needs or (rule.column,))):
                 continue
@@ -107,7 +109,7 @@ class CheckReport:
         return rows
 
     def raise_first(self) -> None:
-        """Raise the first fault, if any.
+        """Raise the first fault, if there is one.
 
         Raises:
             SchemaError: names the shard, the row, the value and the violated rule.
@@ -143,7 +145,7 @@ def check(
 
 @dataclass(kw_only=True, slots=True)
 class _DataSet:
-    """Files of one folder, in name order."""
+    """Files of one folder, sorted by name."""
 
     root: Path
     report: CheckReport
@@ -153,7 +155,7 @@ class _DataSet:
     last_pack_id: bytes = b""
 
     def check(self, files: Sequence[Path]) -> None:
-        """Check the files one after another, then the byte ranges across all files."""
+        """Check the files one after another, then compare the byte ranges of all files."""
         for path in files:
             self.report.files += 1
             shard = path.relative_to(self.root).as_posix()
@@ -199,7 +201,10 @@ class _DataSet:
         self.report.keep(STRUCTURE, rows, shard)
 
     def _format(self, schema: pa.Schema, shard: str) -> RowFormat | None:
-        """Return the row format; record a fault and return None if it is invalid or differs between files."""
+        """Return the row format of a file.
+
+        If it is invalid or differs between files, record a fault and return None.
+        """
         try:
             row_format = self.given or format_of(schema, shard)
         except SchemaError as unknown:
@@ -217,7 +222,7 @@ class _DataSet:
         return None
 
     def _columns_fit(self, schema: pa.Schema, row_format: RowFormat, shard: str) -> bool:
-        """Return True if types are right, and missing columns may be derived or inferred."""
+        """Return True if stored columns have the right types, and missing ones may be derived or inferred."""
         faults = list(_column_faults(schema, row_format))
         for found, cause in faults:
             self._file_fault(shard, found, cause)
@@ -239,18 +244,23 @@ RANGE = np.dtype(
         ("row", np.int64),
     ]
 )
-"""Byte range start:end of a document with the 128-bit hash (high, low), in slot `doc` of a row."""
+"""Byte range start:end of the document in slot `doc` of a row; high and low are the 128-bit hash of the
+document.
+"""
 MAX_RANGES_IN_MEMORY = 1 << 20
 PARTITIONS = 64
 LABELS = ("objective", "variant")
-"""Labels under which the same bytes may be scored again."""
+"""Labels of rows: the same bytes may be scored again under other values of these labels."""
 
 
 class Coverage:
-    """Collector of the byte ranges of a data set, which finds overlapping ranges."""
+    """Collector of the byte ranges of a data set, which finds ranges that overlap."""
 
     def __init__(self, folder: Path, *, max_ranges: int = MAX_RANGES_IN_MEMORY) -> None:
-        """Use an empty folder for ranges that don't fit into memory; the caller removes the folder."""
+        """Prepare for ranges that don't fit into memory, which are written to the empty `folder`.
+
+        The caller removes the folder.
+        """
         self._folder = folder
         self._held: list[Values] = []
         self._max_ranges = max_ranges
@@ -258,7 +268,7 @@ class Coverage:
         self._shards: list[str] = []
 
     def add(self, rows: CheckedRows, shard: str) -> None:
-        """Add the text ranges of a shard's rows, which must have passed the CONTENT rules."""
+        """Add the byte ranges of text in a shard's rows, which must have passed the CONTENT rules."""
         if shard not in self._shards[-1:]:
             self._shards.append(shard)
         ranges = _text_ranges(rows)
@@ -314,7 +324,10 @@ class Coverage:
 
 
 def _text_ranges(rows: CheckedRows) -> Values:
-    """Return byte ranges of text, adjacent ranges joined: 0:5, 5:9, 12:13, 13:20 -> 0:9, 12:20."""
+    """Return the byte ranges of text; adjacent ranges are joined.
+
+    The pieces 0:5, 5:9, 12:13 and 13:20 give 0:9 and 12:20.
+    """
     columns, layout = rows.batch, rows.layout
     row, piece = row_of(columns.offsets("pieces")), columns.fields("pieces")
     text = piece["kind"] == TEXT_PIECE
@@ -336,7 +349,7 @@ def _text_ranges(rows: CheckedRows) -> Values:
 
 
 def _document_hashes(columns: RowBatch) -> npt.NDArray[np.uint64]:
-    """Return hashes of (document, objective, variant) by row and slot, [d, 2]."""
+    """Return a hash of (document, objective, variant) for each document of the rows, as two words, [d, 2]."""
     labels = [columns.text(name) for name in LABELS if columns.has(name)]
     suffixes = [b"\0".join(label) for label in zip(*labels, strict=True)] or [b""] * len(columns)
     row = row_of(columns.offsets("document_ids")).tolist()
@@ -357,7 +370,7 @@ def _column_faults(schema: pa.Schema, row_format: RowFormat) -> Iterator[tuple[s
 
 
 def missing_columns(stored: Collection[str], row_format: RowFormat) -> Iterator[tuple[str, str]]:
-    """Yield missing columns that can't be derived or inferred, with the reason."""
+    """Yield each missing column that can't be derived or inferred, with the reason."""
     for name in REQUIRED:
         if name not in stored:
             yield name, "the column is required and can't be derived"
@@ -387,7 +400,10 @@ def _fallbacks(schema: pa.Schema) -> Iterator[str]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the Parquet files to check; in a folder tree, the files with rows and the unreadable ones."""
+    """Return the Parquet files to check.
+
+    In a folder tree, these are the files with rows and those that can't be read.
+    """
     if path.is_file():
         return [path]
     return [file for file in sorted(path.rglob("*.parquet")) if _may_be_rows(file)]

@@ -1,7 +1,7 @@
 """Conversion of a plan and spooled documents to Parquet columns, in shards of limited size.
 
-Columns of T values per row are laid out flat, row after row. The argument `documents` holds the numbers of
-the layout's documents in the spool.
+Columns of T values per row are laid out flat, row after row. In all functions, `documents` has the number in
+the spool of each document in the layout.
 """
 
 from collections.abc import Sequence
@@ -35,20 +35,20 @@ _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLabels:
-    """Labels shared by all rows of an artefact; the domain is passed to each `write`."""
+    """Labels that all rows of an artefact have in common; the domain is passed to each `write`."""
 
     rows_key: str
-    """Full key of the artefact; every pack_id begins with its first 12 digits."""
+    """Full key of the artefact; its first 12 digits are the beginning of every pack_id."""
     family: str
     objective: str
     variant: int
     split: str
     structured: bool = False
-    """True if rows have STRUCTURE_COLUMNS; all encodings in the spool must then have structure."""
+    """True if the rows have STRUCTURE_COLUMNS; then all encodings in the spool must have structure."""
 
 
 def pieces(layout: RowLayout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
-    """Return one list of pieces per row; token offsets count from the row's first token."""
+    """Return the column `pieces`, with one list per row; token offsets count from the row's first token."""
     counts = spooled.pieces.counts(documents)
     table = spooled.pieces.take(documents)
     kind, token_start, token_end, byte_start, byte_end = table.T
@@ -58,7 +58,7 @@ def pieces(layout: RowLayout, documents: Int64s, spooled: SpooledDocuments) -> A
 
 
 def document_ids(layout: RowLayout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
-    """Return one list of document ids per row, with 32 hex digits per id."""
+    """Return the column `document_ids`, with one list per row; an id has 32 hex digits."""
     digits = _HEX[spooled.document_ids[documents]]
     offsets = np.arange(len(documents) + 1, dtype=np.int32) * (2 * ID_BYTES)
     items = pa.StringArray.from_buffers(len(documents), as_buffer(offsets), as_buffer(digits))
@@ -68,7 +68,7 @@ def document_ids(layout: RowLayout, documents: Int64s, spooled: SpooledDocuments
 def structure_columns(
     layout: RowLayout, documents: Int64s, spooled: SpooledDocuments
 ) -> dict[str, ArrowArray]:
-    """Return STRUCTURE_COLUMNS of the rows that the layout describes."""
+    """Return the STRUCTURE_COLUMNS of the rows in a layout."""
     columns: dict[str, ArrowArray] = {}
     shape = (len(layout.num_docs), layout.row_length)
     codes = spooled.structure["codes"].take(documents)
@@ -89,14 +89,20 @@ def structure_columns(
 
 
 def _chunks_before(layout: RowLayout, counts: Int64s) -> Int64s:
-    """Count the chunks before each document in its row, [d]: counts [2 3 1] in rows of 2 and 1 -> [0 2 0]."""
+    """Return the number of chunks that precede each document's chunks in its row, [d].
+
+    `counts` is the number of chunks of each document: [2 3 1] in rows of 2 and 1 documents gives [0 2 0].
+    """
     before = np.cumsum(counts) - counts
     chunks: Int64s = before - before[layout.first_document[:-1]][layout.row]
     return chunks
 
 
 def _repeated(counts: Int64s, *values: Int64s) -> list[Int32s]:
-    """Repeat values of documents for each of their `counts` items."""
+    """Return each of `values`, in which the value of a document is repeated for each of its items.
+
+    `counts` is the number of items of each document.
+    """
     return [np.repeat(value.astype(np.int32), counts) for value in values]
 
 
@@ -108,12 +114,15 @@ def _structs(columns: tuple[Int32s, ...], counts: Int64s, kind: pa.StructType) -
 
 
 GROUP_TOKENS = 1 << 16
-"""Positions in a row group. A random read of one row takes 0.7 ms, with a million positions 11 ms."""
+"""Number of positions in a row group. A random read of one row takes 0.7 ms; it would take 11 ms with a
+million positions.
+"""
 BLOCK_TOKENS = 1 << 20
-"""Positions filled at a time: about 30 MB, with structure 45 MB. With smaller blocks, memory is returned to
-the system between blocks."""
+"""Number of positions that are filled at a time: about 30 MB, with structure 45 MB. With smaller blocks,
+memory is returned to the system between blocks.
+"""
 SHARD_TOKENS = 1 << 26
-"""Max positions in a file."""
+"""Maximum number of positions in a file."""
 BYTE_BY_BYTE = "BYTE_STREAM_SPLIT"
 _SCALARS = [field.name for field in PACKED_ROW_SCHEMA if not pa.types.is_list(field.type)]
 _RECURRING: Any = [
@@ -124,7 +133,9 @@ _RECURRING: Any = [
     *(f"chunk_boundaries.list.element.{name}" for name in ("kind", "dep_level", "doc")),
     *(f"{name}.list.element.label" for name in ("call_edges", "type_edges")),
 ]
-"""Columns that a dictionary makes smaller; token ids are smaller as plain values under zstd."""
+"""Columns that a dictionary makes smaller. Token ids are smaller without a dictionary, as plain values
+compressed by zstd.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,11 +148,13 @@ class RowCounts:
     valid_tokens: int
     scored_tokens: int
     context_sum: int
-    """Sum over scored tokens of the preceding tokens of their document."""
+    """Sum, over all scored tokens, of the number of tokens that precede them in their document."""
     context_histogram: tuple[int, ...]
-    """Scored tokens with < 1k, 1–4k, 4–16k, > 16k preceding tokens of their document."""
+    """Numbers of scored tokens with < 1k, 1–4k, 4–16k, > 16k preceding tokens of their document."""
     far: int
-    """Scored tokens with at least FAR_CONTEXT preceding tokens; 0 if rows aren't longer than that."""
+    """Number of scored tokens with at least FAR_CONTEXT preceding tokens; 0 if rows aren't longer than
+    FAR_CONTEXT.
+    """
 
 
 def row_shards(
@@ -152,7 +165,16 @@ def row_shards(
     group_tokens: int = GROUP_TOKENS,
     byte_by_byte: Sequence[str] = (),
 ) -> ShardWriter:
-    """Open a writer of row shards; the lists named in `byte_by_byte` are stored byte plane by byte plane."""
+    """Open a writer of row shards.
+
+    Args:
+        folder: folder of the shards.
+        schema: schema of the rows.
+        row_length: number of positions in a row.
+        group_tokens: number of positions in a row group.
+        byte_by_byte: list columns for which the first bytes of all values are stored together, then the
+            second bytes, and so on.
+    """
     encodings = {f"{column}.list.element": BYTE_BY_BYTE for column in byte_by_byte}
     return ShardWriter(
         folder,
@@ -166,7 +188,10 @@ def row_shards(
 
 
 class RowWriter:
-    """Writer of a folder's data/part-00000.parquet, data/part-00001.parquet, …, one domain after another."""
+    """Writer of the files data/part-00000.parquet, data/part-00001.parquet, … in a folder.
+
+    The rows are written domain by domain.
+    """
 
     def __init__(
         self,
@@ -192,7 +217,7 @@ class RowWriter:
     ) -> RowCounts:
         """Append the rows of a plan: row i holds order[row_starts[i] : row_starts[i + 1]].
 
-        Every row must hold a document with targets: plan over `spooled.with_targets()`.
+        Every row must have a document with targets, so `order` must be planned over `spooled.with_targets()`.
         """
         rows = len(row_starts) - 1
         done, far, histogram = 0, 0, np.zeros(len(HISTOGRAM_EDGES) + 1, dtype=np.int64)
@@ -279,7 +304,7 @@ class RowWriter:
 
 
 def _far(table: pa.Table, row_length: int) -> int:
-    """Count the scored tokens with at least FAR_CONTEXT preceding tokens of their document."""
+    """Count the scored tokens that follow at least FAR_CONTEXT tokens of their document."""
     if row_length <= FAR_CONTEXT:
         return 0
     doc_ids, scored = (
@@ -292,7 +317,7 @@ def _far(table: pa.Table, row_length: int) -> int:
 
 
 def _histogram(table: pa.Table) -> Int64s:
-    """Sum `context_histogram` over all rows, [4]."""
+    """Sum the column `context_histogram` over all rows, [4]."""
     counts = pc.list_flatten(table["context_histogram"]).to_numpy()
     sums: Int64s = counts.reshape(-1, len(HISTOGRAM_EDGES) + 1).sum(axis=0, dtype=np.int64)
     return sums

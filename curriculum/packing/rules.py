@@ -1,7 +1,8 @@
-"""Rules of the packed row, in one table: the claim of each rule, and a function that finds violations.
+"""Rules of the packed row in one table: the claim of each rule, and a function that finds violations.
 
-A rule checks a batch of rows at a time. Rows that violate a rule are hidden from the later rules, so that
-every row has at most one fault. The order is SHAPES of columns, EDGES of documents, CONTENT, STRUCTURE.
+A rule checks a batch of rows at a time. Rows that violate a rule aren't passed to the later rules, so that
+every row has at most one fault. The rules are checked in this order: SHAPES of columns, EDGES of documents,
+CONTENT, STRUCTURE.
 """
 
 import itertools
@@ -30,33 +31,33 @@ from schemas.structure import (
 
 NAMES = tuple(field.name for field in STRUCTURE_COLUMNS)
 MAX_SHOWN_ITEMS = 8
-"""Max list items shown in a fault."""
+"""Maximum number of list items that the text of a fault shows."""
 BUCKETS = len(HISTOGRAM_EDGES) + 1
 Bools = npt.NDArray[np.bool_]
 
 
 Rule = Enum("Rule", "FILE SHAPE BOUNDARIES BOS TARGETS STRUCTURE LOSS COVERAGE REPEATS", start=0)
-"""Numbered invariants of the packed row; 0 means that the file can be read as rows."""
+"""Numbered invariants of the packed row. Number 0, FILE, means that the file can be read as rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedRows:
-    """Rows of a shard and values that several rules share.
+    """Rows of a shard, with values that several rules need.
 
-    All properties except `batch` require that the rows have passed SHAPES and EDGES.
+    All properties except `batch` require that the rows have passed the rules SHAPES and EDGES.
     """
 
     batch: RowBatch
     numbers: Int64s
     """[n]: indices of the rows in their shard."""
     last_pack_id: bytes = b""
-    """The pack_id of the row before the first row."""
+    """The pack_id of the row that precedes the first of these rows."""
 
     def __len__(self) -> int:
         return len(self.batch)
 
     def filter(self, rows: Bools) -> "CheckedRows":
-        """Return the rows where the mask [n] is true; no copy is made if all are."""
+        """Return those rows for which the mask `rows` [n] is True; no copy is made if it is True for all."""
         if rows.all():
             return self
         return replace(self, batch=self.batch.filter(rows), numbers=self.numbers[rows])
@@ -68,12 +69,12 @@ class CheckedRows:
 
     @cached_property
     def starts(self) -> tuple[Int64s, Int64s]:
-        """First positions of documents, and each row's range of them, [n + 1]."""
+        """First positions of all documents, row after row, and the borders [n + 1] of the rows in them."""
         return self.batch.doc_starts(self.valid)
 
     @cached_property
     def tokens(self) -> RowTokens:
-        """Boundaries, tokens and loss mask."""
+        """Document boundaries, tokens and loss mask of the rows."""
         starts, edges = self.starts
         row_format = self.batch.row_format
         return RowTokens(
@@ -90,12 +91,15 @@ class CheckedRows:
 
     @cached_property
     def padding(self) -> Bools:
-        """Mask of the positions after the valid tokens, [n, T]."""
+        """Flag for each position, [n, T]: True for padding."""
         return np.arange(self.layout.row_length) >= self.valid[:, None]
 
     @cached_property
     def scored_repeats(self) -> Bools:
-        """Mask of scored predictions of tokens in a run of RUN tokens that repeats earlier tokens, [n, T]."""
+        """Flag for each position, [n, T]: True if it is scored and the token that it predicts is in a repeat.
+
+        A repeat is a run of RUN tokens that also occurs earlier in the document.
+        """
         lengths, repeated = self.layout.lengths, np.zeros(self.padding.shape, dtype=np.bool_)
         ids = self.tokens.input_ids[~self.padding]
         repeated[~self.padding] = in_repeats(ids, np.cumsum(lengths) - lengths)
@@ -105,7 +109,7 @@ class CheckedRows:
 
     @cached_property
     def textless(self) -> Bools:
-        """Mask of padding and, if pieces are stored, of tokens of generated pieces, [n, T]."""
+        """Flag for each position, [n, T]: True for padding and, if pieces are stored, generated tokens."""
         if not self.batch.has("pieces"):
             return self.padding
         piece, edges = self.batch.fields("pieces"), self.batch.offsets("pieces")
@@ -116,7 +120,11 @@ class CheckedRows:
         return self.padding | (values_by_token > 0)
 
     def values_by_token(self, start: Int64s, end: Int64s, edges: Int64s, values: Int64s) -> Int64s:
-        """Return the value of the range around each token, [n, T], 0 outside; ranges must be disjoint."""
+        """Return, for each token, the value of the range that contains it, or 0, [n, T].
+
+        `start`, `end` and `values` describe disjoint token ranges; `edges` are the borders of the rows in
+        these arrays.
+        """
         length = self.batch.row_format.row_length
         first, steps = row_of(edges) * length, np.zeros(len(self) * length + 1, dtype=np.int64)
         np.add.at(steps, first + start, values)
@@ -124,7 +132,10 @@ class CheckedRows:
         return np.cumsum(steps[:-1]).reshape(len(self), length)
 
     def outside(self, name: str, start: Int64s, end: Int64s) -> Bools:
-        """Return a mask [items] of the token ranges that are empty or leave the document they name."""
+        """Return a flag for each token range `[start, end)`: True if it is empty or not within its document.
+
+        The ranges are items of the list column `name`, whose field `doc` names the document.
+        """
         row, layout = row_of(self.batch.offsets(name)), self.layout
         doc = self.batch.fields(name)["doc"]
         named = (doc >= 0) & (doc < layout.num_docs[row])
@@ -133,7 +144,7 @@ class CheckedRows:
         return ~named | (start >= end) | (start < first) | (end > first + layout.lengths[document])
 
     def stored(self, name: str) -> Values:
-        """Return a stored column, [n] or [n, k]."""
+        """Return a stored column, as [n] or [n, k]."""
         if name == "valid_token_count":
             return self.valid
         if not pa.types.is_list(KNOWN[name]):
@@ -142,20 +153,23 @@ class CheckedRows:
 
 
 class RowRule(NamedTuple):
-    """Rule about one column of packed rows."""
+    """Rule that one column of packed rows must obey."""
 
     invariant: Rule
     column: str
-    """Column shown in a fault; empty if it may be any column."""
+    """Column that the text of a fault shows; empty if it may be any column."""
     holds: str
-    """Claim of the rule; names in braces are fields of the row format."""
+    """Claim of the rule, in which names in braces are fields of the row format."""
     where: Callable[[CheckedRows, str], Bools]
-    """Function that returns a mask of violations: [n], [n, k], or [items] for lists of structs."""
+    """Function that returns a flag for each violation: [n], [n, k], or [items] for lists of structs."""
     needs: tuple[str, ...] = ()
-    """Columns that must be stored for the rule to apply; empty means `column`."""
+    """Columns that must be stored for the rule to apply; if empty, only `column`."""
 
     def broken(self, rows: CheckedRows, where: Bools) -> Bools:
-        """Return a mask [n] of the rows that violate the rule."""
+        """Return a flag for each row, [n]: True if it violates the rule.
+
+        `where` is the result of `self.where`.
+        """
         if self.column in _ITEMS:
             row = row_of(rows.batch.offsets(self.column))
             return np.bincount(row[where], minlength=len(rows)) > 0
@@ -163,7 +177,7 @@ class RowRule(NamedTuple):
         return broken
 
     def found(self, rows: CheckedRows, where: Bools, row: int) -> str:
-        """Describe the value that violates the rule in a row."""
+        """Return a text that describes the value of `row` which violates the rule."""
         column, batch = self.column, rows.batch
         if not column:
             return "a null in a column"
@@ -187,12 +201,15 @@ class RowRule(NamedTuple):
 
 
 def row_of(edges: Int64s) -> Int64s:
-    """Return the row of each list item: edges [0 2 3] -> [0 0 1]."""
+    """Return the row of each item of a list column: lists with the borders [0 2 3] -> [0 0 1]."""
     return np.repeat(np.arange(len(edges) - 1), np.diff(edges))
 
 
 def _before(ends: Int64s, edges: Int64s) -> Int64s:
-    """Return the end of the previous item in the row, else 0: ends [3 5 2], edges [0 2 3] -> [0 3 0]."""
+    """Return, for each list item, the end of the previous item of its row; 0 for the first one.
+
+    Items with the ends [3 5 2] in lists with the borders [0 2 3] give [0 3 0].
+    """
     before = np.roll(ends, 1)
     before[edges[:-1][np.diff(edges) > 0]] = 0
     return before
@@ -279,9 +296,9 @@ def _unsound_chunks(rows: CheckedRows, column: str) -> Bools:
 
 
 def _other_levels(rows: CheckedRows, column: str) -> Bools:
-    """Return a mask of the tokens whose level differs from their chunk's level.
+    """Return a flag for each token: True if its level differs from the level of its chunk.
 
-    If pieces aren't stored, a 0 inside a chunk may be a line of a gap and is no fault.
+    If pieces aren't stored, a 0 inside a chunk is no fault, because it may belong to a gap line.
     """
     edges, chunk = rows.batch.offsets("chunk_boundaries"), rows.batch.fields("chunk_boundaries")
     found = rows.stored(column)

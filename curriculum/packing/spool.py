@@ -1,7 +1,7 @@
 """Temporary storage of encodings and their structure between encoding and packing.
 
 A plan needs the lengths of all documents before the first row can be filled, and the tokens don't fit into
-memory. The tokens therefore wait in flat files; 16 bytes per document stay in memory.
+memory. The tokens are therefore kept in flat files; only 16 bytes per document stay in memory.
 """
 
 import contextlib
@@ -21,14 +21,16 @@ from schemas.structure import STRUCTURE_TOKENS
 
 ID_BYTES = 16
 FLUSH_TOKENS = 1 << 19
-"""Tokens buffered in memory; the training and validation sides are spooled at the same time."""
+"""Number of tokens that are buffered in memory. The training and the validation documents are spooled at the
+same time.
+"""
 Int32s = npt.NDArray[np.int32]
 _LISTS: Mapping[str, tuple[npt.DTypeLike, int]] = {
     "ids": (np.int32, 1),
     "loss_mask": (np.uint8, 1),
     "pieces": (np.int32, 5),
 }
-"""Type and values per item of the columns with several items per document."""
+"""Columns with several items per document: the type of a value, and the number of values per item."""
 _STRUCTURE: Mapping[str, tuple[npt.DTypeLike, int]] = {
     "codes": (np.uint8, len(STRUCTURE_TOKENS)),
     "chunks": (np.int32, 4),
@@ -41,7 +43,7 @@ _DOMAINS = "domains.json"
 
 
 class RaggedWriter:
-    """Writer of entries of variable length; memory doesn't grow with their number."""
+    """Writer of entries of variable length. Its memory doesn't grow with the number of entries."""
 
     def __init__(self, path: Path) -> None:
         self._values: BinaryIO = path.with_suffix(".values").open("wb")
@@ -50,7 +52,10 @@ class RaggedWriter:
         np.zeros(1, dtype=np.int64).tofile(self._offsets)
 
     def append(self, values: Values, counts: Int64s) -> None:
-        """Append entries of `counts` items, laid end to end along the first axis of `values`."""
+        """Append entries, whose items are joined along the first axis of `values`.
+
+        `counts` is the number of items of each entry.
+        """
         assert int(counts.sum()) == len(values), "counts and values of one batch belong together"
         np.ascontiguousarray(values).tofile(self._values)
         item_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:]))
@@ -65,7 +70,7 @@ class RaggedWriter:
 
 
 class VariableLengthColumn:
-    """Reader of entries by number; the files are memory-mapped."""
+    """Reader of the entries that a RaggedWriter wrote, by number; the files are memory-mapped."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, width: int = 1) -> None:
         self._values = mapped(path.with_suffix(".values"), np.uint8)
@@ -77,7 +82,7 @@ class VariableLengthColumn:
         return len(self._offsets) - 1
 
     def counts(self, entries: Int64s | slice = slice(None)) -> Int64s:
-        """Return the number of items of the given entries, or of all entries."""
+        """Return the number of items of each of the given entries; by default, of all entries."""
         item_bytes = self._dtype.itemsize * self._width
         if isinstance(entries, slice):
             return np.diff(self._offsets) // item_bytes
@@ -85,9 +90,9 @@ class VariableLengthColumn:
         return counts
 
     def take(self, entries: Int64s) -> Values:
-        """Return the items of the given entries end to end, [sum] or [sum, width]; one memcpy per entry.
+        """Return the joined items of the given entries, [sum] or [sum, width]; one memcpy per entry.
 
-        Entries [[7 8] [9]] taken in the order 1, 0 give [9 7 8].
+        The entries [7 8] and [9], taken in the order 1, 0, give [9 7 8].
         """
         # Arrow copies an entry as one block; numpy would index item by item.
         everything = pa.Array.from_buffers(
@@ -101,7 +106,7 @@ class VariableLengthColumn:
 
 
 def mapped(path: Path, dtype: npt.DTypeLike) -> Values:
-    """Map a file as an array; return an empty array for an empty file, which can't be mapped."""
+    """Map a file into memory as an array. An empty file can't be mapped; it gives an empty array."""
     if path.stat().st_size == 0:
         return np.zeros(0, dtype=dtype)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
@@ -114,7 +119,7 @@ def as_buffer(array: Values) -> pa.Buffer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Structures:
-    """Structure of a batch of n documents: the fields of `EncodedStructure`, concatenated."""
+    """Structure of a batch of n documents: the fields of their `EncodedStructure`, concatenated."""
 
     base_ids: npt.NDArray[np.uint8]
     """[n, 16]"""
@@ -151,10 +156,10 @@ def _counts(arrays: list[Int32s]) -> Int64s:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encodings:
-    """Batch of n documents: the fields of `Encoding`, concatenated."""
+    """Encodings of a batch of n documents: the fields of their `Encoding`, concatenated."""
 
     document_ids: npt.NDArray[np.uint8]
-    """[n, 16]: the raw bytes of the 32 hex digits."""
+    """[n, 16]: raw bytes of each document id, which is written as 32 hex digits elsewhere."""
     lengths: Int64s
     """[n], each at least 1."""
     ids: npt.NDArray[np.int32]
@@ -188,7 +193,7 @@ class Encodings:
 
 
 class Spool:
-    """Writer of encodings, one by one or in batches, to files in a folder that the caller removes."""
+    """Writer of encodings, singly or in batches, to files in a folder. The caller removes the folder."""
 
     def __init__(self, folder: Path, *, structured: bool = False) -> None:
         self._folder = folder
@@ -207,7 +212,7 @@ class Spool:
         self._waiting_tokens = 0
 
     def append(self, encoding: Encoding, *, domain: str = "") -> None:
-        """Add one document; takes about 2 µs, and a write to disk every FLUSH_TOKENS tokens."""
+        """Add one document. It takes about 2 µs; every FLUSH_TOKENS tokens are written to disk together."""
         self._add_domain(domain, 1)
         self._waiting.append(encoding)
         self._waiting_tokens += len(encoding.ids)
@@ -215,7 +220,7 @@ class Spool:
             self._flush()
 
     def extend(self, batch: Encodings, *, domain: str = "") -> None:
-        """Add many documents, after all documents added before."""
+        """Add many documents; they follow the documents that were added before."""
         self._add_domain(domain, len(batch.lengths))
         self._flush()
         self._write(batch)
@@ -276,7 +281,10 @@ def _assert_whole(batch: Encodings) -> None:
 
 
 def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
-    """Sum the preceding tokens of each document's targets, [n]: mask [1 1 0 1 0], lengths 3, 2 -> [3 1]."""
+    """Return, for each document, the sum of the numbers of tokens that precede its targets, [n].
+
+    The mask [1 1 0 1 0] for documents of 3 and 2 tokens gives [3 1].
+    """
     starts = np.cumsum(lengths) - lengths
     before = np.arange(1, len(loss_mask) + 1) - np.repeat(starts, lengths)
     sums: Int64s = np.add.reduceat(before * loss_mask, starts)
@@ -284,21 +292,23 @@ def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
 
 
 class SpooledDocuments:
-    """Content of a closed spool; documents are numbered in the order in which they were added."""
+    """Content of a closed spool. Documents are numbered in the order in which they were added."""
 
     def __init__(self, folder: Path) -> None:
         self.ids, self.loss_mask, self.pieces = _columns(folder, _LISTS).values()
         self.document_ids = mapped(folder / "document_ids", np.uint8).reshape(-1, ID_BYTES)
         self.lengths: Int64s = self.ids.counts()
         self.scored: Int64s = mapped(folder / "scored", np.int64)
-        """Scored tokens, i.e. tokens that count for the loss, by document."""
+        """Number of scored tokens (tokens that the loss counts) of each document."""
         self.context_sums: Int64s = mapped(folder / "context_sums", np.int64)
-        """Sum over a document's scored tokens of the tokens before them, by document."""
+        """For each document, the sum over its scored tokens of the number of tokens before them."""
         self.structured = (folder / _BASE_IDS).exists()
         self.structure = _columns(folder, _STRUCTURE) if self.structured else {}
-        """Codes, chunks and edges by name; empty without structure."""
+        """Codes, chunks and edges, by the name of the column; empty without structure."""
         self.tie_ids = self.document_ids
-        """[n, 16]: ids for `best_fit.tie_breakers`; documents with structure use their base document's id."""
+        """[n, 16]: ids for `best_fit.tie_breakers`. For a document with structure, it is the id of its base
+        document.
+        """
         if self.structured:
             self.tie_ids = mapped(folder / _BASE_IDS, np.uint8).reshape(-1, ID_BYTES)
         self._domain: Int32s = mapped(folder / "domain", np.dtype("<i4"))
@@ -308,11 +318,14 @@ class SpooledDocuments:
         return len(self.lengths)
 
     def with_targets(self) -> Int64s:
-        """Return the documents that have at least one target, i.e. a token that counts for the loss."""
+        """Return the numbers of those documents that have a target, which is a token that the loss counts."""
         return np.flatnonzero(self.scored)
 
     def by_domain(self) -> Iterator[tuple[str, Int64s]]:
-        """Yield each domain and its documents with targets, sorted by name; skip domains without any."""
+        """Yield each domain with the numbers of its documents with targets, sorted by name.
+
+        Domains without such documents are skipped.
+        """
         kept = self.with_targets()
         codes = self._domain[kept]
         for domain in sorted(self._domains):

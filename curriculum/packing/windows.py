@@ -1,9 +1,9 @@
 """Windows of scored positions as 64-bit hashes, to count the training targets that are distinct.
 
-    windows.pq   beside the shards of rows
+    windows.pq   next to the shards of rows
 
-The union of such sets over rows, shards, servings, objectives or phases is a count of distinct hashes.
-Speed: about 10 Mtok/s per core; sorting takes most of the time.
+The size of the union of several such sets (of rows, shards, servings, objectives or phases) is their number
+of distinct windows. Speed: about 10 Mtok/s per core; sorting takes most of the time.
 """
 
 from pathlib import Path
@@ -37,11 +37,11 @@ _COLUMNS = ("pack_id", "input_ids", "loss_mask", "doc_starts", "valid_token_coun
 
 
 def write_windows(folder: Path, scored: int) -> WindowsReport:
-    """Write windows.pq into the folder of rows.
+    """Write the window hashes of all rows in a folder to windows.pq in this folder.
 
     Args:
-        folder: Folder of the shards.
-        scored: Scored positions of all rows; determines the sampling threshold.
+        folder: folder of the shards.
+        scored: number of scored positions of all rows, which determines the sampling threshold.
     """
     halvings = halvings_of(scored)
     sampled: list[Hashes] = [np.empty(0, dtype=np.uint64)]
@@ -62,7 +62,7 @@ def write_windows(folder: Path, scored: int) -> WindowsReport:
 
 
 def halvings_of(scored: int) -> int:
-    """Return how often the threshold is halved so that at most MAX_SAMPLED windows are expected.
+    """Return how often the threshold is halved so that at most MAX_SAMPLED windows are to be expected.
 
     >>> halvings_of(1_000_000), halvings_of(1_000_001), halvings_of(9_000_000)
     (0, 1, 4)
@@ -71,10 +71,15 @@ def halvings_of(scored: int) -> int:
 
 
 def window_hashes(ids: Ids, starts: Int64s, *, width: int = WINDOW_TOKENS) -> Hashes:
-    """Hash the window of `width` tokens that ends at each token, [n]; `width` is a power of two.
+    """Return a hash of the window of `width` tokens that ends at each token, [n].
 
-    `starts` are the first tokens of the documents, beginning with 0. Equal windows have equal hashes; two
-    different windows share a hash with a probability of about 2^-64.
+    Equal windows have equal hashes; two different windows share a hash with a probability of about 2^-64.
+
+    Args:
+        ids: tokens of all documents.
+        starts: first token of each document, beginning with 0. A window doesn't reach into the document
+            before.
+        width: number of tokens of a window, a power of two.
 
     >>> hashes = window_hashes(np.array([5, 6, 5, 6, 5]), np.array([0, 3]), width=2)
     >>> (hashes[:, None] == hashes).sum(axis=1).tolist()  # [. 5] [5 6] [6 5] | [. 6] [6 5]
@@ -95,7 +100,10 @@ def window_hashes(ids: Ids, starts: Int64s, *, width: int = WINDOW_TOKENS) -> Ha
 
 
 def _sampled(batch: RowBatch, halvings: int) -> tuple[Int64s, Hashes]:
-    """Return the distinct window hashes of each row below the threshold, with their rows, in order."""
+    """Return those distinct window hashes of each row that are below the threshold, with their rows.
+
+    They are sorted by row, then by hash.
+    """
     starts, edges = batch.doc_starts(batch.valid_counts())
     layout = RowLayout.from_starts(
         starts, np.diff(edges), batch.valid_counts(), batch.row_format.row_length
@@ -115,7 +123,10 @@ def _sampled(batch: RowBatch, halvings: int) -> tuple[Int64s, Hashes]:
 
 
 def _start_of(count: int, starts: Int64s) -> Int64s:
-    """Return the first token of each token's document, [n]: starts 0, 2 of 3 tokens -> [0 0 2]."""
+    """Return the first token of the document to which each token belongs, [n].
+
+    Documents that start at 0 and 2 of 3 tokens give [0 0 2].
+    """
     first = np.zeros(count, dtype=np.int64)
     first[starts] = starts
     return np.maximum.accumulate(first)
