@@ -240,7 +240,7 @@ class _Types:
                 self._locals.setdefault((function, name), []).append((place, kind))
 
     def type_at(self, name: str, function: int, place: int) -> str | None:
-        """Return the type of `name` at the offset `place` in a function; None if this file doesn't tell."""
+        """Return the type that `name` has at `place` in a function; None if this file doesn't declare it."""
         known = self._locals.get((function, name))
         if known:
             before = bisect_left(known, (place, ""))

@@ -200,7 +200,7 @@ def _declares_function(nodes: NodeTable) -> Flags:
 def _join_template(nodes: NodeTable, own: Bytes) -> None:
     """Give `template <…>` the category of the declaration that it introduces.
 
-    This is its last node that isn't a comment.
+    The declaration is the last node inside it that isn't a comment.
     """
     place = np.arange(len(own), dtype=np.int32)
     counts = IS_NODE[nodes.kind] & ~_IS_COMMENT[nodes.kind]
@@ -246,9 +246,9 @@ def code_definitions(nodes: NodeTable, found: Categories) -> CodeDefinitions:
 
 
 def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
-    """Return, for each node, the category of the chunk of the definition that begins with it, [n]; else 0.
+    """Return the chunk category of each node that is the outermost node of a definition, [n].
 
-    If several nested nodes begin with the same definition, only the outermost one has a category.
+    Other nodes have 0.
     """
     place = np.arange(len(found.category), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))

@@ -148,7 +148,7 @@ def _is_switch(word: str) -> bool:
 
 
 def is_pair(word: str) -> bool:
-    """Return True if `word` is a flag that `Unit.arguments` separates from its path, the next argument."""
+    """Return True if `word` is a flag whose path is the next word in `Unit.arguments`."""
     return word in _PATHS
 
 

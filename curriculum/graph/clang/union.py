@@ -194,7 +194,10 @@ class Edges:
     def _choices(
         self, node: UnitNode, mention: NamedReference
     ) -> Iterator[tuple[Collection[int], int]]:
-        """Yield the sets of targets that a reference may have, each set with its number of candidates."""
+        """Yield the sets of targets that a reference may have, each with its number of candidates.
+
+        Candidates outside of the tree count as well, but are not in the set.
+        """
         if mention.name:
             named = [
                 method
