@@ -59,7 +59,7 @@ def render_changes(
 
 
 def _commit_of(change: FileChange) -> tuple[str, bool]:
-    """Return the commit of a change, and True if all changes of this commit may not fit into memory."""
+    """Return the commit of a change, and True if the commit's changes may be too many for memory."""
     return change.commit, change.is_tree_wide or change.kind == "snapshot"
 
 

@@ -41,7 +41,7 @@ _SEVERAL = ("file", "target")
 
 
 class ByteSpan(NamedTuple):
-    """Bytes `[start, end)` of a document."""
+    """Bytes `[start, end)` of a document, with the chunks and the source to which they belong."""
 
     start: int
     end: int
@@ -283,7 +283,7 @@ _COLUMN = {name: number for number, name in enumerate(RUN_COLUMNS)}
 
 @dataclass(kw_only=True, slots=True)
 class _Canvas:
-    """Columns, chunks and links of the document being enriched."""
+    """Structure of the document that is being enriched, as far as it is known."""
 
     data: bytes
     levels: npt.NDArray[np.uint8]
