@@ -223,7 +223,7 @@ class Split:
 
     @property
     def refuses(self) -> bool:
-        """True if the corpus may refuse a licence."""
+        """True if there are licences that the corpus refuses."""
         return self.licences != USUAL_LICENCES
 
     def are_refused(self, sources: Any) -> Bools:

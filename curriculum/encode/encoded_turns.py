@@ -139,10 +139,10 @@ class TurnFitter:
         )
 
     def _fitting(self, roles: Sequence[Role], whole: _Turns, last_scored: int) -> _Turns | None:
-        """Return the turns that fit a row; None if not enough turns can be removed.
+        """Return the turns of a conversation that fit a row; None if the conversation is left out.
 
-        If all turns don't fit, the oldest exchanges are removed. The question of the last scored answer is
-        kept, since otherwise nothing would be scored.
+        If not all turns fit and `overlong` allows it, the oldest exchanges are removed. The question of the
+        last scored answer is kept, since otherwise nothing would be scored.
         """
         room = self.row_length - len(self.bos) - len(self.eos)
         if whole.num_tokens <= room:
