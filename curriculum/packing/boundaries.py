@@ -55,7 +55,7 @@ class RowLayout:
     def from_starts(
         doc_starts: Int64s, num_docs: Int64s, valid: Int64s, row_length: int
     ) -> "RowLayout":
-        """Build the layout from the first positions of all documents, `doc_starts`, in the order of the rows.
+        """Build the layout from `doc_starts`, the first position of each document in its row, row after row.
 
         `num_docs` and `valid` are the numbers of documents and of tokens of each row. The doc_starts [0 3] of
         one row with 2 documents and 5 tokens give the lengths [3 2].
@@ -104,7 +104,10 @@ class RowLayout:
 
     @property
     def doc_ids(self) -> Int32s:
-        """Segment of each position, [n·T]: lengths 3, 2 in a row of 7 -> [0 0 0 1 1 2 2]."""
+        """Id of the segment of each position, [n·T]: lengths 3, 2 in a row of 7 -> [0 0 0 1 1 2 2].
+
+        A segment is a document or the padding of a row.
+        """
         after_row = self.first_document[1:]
         slots = np.insert(self.slot, after_row, self.num_docs)
         return np.repeat(slots.astype(np.int32), self._with_padding)

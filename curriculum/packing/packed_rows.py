@@ -62,7 +62,7 @@ class RowBatch:
 
     @property
     def doc_ids(self) -> Int32s:
-        """Segment ids, [n, T]; derived if the rows don't store them.
+        """Id of the document or padding at each position, [n, T]; derived if the rows don't store them.
 
         Raises:
             SchemaError: if the rows say neither where documents begin nor where they end.
@@ -88,12 +88,11 @@ class RowBatch:
         return np.where(tokens.any(axis=1), last, 0).astype(np.int64)
 
     def doc_starts(self, valid: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the first positions of all documents, row after row, and the borders of the rows in them.
+        """Return the first position of each document in its row, row after row, and the borders of the rows.
 
-        The borders are [n + 1].
-
-        If they aren't stored, a document begins wherever doc_ids changes; without doc_ids, at every BOS among
-        the first `valid` tokens of a row: [BOS a EOS BOS c PAD PAD] -> [0 3], [0 2].
+        The borders are indices into the positions, [n + 1]. If the positions aren't stored, a document begins
+        wherever doc_ids changes; without doc_ids, at every BOS among the first `valid` tokens of a row: [BOS
+        a EOS BOS c PAD PAD] -> [0 3], [0 2].
         """
         if self.has("doc_starts"):
             return self.values("doc_starts").astype(np.int64), self.offsets("doc_starts")

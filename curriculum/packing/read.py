@@ -219,7 +219,7 @@ class GroupCache:
     def get(self, key: Hashable, read: Callable[[], G]) -> G:
         """Return the group with the key `key`; if it isn't cached, call `read` to get it.
 
-        A key always stands for groups of the same type.
+        All groups with one key must have the same type.
         """
         found: G | None = self._groups.get(key)
         if found is not None:

@@ -69,7 +69,7 @@ class CheckedRows:
 
     @cached_property
     def starts(self) -> tuple[Int64s, Int64s]:
-        """First positions of all documents, row after row, and the borders [n + 1] of the rows in them."""
+        """First position of each document in its row, row after row, and the borders of the rows, [n + 1]."""
         return self.batch.doc_starts(self.valid)
 
     @cached_property

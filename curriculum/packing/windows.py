@@ -2,8 +2,8 @@
 
     windows.pq   next to the shards of rows
 
-The size of the union of several such sets (of rows, shards, servings, objectives or phases) is their number
-of distinct windows. Speed: about 10 Mtok/s per core; sorting takes most of the time.
+The union of several such sets (of rows, shards, servings, objectives or phases) contains their distinct
+hashes, which can be counted. Speed: about 10 Mtok/s per core; sorting takes most of the time.
 """
 
 from pathlib import Path
