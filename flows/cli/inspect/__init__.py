@@ -1,1 +1,1 @@
-"""`curriculum inspect`: views of curriculum.inspection in the terminal, as JSON or as a page."""
+"""`curriculum inspect`: the views of curriculum.inspection, printed in the terminal, as JSON or as a page."""

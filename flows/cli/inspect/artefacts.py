@@ -1,4 +1,4 @@
-"""Artefacts in `curriculum inspect`: their manifests and the requested lines."""
+"""Artefacts as `curriculum inspect` shows them: the manifest, and the lines that the user asked for."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +27,18 @@ L = TypeVar("L")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectedArtefact(Generic[L]):
-    """Artefact and the lines to show."""
+    """Artefact with those of its lines that are shown, such as rows or training steps."""
 
     path: Path
     manifest: Manifest
     lines: tuple[L, ...] = ()
     matching: int | None = None
-    """Number of matching lines."""
+    """Number of lines that match the filter; None without a filter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """Artefacts to show, and the number of further artefacts."""
+    """Artefacts that are shown; `more` is the number of further artefacts that are not shown."""
 
     artefacts: tuple[InspectedArtefact[object], ...]
     more: int = 0
@@ -52,7 +52,7 @@ def without_lines(artefact: Artefact) -> InspectedArtefact[object]:
 def with_lines(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> InspectedArtefact[Line]:
-    """Return an artefact with the first matching lines of its files."""
+    """Return an artefact with the first lines of its files that match the filter in `options`."""
     given = options.only.given
     most = None if options.full and given else max(options.rows, LINES)
     lines, matching = first_lines(store, artefact, options, most)
@@ -65,7 +65,7 @@ def with_lines(
 
 
 def counts(report: Mapping[str, object]) -> RenderableType:
-    """Return the counts of a stage as a table."""
+    """Return the counts in a stage's report as a table."""
     lines = []
     for name, value in report.items():
         shown = f"{value:,}" if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
@@ -90,7 +90,7 @@ def index(store: Store, found: Sequence[Artefact]) -> Iterator[RenderableType]:
 
 
 def header(store: Store, artefact: Artefact) -> Iterator[Text]:
-    """Yield the name of an artefact, the size of its files, and its path."""
+    """Yield the name of an artefact, the number and size of its files, and its path."""
     manifest = artefact.manifest
     yield Text.assemble(
         (f"{manifest.stage} ", f"bold {ACCENT}"),

@@ -1,4 +1,4 @@
-"""Checkpoints in `curriculum inspect`: state, weights, and the rows of the last step."""
+"""Checkpoints in `curriculum inspect`: the state of the run, the weights, and the rows of the last step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from schemas.visible import one_line
 
 
 class Saved(BaseModel):
-    """Progress of a run at a checkpoint: the fields of state.json that are shown."""
+    """Progress of a run at a checkpoint: those fields of state.json that are shown."""
 
     step: int = 0
     slot: int = 0
@@ -36,7 +36,7 @@ class Saved(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumedServing:
-    """Rows of a serving and domain that a phase read before a checkpoint."""
+    """Number and tokens of the rows of one serving and domain that a run read before a checkpoint."""
 
     serving: str
     domain: str
@@ -47,7 +47,7 @@ class ConsumedServing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointView:
-    """Checkpoint with the values to show."""
+    """Checkpoint with the values that are shown."""
 
     path: Path
     files: tuple[FileRecord, ...]
@@ -61,7 +61,7 @@ class CheckpointView:
 
 
 def checkpoint_view(store: Store, path: Path) -> CheckpointView:
-    """Read a checkpoint; of its weights, only names and shapes."""
+    """Read a checkpoint; only the names and shapes of its weights are read, not the weights."""
     require_listed(path)
     job, state = Attempt.at(path.parents[1]).job, read_part(Saved, path, STATE)
     return CheckpointView(
@@ -76,7 +76,7 @@ def checkpoint_view(store: Store, path: Path) -> CheckpointView:
 
 
 def _consumed(store: Store, job: Job, slot: int) -> Iterator[ConsumedServing]:
-    """Yield the planned rows before a slot, by stratum."""
+    """Yield the rows before the slot `slot` of the run's plan, counted by serving and domain."""
     folder = (store.root / job.plan).parent
     if not (folder / PLAN_NAME).is_file():
         return
@@ -100,7 +100,7 @@ def _consumed(store: Store, job: Job, slot: int) -> Iterator[ConsumedServing]:
 def checkpoint_panels(
     store: Store, view: CheckpointView, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield the progress of a checkpoint, its weights, its consumed rows, and its metrics.
+    """Yield the progress of the run at a checkpoint, the weights, the consumed rows, and the metrics.
 
     With a filter, yield only the matching metrics.
     """
@@ -130,7 +130,7 @@ def checkpoint_panels(
 
 
 def _weights(view: CheckpointView, *, full: bool) -> RenderableType:
-    """Return the tensors of a checkpoint by block, or with `full` one by one."""
+    """Return a table of the weights, one line per block; with `full`, one line per tensor."""
     if not view.weights:
         return Text(
             "Weights are not shown: the checkpoint is sharded by rank, or another trainer "
@@ -154,7 +154,7 @@ def _weights(view: CheckpointView, *, full: bool) -> RenderableType:
 
 
 def _figures(state: Saved, options: InspectOptions) -> Iterator[Line]:
-    """Yield the last metrics before the checkpoint."""
+    """Yield the most recent metrics of each set that were measured before the checkpoint."""
     last = {figure.place: figure for figure in state.figures}
     for figure in last.values():
         if options.only.has_figure(figure.family, figure.domain):

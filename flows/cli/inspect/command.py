@@ -1,4 +1,4 @@
-"""`curriculum inspect`: find something and print it in the terminal, as JSON or as a page."""
+"""`curriculum inspect`: find something and show it in the terminal, as JSON or as a page."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,8 +47,8 @@ def show(
 ) -> None:
     """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
 
-    Of a stage, only artefacts of `owner` are shown, or else the newest first. A page is written to `draft` if
-    that is given; the caller then moves the file to `html`.
+    If `what` is a stage, its newest artefacts come first; with `owner`, only the artefacts of that owner are
+    shown. A page is written to the path `draft` if that is given; the caller then moves the file to `html`.
 
     Raises:
         StoreError: if nothing is found, nothing matches the filter, or the filter doesn't apply.
@@ -79,7 +79,7 @@ def show(
 
 
 def narrowed(store: Store, found: Reference, options: InspectOptions) -> Reference:
-    """Return a reference without the artefacts that have no matching line.
+    """Return a reference to only those artefacts that have a line which matches the filter.
 
     Raises:
         StoreError: if no artefact is left, or if the filter doesn't apply.
@@ -108,7 +108,7 @@ def narrowed(store: Store, found: Reference, options: InspectOptions) -> Referen
 def view_of(
     store: Store, found: Reference, options: InspectOptions, *, listed: bool = False
 ) -> object:
-    """Return the value that --json prints for a reference."""
+    """Return the value that --json prints for the thing to which a reference refers."""
     if found.checkpoint is not None:
         return checkpoint_view(store, found.checkpoint)
     if found.open_run is not None:
@@ -120,7 +120,7 @@ def view_of(
 
 
 def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
-    """Yield the panels of a reference."""
+    """Yield the panels that show the thing to which a reference refers."""
     if found.checkpoint is not None:
         yield from checkpoint_panels(store, checkpoint_view(store, found.checkpoint), options)
         return
@@ -142,7 +142,11 @@ def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[Re
 def _views(
     store: Store, found: Reference, options: InspectOptions
 ) -> Iterator[tuple[Artefact, InspectedArtefact[Any]]]:
-    """Yield the first artefact; of rows, documents and tokens enough artefacts for the requested lines."""
+    """Yield artefacts and their views, until the requested number of lines is reached.
+
+    Only rows, documents and tokens have lines that are shown one by one. Of other stages, only the first
+    artefact is yielded.
+    """
     left = options.rows
     for artefact in found.artefacts:
         stage = artefact.manifest.stage
@@ -160,7 +164,7 @@ def _views(
 
 
 def _rest(found: Reference, shown: list[InspectedArtefact[Any]]) -> int:
-    """Return the number of artefacts after the last shown artefact."""
+    """Return the number of found artefacts that follow the last shown artefact."""
     paths = [artefact.path for artefact in found.artefacts]
     return len(paths) - paths.index(shown[-1].path) - 1 if shown else 0
 
@@ -171,7 +175,7 @@ def _is_empty(artefact: Artefact) -> bool:
 
 
 def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
-    """Return documents or rows as a self-contained HTML page.
+    """Return documents or rows as an HTML page that needs no other files.
 
     Raises:
         StoreError: for a stage without documents and rows.

@@ -1,4 +1,4 @@
-"""Documents in the terminal: their sources, down to the commit, and their text."""
+"""Documents in the terminal: the commits and files from which they were made, and their text."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,16 +32,16 @@ TEXT_LINES = 24
 TREE_LINES = 24
 LABEL_STYLES = {"resolved": ACCENT, "overridden": ACCENT, "dependent": "yellow", "syntactic": MUTED}
 NUMBERS = {"hop", "bytes", "tokens", "rank", "start"}
-"""Right-aligned columns."""
+"""Headings of the columns that are aligned right."""
 FLEXIBLE = {"chunk": 5, "what": 2, "path": 3, "first line": 1}
-"""Columns that share the remaining width, with their ratios."""
+"""Columns that share the width which the others leave, in these proportions."""
 FIRST_LINE = 80
 Cells = dict[str, Text | str]
-"""Line of a table by column, without columns whose value is unknown."""
+"""Cells of a table line by column; columns without a known value are missing."""
 
 
 def require_some(artefact: Artefact, chosen: Sequence[DocumentView]) -> Sequence[DocumentView]:
-    """Return the documents, unless there are none.
+    """Return the documents `chosen`; raise if there are none.
 
     Raises:
         StoreError: if the artefact has no documents.
@@ -58,14 +58,14 @@ def require_some(artefact: Artefact, chosen: Sequence[DocumentView]) -> Sequence
 def document_panels(
     _: Store, artefact: Artefact, view: InspectedArtefact[DocumentView], options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield a panel per document, then the longest changed lines outside of any symbol of a syntax tree."""
+    """Yield one panel per document, then examples of changed lines that the syntax trees don't cover."""
     for document in require_some(artefact, view.lines):
         yield panel(document.document_id, Group(*_body(document, full=options.full)))
     yield from examples_of(artefact)
 
 
 def examples_of(artefact: Artefact) -> Iterator[RenderableType]:
-    """Yield the longest runs of changed lines outside of any symbol of a syntax tree."""
+    """Yield the longest runs of changed lines that belong to no function, class or other symbol."""
     changed = artefact.reported(DocumentsReport).changed_lines
     if changed.examples:
         listed = "\n".join(f"  {one_line(example)}" for example in changed.examples)
@@ -138,7 +138,10 @@ def _token_cell(document: DocumentView, first: int, last: int) -> Cells:
 
 
 def _table(lines: Iterable[Cells]) -> Table:
-    """Return lines as a table without wrapping: numbers right-aligned, words cut first if space is short."""
+    """Return lines as a table that isn't wrapped: if the terminal is narrow, cells are cut off.
+
+    Numbers are aligned right. The columns in FLEXIBLE are cut off first.
+    """
     listed = [*lines]
     table = plain_table(*(listed[0] if listed else ()))
     table.expand = True
@@ -152,7 +155,7 @@ def _table(lines: Iterable[Cells]) -> Table:
 
 
 def _text(document: DocumentView, *, full: bool) -> Iterator[Text]:
-    """Yield the text of the document's target, or of the whole document; with `full` without a limit."""
+    """Yield the text of a document's target; with `full`, yield the whole text of the document."""
     parts, structure = document.parts, document.structure
     first, last = (0, len(parts)) if full else target_parts(document)
     lines: Iterable[Text]
@@ -171,7 +174,7 @@ def _text(document: DocumentView, *, full: bool) -> Iterator[Text]:
 
 
 def _turns(document: DocumentView) -> Iterator[Text]:
-    """Yield the text of a conversation, each line with a bar in the colour of its turn."""
+    """Yield the text of a conversation; the bar before each line has the colour of its turn."""
     for index, part in enumerate(document.parts):
         for line in visible(document.content[part.start : part.end].decode()).splitlines():
             yield Text.assemble(("▎", colour(index)), line)

@@ -1,4 +1,4 @@
-"""Mixtures in the terminal: shares of strata, and planned rows."""
+"""Mixtures in the terminal: the shares of their strata, and the rows of their plan."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ from schemas.visible import one_line
 
 STRIP_CELLS = 96
 _PLANNED = ("slot", "position", "pack_id", "repetition", "valid_tokens")
-"""Columns of a planned row that are shown."""
+"""Columns of the plan that are shown for a row."""
 MAX_PLACES = 4
 """Maximum number of documents per row without --full."""
 
@@ -30,7 +30,10 @@ MAX_PLACES = 4
 def plan_panels(
     store: Store, mixture: Artefact, view: InspectedArtefact[Line], options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield strata and planned rows; with a filter only the matching rows, with their documents."""
+    """Yield the strata and some planned rows of a mixture.
+
+    With a filter, yield only the matching planned rows, with their documents.
+    """
     report = report_of(mixture)
     _require_planned(mixture, report, view.lines)
     if view.matching is not None:
@@ -54,7 +57,10 @@ def plan_panels(
 
 
 def _style(family: str, at: int) -> str:
-    """Return the style of a stratum: its family's colour, dim at odd positions to separate neighbours."""
+    """Return the colour of a stratum's family, dimmed if `at` is odd.
+
+    `at` is the index of the stratum; neighbours of the same family thus look different.
+    """
     return f"{'dim ' if at % 2 else ''}{family_style(family)}"
 
 
@@ -94,7 +100,7 @@ def _strata(report: MixtureReport) -> Table:
 
 
 def _require_planned(mixture: Artefact, report: MixtureReport, lines: Sequence[Line]) -> None:
-    """Raise a StoreError if a planned row lacks a value or has no stratum in the report."""
+    """Raise a StoreError if a planned row lacks a value or its stratum isn't in the mixture's report."""
     known = {stratum.stratum for stratum in report.strata}
     for line in lines:
         if line["stratum"] not in known or None in [line[name] for name in _PLANNED]:
@@ -138,7 +144,7 @@ def _plan_lines(
 
 
 def _named(documents: list[DocumentOrigin], *, full: bool) -> Text:
-    """Return the documents of a row, one per line."""
+    """Return the names of the documents of a row, one per line."""
     kept = documents if full else documents[:MAX_PLACES]
     said = [
         f"{one_line(document.repository)} {document.commit[:10]} {one_line(document.path)}"
@@ -151,7 +157,7 @@ def _named(documents: list[DocumentOrigin], *, full: bool) -> Text:
 def _places(
     store: Store, mixture: Artefact, lines: tuple[Line, ...]
 ) -> dict[str, list[DocumentOrigin]]:
-    """Return the sources of the documents of some planned rows, by pack_id."""
+    """Return the files and commits of the documents in some planned rows, by the pack_id of the row."""
     wanted: dict[str, set[str]] = {}
     for line in lines:
         wanted.setdefault(line["rows_key"], set()).add(line["pack_id"])

@@ -1,4 +1,4 @@
-"""Packed rows in the terminal: their documents, down to the commit, and their text."""
+"""Packed rows in the terminal: their documents, the commits of the documents, and the text."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def row_facts(row: RowView) -> str:
 
 
 def strip(row: RowView, width: int = STRIP_WIDTH) -> Text:
-    """Return a row as a bar with one colour per document, at least one cell each, and dim padding."""
+    """Return a row as a bar in which each document has a colour and at least one cell; padding is dim."""
     drawn = Text()
     for index, (start, end) in enumerate(row.spans):
         cells = round(end * width / row.length) - round(start * width / row.length)
@@ -72,7 +72,10 @@ def _documents(row: RowView) -> Table:
 
 
 def _text(row: RowView, tokenizer: Tokenizer, *, full: bool) -> Iterator[Text]:
-    """Yield the text of the documents, with a coloured bar beside each; tokens without a loss are dim."""
+    """Yield the text of a row's documents; the bar before each line has the colour of its document.
+
+    Tokens that are not scored are dim.
+    """
     most = None if full else max(TEXT_LINES // max(len(row.spans), 1), 3)
     for index, (start, end) in enumerate(row.spans):
         cut = row_pieces(row, tokenizer, start, end)

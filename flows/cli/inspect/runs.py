@@ -1,4 +1,4 @@
-"""Runs in the terminal: loss curve, consumed tokens, and checkpoints."""
+"""Runs in the terminal: the loss curve, the consumed tokens, and the checkpoints."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class KeptCheckpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunView(InspectedArtefact[Line]):
-    """Finished run; its lines are the requested training steps."""
+    """View of a finished run; its lines are the training steps that the user asked for."""
 
     job: Job
     figures: tuple[TableLine, ...]
@@ -51,7 +51,7 @@ class RunView(InspectedArtefact[Line]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenRunView:
-    """Unfinished run: its state, its progress and its checkpoints."""
+    """View of an unfinished run: its state, its progress and its checkpoints."""
 
     path: Path
     name: str
@@ -63,7 +63,7 @@ class OpenRunView:
 
 
 def run_view(store: Store, artefact: Artefact, options: InspectOptions) -> RunView:
-    """Return a finished run; mean metrics cover all families and domains."""
+    """Return the view of a finished run; the metrics include means over all families and domains."""
     report, only = report_of(artefact), options.only
     has_steps = only.step is not None or only.where is not None
     shown = with_lines(store, artefact, options) if has_steps else None
@@ -84,7 +84,7 @@ def run_view(store: Store, artefact: Artefact, options: InspectOptions) -> RunVi
 
 
 def open_run_view(store: Store, begun: Attempt) -> OpenRunView:
-    """Return an unfinished run."""
+    """Return the view of an unfinished run."""
     found = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
     beat = begun.path / HEARTBEAT
     progress = None
@@ -115,9 +115,9 @@ def _checkpoints(run: Path) -> tuple[KeptCheckpoint, ...]:
 def run_panels(
     store: Store, artefact: Artefact, view: RunView, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield a finished run's consumed tokens, loss, checkpoints, and metrics before and after.
+    """Yield the consumed tokens, the loss, the checkpoints and the metrics of a finished run.
 
-    With a filter, yield only the matching steps and metrics.
+    The metrics are those before and after training. With a filter, yield only the matching steps and metrics.
     """
     only = options.only
     if only.given:
@@ -142,7 +142,7 @@ def run_panels(
 
 
 def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]:
-    """Yield state, progress and checkpoints of an unfinished run."""
+    """Yield the state, the progress and the checkpoints of an unfinished run."""
     yield Text.assemble((f"{view.state} ", "bold yellow"), (one_line(view.name), "bold"))
     where = view.path.relative_to(store.root).as_posix()
     yield Text(one_line(f"{where} · {view.why}"), MUTED)
@@ -161,7 +161,7 @@ def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]
 
 
 def ordered(job: Job) -> Text:
-    """Return the settings of a job in one line."""
+    """Describe the model, the rows and the optimizer of a job in one line."""
     model = job.model
     lengths = sorted({rows.row_length for rows in job.rows})
     words = (
@@ -175,13 +175,13 @@ def ordered(job: Job) -> Text:
 
 
 def origin_of(job: Job) -> str:
-    """Return the origin of a job's initial weights."""
+    """Describe the origin of the weights with which a job starts."""
     start = job.start_from
     return f"continues {start.run_key[:KEY_DIGITS]}" if start else "new weights"
 
 
 def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
-    """Yield the loss of all recorded steps as a sparkline."""
+    """Yield the training loss as a sparkline; if steps were recorded, yield `before` first."""
     _, losses = step_losses(run / METRICS)
     if losses:
         yield from before
@@ -190,7 +190,7 @@ def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
 
 
 def _steps(view: RunView) -> Iterator[RenderableType]:
-    """Yield one line per requested step."""
+    """Yield a table with one line per training step that the user asked for."""
     yield ""
     yield table(view.lines, ("step", "valid_tokens", *COLUMNS), heads={"valid_tokens": "tokens"})
     if rest := (view.matching or 0) - len(view.lines):
@@ -203,7 +203,7 @@ def _figures(view: RunView) -> Iterator[RenderableType]:
 
 
 def _checkpoint_lines(store: Store, kept: tuple[KeptCheckpoint, ...]) -> Iterator[RenderableType]:
-    """Yield one line per checkpoint."""
+    """Yield a table with one line per checkpoint."""
     if kept:
         yield ""
     for checkpoint in kept:

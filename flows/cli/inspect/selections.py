@@ -1,4 +1,4 @@
-"""Selections in the terminal: kept documents by domain, and the reasons for excluded documents."""
+"""Selections in the terminal: the kept documents by domain, and why the other documents were excluded."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,10 @@ from schemas.visible import one_line
 def selection_panels(
     _: Store, artefact: Artefact, view: InspectedArtefact[Line], options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield domains, losses by reason and some documents; with a filter only the matching documents."""
+    """Yield the domains, the excluded documents by reason, and some documents of a selection.
+
+    With a filter, yield only the matching documents.
+    """
     if not options.only.given:
         yield from _overview(artefact.reported(SelectionReport))
     yield table(_document(line) for line in view.lines)

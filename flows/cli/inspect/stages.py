@@ -1,4 +1,4 @@
-"""Functions that `curriculum inspect` uses for the artefacts of each stage."""
+"""Tables of the functions with which `curriculum inspect` reads and shows the artefacts of each stage."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,14 +22,17 @@ Lines = Callable[[Store, Artefact, InspectOptions], Sequence[object]]
 View = Callable[[Store, Artefact, InspectOptions], InspectedArtefact[Any]]
 Panels = Callable[[Store, Artefact, Any, InspectOptions], Iterator[RenderableType]]
 BY_LINE: dict[str, Lines] = {"rows": rows, "documents": documents, "tokens": token_documents}
-"""Stages whose lines are shown individually; of several artefacts, the first lines."""
+"""Functions that return the lines of an artefact, for stages whose lines are shown one by one."""
 WHOLE: dict[str, View] = {
     "tokenizers": tokenizer_view,
     "mixtures": with_lines,
     "selections": with_lines,
     "runs": run_view,
 }
-"""Stages whose artefacts are shown individually; of other stages, the counts."""
+"""Functions that return the view of an artefact, for stages whose artefacts are shown as a whole.
+
+Of artefacts of other stages, only counts are shown.
+"""
 PANELS: dict[str, Panels] = {
     "rows": row_panels,
     "documents": document_panels,

@@ -1,4 +1,4 @@
-"""Drawings in text: code coloured by structure, shares as bars, numbers as sparklines."""
+"""Drawings in text: code coloured by its structure, shares as bars, and numbers as sparklines."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,13 +24,13 @@ Chunks = Sequence[StructureChunk] | Sequence[RowChunk]
 
 
 def panel(title: str, body: RenderableType) -> Panel:
-    """Draw a frame with a title."""
+    """Draw a frame with a title around `body`."""
     name = Text(one_line(title))
     return Panel(body, title=name, title_align="left", border_style=MUTED, padding=(0, 1))
 
 
 def columns(*names: str, right: Sequence[str] = ()) -> Table:
-    """Return an empty table with left-aligned columns, then right-aligned ones."""
+    """Return an empty table with the columns `names`, aligned left, then `right`, aligned right."""
     drawn = plain_table(*names, *right)
     for column in drawn.columns[len(names) :]:
         column.justify = "right"
@@ -38,7 +38,7 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 
 
 def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
-    """Yield the first lines, up to a maximum, then the number of further lines."""
+    """Yield the first `most` lines, then a line that says how many lines were left out."""
     left = iter(lines)
     yield from itertools.islice(left, most)
     more = sum(1 for _ in left)
@@ -47,7 +47,7 @@ def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
 
 
 def legend(structure: Structure) -> Text:
-    """Return the categories of a structure in their colours, with their shares of the bytes."""
+    """Return a legend: the categories of a structure in their colours, each with its share of the bytes."""
     drawn = Text()
     counted = shares(structure)
     for code, size in enumerate(counted):
@@ -59,7 +59,10 @@ def legend(structure: Structure) -> Text:
 
 
 def coloured_lines(pieces: Iterable[StructuredText], chunks: Chunks) -> Iterator[Text]:
-    """Yield lines coloured by structure; a bar marks a chunk, and its first line has its dep_level."""
+    """Yield the lines of a text coloured by structure.
+
+    A bar before each line marks its chunk. The first line of a chunk also shows the chunk's dep_level.
+    """
     known = -1
     for line in lines_of(pieces):
         chunk = next((piece.chunk for piece in line if piece.text.strip()), line[0].chunk)
@@ -68,7 +71,7 @@ def coloured_lines(pieces: Iterable[StructuredText], chunks: Chunks) -> Iterator
 
 
 def lines_of(pieces: Iterable[StructuredText]) -> Iterator[list[StructuredText]]:
-    """Yield the pieces of each line without its line end; an empty line yields one empty piece."""
+    """Yield the pieces of each line, without the line end; an empty line yields one empty piece."""
     line: list[StructuredText] = []
     for piece in pieces:
         first, *rest = piece.text.split("\n")
@@ -81,7 +84,7 @@ def lines_of(pieces: Iterable[StructuredText]) -> Iterator[list[StructuredText]]
 
 
 def plain(pieces: Iterable[StructuredText]) -> Iterator[Text]:
-    """Yield lines without structure; text without a loss is dim."""
+    """Yield the lines of a text without colours; text that isn't scored is dim."""
     text = Text()
     for piece in pieces:
         text.append(visible(piece.text), None if piece.scored else "dim")
@@ -113,7 +116,7 @@ LINE_CELLS = 60
 
 
 def bar(share: float, cells: int = BAR_CELLS) -> Text:
-    """Return a share in [0, 1] as a bar, to an eighth of a cell.
+    """Return a share between 0 and 1 as a bar of `cells` characters, precise to an eighth of a character.
 
     >>> bar(0.5, cells=4).plain, bar(0.03, cells=4).plain
     ('██  ', '▏   ')
@@ -127,7 +130,9 @@ def bar(share: float, cells: int = BAR_CELLS) -> Text:
 
 
 def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
-    """Return numbers as a sparkline from lowest to highest; longer sequences are averaged per cell.
+    """Return numbers as a sparkline, scaled from the lowest to the highest number.
+
+    If there are more numbers than `cells`, each character shows the mean of several numbers.
 
     >>> line([3.0, 2.0, 1.0]), line([1.0, 1.0])
     ('█▅▁', '▁▁')
@@ -143,7 +148,7 @@ def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
 
 
 def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
-    """Return shares of a whole side by side in their styles; the remainder is dim.
+    """Return a bar of `cells` characters with one part for each pair of share and style; the rest is dim.
 
     >>> strip([(0.5, "red"), (0.25, "blue")], 4).plain
     '███░'
@@ -158,5 +163,5 @@ def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
 
 
 def family_style(family: str) -> str:
-    """Return the colour of a family, as on light pages; the colours are readable on dark backgrounds too."""
+    """Return the colour that a family has on light pages; it is readable on dark backgrounds too."""
     return family_colours()[family].light if family in family_colours() else MUTED

@@ -1,4 +1,4 @@
-"""Tokenizers in the terminal: control tokens and lengths of tokens."""
+"""Tokenizers in the terminal: their control tokens, and the lengths of their tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class TokenizerView(InspectedArtefact[object]):
 
 
 def tokenizer_view(_: Store, artefact: Artefact, options: InspectOptions) -> TokenizerView:
-    """Return a tokenizer and its control tokens by id."""
+    """Return the view of a tokenizer, with its control tokens in the order of their ids."""
     read = load_tokenizer(artefact)
     roles = {token: role for role, token in read.ids_of.items()}
     controls = (
@@ -52,7 +52,7 @@ def tokenizer_view(_: Store, artefact: Artefact, options: InspectOptions) -> Tok
 def tokenizer_panels(
     _: Store, artefact: Artefact, view: TokenizerView, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """Yield control tokens, the lengths of all tokens, and the longest tokens."""
+    """Yield the control tokens, a table of the lengths of all tokens, and the longest tokens."""
     read = load_tokenizer(artefact)
     yield Text(
         f"{read.vocab_size:,} ids · {read.document_tokens.replace('_', ' and ')} around each document · "
@@ -86,7 +86,7 @@ def _longest(read: Tokenizer, most: int | None) -> Text:
 
 
 def _visible(text: str) -> str:
-    """Show white space as symbols, so that trailing white space in a token is visible."""
+    """Replace white space by symbols, so that white space at the end of a token is visible."""
     if len(text) > 1 and set(text) == {" "}:
         return f"{len(text)} spaces"
     return visible(text).replace(" ", "·").replace("\t", "→").replace("\n", "↵")

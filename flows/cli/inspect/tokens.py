@@ -24,13 +24,13 @@ from schemas.visible import one_line, visible
 MAX_IDS = 400
 TEXT_LINES = 24
 BORDERS = (0, *(4**power for power in range(3, 10)), 1 << 40)
-"""Boundaries of document lengths in tokens, for the table of counts."""
+"""Borders of the ranges of document lengths, in tokens, for the histogram."""
 
 
 def token_documents(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> list[DocumentView]:
-    """Return the matching documents of a tokens artefact; none if the documents were removed."""
+    """Return the documents of a tokens artefact that match the filter; none if the documents were removed."""
     documents, tokens = documents_of(store, artefact), TokenStore.open(artefact.path)
     if documents is None:
         return []
@@ -44,7 +44,7 @@ def token_panels(
     view: InspectedArtefact[DocumentView],
     options: InspectOptions,
 ) -> Iterator[RenderableType]:
-    """Yield the lengths of documents in tokens, and the matching documents split into tokens."""
+    """Yield a table of the documents' lengths in tokens, then the matching documents split into tokens."""
     opened = TokenStore.open(artefact.path)
     read = tokenizer_of(store, artefact)
     if len(opened):
@@ -61,7 +61,10 @@ def token_panels(
 
 
 def _lengths(lengths: npt.NDArray[np.int64], num_bytes: int | None) -> Iterator[Line]:
-    """Yield the number of documents by token count, in powers of four."""
+    """Yield a histogram of the lengths: the number of documents in each range of token counts.
+
+    The borders of the ranges are powers of four.
+    """
     whole = int(lengths.sum())
     for first, last in itertools.pairwise(BORDERS):
         inside = lengths[(lengths > first) & (lengths <= last)]
@@ -78,7 +81,7 @@ def _lengths(lengths: npt.NDArray[np.int64], num_bytes: int | None) -> Iterator[
 
 
 def _cut(read: Tokenizer, ids: list[int], *, full: bool) -> Iterator[Text]:
-    """Yield the text with each token on its own background; control tokens in the accent colour."""
+    """Yield a text in which each token has its own background; control tokens have the accent colour."""
     special, drawn = read.special, Text()
     for at, token in enumerate(ids if full else ids[:MAX_IDS]):
         text = visible(read.decode([token]))
