@@ -1,6 +1,7 @@
 """The command line `curriculum`.
 
-Only `run`, `demo` and `serve` import Prefect; the other commands call the same functions as the flows.
+Only `run`, `demo` and `serve` import Prefect. The other commands call the functions of the curriculum package
+that the flows call too.
 """
 
 import gc
@@ -21,7 +22,7 @@ __all__ = ["app", "data", "look", "look_at_models", "main", "serve", "share", "t
 def main() -> None:
     """Run the command line; its child processes never import modules from the current directory.
 
-    Requests to servers on this machine bypass proxies, in child processes too.
+    Requests to servers on this machine bypass proxies, also in child processes.
     """
     for word in sys.argv[1:]:
         _require_text(word)
@@ -30,7 +31,7 @@ def main() -> None:
 
 
 def _require_text(word: str) -> None:
-    """Exit with code 2 unless a word of the command line is UTF-8, as every file name and text here is."""
+    """Exit with code 2 unless a word of the command line is valid UTF-8, as all file names here are."""
     try:
         word.encode()
     except UnicodeEncodeError:

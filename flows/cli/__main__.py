@@ -1,4 +1,4 @@
-"""`python -m flows.cli`: the command line, run by this interpreter."""
+"""`python -m flows.cli`: run the command line with this Python interpreter."""
 
 from flows.cli import main
 

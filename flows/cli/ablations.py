@@ -1,4 +1,4 @@
-"""`curriculum ablate`: train the arms one after another and print the verdicts."""
+"""`curriculum ablate`: train the arms of an ablation one after another, and print its verdicts."""
 
 import shlex
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from schemas.ablation import MIN_SEEDS
 
 
 def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
-    """Train all arms of an ablation and print its verdicts; return False if there are none."""
+    """Train all arms of an ablation and print the verdicts on its claims; return False without verdicts."""
     require_machine()
     spec = load_ablation(file)
     with watching() as watch:
@@ -41,7 +41,10 @@ def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
 
 
 def bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> None:
-    """Write the bundle of an ablation and print how to train and judge it."""
+    """Write the bundle with which another machine can train an ablation's arms.
+
+    Also print the commands that train and that judge the arms.
+    """
     require_machine()
     spec = load_ablation(file)
     with watching() as watch:
@@ -59,7 +62,7 @@ def bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) ->
 
 
 def judge_bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> bool:
-    """Judge an ablation by the runs of its bundle and print the verdicts; return False if there are none."""
+    """Judge an ablation by the runs in its bundle and print the verdicts; return False without verdicts."""
     spec = load_ablation(file)
     runs = bundled_runs(spec, folder)
     with watching() as watch:

@@ -1,6 +1,6 @@
-"""The command line's name, panels, exit codes, and the options that several commands have.
+"""Common parts of all commands: the program's name, the panels of the help, exit codes, and shared options.
 
-The options of a RunConfig are generated from the fields and help texts of its groups.
+The options that set fields of a RunConfig are generated from the fields and their help texts.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ from schemas.visible import visible
 
 R = TypeVar("R")
 MAX_CALLS = 5
-"""Maximum number of calls that the message of an unexpected error lists."""
+"""Maximum number of function calls that the message of an unexpected error lists."""
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
 DATA, TRAIN, LOOK, SHARE, SERVE = "Data", "Train", "Look", "Share", "Serve"
 ADVANCED = "Advanced"
@@ -52,7 +52,10 @@ _LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 
 
 class _HelpfulGroup(TyperGroup):
-    """Group of commands that suggests --help for a misspelt `help` and reflows its commands' help."""
+    """Group of commands that suggests --help if the user misspells `help` as a command.
+
+    It also removes the line breaks from the help texts of its commands, so that they fit the terminal.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -67,7 +70,7 @@ class _HelpfulGroup(TyperGroup):
 
 
 class _Commands(_HelpfulGroup):
-    """Commands with common exit codes: 2 and one line for a mistake, 128 + number for a signal."""
+    """Commands with common exit codes: 2 for a mistake, printed in one line; 128 + number for a signal."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of their panels."""
@@ -77,7 +80,7 @@ class _Commands(_HelpfulGroup):
         return sorted(names, key=lambda name: panels.index(commands[name].rich_help_panel))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command and convert its errors to exit codes."""
+        """Run the command, and turn its errors into messages and exit codes."""
 
         def run() -> Any:
             return super(_Commands, self).invoke(ctx)
@@ -86,10 +89,13 @@ class _Commands(_HelpfulGroup):
 
 
 class ConfiguredCommand(TyperCommand):
-    """Command whose --help hides the options of the Advanced panel, and whose --help-all shows them."""
+    """Command whose --help leaves out the options of the Advanced panel; its --help-all shows all options."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help. Advanced options are hidden only here, so that shells still complete them."""
+        """Print the help.
+
+        Advanced options are hidden only here, so that shells still complete them.
+        """
         for parameter in self.params:
             if getattr(parameter, "rich_help_panel", None) == ADVANCED:
                 parameter.hidden = not ctx.meta.get(ADVANCED, False)  # type: ignore[attr-defined]
@@ -97,10 +103,10 @@ class ConfiguredCommand(TyperCommand):
 
 
 def exit_code(work: Callable[[], None]) -> int:
-    """Run work that reads an untrusted workspace, and return the exit code of the command.
+    """Run `work`, which reads an untrusted workspace, and return the exit code of the command.
 
-    Every error is printed and gives exit code 2. Unexpected errors, which the workspace's files may cause,
-    are printed with the last calls, so that they can be reported.
+    Every error is printed and gives exit code 2. Files of the workspace may cause unexpected errors. These
+    are printed with the last function calls, so that the user can report them.
     """
     try:
         _run_command(work, None)
@@ -113,7 +119,7 @@ def exit_code(work: Callable[[], None]) -> int:
 
 
 def _unexpected(failed: Exception) -> CurriculumError:
-    """Return an unexpected exception as an error that lists the last calls."""
+    """Return an error that describes an unexpected exception and lists the last function calls."""
     calls = traceback.extract_tb(failed.__traceback__)[-MAX_CALLS:]
     return CurriculumError(
         "the workspace",
@@ -148,10 +154,11 @@ def _run_command(work: Callable[[], R], ctx: Any) -> R:
 
 
 def _exit_at_os_error(failed: OSError) -> None:
-    """End the command at a file or disk error; return if only the traceback explains the error.
+    """Print a file or disk error and exit; return if the error may be a bug that needs its traceback.
 
     Raises:
-        RuntimeError: for a broken pipe to a child process. Typer would exit silently, as for `| head`.
+        RuntimeError: for a broken pipe to a child process. Typer would exit silently, as it should for `|
+            head`.
     """
     from curriculum.store import no_room, refusal
 
@@ -173,7 +180,7 @@ def _has_lost_its_reader() -> bool:
 
 
 _UNMAPPED = re.compile("failed to map segment|annot allocate memory")
-"""Messages of an import error that lack of memory causes."""
+"""Pattern of the messages of import errors that are caused by lack of memory."""
 
 
 def _is_memory_short(failed: Exception) -> bool:
@@ -183,7 +190,7 @@ def _is_memory_short(failed: Exception) -> bool:
 
 
 def _short_memory() -> CurriculumError:
-    """Return the error for lack of memory, with the address space limit of this process if one is set."""
+    """Return the error for lack of memory; it names the address space limit of this process if one is set."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return CurriculumError(
@@ -201,13 +208,13 @@ def _short_memory() -> CurriculumError:
 
 
 _READERS = ("pyarrow", "pydantic_core", "_duckdb", "duckdb")
-"""Libraries that parse files from elsewhere; pyarrow also raises plain OSErrors."""
+"""Libraries that parse input files; an exception of one of them is blamed on a file."""
 
 
 def _unreadable(failed: Exception) -> CurriculumError:
-    """Return the error of a file that a library can't read, in the library's words; store its traceback.
+    """Return an error with the message of a library that could not read a file; save the traceback.
 
-    A bug in our code may raise the same exception; only the traceback tells them apart.
+    A bug in our code may raise the same exception. Only the traceback tells the two cases apart.
     """
     kept = _traceback_file(failed)
     return CurriculumError(
@@ -220,7 +227,7 @@ def _unreadable(failed: Exception) -> CurriculumError:
 
 
 def _traceback_file(failed: Exception) -> Path | None:
-    """Write the traceback of an error to the user's state folder; return None if that fails."""
+    """Write the traceback of an error to a file in the user's state folder; return None if that fails."""
     from flows.settings import state_folder
 
     text = "".join(traceback.format_exception(failed))
@@ -244,7 +251,7 @@ def _how_to_resume(ctx: Any) -> str:
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM or SIGHUP; handled like an interrupt, even if SIGINT is ignored."""
+    """Exception for SIGTERM or SIGHUP. It is handled like an interrupt, even if SIGINT is ignored."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -253,7 +260,10 @@ class _TerminatedError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _raise_at_signals() -> Iterator[None]:
-    """Raise _TerminatedError at SIGTERM and SIGHUP; a command may install its own handlers."""
+    """Raise _TerminatedError at SIGTERM and SIGHUP within the block.
+
+    A command may install its own handlers of these signals instead.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise _TerminatedError(number)
@@ -302,7 +312,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options that need no command."""
+    """Parse the options that may be given without a command."""
 
 
 tokenizer_app = typer.Typer(cls=_HelpfulGroup, no_args_is_help=True, help="Train a tokenizer.")
@@ -324,7 +334,7 @@ Home = Annotated[
 
 
 def existing_home(given: Path | None) -> Path:
-    """Return the workspace of a command that creates none.
+    """Return the workspace of a command that doesn't create one.
 
     Raises:
         StoreError: if --home names a folder that doesn't exist.
@@ -344,14 +354,17 @@ def existing_home(given: Path | None) -> Path:
 
 
 def own_home(given: Path | None, *named: str | Path | None, there: bool = False) -> Path:
-    """Return the workspace of a command that writes or executes, if it is trusted or new.
+    """Return the workspace of a command that writes to it or executes commands in its files.
 
-    The workspaces that contain the paths `named` must be trusted too. With `there`, the workspace must
-    exist; otherwise its folder is created first if other users could create it (as in /tmp), before trust is
-    checked.
+    Args:
+        given: Value of --home.
+        named: Words of the command line. If one is a path in another workspace, that workspace must be
+            trusted too.
+        there: True if the workspace must exist. Otherwise its folder is created now if another user could
+            create it first, as in /tmp; then trust is checked.
 
     Raises:
-        StoreError: if a workspace isn't trusted, or if a required workspace doesn't exist.
+        StoreError: if a workspace is neither trusted nor new, or if a required workspace doesn't exist.
     """
     from flows.settings import trust
 
@@ -370,10 +383,10 @@ def look(
     output: Path | None = None,
     folder: Callable[[Path], Path] | None = None,
 ) -> None:
-    """Run a command that only reads, in a sandbox if the workspace isn't trusted.
+    """Run a command that only reads; run it in a sandbox if the workspace isn't trusted.
 
-    `work` is called with the workspace and the path to write to: `output`, a draft of `output`, or the folder
-    outside of the workspace that `folder` returns.
+    `work` is called with the workspace and the path to write to. That path is `output` or a draft of it, or
+    the folder outside of the workspace that `folder` returns.
 
     Raises:
         StoreError: if the workspace doesn't exist or can't be read safely.
@@ -407,7 +420,7 @@ class AnswerFormat(StrEnum):
 
 
 class NamedKind(StrEnum):
-    """Kind of names that `curriculum ls` lists."""
+    """Kind of things whose names `curriculum ls` lists."""
 
     DIETS = "diets"
     CORPORA = "corpora"
@@ -520,7 +533,10 @@ P = ParamSpec("P")
 def configured(
     name: str,
 ) -> "Callable[[Callable[Concatenate[RunConfig, P], None]], Callable[..., None]]":
-    """Decorate a command with one option per field of the RunConfig groups that it uses."""
+    """Return a decorator that gives the command `name` one option per field of its RunConfig groups.
+
+    The decorated function gets the RunConfig that the options describe.
+    """
     fields = [
         field
         for group, kind in GROUPS

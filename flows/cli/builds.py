@@ -1,4 +1,4 @@
-"""`curriculum build` and `tokenizer`: build rows, a sample of documents, or a diet's tokenizer."""
+"""`curriculum build` and `tokenizer`: build packed rows, sample documents, or the tokenizer of a diet."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from schemas.visible import one_line
 
 
 def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
-    """Build the rows of the phases; with `dry`, only print the artefacts that would be made and why."""
+    """Build the rows of the phases; with `dry`, only print which artefacts would be built and why."""
     plan = resolve_plan(config, dry=dry)
     plan, events = carry_out(plan, Scope(until="build", phase=phase))
     built = {event.phase: event.built for event in events if event.built is not None}
@@ -64,7 +64,7 @@ def _held_out(plan: RunPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, 
 
 
 def _print_built(phase: str, built: Built) -> None:
-    """Print the fill, the context lengths and the domains of a phase's rows."""
+    """Print how full the rows of a phase are, the lengths of their contexts, and their domains."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
     for shown in build_tables(built):
@@ -77,7 +77,7 @@ def _print_built(phase: str, built: Built) -> None:
 
 
 def sample(config: RunConfig, phase: str | None, number: int) -> None:
-    """Build a sample of documents of each family in the phases, and print the command that shows them."""
+    """Build some documents of each family that the phases use, and print the command that shows them."""
     if config.shard is not None:
         raise DietError(
             "--shard",
@@ -104,14 +104,17 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
 
 
 def tokenizer(config: RunConfig) -> None:
-    """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
+    """Train the tokenizer of a diet on its corpus; rows that are built afterwards use it."""
     with watching() as watch:
         file = train_tokenizer(resolve_plan(config), watch)
     out.print(f"{file}", soft_wrap=True)
 
 
 def _shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
-    """Yield lines on the artefacts that other shards must build, and the next command."""
+    """Yield lines that count the artefacts left to other shards by stage, then the next command.
+
+    `missing` are the artefacts that this shard of the build didn't build.
+    """
     distinct = {artefact.path: artefact for artefact in missing}.values()
     others = Counter(artefact.manifest.stage for artefact in distinct if not artefact.waits)
     later = Counter(artefact.manifest.stage for artefact in distinct if artefact.waits)

@@ -1,4 +1,4 @@
-"""Steps before and after a plan runs: checks, warnings, counts of artefacts, the report."""
+"""Steps that commands take before and after they run a plan: checks, warnings, counts, and the report."""
 
 import contextlib
 from collections import Counter
@@ -31,14 +31,14 @@ from schemas.families import CHAT_FAMILY
 
 
 def require_machine() -> None:
-    """Raise a SettingError for a wrong machine setting now, rather than hours later when training starts."""
+    """Raise a SettingError for an invalid machine setting, instead of hours later when training starts."""
     settings.gpu_slots()
     if (template := settings.sbatch_template()) is not None:
         read_template(template)
 
 
 def require_readable(plan: RunPlan) -> None:
-    """Check that all inputs of a plan exist, before anything is written.
+    """Raise unless all inputs of a plan can be read, before anything is written.
 
     Raises:
         CorpusError: for the first repository or file of conversations that can't be read.
@@ -50,9 +50,9 @@ def require_readable(plan: RunPlan) -> None:
 
 @contextlib.contextmanager
 def prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
-    """Yield a plan and its context; warn of repositories that are plain folders.
+    """Yield a plan and the context in which its steps run; warn of repositories that are plain folders.
 
-    A dry plan shows no progress, since it takes only a second.
+    A dry plan builds nothing. It shows no progress, since it takes only a second.
     """
     warn_of_folders(plan)
     if plan.store.dry:
@@ -64,7 +64,10 @@ def prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
 
 
 def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[FinishedStep]]:
-    """Run a plan in this process and return the plan with its events; a dry plan includes its lookups."""
+    """Run a plan in this process, and return the plan with the events of its steps.
+
+    A dry plan is returned with the facts that were looked up for it.
+    """
     events = []
     with prepared(plan) as (plan, context):
         if scope.until in ("mix", "train") and not plan.store.dry:
@@ -77,19 +80,22 @@ def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[FinishedStep]]
 
 
 def warn_of_folders(plan: RunPlan) -> None:
-    """Warn of each repository that is a plain folder, without git."""
+    """Warn of each repository of a plan that is a plain folder without git."""
     for line in plain_folders(plan.corpus.repositories):
         warn(line)
 
 
 def warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
-    """Warn of settings of some phases whose effect has not been measured."""
+    """Warn of settings of the phases `names` whose effect on training has never been measured."""
     for line in unmeasured_imports([plan.phase(name) for name in names]):
         warn(line)
 
 
 def is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
-    """Return True and print a line if nothing was made; reports are written either way."""
+    """Return True and print a line if none of the artefacts was built by this command.
+
+    The report is rewritten even then, unless the plan is dry.
+    """
     if any(artefact.made for artefact in made):
         return False
     if not plan.store.dry:
@@ -99,7 +105,7 @@ def is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
 
 
 def is_open(gate: Verdict | None) -> bool:
-    """Return True for an open gate or none; for a closed gate print how to open it."""
+    """Return True if the gate is open or None; warn with the reason if the gate is closed."""
     if gate is None or gate.is_open:
         return True
     warn(gate.why)
@@ -107,7 +113,7 @@ def is_open(gate: Verdict | None) -> bool:
 
 
 def _report_trained(plan: RunPlan, run: Artefact) -> None:
-    """Rewrite the report unless the plan is dry or the report already shows the run."""
+    """Rewrite the report after a run, unless the plan is dry or the report shows the run already."""
     if not (plan.store.dry or shows(plan, run)):
         rewritten(plan, resources(), warn)
 
@@ -119,7 +125,7 @@ def update_report(plan: RunPlan) -> None:
 
 
 def print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
-    """Print the checkpoint that a plan continues from, and the rows that its mixtures exclude."""
+    """Print the checkpoint from which a plan resumes, and warn of the rows that its mixtures exclude."""
     if plan.resume is not None:
         where = plan.resume.checkpoint.relative_to(plan.store.root)
         print_line(f"continues from {where}", MUTED)
@@ -138,7 +144,7 @@ def print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
 
 
 def print_counts(store: Store, made: Sequence[Artefact]) -> None:
-    """Print the numbers of reused and new artefacts by stage; for a dry plan also the reasons."""
+    """Print the numbers of reused and new artefacts by stage; for a dry plan also why new ones are needed."""
     distinct: dict[tuple[str, Path], Artefact] = {}
     for artefact in made:
         distinct.setdefault((artefact.manifest.stage, artefact.path), artefact)

@@ -1,4 +1,4 @@
-"""Servings of a checked diet with requested and available tokens, for tables and --json."""
+"""Servings of a diet that `diet check` compares: requested and available tokens, for tables and --json."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,15 @@ from curriculum.supply import ALL, Estimate
 from flows.cli.supply_tables import relative_error
 
 UNEVEN = 1.1
-"""Ratio of repetitions of a serving's domains above which the most repeated domain is named."""
+"""Ratio of the highest to the lowest repetition among a serving's domains.
+
+Above it, tables name the most repeated domain.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedServing:
-    """Requested and available tokens of a serving, in one domain or (`*`) in all domains."""
+    """Requested and available tokens of a serving, either in one domain or in all domains (`*`)."""
 
     phase: str
     serving: str
@@ -35,10 +38,10 @@ class CheckedServing:
     asked_tokens: float
     available_tokens: float
     source: str
-    """Source of the available tokens: built rows, or an estimate with its error."""
+    """Source of the number of available tokens: built rows, or an estimate with its error."""
     repetition: float
     most_repeated: str
-    """Most repeated domain, if repetitions of the domains differ."""
+    """Domain with the highest repetition; empty if all domains have about the same repetition."""
     limit: float
     is_short: bool
 
@@ -46,7 +49,10 @@ class CheckedServing:
 def largest_files(
     check: PhaseCheck, found: CheckedPlan, built: Mapping[str, Built]
 ) -> list[tuple[str, float]]:
-    """Return the files with most tokens of a phase: of built rows, or else of the estimate's sample."""
+    """Return the source files with the most tokens of a phase, each with its share of the tokens.
+
+    The shares come from built rows, or else from the sample of the estimate.
+    """
     shares = shares_of(built[check.phase.name])
     if not shares and found.estimate is not None:
         shares = found.estimate.shares
@@ -56,7 +62,7 @@ def largest_files(
 def held_out_of_phases(
     found: CheckedPlan, built: Mapping[str, Built], workspace: Path
 ) -> Iterator[tuple[str, HeldOutDocuments]]:
-    """Yield the held-out documents of each phase: of built rows, or else of the estimate."""
+    """Yield the held-out documents of each phase: those of its built rows, or else an estimate."""
     for phase in found.phases:
         servings, sets = phase.phase.servings, [first for first, *_ in found.sets[phase.phase.name]]
         held = held_out(servings, sets, built[phase.phase.name], workspace=workspace)
@@ -74,7 +80,7 @@ def held_out_of_phases(
 
 
 def checked_servings(found: CheckedPlan) -> Iterator[CheckedServing]:
-    """Yield every serving of every phase: first in all domains (`*`), then by domain."""
+    """Yield every serving of every phase, first in all domains (`*`), then in each domain."""
     for check in found.phases:
         for serving in check.phase.servings:
             held = [one for one in check.held if one.stratum.serving == serving]

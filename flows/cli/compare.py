@@ -1,4 +1,4 @@
-"""`curriculum compare`: runs side by side, or specialists phase by phase."""
+"""`curriculum compare`: compare runs side by side, or specialists phase by phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +59,7 @@ def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: boo
 
 
 def _compared(group: ComparedRuns) -> Mapping[str, object]:
-    """Return the JSON of a group of runs."""
+    """Return the differences within a group of runs, as --json prints them."""
     return {
         "phase": group.phase or None,
         "runs": [_outcome(side) for side in group.runs],
@@ -70,7 +70,7 @@ def _compared(group: ComparedRuns) -> Mapping[str, object]:
 
 
 def _outcome(side: ComparedRun) -> Mapping[str, object]:
-    """Return the metrics of a run (so far, if it is unfinished) with its report or heartbeat."""
+    """Return the metrics of a run, with its report or, if it is unfinished, its last heartbeat."""
     job, report, progress = side.job, side.report, side.progress
     beat = progress and progress.beat
     end = report or beat
@@ -98,7 +98,10 @@ def _outcome(side: ComparedRun) -> Mapping[str, object]:
 
 
 def _shown(group: ComparedRuns, *, full: bool) -> Iterator[RenderableType]:
-    """Yield tables of differences; for the phases of a specialist only settings and weighted means."""
+    """Yield tables of the differences within a group of runs.
+
+    The phase of a specialist gets only two tables, of settings and of weighted means, unless `full` is set.
+    """
     titles, limit = _titles(group.runs), None if full else MAX_LINES
     is_brief = bool(group.phase) and not full
     if group.phase:
@@ -123,7 +126,10 @@ def _shown(group: ComparedRuns, *, full: bool) -> Iterator[RenderableType]:
 
 
 def _line(pair: MeasuredPair, gap: str) -> Mapping[str, object]:
-    """Return a line with metrics and their difference, without an interval if there are too few values."""
+    """Return a table line with the metrics of all runs and the difference between two.
+
+    The difference has no interval if it is based on too few documents.
+    """
     if (same := pair.paired) is not None:
         words = paired(same) if same.count.is_sure else difference(same.change)
     else:
@@ -142,12 +148,12 @@ def _figure_words(figure: Figure) -> str:
 
 
 def _is_worth(pair: MeasuredPair, is_brief: bool) -> bool:
-    """Return True for a weighted mean, and for a stratum that at least two runs have."""
+    """Return True if `pair` is shown without --full: a weighted mean, or a stratum that several runs have."""
     return pair.family == "*" or (not is_brief and sum(map(bool, pair.figures)) > 1)
 
 
 def _titles(compared: Sequence[ComparedRun]) -> list[str]:
-    """Return the column headings of runs: their names, or keys if names are long or equal."""
+    """Return the column headings of runs: their names, or their keys if names are too long or not unique."""
     asked = [one_line(side.title) for side in compared]
     if len({*asked}) == len(asked) and max(map(len, asked)) <= MAX_HEAD:
         return asked

@@ -1,4 +1,4 @@
-"""Runs that `curriculum compare` compares, with their recorded data."""
+"""Runs that `curriculum compare` compares, with the data recorded about them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from schemas.specialist import format_reference
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedRuns:
-    """Runs to compare with each other: the named runs, or the runs of one phase."""
+    """Group of runs to compare with each other: the runs that the user named, or those of one phase."""
 
     phase: str
-    """Empty if the runs were named, rather than their specialist."""
+    """Phase of the runs; empty if the user named runs rather than specialists."""
     runs: tuple[ComparedRun, ...]
 
 
 def groups(home: Path, what: Sequence[str]) -> list[ComparedRuns]:
-    """Return the named runs as one group; with names of specialists, one group per phase."""
+    """Return the named runs as one group; if specialists are named, return one group per phase."""
     found = [runs_by_phase(home, name) for name in what]
     if all(len(by_phase) == 1 for by_phase in found):
         return [
@@ -43,7 +43,9 @@ def groups(home: Path, what: Sequence[str]) -> list[ComparedRuns]:
 
 
 def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
-    """Read a named run as a mapping of its phase; for a specialist, the runs of its phases in order.
+    """Return the runs that a name refers to, by phase.
+
+    The name of a run gives one phase with this run. The name of a specialist gives its phases in order.
 
     Raises:
         JobError: for a name that isn't a run.
@@ -77,5 +79,5 @@ def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
 
 
 def _title(what: str, run: Attempt) -> str:
-    """Return the name as given; for a path, the first digits of the run's key."""
+    """Return the title of a run: the name that the user gave, or the first digits of its key for a path."""
     return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what

@@ -1,4 +1,4 @@
-"""Console output: messages, tables and JSON of the same values."""
+"""Console output: messages and tables, and JSON with the same values."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ WIDTH = 160
 class _Shown(Console):
     """Console that escapes control characters in text.
 
-    Markup is off, since paths and names contain brackets and colons.
+    Rich's markup is disabled, because paths and names contain brackets and colons.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -40,7 +40,7 @@ class _Shown(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """Size of the terminal; WIDTH columns without a terminal."""
+        """Size of the terminal; the width is WIDTH if there is no terminal."""
         found = super().size
         return found if self.is_terminal else ConsoleDimensions(WIDTH, found.height)
 
@@ -51,7 +51,10 @@ class _Shown(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Render an object with escaped text; nested renderables are escaped before alignment."""
+        """Render an object and escape its text.
+
+        Objects within the object are rendered and escaped before they are aligned.
+        """
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)
 
@@ -61,9 +64,10 @@ err = _Shown(stderr=True)
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON, in colour on a terminal; invisible characters become JSON escapes.
+    """Print a value as JSON, coloured on a terminal; invisible characters become JSON escapes.
 
-    Dataclasses and models are objects of their fields. Numbers are not rounded; NaN and infinity are null.
+    Dataclasses and models become objects with their fields. Numbers are not rounded; NaN and infinity become
+    null.
     """
     plain = to_jsonable_python(value, inf_nan_mode="null")
     text = in_json(json.dumps(plain, ensure_ascii=False, indent=1))
@@ -76,12 +80,12 @@ def print_line(line: str, style: str = "") -> None:
 
 
 def warn(line: str) -> None:
-    """Print a warning on stderr, at most MAX_SHOWN characters of it."""
+    """Print a warning to stderr, shortened to MAX_SHOWN characters."""
     err.print(Text(one_line(shortened(line)), "yellow"), soft_wrap=True)
 
 
 def colour(index: int) -> str:
-    """Return the colour of a row's index-th document; neighbours have different colours."""
+    """Return the colour of the document at `index` in a row; neighbours have different colours."""
     return DOCUMENT_COLOURS[index % len(DOCUMENT_COLOURS)]
 
 
@@ -100,24 +104,24 @@ IDENTITIES = frozenset(
         "pack_id",
     ]
 )
-"""Columns that are never folded, since their values are copied into other commands."""
+"""Headings of columns that are never wrapped, because users copy their values into other commands."""
 DETAILS = frozenset(("state", "why", "file", "path", "study"))
-"""Columns that move to a line below their row if the width is too small; they are never dropped."""
+"""Headings of columns that are never dropped; if they don't fit, they move to a line below their row."""
 MIN_TEXT, MIN_DETAIL = 12, 32
-"""Characters below which a text column isn't folded."""
+"""Minimum widths in characters of a text column and of a column with details."""
 MAX_WORD = 60
-"""Characters of a word, such as a path, that is broken only if no other column fits."""
+"""Longest word, in characters, that a column is made wide enough for; longer words are broken."""
 MIN_FLEXIBLE = 4
-"""Minimum characters of a column that shares the remaining width; its words are cut."""
+"""Minimum width in characters of a column that shares the remaining width; its words are cut off."""
 GAP = 2
 MAX_NAMED_COLUMNS = 12
 """Maximum number of dropped columns that the note lists."""
 
 
 class FittedTable(Table):
-    """Table that drops columns if the terminal is too narrow, and lists their names below.
+    """Table that drops columns if the terminal is too narrow, and lists the dropped columns below the table.
 
-    Columns with details are moved to a line below their row instead.
+    Columns whose headings are in `details` are not dropped; their values are moved to a line below their row.
     """
 
     def __init__(
@@ -127,10 +131,13 @@ class FittedTable(Table):
         self.dropped_first = dropped_first
         self.details = details
         self.more = ""
-        """Text below the table on lines that are not shown."""
+        """Text below the table that says how many lines aren't shown."""
 
     def add_values(self, head: str, cells: Sequence[tuple[str, object]], limit: int | None) -> None:
-        """Add a column of cells with their values unless all cells are empty; numbers are right-aligned."""
+        """Add a column unless all of its cells are empty; align it right if all values are numbers.
+
+        `cells` are pairs of the text and the value of a cell.
+        """
         if not any(cell for cell, _ in cells):
             return
         is_text = head in IDENTITIES | DETAILS or not all(_is_numeric(*cell) for cell in cells)
@@ -145,7 +152,10 @@ class FittedTable(Table):
         self.columns[-1]._cells = [Text(cell, style) for cell, _ in cells[:limit]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the columns that fit, with details below each row, then the names of the dropped columns."""
+        """Render the columns that fit, then name the columns that were dropped.
+
+        Values of columns with details that don't fit are rendered below their row.
+        """
         removed = self._removed(console, options)
         kept = [column for column in self.columns if column not in removed]
         if not any(column.flexible for column in kept):
@@ -166,7 +176,7 @@ class FittedTable(Table):
             yield Text(self.more, MUTED)
 
     def _part(self, columns: Sequence[Column], rows: Sequence[int], *, head: bool) -> Table:
-        """Return a plain table of some rows and columns."""
+        """Return a plain table with only some rows and columns."""
         part = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
         part.show_header, part.expand = head, self.expand
         for index, column in enumerate(columns):
@@ -176,7 +186,7 @@ class FittedTable(Table):
         return part
 
     def _removed(self, console: Console, options: ConsoleOptions) -> list[Column]:
-        """Return the columns that don't fit; never the first column."""
+        """Return the columns that must be removed to fit the width; the first column always stays."""
         widths = {id(column): _least_width(console, options, column) for column in self.columns}
         surplus = sum(widths.values()) + GAP * (len(widths) - 1) - options.max_width
         removed: list[Column] = []
@@ -188,7 +198,10 @@ class FittedTable(Table):
         return sorted(removed, key=self.columns.index)
 
     def _priority(self, console: Console, column: Column) -> tuple[int, int]:
-        """Return the sort key of removal: long details, then others, short details, names."""
+        """Return the sort key by which columns are removed: columns with a low key are removed first.
+
+        The order is: long details, the columns in `dropped_first`, other columns, short details, names.
+        """
         name, place = str(column.header), self.columns.index(column)
         if name in self.details:
             is_long = _natural_width(console, console.options, column) > MIN_DETAIL
@@ -199,7 +212,10 @@ class FittedTable(Table):
 
 
 def _detail(columns: Sequence[Column], row: int) -> str:
-    """Return the details of a row in one line; names and states are prefixed with their headings."""
+    """Return the values of `columns` in a row as one line.
+
+    Names and states are preceded by the headings of their columns.
+    """
     cells = ((str(column.header), str(column._cells[row])) for column in columns)
     words = (
         f"{name} {cell}" if name in IDENTITIES or name == "state" else cell
@@ -212,7 +228,11 @@ def _detail(columns: Sequence[Column], row: int) -> str:
 def _with_widths(
     console: Console, options: ConsoleOptions, columns: Sequence[Column]
 ) -> list[Column]:
-    """Return columns at their natural width, or with a share of the remaining width if that is too wide."""
+    """Return the columns with fixed widths that fill the available width.
+
+    Each column has at least its minimum width and at most its natural width. Space is given to the columns
+    that lack the least width first.
+    """
     widths = [_least_width(console, options, column) for column in columns]
     needs = [_natural_width(console, options, column) for column in columns]
     left = max(0, options.max_width - sum(widths) - GAP * (len(widths) - 1))
@@ -225,14 +245,17 @@ def _with_widths(
 
 
 def _natural_width(console: Console, options: ConsoleOptions, column: Column) -> int:
-    """Return the number of characters of a column without wrapping."""
+    """Return the number of characters that a column needs if none of its text is wrapped."""
     cells = (Measurement.get(console, options.update(width=1 << 16), cell) for cell in column.cells)
     most = max((cell.maximum for cell in cells), default=0)
     return max(len(str(column.header)), most)
 
 
 def _least_width(console: Console, options: ConsoleOptions, column: Column) -> int:
-    """Return the minimum width of a column: whole numbers and names, and the longest word of texts."""
+    """Return the minimum width of a column in characters.
+
+    Numbers and names must not be wrapped. In other columns, the longest word must not be broken.
+    """
     if column.flexible:
         return MIN_FLEXIBLE
     most = _natural_width(console, options, column)
@@ -266,14 +289,14 @@ def table(
     things: str = "",
     dropped_first: Sequence[str] = (),
 ) -> FittedTable:
-    """Return a table with one line per value, and the number of values beyond `limit` below it.
+    """Return a table with one line per value; below the first `limit` lines it says how many are left.
 
     Args:
         lines: Dataclasses or mappings; print_json prints them with the same names.
         columns: Names of the fields to show; default: all. Columns without any value are dropped.
         heads: Headings that differ from the names; a tuple of headings splits a tuple field into columns.
         limit: Number of lines to show unless --full is given; None for all.
-        things: Name of the lines in "… 3 more things (--full)".
+        things: Noun for the lines that are left, as in "… 3 more things (--full)".
         dropped_first: Headings in the order in which columns are dropped on a narrow terminal.
     """
     listed = [_fields(line) for line in lines]

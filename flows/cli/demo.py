@@ -1,4 +1,4 @@
-"""`curriculum init` and `demo`: a first diet and corpus, and a small specialist from start to end."""
+"""`curriculum init` and `demo`: write a first diet and corpus, or train a small specialist."""
 
 import shlex
 import shutil
@@ -32,10 +32,10 @@ from schemas.job import Report
 
 
 def init(home: Path, name: str) -> None:
-    """Write the files into the workspace and print the next commands.
+    """Write a new diet and its corpus into the workspace, and print the next commands.
 
     Raises:
-        CurriculumError: if the name is taken, in the workspace or in the package.
+        CurriculumError: if the workspace or the package has a diet or corpus of that name already.
     """
     if name in {*diet_names(), *corpus_names()}:
         raise CurriculumError(
@@ -70,7 +70,10 @@ TABLE_NOTE = (
     "evaluations"
 )
 MAX_COMMITS, MAX_VERSIONS = 200, 2
-"""Limits for given repositories, so that the demo takes five minutes."""
+"""Maximum numbers of commits, and of versions per file, in repositories that the user gives.
+
+With these limits the demo takes five minutes.
+"""
 QUESTIONS = (
     (
         "Which rows is the model trained on, and how full are they?",
@@ -92,7 +95,7 @@ QUESTIONS = (
 
 
 def demo(home: Path, repositories: tuple[str, ...]) -> None:
-    """Build, mix and train the demo's diet; a second run reuses everything.
+    """Build, mix and train the demo's diet; if it is run again, it reuses everything.
 
     Raises:
         CurriculumError: if a repository can't be read or is too small.
@@ -142,7 +145,7 @@ def _summary(report: Report) -> Line:
 
 
 def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
-    """Return the time of building and mixing, training steps, evaluations, and the rest of a run."""
+    """Describe the time that the demo took for building, training steps, evaluations and the rest."""
     building, training, steps, evaluating = 0.0, 0.0, 0.0, 0.0
     for run in runs:
         report, begun = report_of(run), _moment(read_job(run.path / JOB).begun)
@@ -184,7 +187,7 @@ def _next_steps(home: Path, rows: str) -> None:
 
 
 def _serving() -> Iterator[str]:
-    """Yield the command that serves with dashboards; `make serve` also installs them."""
+    """Yield the command that serves the workspace with dashboards; `make serve` also installs them."""
     if not dashboard.is_installed():
         if Path.cwd() == CHECKOUT and is_checkout(CHECKOUT):
             yield "make serve"
@@ -194,7 +197,7 @@ def _serving() -> Iterator[str]:
 
 
 def _exports(home: Path) -> Iterator[str]:
-    """Yield the lines after which a shell finds this `curriculum`, and this workspace."""
+    """Yield the lines that make a shell find this `curriculum` and use this workspace by default."""
     ours = Path(sys.executable).parent
     found = shutil.which("curriculum")
     if found is None or Path(found).resolve() != (ours / "curriculum").resolve():
@@ -204,5 +207,5 @@ def _exports(home: Path) -> Iterator[str]:
 
 
 def _print(*parts: str | tuple[str, str]) -> None:
-    """A line that can be copied whole: never broken, never shortened."""
+    """Print a line that can be copied as a whole, since it is neither wrapped nor shortened."""
     out.print(Text.assemble(*parts), soft_wrap=True)

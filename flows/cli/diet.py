@@ -1,4 +1,4 @@
-"""`curriculum diet check`: compare the tokens that a diet requests with the available tokens."""
+"""`curriculum diet check`: compare the tokens that a diet requests with the tokens that are available."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,12 +37,12 @@ from schemas.study import study_remark
 
 
 def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
-    """Compare every serving of a diet with the built rows, or else with an estimate.
+    """Compare every serving of a diet with the tokens of its built rows, or else with an estimate.
 
-    The last line is the verdict. Returns True if all phases have enough tokens.
+    The last printed line is the verdict. Returns True if all phases have enough tokens.
 
     Raises:
-        CurriculumError: if the diet contradicts itself, before anything is read.
+        CurriculumError: if the diet contradicts itself; nothing has been read then.
     """
     plan = resolve_plan(config, dry=True)
     context = context_of(warn=warn)
@@ -79,7 +79,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
 
 
 def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
-    """Yield remarks on a diet with enough tokens: reduced shares, and text with high repetition."""
+    """Yield remarks on a diet with enough tokens: reduced shares, and text that repeats too often."""
     for phase in found.phases:
         if phase.fault is None:
             yield from shortages(phase)
@@ -98,7 +98,7 @@ def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
 
 
 def _fit(plan: RunPlan, found: CheckedPlan, read: TokenBudgets) -> Text:
-    """Return the verdict on a diet with enough tokens, and where its servings deviate from the request."""
+    """Return the verdict on a diet with enough tokens; it names phases whose shares differ from the diet."""
     diet, names = plan.diet, ", ".join(phase.name for phase in plan.phases)
     cut = [phase.phase.name for phase in found.phases if any(one.is_short for one in phase.held)]
     remarks = (
@@ -113,7 +113,7 @@ def _fit(plan: RunPlan, found: CheckedPlan, read: TokenBudgets) -> Text:
 
 
 def _unfit(plan: RunPlan, found: CheckedPlan) -> Text:
-    """Return the verdict on a diet with too few tokens, with the largest budget that fits."""
+    """Return the verdict on a diet with too few tokens; it names the largest token budget that fits."""
     budgets, budget = found.supply.budgets(), plan.diet.token_budget
     asked = f"✗ {plan.diet.specialist}: not enough tokens for a budget of {count(budget)}"
     below = ", ".join(phase.phase.name for phase in found.phases if phase.is_below_a_step)
@@ -130,7 +130,7 @@ def _unfit(plan: RunPlan, found: CheckedPlan) -> Text:
 
 
 def budget_option(tokens: int) -> str:
-    """Format a number of tokens for --token-budget.
+    """Format a number of tokens as a value of the option --token-budget.
 
     >>> budget_option(1_234_000), budget_option(917)
     ('1234K', '917')

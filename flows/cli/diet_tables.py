@@ -1,4 +1,4 @@
-"""Tables of `curriculum diet check` by phase, and the estimated training time."""
+"""Tables that `curriculum diet check` prints for each phase, and the estimated training time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -62,7 +62,7 @@ def print_tables(
     read: TokenBudgets,
     speed: Speed | None,
 ) -> None:
-    """Print requested and available tokens by phase, token budgets, and the training time."""
+    """Print requested and available tokens by phase, the token budgets that fit, and the training time."""
     for check in found.phases:
         out.print(Text(check.phase.name, f"bold {ACCENT}"))
         own = [line for line in servings if line.phase == check.phase.name]
@@ -120,7 +120,7 @@ def _print_budgets(read: TokenBudgets, *, is_estimate: bool) -> None:
 
 
 def training_work(plan: RunPlan) -> Workload:
-    """Return the work of training all phases from the start."""
+    """Return the amount of work that training all phases from the start takes."""
     step = tokens_per_step(plan)
     phases = (workload_of(phase, phase.tokens, phase.tokens // step) for phase in plan.phases)
     return sum(phases, NO_WORK)

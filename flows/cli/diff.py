@@ -58,12 +58,13 @@ def diff(
 ) -> None:
     """Print the differences between two diets, mixtures, sets of rows, or runs.
 
-    A name of both a diet and a specialist means the diet if the other side is a diet too, and the current
-    mixtures otherwise. Runs are named by path or key; SPECIALIST/PHASE means a mixture.
+    A name may belong to both a diet and a specialist. It means the diet if the other side is a diet too, and
+    the current mixtures of the specialist otherwise. Runs are named by path or key; SPECIALIST/PHASE means a
+    mixture.
 
     Raises:
         DietError: if a diet can't be read.
-        StoreError: if one side is a diet and the other an artefact, or a side is neither.
+        StoreError: if one side is a diet and the other an artefact, or if a side is unknown.
     """
     sides = (before, after)
     if all(not _is_file(side) and is_run_path_or_key(store_of(home, side), side) for side in sides):
@@ -75,10 +76,10 @@ def diff(
 
 
 def _are_diets(home: Path, sides: Sequence[str]) -> bool:
-    """Return True for two diets, or a diet and a name that the workspace doesn't have.
+    """Return True if both sides are diets, or one is a diet and the other has no rows or mixture.
 
     Raises:
-        StoreError: for a diet without a mixture beside rows or a mixture.
+        StoreError: if one side has rows or a mixture, and the other is a diet that has no mixture.
     """
     diets = [side for side in sides if side in diet_names(home) or _is_file(side)]
     if len(diets) != 1:
@@ -98,7 +99,7 @@ def _are_diets(home: Path, sides: Sequence[str]) -> bool:
 
 
 def _is_file(side: str) -> bool:
-    """Return True for the path of a diet file, which can be compared without a workspace."""
+    """Return True if a side is the path of a diet file. Such files can be compared without a workspace."""
     return Path(side).suffix in YAML
 
 
@@ -148,7 +149,9 @@ def _diff_diets(
 
 
 def tokens_of(home: Path, what: str) -> ValidTokens:
-    """Count the tokens of rows or mixtures by path, key or name; a run stands for its mixture.
+    """Count the tokens of rows or mixtures that a path, a key or a name refers to.
+
+    For a run, the tokens of its mixture are counted.
 
     Raises:
         StoreError: if the name is neither rows nor a mixture, or if rows of a mixture were removed.
@@ -183,7 +186,7 @@ def _shown(found: TokenDifference, *, full: bool) -> Iterator[RenderableType]:
 
 
 def _kind(kind: str, listed: Sequence[TokenChange], *, full: bool) -> Iterator[RenderableType]:
-    """Yield the changes of one kind as a table, or a line that nothing changed."""
+    """Yield the changes of one kind as a table, or a line that says that nothing changed."""
     changed = [change for change in listed if full or change.tokens_change]
     if len(listed) == 1:
         yield Text(f"\nall of {kind} {one_line(listed[0].name) or 'none'}", MUTED)

@@ -1,4 +1,4 @@
-"""Downloads that a command needs before it reads a corpus."""
+"""Notice of the downloads that a command needs before it can read a corpus."""
 
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import first_names, number
@@ -7,7 +7,7 @@ from schemas.corpus import CorpusSpec
 
 
 def print_downloads(corpus: CorpusSpec, sources: Sources) -> None:
-    """Print the size of the repositories that must be cloned before a corpus can be read."""
+    """Print the size of the repositories of a corpus that must be cloned; nothing if all are cloned."""
     if not (coming := sources.uncloned(corpus.repositories)):
         return
     sizes = [spec.download_megabytes for spec in coming if spec.download_megabytes]

@@ -1,4 +1,4 @@
-"""`curriculum export`: models and data for other tools."""
+"""`curriculum export`: write trained models and training data in formats of other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ LISTED = 3
 
 
 def export_data(home: Path, what: str, to: Path, form: str, *, unpacked: bool) -> None:
-    """Write rows, a mixture in training order, or tokens to a folder, and print the files.
+    """Write rows, a mixture in training order, or tokens to the folder `to`, and print the files.
 
     Raises:
         StoreError: if no artefact or several match the name, or if `to` exists.
@@ -63,7 +63,7 @@ def _print_files(folder: Path) -> None:
 
 
 def require_packed(form: str) -> None:
-    """Raise unless a format has packed rows, which --unpacked splits into documents.
+    """Raise unless `form` is the format of packed rows; only that format supports the option --unpacked.
 
     Raises:
         StoreError: naming the option.
@@ -109,12 +109,12 @@ def _token_format(form: str) -> TokenFormat:
 
 
 def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
-    """Return the rows, mixture or tokens that a path, a name or the first digits of a key refer to.
+    """Return the rows, the mixture or the tokens to which a path, a name or the first digits of a key refer.
 
-    SPECIALIST/PHASE is the current mixture of a phase. Documents are replaced by their tokens.
+    SPECIALIST/PHASE means the current mixture of a phase. For documents, their tokens are returned.
 
     Raises:
-        StoreError: if none or several match.
+        StoreError: if no artefact or several match.
     """
     store = store_of(home, what)
     found = artefacts_of(store, what, STAGES)
@@ -132,7 +132,7 @@ def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
 
 
 def _tokens_for(store: Store, artefact: Artefact) -> Artefact:
-    """Return the tokens of documents, or any other artefact unchanged."""
+    """Return the tokens artefact made from a documents artefact; return any other artefact unchanged."""
     if artefact.manifest.stage != "documents":
         return artefact
     found = [
@@ -169,7 +169,10 @@ def _tokenizer_of(store: Store, artefact: Artefact) -> Artefact:
 
 
 def _inputs(store: Store, artefact: Artefact, role: str) -> Sequence[Artefact]:
-    """Return the inputs whose name starts with a role, which is also the name of their stage."""
+    """Return the inputs of an artefact that have a role, such as `rows` or `tokenizer`.
+
+    The role is the first word of an input's name in the manifest; it also tells the stage of the input.
+    """
     keys = {made_of.key for made_of in artefact.manifest.inputs if made_of.name.split()[0] == role}
     stage = "tokenizers" if role == "tokenizer" else role
     return [made for made in store.artefacts(stage) if made.key in keys] if keys else []
@@ -199,7 +202,7 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
 
 
 def _warn_of_later_phases(store: Store, run: Attempt) -> None:
-    """Warn of later phases in the run's diet that are not trained."""
+    """Warn if the diet of the run has later phases that are not trained yet."""
     try:
         later = later_phases(newest_plan(store, run.ref, attempts_in(store)), run.job.phase)
     except CurriculumError as wrong:
@@ -211,7 +214,7 @@ def _warn_of_later_phases(store: Store, run: Attempt) -> None:
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":
-    """Return a tokenizer in the form that exports store."""
+    """Return the vocabulary of a tokenizer, as exports store it."""
     from curriculum.train.export import Vocabulary
 
     return Vocabulary(

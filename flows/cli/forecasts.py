@@ -1,4 +1,4 @@
-"""Forecasts that --dry-run prints."""
+"""Forecasts of steps and their time, which --dry-run prints."""
 
 from dataclasses import replace
 
@@ -11,10 +11,10 @@ from flows.cli.console import out, table, warn
 
 
 def print_forecast(config: RunConfig, scope: Scope) -> None:
-    """Print the steps of a command with their tokens and estimated time.
+    """Print the steps that a command would take, with their tokens and estimated time.
 
     Raises:
-        CurriculumError: for a mistake in the config, as when the command runs.
+        CurriculumError: for a mistake in the config, as the command itself would.
     """
     with prepared(resolve_plan(config, dry=True)) as (plan, context):
         found = forecast(plan, replace(scope, gates=False), context)
@@ -26,7 +26,7 @@ def print_forecast(config: RunConfig, scope: Scope) -> None:
 
 
 def show_forecast(found: Forecast, *, until: Verb) -> None:
-    """Print a forecast: one line per phase, then the totals."""
+    """Print a forecast as a table with one line per phase, then its totals."""
     out.print(table(forecast_lines(found, until=until)))
     for words in forecast_words(found, until=until):
         out.print(words, soft_wrap=True)

@@ -25,7 +25,7 @@ HOLE: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """Prompt: the text before the completion, and the text after the gap, if any."""
+    """Prompt of a model: the text before the completion and, to fill a gap, the text after the gap."""
 
     before: str
     after: str | None = None
@@ -34,8 +34,8 @@ class Prompt:
 def generate(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens: int) -> None:
     """Write a completion to stdout while it is sampled, then a summary to stderr.
 
-    On a terminal, the prompt is printed first and control characters are shown as symbols; a pipe gets the
-    bare text. A missing line end is added.
+    On a terminal, the prompt is printed first, and control characters are shown as symbols. Without a
+    terminal, only the completion is written. If it doesn't end with a line end, one is added.
 
     Raises:
         JobError: if the checkpoint is missing or damaged, or the prompt longer than the model's rows.
@@ -76,7 +76,7 @@ def generate(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, token
 
 
 def read_prompt(text: str | None, file: Path | None, suffix: Path | None) -> Prompt:
-    """Return the prompt that the options describe; the file `-` is stdin.
+    """Return the prompt that the options describe; if `file` is `-`, the text is read from stdin.
 
     Raises:
         CorpusError: if both text and file are given, or if a file isn't readable UTF-8.
@@ -90,7 +90,9 @@ def read_prompt(text: str | None, file: Path | None, suffix: Path | None) -> Pro
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """Return the token ids of a prompt: BOS before, or BOS <prefix> before <suffix> after <middle>.
+    """Return the token ids of a prompt.
+
+    They are: BOS before. With a gap they are: BOS <prefix> before <suffix> after <middle>.
 
     Raises:
         TokenizerError: if the prompt has a gap and the tokenizer no fill-in-the-middle tokens.
@@ -113,9 +115,10 @@ def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
 
 
 def decoded_pieces(tokenizer: Tokenizer, ids: Iterable[int]) -> Iterator[str]:
-    """Decode token ids one by one into pieces of valid UTF-8; invalid bytes become U+FFFD.
+    """Decode token ids one by one and yield a piece of text for each; invalid bytes become U+FFFD.
 
-    The bytes [e2 82] [ac 21] of two tokens yield "" and "€!"; control tokens yield no text.
+    A character whose bytes are split between tokens is part of the last token's piece: two tokens with the
+    bytes [e2 82] and [ac 21] yield "" and "€!". Control tokens yield no text.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for token in ids:

@@ -1,4 +1,4 @@
-"""`curriculum import`: rows from other tools."""
+"""`curriculum import`: read rows that other tools wrote."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,39 +32,39 @@ from schemas.visible import one_line, shortened
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportOptions:
-    """Options of an import; None if not given."""
+    """Options of an import; an option that wasn't given is None."""
 
     path: Path
     format: str
     tokenizer: str | None
     document_tokens: str | None
-    """None means the setting of the workspace's tokenizer, or bos_eos for a tokenizer.json."""
+    """None means the setting of the tokenizer if it is in the workspace, and bos_eos for a tokenizer.json."""
     row_length: int | None
     facts: RowFacts
     boundaries: str | None = None
     dtype: str | None = None
     name: str | None = None
-    """Name of the rows in diets."""
+    """Name by which diets refer to the rows."""
     unsandboxed: bool = False
-    """Read the files without a sandbox on kernels without Landlock."""
+    """True if files may be read without a sandbox on kernels without Landlock."""
 
     @property
     def stand_in(self) -> Boundaries | None:
-        """Fallback for document boundaries that the data doesn't store."""
+        """Way to find the boundaries of documents in data that doesn't store them."""
         return next((known for known in get_args(Boundaries) if known == self.boundaries), None)
 
     @property
     def id_type(self) -> IdType | None:
-        """Type of token ids, for data that doesn't store it."""
+        """Integer type of the token ids in data that doesn't store the type."""
         return next((known for known in get_args(IdType) if known == self.dtype), None)
 
 
 def import_rows(home: Path, options: ImportOptions) -> None:
-    """Publish rows from other tools, mark them as current, and print which values were filled in.
+    """Publish the rows of other tools as a current artefact, and print which values were filled in.
 
     Raises:
         SchemaError: if the data can't be read as rows; nothing is published then.
-        DietError: for an invalid name, or a name for rows that diets can't use.
+        DietError: if the name is invalid, or if a name is given for rows that diets can't use.
     """
     _check_options(options)
     store = Store(home)
@@ -130,7 +130,7 @@ def _check_options(options: ImportOptions) -> None:
 
 
 def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
-    """Return the tokenizer with the given key or path, or else the tokenizer beside the data."""
+    """Return the tokenizer with the given key or path, or the tokenizer next to the imported data."""
     beside = (options.path if options.path.is_dir() else options.path.parent) / TOKENIZER_NAME
     given = options.tokenizer
     if given is None and not beside.is_file():

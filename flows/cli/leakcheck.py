@@ -39,10 +39,10 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeakcheckOptions:
-    """Options of `leakcheck`; empty for the default."""
+    """Options of `leakcheck`; an empty option means its default."""
 
     what: str | None = None
-    """Job, run, or package.module:builder."""
+    """Job or run to check, or the function package.module:builder that builds a model."""
     home: Path = Path()
     """Workspace of the run."""
     model: str | None = None
@@ -53,7 +53,7 @@ class LeakcheckOptions:
 
 
 def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
-    """Run the check, print the report and write it to a file; return True if no leak was found.
+    """Run the check, print its report and write the report to `json_file`; return True if no leak was found.
 
     Raises:
         JobError: for an unknown name, or something that can't be checked.
@@ -101,7 +101,9 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
 
 
 def _job(options: LeakcheckOptions) -> Path | None:
-    """Return the job.json of a file, a run's folder or a run's name; None for a builder.
+    """Return the job.json that the options name: the file, or that of a run, given by its folder or name.
+
+    None means that the options name a function that builds a model, or nothing.
 
     Raises:
         JobError: if there is no such run.
@@ -145,7 +147,7 @@ def _require_no_decoder_options(options: LeakcheckOptions) -> None:
 
 
 def show(report: LeakReport) -> None:
-    """Print the report: checked subjects, leaks, claims, and planted leaks."""
+    """Print a report: the checked models, the leaks, the claims, and the leaks planted as a test."""
     out.print(_subjects(report.findings))
     for failure in report.failures:
         line = Text("LEAK  ", BAD)
@@ -178,7 +180,10 @@ def _who(finding: Finding) -> str:
 
 
 def _subjects(findings: Iterable[Finding]) -> Table:
-    """Return a table of subjects and backends by dtype; cells count passed claims over all row lengths."""
+    """Return a table of the checked models: one line per model and attention backend, one column per dtype.
+
+    A cell counts the claims that passed, over all row lengths.
+    """
     cells: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
         cells[finding.subject, finding.backend][finding.dtype].append(finding.passed)
@@ -231,7 +236,7 @@ def _seen(leak: InjectedLeakReport) -> Text:
 
 
 def _tell_skipped(skipped: Iterable[Skipped]) -> None:
-    """Print one line per skipped backend and reason."""
+    """Print the backends that were skipped, one line for each backend and reason."""
     whose: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for skip in skipped:
         whose[skip.backend or skip.subject, skip.reason][skip.subject] = None

@@ -1,4 +1,4 @@
-"""`curriculum lineage`: the commits that a training step read, and the steps that read a commit."""
+"""`curriculum lineage`: find the commits that a training step read, or the steps that read a commit."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -28,7 +28,11 @@ MAX_CHECKPOINTS = 12
 
 
 def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
-    """Print the rows of a step, or the steps that read something, or the training data of a model."""
+    """Print the rows that a step read, the steps that read something, or the training data of a model.
+
+    If `step` is given, `what` is the run of that step. Otherwise `what` is a commit, document, row or file,
+    or a run or checkpoint.
+    """
     questions = LineageQuestions(home, what)
     for notice in questions.notices:
         warn(notice)
@@ -116,7 +120,10 @@ def _readers(found: Readers) -> None:
 
 
 def _checkpoint_line(path: str) -> Line:
-    """Describe the checkpoint at runs/specialist-…/phase-…/KEY/attempt=1/checkpoints/step=N."""
+    """Return a table line for a checkpoint, parsed from its path.
+
+    The path has the form runs/specialist-…/phase-…/KEY/attempt=1/checkpoints/step=N.
+    """
     parts = path.split("/")
     labels = dict(map(label_of, parts))
     names = [labels[name] for name in ("specialist", "branch", "phase") if name in labels]
@@ -137,7 +144,7 @@ def _until(read: ReadUntil) -> None:
 
 
 def number_ranges(steps: Iterable[int]) -> str:
-    """Format numbers, with consecutive numbers as ranges.
+    """Format numbers in ascending order; consecutive numbers become ranges.
 
     >>> number_ranges([1, 2, 3, 7, 9, 10])
     '1–3, 7, 9–10'

@@ -1,4 +1,4 @@
-"""Catalog queries of `curriculum lineage`: rows that a step read, and steps that read a commit."""
+"""Catalog queries of `curriculum lineage`: the rows that a step read, and the steps that read a commit."""
 
 import re
 from collections.abc import Sequence
@@ -70,18 +70,18 @@ _SHARES = """
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadCommit:
-    """Commit that is a source of a document."""
+    """Commit from which a document of a row was made."""
 
     repository: str
     path: str
-    """Path of the document's main file at the commit."""
+    """Path that the main file of the document had at the commit."""
     commit: str
     licence: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadDocument:
-    """Document in a row, with its source commits."""
+    """Document in a row that a step read, with the commits from which it was made."""
 
     document_id: str
     tokens: int
@@ -90,7 +90,10 @@ class ReadDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadRow:
-    """Packed row that a step read, with its position in the plan and the number of earlier uses."""
+    """Packed row that a step read.
+
+    `position` is its position in the plan, `repetition` the number of times that it was read before.
+    """
 
     position: int
     pack_id: str
@@ -105,7 +108,7 @@ class ReadRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRead:
-    """Rows of one training step, with the total `steps` of the run and the mark of its study."""
+    """Rows that one training step read; `steps` is the number of steps of the whole run."""
 
     run: str
     run_key: str
@@ -117,14 +120,14 @@ class StepRead:
 
     @property
     def commits(self) -> list[ReadCommit]:
-        """Return distinct commits and files, in the order of the rows."""
+        """Return the commits of all rows, each commit and file once, in the order of the rows."""
         documents = (document for row in self.rows for document in row.documents)
         return list(dict.fromkeys(commit for document in documents for commit in document.commits))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Visit:
-    """Training step that read something, with the run's directory relative to the workspace and its study."""
+    """Training step that read something; `path` is the folder of its run, relative to the workspace."""
 
     run: str
     path: str
@@ -139,7 +142,7 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissingRows:
-    """Rows that steps read `rows` times, and whose artefact was removed from the workspace."""
+    """Rows artefact that was removed from the workspace; `rows` is the number of its rows that steps read."""
 
     key: str
     family: str
@@ -152,9 +155,10 @@ class MissingRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Readers:
-    """Steps that read a commit, document, row or file, and later checkpoints of finished runs.
+    """Steps that read a commit, document, row or file, and checkpoints of finished runs after these steps.
 
-    Steps that read it from `missing` rows are not among the visits.
+    Rows in `missing` artefacts can't be searched. Steps that read the commit or document in such rows are not
+    among the visits.
     """
 
     kind: Kind
@@ -166,7 +170,7 @@ class Readers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """Tokens that a model read from one phase, or from one repository under one licence."""
+    """Tokens that a model read in one phase, or from one repository under one licence."""
 
     names: tuple[str, ...]
     steps: int
@@ -180,7 +184,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadUntil:
-    """Training data of a run up to a step, including the runs that it continues."""
+    """Training data of a run up to a step, including the data of the runs that it continues."""
 
     run: str
     run_key: str
@@ -189,7 +193,7 @@ class ReadUntil:
     repositories: tuple[Share, ...]
     """Shares by repository and licence."""
     study: str = ""
-    """Mark of the run's study, if any."""
+    """Mark of the study to which the run belongs, if any."""
 
 
 class LineageError(CurriculumError):
@@ -200,7 +204,10 @@ Found = TypeVar("Found")
 
 
 class LineageQuestions:
-    """Catalog of the workspace, or of the workspace that contains a path, with the notices of its queries."""
+    """Questions about lineage, answered by the catalog of a workspace.
+
+    It is the workspace that contains the path `what`, or else `home`.
+    """
 
     def __init__(self, home: Path, what: str) -> None:
         self.store = store_of(home, what)
@@ -209,7 +216,9 @@ class LineageQuestions:
         self._connection = catalog.connect(snapshot)
 
     def read_by(self, what: str, step: int) -> StepRead:
-        """Return the rows of a training step; the run is given by path, name or the first digits of its key.
+        """Return the rows that training step `step` of the run `what` read.
+
+        `what` is the run's path, its name or the first digits of its key.
 
         Raises:
             JobError: if the run doesn't exist or has fewer steps.
@@ -246,7 +255,9 @@ class LineageQuestions:
         )
 
     def readers_or_read(self, what: str) -> Readers | ReadUntil:
-        """Return the readers of a commit, document, row or file, or the training data of a run or checkpoint.
+        """Return the steps that read a commit, document, row or file, or the training data of a model.
+
+        The model is named by a run or a checkpoint.
 
         Raises:
             LineageError, StoreError, JobError: if the name is unknown or ambiguous.
@@ -284,7 +295,7 @@ class LineageQuestions:
         return run.path.relative_to(self.store.root).as_posix()
 
     def _texts(self, sql: str, *values: object) -> list[str]:
-        """Return the first column of a query's result."""
+        """Return the values in the first column of a query's result."""
         return [str(value) for value, *_ in self._connection.execute(sql, values).fetchall()]
 
     def _steps(self, run: Attempt) -> int:
@@ -294,7 +305,7 @@ class LineageQuestions:
         return int(found[0]) if found else 0
 
     def _id(self, kind: Kind, digits: str) -> str | None:
-        """Return the id with these first digits, or None."""
+        """Return the only id of a kind that starts with `digits`, or None if there is none."""
         sql = (
             "SELECT DISTINCT id FROM internal.ids WHERE kind = ? AND starts_with(id, ?) ORDER BY id"
         )
@@ -305,7 +316,7 @@ class LineageQuestions:
         return found[0] if found else None
 
     def _readers(self, kind: Kind, name: str) -> Readers:
-        """Return the steps that read something; empty if it exists but no step read it."""
+        """Return the steps that read the thing with this name; no steps if it exists but was never read."""
         self._require_known(kind, name)
         visits = self._ask(Visit, _VISITS, name)
         first = {visit.path: visit.step for visit in reversed(visits)}
@@ -346,11 +357,14 @@ class LineageQuestions:
         )
 
     def _missing(self, condition: str, *values: object) -> tuple[MissingRows, ...]:
-        """Return the removed rows that steps `s` read, in the run `y.run` or the runs before it."""
+        """Return the rows artefacts that steps read and that were removed.
+
+        `condition` is a SQL condition on the steps `s` and the runs `y`.
+        """
         return self._ask(MissingRows, _MISSING.format(condition=condition), *values)
 
     def _require_known(self, kind: Kind, name: str) -> None:
-        """Raise if nothing has that name."""
+        """Raise if the catalog has nothing of this kind and name."""
         if self._texts("SELECT id FROM internal.ids WHERE kind = ? AND id = ? LIMIT 1", kind, name):
             return
         usual = (
@@ -367,7 +381,7 @@ class LineageQuestions:
         )
 
     def _require_rows(self, run: Attempt, what: str, condition: str, *values: object) -> None:
-        """Raise if a plan or rows were removed, since the remaining rows would look complete."""
+        """Raise if the plan or rows of a run were removed, since the other rows would look complete."""
         plan = self.store.root / run.job.plan
         is_there = plan.is_file()
         missing = self._missing(condition, *values) if is_there else ()

@@ -1,4 +1,4 @@
-"""`curriculum ls`: names of diets, models, runs, rows and more for other commands, and paths of files."""
+"""`curriculum ls`: list the names that other commands accept, or the paths of their files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from schemas.errors import CurriculumError
 from schemas.study import study_words
 
 Named = Mapping[str, object]
-"""Name for commands, and its description."""
+"""Name that commands accept, and its description."""
 
 
 def list_names(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
-    """Print the names of one kind or of all kinds, with a short description.
+    """Print the names of one kind or of all kinds, each with a short description.
 
     A file that can't be read is listed with its error instead of a description.
     """
@@ -39,11 +39,13 @@ def list_names(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
 
 
 _FOLDERS = {NamedKind.ROWS: DATA, NamedKind.DOCUMENTS: DATA, NamedKind.RUNS: METRICS}
-"""Folder of an artefact, by kind, with the Parquet files that other tools read."""
+"""Folder inside an artefact with the Parquet files that other tools read, by kind."""
 
 
 def list_paths(home: Path, kind: NamedKind | None, *, as_json: bool) -> None:
-    """Print the folder of Parquet files of each current data set of a kind; skip data sets without files.
+    """Print the folder with the Parquet files of each current artefact of a kind.
+
+    Artefacts without such a folder are skipped.
 
     Raises:
         CurriculumError: for a kind without Parquet files.

@@ -1,4 +1,4 @@
-"""Files that a command writes to a path of the user's choice."""
+"""Files that a command writes to a path that the user chooses."""
 
 import contextlib
 import shutil
@@ -10,15 +10,15 @@ from curriculum.outputs import require_own_place
 from schemas.errors import CurriculumError
 
 _DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/dev/pts"))
-"""Folders of devices; /dev/shm is none of them: users share it, as they share /tmp."""
+"""Folders of devices. /dev/shm isn't one of them, because all users may write to it, as to /tmp."""
 
 
 @contextlib.contextmanager
 def drafted(output: Path) -> Iterator[Path]:
-    """Yield a path in a temporary folder; at the end its file replaces `output`.
+    """Yield a path in a temporary folder; at the end of the block, the file at that path replaces `output`.
 
-    If the block writes no file, nothing changes. Existing files and links are replaced, since another user
-    may have planted the link. Devices such as /dev/stdout are written to directly.
+    If the block writes no file, nothing changes. An existing file is replaced rather than overwritten; so is
+    a link, because another user may have put it there. Devices such as /dev/stdout are written to directly.
 
     Raises:
         CurriculumError: if the folder doesn't exist, if `output` exists and isn't a file, or if another user
@@ -42,7 +42,7 @@ def drafted(output: Path) -> Iterator[Path]:
 
 
 def _is_device(output: Path) -> bool:
-    """Return True for entries of a folder of devices, but not for links elsewhere that lead to them."""
+    """Return True if `output` is in a folder of devices, not for a link elsewhere that leads to a device."""
     return output.absolute().parent.resolve() in {folder.resolve() for folder in _DEVICES}
 
 

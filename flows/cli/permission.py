@@ -1,4 +1,4 @@
-"""`curriculum trust`: trust a workspace from elsewhere, and list the commands in its diets."""
+"""`curriculum trust`: trust a workspace that comes from elsewhere, and list the commands in its diets."""
 
 import shlex
 from pathlib import Path
@@ -64,7 +64,7 @@ def forget_workspace(home: Path) -> None:
 
 
 def list_trusted() -> None:
-    """Print the trusted workspaces, and which of them have been replaced since."""
+    """Print the trusted workspaces, and say which of them have been replaced since they were trusted."""
     listed = trust.trusted()
     for workspace in listed:
         words = (
@@ -105,14 +105,20 @@ def _print_commands(home: Path) -> None:
 
 
 def _possible_diets(home: Path) -> list[Path]:
-    """Return all files in the folder of diets, and YAML files elsewhere, which diets can't extend."""
+    """Return the files that may be diets.
+
+    These are all files in the folder of diets, and the YAML files outside of it. A diet can't extend the
+    latter.
+    """
     diets, clones = home / FOLDERS["diet"], home / CLONES
     files = (file for file in home.rglob("*") if clones not in file.parents and file.is_file())
     return sorted(file for file in files if diets in file.parents or file.suffix in _YAML)
 
 
 def _require_inner_parent(file: Path, parent: object, home: Path) -> None:
-    """Raise if a diet extends a file outside of the workspace's diets, since that file may change later.
+    """Raise if a diet extends a file outside of the workspace's folder of diets.
+
+    That file could be changed after the workspace was trusted.
 
     Raises:
         StoreError: naming the diet's file.

@@ -1,4 +1,4 @@
-"""`curriculum mix`, `train` and `run`: run a plan and print the tables at the end."""
+"""`curriculum mix`, `train` and `run`: run a plan, then print tables of its results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,7 +44,10 @@ from flows.settings.contexts import context_of
 
 
 def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
-    """Mix or train without Prefect, or explain the steps; return True if all gates are open."""
+    """Mix or train without Prefect; return True if all gates are open.
+
+    With `dry`, nothing is made and the steps are explained instead.
+    """
     if scope.until == "train":
         require_machine()
     plan = resolve_plan(config, dry=dry)
@@ -72,7 +75,7 @@ def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
 
 
 def make_or_preview(config: RunConfig, scope: Scope, *, dry_run: bool, explain: bool) -> bool:
-    """Mix or train, or only print the forecast or explanation; return True if all gates are open."""
+    """Mix or train, or only print a forecast or an explanation; return True if all gates are open."""
     if dry_run:
         print_forecast(config, scope)
     if explain:
@@ -81,7 +84,7 @@ def make_or_preview(config: RunConfig, scope: Scope, *, dry_run: bool, explain: 
 
 
 def _print_mixtures(plan: RunPlan, made: Sequence[Artefact]) -> None:
-    """Print the finished mixtures; of a dry plan, first its diet."""
+    """Print the mixtures that are not only planned; for a dry plan, print the shares of its diet first."""
     if plan.store.dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
@@ -94,7 +97,7 @@ def _print_mixtures(plan: RunPlan, made: Sequence[Artefact]) -> None:
 
 
 def run(config: RunConfig, scope: Scope) -> bool:
-    """Run the flow in this process, print its runs, and return True if all gates are open."""
+    """Run the `run` flow in this process, print its training runs, and return True if all gates are open."""
     plan, trained = resolve_plan(config, dry=True), flow(config, scope)
     gate, runs = trained[-1].gate, runs_of(trained)
     if any(run.made for run in runs):
@@ -105,9 +108,9 @@ def run(config: RunConfig, scope: Scope) -> bool:
 
 
 def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
-    """Run the Prefect flow in this process with progress in the terminal, and return its trained phases.
+    """Run the Prefect flow in this process, with progress in the terminal, and return its trained phases.
 
-    Prefect, which is slow to start, isn't started if all runs are finished already.
+    If all runs are finished already, Prefect isn't started, because that takes long.
 
     Raises:
         CurriculumError: for a mistake in the config, before anything is written.
@@ -133,7 +136,7 @@ def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
 
 
 def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
-    """Return True if a dry plan would make nothing before its first closed gate."""
+    """Return True if every artefact that a plan needs up to its first closed gate is built already."""
     context = context_of(warn=ignore)
     events = execute(plan, run_in_process(context), scope, context)
     return not any(
@@ -142,7 +145,7 @@ def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
 
 
 def _reused(looked: RunPlan, scope: Scope) -> list[FinishedStep]:
-    """Mark the existing artefacts of a dry plan as current; return its trained phases."""
+    """Run a plan whose artefacts are all built, to mark them as current; return its trained phases."""
     plan = replace(resolve_plan(looked.config), sources=looked.sources)
     write_command_snapshot(plan)
     with prepared(plan) as (plan, context):

@@ -1,4 +1,4 @@
-"""Progress of stages: bars on a terminal, plain lines otherwise."""
+"""Progress of stages in the terminal: bars, or plain lines if the output isn't a terminal."""
 
 import contextlib
 import datetime
@@ -23,14 +23,17 @@ LINE_EVERY_S = 10.0
 MAX_BARS = 12
 BAR_WIDTH = 20
 FRAME = 30
-"""Columns of a bar's line for its spinner, times and gaps."""
+"""Number of columns that the spinner, the times and the gaps take in the line of a bar."""
 TASKS = "tasks"
-"""Unit of build stages, whose items share one line; training and indexes have lines of their own."""
+"""Unit of the progress of build stages, whose items share one line.
+
+Of stages with another unit, such as training, each item has its own line.
+"""
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[ProgressCallback]:
-    """Yield a callback that shows progress on stderr: bars on a terminal, plain lines otherwise."""
+    """Yield a callback that shows progress on stderr: as bars on a terminal, as plain lines otherwise."""
     if not err.is_terminal:
         yield _Lines().watch
         return
@@ -39,7 +42,7 @@ def watching() -> Iterator[ProgressCallback]:
     )  # This import takes as long as the rest of a short command's terminal output.
 
     class Remaining(progress.TimeRemainingColumn):
-        """Remaining time, including known work after the last step."""
+        """Column with the remaining time; it includes the work that is known to follow the last step."""
 
         def render(self, task: progress.Task) -> Text:
             left = task.time_remaining
@@ -63,14 +66,17 @@ def watching() -> Iterator[ProgressCallback]:
 
 
 def _line_of(progress: Progress) -> tuple[str, str]:
-    """Return the title of a stage's line, and a note on its latest item."""
+    """Return the title of the line that shows `progress`, and the note at its end."""
     if progress.unit == TASKS:
         return progress.stage, " ".join(filter(None, (progress.item, progress.note)))
     return f"{progress.stage} {progress.item}".strip(), progress.note
 
 
 class _Drawn:
-    """One bar per stage, reset when a stage starts again; the oldest finished bars are removed."""
+    """Progress as bars, one per stage.
+
+    A stage that starts again resets its bar. If there are too many bars, the oldest finished one is removed.
+    """
 
     def __init__(self, bars: "Bars") -> None:
         self.bars = bars
@@ -114,7 +120,7 @@ class _Drawn:
 
 
 class _Lines:
-    """One line when a stage starts, waits or ends, and at intervals in between."""
+    """Progress as plain lines: one when a stage starts, waits or ends, and one at intervals in between."""
 
     def __init__(self) -> None:
         self.printed: dict[str, float] = {}
@@ -145,7 +151,7 @@ class _Lines:
 
 
 class _Clock:
-    """Elapsed and remaining time of one round of a stage.
+    """Clock of a stage from its start to its end.
 
     >>> from dataclasses import replace
     >>> clock, at = _Clock(0.0), Progress(stage="train", item="", done=0, total=9, unit="steps")
@@ -156,11 +162,13 @@ class _Clock:
     def __init__(self, began: float) -> None:
         self.began = began
         self.first: tuple[int, float] | None = None
-        """Finished items and time at the first report of a finished item; the time before is
-        startup."""
+        """Number of items and time when items were first reported as finished.
+
+        The time before counts as startup, not as work on items.
+        """
 
     def times(self, progress: Progress, now: float) -> str:
-        """Return elapsed and remaining time; empty until an item is finished."""
+        """Return the elapsed and the estimated remaining time in words; empty until an item is finished."""
         if not progress.done:
             return ""
         elapsed = duration(now - self.began)

@@ -1,4 +1,4 @@
-"""`curriculum query` and `shell`: SQL results as a table or file, and DuckDB's own shell."""
+"""`curriculum query` and `shell`: print or write the result of a SQL query, or start DuckDB's shell."""
 
 import codecs
 import contextlib
@@ -34,7 +34,7 @@ from schemas.visible import in_json, one_line, visible
 MAX_ROWS = 40
 """Maximum number of rows that a terminal shows; other formats contain all rows."""
 MAX_LETTERS = 200
-"""Maximum characters of a value in a table."""
+"""Maximum number of characters of a value in a table."""
 STDIN = "-"
 _STATUS = re.compile(r"\bstatus\b", re.IGNORECASE)
 
@@ -47,10 +47,10 @@ def query(
     file: Path | None = None,
     strict: bool = False,
 ) -> None:
-    """Write the result of a query to the terminal or a file.
+    """Write the result of a query to the terminal or to a file.
 
-    If the query names the status of the phases, the status is computed first. Notices go to stderr, and to
-    the end of JSON.
+    The status of the phases is computed first if the query uses it. Notices about the data go to stderr; in
+    JSON, they also follow the rows.
 
     Raises:
         CurriculumError: with `strict`, if the result has a notice.
@@ -82,7 +82,7 @@ def query(
 
 
 def _status_of(home: Path) -> pa.Table | None:
-    """Compute the status of the phases; None if the stored status is current."""
+    """Return the status of the phases; None if the stored status is current, or if computing it fails."""
     # This plans every phase, and most queries don't need it.
     from curriculum.pipeline.status_table import current_status
     from flows.settings.contexts import resources
@@ -96,7 +96,7 @@ def _status_of(home: Path) -> pa.Table | None:
 
 @contextlib.contextmanager
 def _print_notices_on_failure(home: Path, sql: str) -> Iterator[None]:
-    """Print the notices of a query if the query fails, since they may explain the failure."""
+    """Print the notices of a query if it fails in the block, since a notice may explain the failure."""
     try:
         yield
     except CatalogError:
@@ -122,7 +122,7 @@ class _Screen(io.RawIOBase):
 
 
 def sql_text(sql: str | None, file: Path | None) -> str:
-    """Return the SQL text: an argument or a file; `-` reads standard input.
+    """Return the SQL text from the argument `sql` or from a file; `-` means standard input.
 
     Raises:
         CurriculumError: if neither or both are given, or the file can't be read.
@@ -144,7 +144,7 @@ def sql_text(sql: str | None, file: Path | None) -> str:
 
 
 def answer_format(form: AnswerFormat | None, file: Path | None, *, as_json: bool) -> AnswerFormat:
-    """Return the output format: the given format, or else by the file's suffix, or else a table.
+    """Return the output format: `form` if it is given, else the format of the file's suffix, else a table.
 
     Raises:
         CurriculumError: if the file's suffix is no known format.
@@ -170,7 +170,7 @@ def answer_format(form: AnswerFormat | None, file: Path | None, *, as_json: bool
 
 
 def _print(answer: catalog.Stream) -> None:
-    """Print the first rows as a table, and the number of further rows."""
+    """Print the first rows of the result as a table, and the number of rows that are left."""
     lines: list[tuple[Any, ...]] = []
     total = 0
     for batch in answer.batches:
@@ -184,7 +184,7 @@ def _print(answer: catalog.Stream) -> None:
 
 
 def _draw_table(names: list[str], lines: Sequence[Sequence[Any]]) -> Table:
-    """Return a table with one line per row; on a narrow terminal without the last columns."""
+    """Return a table with one line per row; on a narrow terminal, the last columns are left out."""
     drawn = plain_table(*names, details=())
     for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
         numeric = all(isinstance(value, int | float | Decimal) or value is None for value in values)
@@ -220,7 +220,7 @@ def _require_no_terminal(form: AnswerFormat) -> None:
 
 
 def _csv(answer: catalog.Stream, target: BinaryIO) -> None:
-    """Write a header and one line per row, in DuckDB's format."""
+    """Write a header and one line per row; values are written as DuckDB writes them to CSV."""
     for line in itertools.chain([answer.schema.names], _lines(answer)):
         target.write(csv_line(line).encode())
 
@@ -240,7 +240,7 @@ def _json(answer: catalog.Stream, target: BinaryIO) -> None:
 
 
 def _objects(answer: catalog.Stream) -> Iterator[str]:
-    """Yield the rows as JSON objects in DuckDB's format, then an object with the notices, if any.
+    """Yield the rows as JSON objects, with values as DuckDB writes them, then the notices if there are any.
 
     Invisible characters become JSON escapes.
     """
@@ -257,7 +257,7 @@ def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
 
 
 def _table(answer: catalog.Stream, target: BinaryIO) -> None:
-    """Write the table that a terminal would show, with all rows."""
+    """Write the table that a terminal would show, but with all rows."""
     names = [*map(one_line, answer.schema.names)]
     cells = [names, *([_shown(value).plain for value in line] for line in _lines(answer))]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -285,7 +285,9 @@ _CONTENT: dict[AnswerFormat, AnswerForm] = {
 
 
 def shell(home: Path, words: Sequence[str]) -> NoReturn:
-    """Replace this process by DuckDB's shell with the workspace's views; pass `words` to it unchanged.
+    """Replace this process by DuckDB's shell, in which the workspace's tables are views.
+
+    `words` are passed to DuckDB's shell unchanged.
 
     Raises:
         CurriculumError: if the workspace or DuckDB's shell is missing, or the views can't be written.
@@ -311,7 +313,7 @@ def shell(home: Path, words: Sequence[str]) -> NoReturn:
 
 
 def _binary() -> Path:
-    """Return DuckDB's shell: the one installed with this Python, or else the one on the path."""
+    """Return the path of DuckDB's shell: the one installed with this Python, or else the one on $PATH."""
     beside = Path(sys.executable).with_name("duckdb")
     found = beside if beside.is_file() else shutil.which("duckdb")
     if found is None:

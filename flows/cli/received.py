@@ -1,9 +1,9 @@
-"""Read-only commands on untrusted workspaces, which run in a sandbox.
+"""Sandbox for commands that read an untrusted workspace.
 
-The command runs in a child process. It may read the workspace, the other named paths and the code of this
-installation. It may write its output and its own temporary files, opens no socket, and starts no program but
-git and this Python, which run in the same sandbox. Before the command runs, the files of the workspace are
-listed once: links, devices, pipes and sockets are refused.
+The command runs in a child process. It may read the workspace, the other paths on the command line and the
+code of this installation. It may write its output and its own temporary files. It opens no socket and starts
+no program but git and this Python, which run in the same sandbox. Before the command runs, the files of the
+workspace are listed once, and links, devices, pipes and sockets are refused.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ CPU_SECONDS = 6 * 3600
 """CPU time limit of a sandboxed command in seconds."""
 _FILE_BYTES = 1 << 40
 _MACHINE = ("/usr/share/zoneinfo", "/usr/include", "/usr/local/include")
-"""Time zones, and headers of the standard library, which call graphs depend on."""
+"""Folders that a sandboxed command may read: time zones, and system headers that call graphs need."""
 
 
 def look(
@@ -52,10 +52,18 @@ def look(
     output: Path | None = None,
     folder: Callable[[Path], Path] | None = None,
 ) -> int:
-    """Run `work` that reads a workspace, in a sandbox if it isn't trusted, and return its exit code.
+    """Run `work`, which reads a workspace, in a sandbox unless the workspace is trusted.
 
-    `work` is called with the path to write to: a draft of `output`, or for an untrusted workspace the folder
-    that `folder` creates. `ending` runs work as a command and returns the exit code.
+    Return the exit code.
+
+    Args:
+        home: Workspace.
+        work: Function that is called with the path to write to: a draft of `output`, or the folder that
+            `folder` creates for an untrusted workspace, or None.
+        ending: Function that runs work as a command and returns its exit code.
+        named: Other paths that the command reads.
+        output: File that the command writes.
+        folder: Function that creates a folder outside of the workspace.
 
     Raises:
         StoreError: if an untrusted workspace contains something other than plain files and folders, or if the
@@ -104,9 +112,10 @@ def _drafted(output: Path | None) -> contextlib.AbstractContextManager[Path | No
 
 
 def _run_in_child(work: Callable[[], int]) -> int:
-    """Run work in a child process and return its exit code.
+    """Run work in a forked child process and return its exit code.
 
-    A forked process has a single thread, so the sandbox covers the whole process and its children.
+    The child has a single thread. A sandbox that `work` enters therefore holds for the whole child process
+    and for its own children.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -134,7 +143,7 @@ def _run_in_child(work: Callable[[], int]) -> int:
 
 
 def _programs() -> tuple[str, ...]:
-    """Return the files of this Python, of git and of the shell that limits git, if git is installed."""
+    """Return the paths that a sandboxed command may execute: this Python, git, sh, and system libraries."""
     try:
         libraries = subprocess.check_output(["git", "--exec-path"], text=True).strip()
     except (OSError, subprocess.CalledProcessError):
@@ -145,7 +154,7 @@ def _programs() -> tuple[str, ...]:
 
 
 def _enter_sandbox(sandbox: Sandbox, scratch: str, work: Callable[[], None]) -> None:
-    """Enter the sandbox, clear secrets from the environment, and run work."""
+    """Enter the sandbox, remove secrets from the environment, and run work."""
     settings.leave_no_secrets(scratch)
     tempfile.tempdir = scratch
     try:

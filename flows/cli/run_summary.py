@@ -1,4 +1,4 @@
-"""Last lines of `curriculum run` and `train`: runs, report, weights, and the next command."""
+"""Last lines of `curriculum run` and `train`: runs, paths of report and weights, and the next command."""
 
 import shlex
 from collections.abc import Collection, Sequence
@@ -31,7 +31,10 @@ PROMPT = "int main() {"
 
 
 def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
-    """Print one line per run, then the tokens that remain because budgets end with whole steps."""
+    """Print a table of the runs, remarks on them, and warnings.
+
+    A remark says how many tokens of a budget were left over, because a phase ends with a whole step.
+    """
     finished = finished_runs(plan.store, runs)
     out.print(table(run_lines([run.report for run in finished])))
     for run in finished:
@@ -48,7 +51,7 @@ def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
 
 
 def warn_of_rises(finished: Sequence[FinishedRun]) -> None:
-    """Warn of each run whose val_bpb rose, and of an anchor on which an earlier run was better."""
+    """Warn of each run whose val_bpb rose, and if an earlier run was better on the anchor."""
     for words in filter(None, (*rises(finished), anchor_words(finished))):
         warn(words)
 
@@ -56,7 +59,7 @@ def warn_of_rises(finished: Sequence[FinishedRun]) -> None:
 def print_summary(
     plan: RunPlan, scope: Scope, runs: Sequence[Artefact], gate: Verdict | None
 ) -> None:
-    """Print the paths of the report and the last weights, and the recommended next command."""
+    """Print the path of the report, the path of the last weights, and the recommended next command."""
     root, last = plan.store.root, report_of(runs[-1])
     report = report_path(root, plan.diet.specialist, plan.diet.branch)
     paths = [("report", report)] if report.is_file() else []
@@ -81,10 +84,10 @@ def next_command(
     gate: Verdict | None,
     left: Collection[str] = (),
 ) -> tuple[str, str]:
-    """Return the recommended command after some runs, with a description of its effect.
+    """Return the recommended command after some runs, and a description of its effect.
 
-    `left` are the later phases that a run of a single phase makes outdated; empty if its weights are
-    unchanged.
+    `left` are later phases that a run of a single phase made outdated. It is empty if the weights of that
+    phase didn't change.
     """
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     last = report_of(runs[-1])

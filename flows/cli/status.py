@@ -1,4 +1,4 @@
-"""`curriculum status` and `report`: the state of each specialist."""
+"""`curriculum status` and `report`: show the state of each specialist."""
 
 import contextlib
 import os
@@ -33,10 +33,10 @@ from schemas.visible import one_line
 def status(
     home: Path, specialist: str | None = None, *, as_json: bool, everything: bool = False
 ) -> None:
-    """Print artefacts by stage, then the state and reason of each phase; with `everything` also old runs.
+    """Print the artefacts by stage, then the state of each phase with its reason.
 
-    With a `specialist` (or one of its phases), print only phases. Also writes current/status.parquet, if
-    possible.
+    With a `specialist`, which may also be one of its phases, print only phases. With `everything`, print
+    replaced runs too. Also writes current/status.parquet, if the workspace is writable.
 
     Raises:
         StoreError: if the specialist has no mixtures and runs.
@@ -80,7 +80,7 @@ def status(
 
 
 def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[PhaseStatus]:
-    """Return the phases of a specialist, or the single phase that is named."""
+    """Return the phases of the specialist `name`, or only one phase if `name` is SPECIALIST/PHASE."""
     refs = {phase.ref for phase in phases}
     meant = named(store.root, name, refs)
     found = [
@@ -146,9 +146,9 @@ def _phase_line(store: Store, phase: PhaseStatus) -> dict[str, object]:
 
 
 def report(home: Path, specialist: str | None, *, show: bool, folder: Path | None = None) -> None:
-    """Write the report of one specialist or of all; `show` opens the first report in a browser.
+    """Write the report of one specialist or of all specialists; with `show`, open the first one in a browser.
 
-    Reports are written to `folder` if given, and to the workspace otherwise.
+    Reports are written to `folder` if it is given, and to the workspace otherwise.
 
     Raises:
         CurriculumError: if neither the workspace nor a diet has the name, or if the workspace is empty.
@@ -165,12 +165,14 @@ def report(home: Path, specialist: str | None, *, show: bool, folder: Path | Non
 
 
 def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
-    """Yield the plans of the specialists with a name, or with a run of that name.
+    """Yield the plan of each specialist that `name` refers to; the name may also be that of a run.
 
-    Without a name, yield the plans of all specialists; warn of those whose diet is missing and skip them.
+    Without a name, yield the plans of all specialists. Specialists whose diet is missing are skipped with a
+    warning.
 
     Raises:
-        StoreError: if the workspace is empty or the name unknown, with the closest name.
+        StoreError: if the workspace is empty or the name unknown; the error then names the closest known
+            name.
     """
     store = Store(home, dry=True)
     attempts = attempts_in(store)

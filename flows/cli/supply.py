@@ -44,7 +44,9 @@ def supply(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Print the estimated tokens of a corpus, a diet's corpus or a repository by family and row length.
+    """Print the estimated tokens of a corpus by family and row length.
+
+    `what` is a corpus, a diet, whose corpus is used, or a repository.
 
     Raises:
         CurriculumError: if the corpus, diet or repository is invalid.
@@ -106,13 +108,13 @@ def supply(
 def counted(
     task: EstimateTask, store: Store, workers: int | None, watch: ProgressCallback
 ) -> Estimate:
-    """Return the estimate, and cache it in the workspace."""
+    """Return the estimate, which is cached in the workspace."""
     processes = workers or len(os.sched_getaffinity(0))
     return estimate(task, store=store, workers=processes, watch=watch)
 
 
 def _is_diet(home: Path, what: str) -> bool:
-    """Return True if a name or file is a diet's, rather than a corpus' or a repository's."""
+    """Return True if `what` is the name or file of a diet, rather than a corpus or a repository."""
     if what in diet_names(home):
         return True
     path = expanded(what)
@@ -146,7 +148,10 @@ def _corpus(home: Path, what: str) -> CorpusSpec:
 
 
 def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[DocumentKind, ...]:
-    """Return the kinds of rows in the phases, for both scores; conversations in the shortest rows."""
+    """Return the kinds of rows that the phases use, with each of the two ways to score.
+
+    Conversations are counted in the shortest rows.
+    """
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
     chat = DocumentKind(family=CHAT_FAMILY, row_length=min(lengths), score="all")
     wanted = {

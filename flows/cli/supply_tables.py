@@ -1,4 +1,4 @@
-"""Tables of `curriculum supply`, by kind, domain and repository."""
+"""Tables that `curriculum supply` prints: tokens by kind of rows, by domain and by repository."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -28,11 +28,11 @@ SHARES_NOTE = "share of a family's tokens in all versions of the file"
 
 
 DOUBT = 2.0
-"""Half width of an interval in standard errors (about 95 %)."""
+"""Half of the width of an interval, in standard errors (about 95 %)."""
 
 
 def unread_commits(read: SampledShare) -> str | None:
-    """Describe how many commits of a repository are read and what limits them; None if all are read.
+    """Describe how many commits of a repository are read and why the others aren't; None if all are read.
 
     >>> why = "341 beyond versions_per_path 8, 48 merges"
     >>> unread_commits(
@@ -47,7 +47,7 @@ def unread_commits(read: SampledShare) -> str | None:
 
 
 def relative_error(tokens: float, error: float) -> str:
-    """Return the relative error of an estimate (two standard errors); empty for an exact count.
+    """Format two standard errors of an estimate in percent of it; empty for an exact count.
 
     >>> relative_error(1000.0, 50.0), relative_error(1000.0, 0.0)
     ('± 10%', '')
@@ -56,7 +56,7 @@ def relative_error(tokens: float, error: float) -> str:
 
 
 def print_tables(found: Estimate, kinds: Sequence[DocumentKind]) -> None:
-    """Print tokens by kind and domain, and the contribution of each repository."""
+    """Print the tokens by kind of rows and by domain, then the contribution of each repository."""
     out.print(table(_kind_lines(found, kinds)))
     print_line(TOKENS_NOTE, MUTED)
     if any(line.shortened for line in found.lines):
@@ -91,7 +91,7 @@ def print_tables(found: Estimate, kinds: Sequence[DocumentKind]) -> None:
 
 
 def _kind_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
-    """Yield one line per family and row length."""
+    """Yield one table line for each family and row length."""
     for kind in kinds:
         own = [line for line in found.lines if line.kind == kind and line.is_total]
         documents = sum(line.documents for line in own)
@@ -109,7 +109,7 @@ def _kind_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[Tabl
 
 
 def _domain_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
-    """Yield one line per family with the tokens of each domain, for the family's longest rows."""
+    """Yield one table line per family with the tokens of each domain, in the family's longest rows."""
     longest = {kind.family: kind for kind in sorted(kinds)}
     for family, kind in longest.items():
         domains = {name: _with_doubt(found, kind, name) for name in found.domains}
@@ -124,7 +124,7 @@ def _with_doubt(
 
 
 def _repository_lines(found: Estimate, kinds: Sequence[DocumentKind]) -> Iterator[TableLine]:
-    """Yield one line per repository: the commits read, and tokens in each family's longest rows."""
+    """Yield one table line per repository: its read commits, and its tokens in each family's longest rows."""
     longest = {kind.family: kind for kind in sorted(kinds)}
     for sampling in found.samplings:
         own = [sampling.repository]

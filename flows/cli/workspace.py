@@ -1,4 +1,4 @@
-"""`curriculum check`, `gc` and `merge`: verify, remove and copy artefacts."""
+"""`curriculum check`, `gc` and `merge`: verify, remove and copy the artefacts of a workspace."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,11 +34,11 @@ MAX_LINES = 40
 
 
 def check(home: Path, what: Sequence[str]) -> None:
-    """Verify files against their manifests, and every document and packed row against its contract.
+    """Verify files against their manifests, and all documents and packed rows against their contracts.
 
     Raises:
-        SchemaError, PackError, StoreError: after all faults of a folder were printed, or if a name is
-            neither a path nor a name or key in the workspace.
+        SchemaError, PackError, StoreError: after all faults of a folder were printed, or if a name is neither
+            a path nor a name or key in the workspace.
     """
     for folder in map(Path, what):
         if folder.is_dir() and Store.root_of(folder) is None:
@@ -73,7 +73,7 @@ def _artefacts(path: Path) -> Iterator[Artefact]:
 
 
 def _checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints at, below or above a path, of finished and unfinished runs."""
+    """Return the checkpoint at a path or above it, and all below it, of finished and unfinished runs."""
     above = [folder for folder in (path, *path.parents) if folder.parent.name == CHECKPOINTS]
     below = path.rglob(f"{CHECKPOINTS}/{STEP}*") if path.is_dir() else ()
     return sorted({*above[:1], *below})
@@ -90,7 +90,7 @@ def _check_documents(artefact: Artefact) -> None:
 
 
 def _check_sides(rows: Artefact) -> None:
-    """Check that rows of one split contain no documents of the other split."""
+    """Check that training rows contain no held-out documents, and validation rows no training documents."""
     store = Store.containing(rows.path)
     own = {record.key for record in rows.manifest.inputs}
     selections = [artefact for artefact in inputs(store, rows, "selections") if artefact.key in own]
@@ -129,7 +129,10 @@ def _check_rows(folder: Path) -> None:
 
 
 def gc(home: Path, *, sure: bool) -> None:
-    """Remove unreferenced artefacts after confirmation, and leftovers of killed processes without."""
+    """Remove artefacts that nothing refers to, after the user has confirmed.
+
+    Files that killed processes left behind are removed without asking. With `sure`, nothing is asked.
+    """
     store = Store(home)
     for path in strange(store):
         warn(f"{path} is kept: gc removes only what builds and runs wrote")
@@ -147,10 +150,10 @@ def gc(home: Path, *, sure: bool) -> None:
 
 
 def merge_into(home: Path, sources: Sequence[Path]) -> None:
-    """Publish the artefacts of other workspaces in a workspace, and print how many are new.
+    """Copy the artefacts of other workspaces into the workspace `home`, and print how many are new.
 
     Raises:
-        StoreError: for the first artefact that contradicts its manifest; earlier artefacts stay.
+        StoreError: for the first artefact that contradicts its manifest; artefacts copied before it stay.
     """
     store = Store(home)
     for source in sources:
