@@ -1,4 +1,7 @@
-"""Forest plots: one lane per effect with its intervals, all on one scale, in percent of the width."""
+"""Forest plots: each effect has a lane with its intervals; all lanes share one scale.
+
+Positions are in percent of the width.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,23 +21,23 @@ ROOM = 0.06
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """A difference with two intervals and the smallest difference that matters."""
+    """A difference between two arms with two intervals; `delta` is the smallest difference that matters."""
 
     mean: float
     low: float
     high: float
     low_below: float
-    """Ends of the second interval, drawn as a thin line below the bar."""
+    """Lower end of the second interval, which is drawn as a thin line below the bar of the first."""
     high_below: float
     delta: float
     claimed: Literal["lower", "higher"] | None
-    """Claimed direction; None for a two-sided comparison."""
+    """Direction of the difference that was claimed; None if the comparison has no direction."""
     label: str
     """Text for screen readers."""
 
 
 def scale_of(effects: Sequence[Effect]) -> Scale:
-    """Return a scale that contains all intervals of the effects, 0 and ±delta.
+    """Return a scale that contains all intervals of the effects, 0, and ±delta of each effect.
 
     >>> one = Effect(mean=0.03, low=0.01, high=0.05, low_below=0.02, high_below=0.04, delta=0.01,
     ...              claimed="lower", label="")
@@ -59,9 +62,10 @@ def scale_of(effects: Sequence[Effect]) -> Scale:
 
 
 def effect_lane(effect: Effect, scale: Scale) -> Markup:
-    """Return the lane of an effect: the band of ±delta, zero, both intervals, the mean, the claimed side.
+    """Return the lane of an effect.
 
-    Intervals are cut at the ends of the scale, and a triangle marks the cut.
+    It shows the mean, both intervals, a line at zero, the band of ±delta, and the direction that was claimed.
+    Intervals are cut at the ends of the scale; a triangle marks the cut.
     """
     left, right = _place(-effect.delta, scale), _place(effect.delta, scale)
     drawn = [
@@ -112,5 +116,5 @@ def _upright(value: float, scale: Scale) -> dict[str, str | float]:
 
 
 def _place(value: float, scale: Scale) -> float:
-    """Return the position of a value as a share of the width, clipped to [0, 1]."""
+    """Return the position of a value as a share of the width; values outside of the scale get its ends."""
     return min(1.0, max(0.0, plots.across(scale, value)))

@@ -1,7 +1,8 @@
 """SVG elements, and marks inside tables: bars, lanes, bands, strips and masks.
 
-Positions are attributes, because the content security policy of the pages forbids style attributes. Marks in
-tables use percent of the width and fit any page; strips and masks use tokens as their unit.
+Positions are attributes of elements, because the content security policy of the pages forbids style
+attributes. Marks in tables are positioned in percent of the width, so that they fit any page. Strips and
+masks have tokens as their unit of length.
 """
 
 import math
@@ -15,16 +16,18 @@ from dashboards.html import escaped, trusted
 from dashboards.palette import family_class
 
 NAMED_FROM = 0.13
-"""Share of the width; narrower bands show only their number."""
+"""Share of the width; bands that are narrower show only their number."""
 NUMBERED_FROM = 0.055
-"""Share of the row; smaller documents have no number in the mask."""
+"""Share of the row; documents that are smaller have no number in the mask."""
 
 Spans = Sequence[tuple[int, int]]
-"""Documents of a row as adjacent half-open token ranges."""
+"""Ranges of tokens, one per document of a row: first token and the token after the last."""
 
 
 def element(name: str, *inner: str, **attributes: str | float) -> Markup:
-    """Return an SVG or HTML element; texts and attributes are escaped, nested elements are kept.
+    """Return an SVG or HTML element.
+
+    Texts and attributes are escaped. Elements in `inner` are inserted unchanged.
 
     >>> element("text", "a < b", x=1, text_anchor="end", class_="n")
     Markup('<text x="1" text-anchor="end" class="n">a &lt; b</text>')
@@ -38,7 +41,7 @@ def element(name: str, *inner: str, **attributes: str | float) -> Markup:
 
 
 def at(share: float) -> str:
-    """Format a position or length, given as a share of the width.
+    """Format a share of the width as a position or length in percent.
 
     >>> at(0.8)
     '80.00%'
@@ -47,18 +50,18 @@ def at(share: float) -> str:
 
 
 def picture(*inner: str, label: str, **attributes: str | float) -> Markup:
-    """Return an SVG that screen readers announce by its label."""
+    """Return an SVG picture; screen readers read its `label`."""
     return element("svg", *inner, role="img", aria_label=label, **attributes)
 
 
 def stretched(size: tuple[int, int], *inner: str, label: str, **attributes: str | float) -> Markup:
-    """Return a picture with its own coordinate size, stretched to any width and height."""
+    """Return an SVG picture whose coordinates run from 0 to `size`, and which is stretched to any size."""
     box = "0 0 {} {}".format(*size)
     return picture(*inner, viewBox=box, preserveAspectRatio="none", label=label, **attributes)
 
 
 def hidden(*inner: str, **attributes: str | float) -> Markup:
-    """Return an SVG that screen readers skip."""
+    """Return an SVG picture that screen readers skip."""
     return element("svg", *inner, aria_hidden="true", **attributes)
 
 
@@ -69,7 +72,10 @@ def _rect(start: float, width: float, *inner: str, **attributes: str | float) ->
 def bar(
     end: float, *, of: float = 1.0, start: float = 0.0, look: str = "", limit: float | None = None
 ) -> Markup:
-    """Return a bar from `start` to `end` on a line of length `of`, with an optional mark at `limit`."""
+    """Return a bar from `start` to `end` on an axis from 0 to `of`.
+
+    If `limit` is given, the bar has a mark there, and its class says whether `end` exceeds the limit.
+    """
     left, right = (min(place / of, 1.0) if of > 0 else 0.0 for place in (start, end))
     is_over = limit is not None and end > limit * (1 + 1e-9)
     inner = [_rect(left, right - left)]
@@ -89,7 +95,7 @@ class BarPart:
 
 
 def stacked_bar(parts: Iterable[BarPart], *, label: str) -> Markup:
-    """Return a stacked bar; the remaining width shows the background."""
+    """Return a bar of several parts side by side; the background shows where they don't fill the width."""
     drawn, start = [], 0.0
     for part in parts:
         if part.share > 0:
@@ -100,7 +106,7 @@ def stacked_bar(parts: Iterable[BarPart], *, label: str) -> Markup:
 
 
 def dumbbell(planned: float, realised: float | None, *, of: float, look: str) -> Markup:
-    """Return a lane from 0 to `of` with the planned share as a ring and the realised share as a dot."""
+    """Return a lane on an axis from 0 to `of`: a ring marks the planned share, a dot the realised share."""
     ring, label = at(planned / of), f"planned {percent(planned)}"
     drawn = [element("line", class_="axis", x1=0, x2="100%", y1="50%", y2="50%")]
     if realised is not None:
@@ -116,7 +122,10 @@ def dumbbell(planned: float, realised: float | None, *, of: float, look: str) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShareLine:
-    """A line with a name, a dumbbell and figures; templates/parts.html renders it."""
+    """A table line with a name, a dumbbell of planned and realised share, and figures.
+
+    It is rendered by templates/parts.html.
+    """
 
     name: str
     how: str
@@ -124,11 +133,11 @@ class ShareLine:
     planned: float
     realised: float | None = None
     more: tuple[str, ...] = ()
-    """Figures after the shares."""
+    """Further figures, which follow the shares."""
 
     @property
     def look(self) -> str:
-        """CSS class of the family."""
+        """CSS class that gives the line the colour of its family."""
         return family_class(self.family)
 
     @property
@@ -140,16 +149,16 @@ class ShareLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingShares:
-    """The share line of a serving, and those of its domains on their own axis."""
+    """The share line of a serving, and the share lines of its domains, which have an axis of their own."""
 
     own: ShareLine
     domains: tuple[ShareLine, ...] = ()
     end: float = 1.0
-    """End of the axis of the domains."""
+    """Share at the end of the axis of the domains."""
 
 
 def axis(labels: Sequence[str], look: str = "scale") -> Markup:
-    """Return labels at even distances from the left end to the right end of the width."""
+    """Return labels at equal distances over the whole width."""
     last = len(labels) - 1
     texts = []
     for place, label in enumerate(labels):
@@ -160,12 +169,12 @@ def axis(labels: Sequence[str], look: str = "scale") -> Markup:
 
 
 def share_axis(of: float) -> Markup:
-    """Return the axis of shares from 0 to `of`, labelled in percent."""
+    """Return an axis of shares from 0 to `of`, with labels in percent."""
     return axis([f"{of * place:g}%" for place in (0, 50, 100)])
 
 
 def share_end(shares: Iterable[float], step: float) -> float:
-    """Return the end of an axis of shares: the largest share, rounded up to a multiple of `step`.
+    """Return the end of an axis that fits all shares: the largest share, rounded up to a multiple of `step`.
 
     >>> share_end([0.31, 0.2], 0.25), share_end([], 0.1), share_end([1.0], 0.25)
     (0.5, 0.1, 1.0)
@@ -176,7 +185,7 @@ def share_end(shares: Iterable[float], step: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Band:
-    """A numbered section of the width, filled from its left end up to a share of itself."""
+    """A numbered section of the width, such as a phase; a share of it is filled, from the left."""
 
     number: int
     name: str
@@ -206,7 +215,7 @@ def bands(drawn: Sequence[Band], *, label: str) -> Markup:
 
 
 def _band_number(band: Band) -> Markup:
-    """Return the number of a band at its centre, with the name if the band is wide enough."""
+    """Return the number of a band at its centre; a wide band also gets its name."""
     is_wide = band.end - band.start >= NAMED_FROM
     name = [element("tspan", f" {band.name}", class_="name")] if is_wide else []
     return element("text", str(band.number), *name, x=at((band.start + band.end) / 2), y=13)
@@ -217,7 +226,10 @@ MIN_SPAN = 0.004
 
 
 def time_line(start: float, end: float, *, look: str, title: str, mark: float | None) -> Markup:
-    """Return a span on a time axis, with a diamond at `mark`; all positions are shares of the width."""
+    """Return a lane of a time axis with a bar from `start` to `end`, and a diamond at `mark`.
+
+    All positions are shares of the width.
+    """
     width = max(end - start, MIN_SPAN)
     drawn = [
         element("title", title),
@@ -230,12 +242,12 @@ def time_line(start: float, end: float, *, look: str, title: str, mark: float | 
 
 
 def strip(name: str, length: int, *inner: str, label: str) -> Markup:
-    """Return the tokens of a row as a strip that stretches to any width."""
+    """Return a row as a strip that is `length` tokens long and stretches to any width."""
     return stretched((length, 1), *inner, class_=f"strip {name}", label=label)
 
 
 def document_strip(spans: Spans, length: int) -> Markup:
-    """Return a row as a strip with one colour per document; uncovered positions are padding."""
+    """Return a row as a strip with one colour per document; positions outside of `spans` are padding."""
     # Attributes have no quotes, because a row may have thousands of documents.
     drawn = "".join(f"<rect x={start} width={end - start} />" for start, end in spans)
     label = f"{number(len(spans), 'document')} in one row"
@@ -243,7 +255,9 @@ def document_strip(spans: Spans, length: int) -> Markup:
 
 
 def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
-    """Return the attention mask: one triangle per document; queries are rows, keys are columns.
+    """Return a picture of the attention mask of a row, one triangle per document.
+
+    A token reads the tokens in its line of the picture: lines are queries, columns are keys.
 
     >>> str(mask([(0, 3), (3, 5)], 5, small=True)).partition('">')[2]
     '<path d="M0 0v3h3z"/><path d="M3 3v2h2z"/></svg>'
@@ -263,7 +277,7 @@ def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
 
 
 def _mask_numbers(spans: Spans, length: int) -> Iterator[Markup]:
-    """Yield the numbers of the larger documents, at the centres of their triangles."""
+    """Yield the numbers of the larger documents, each at the centre of the document's triangle."""
     size = length * 0.031
     for index, (start, end) in enumerate(spans):
         if end - start >= NUMBERED_FROM * length:

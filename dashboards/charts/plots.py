@@ -1,8 +1,8 @@
-"""Plots of series over two scales; lines stretch to any width, text keeps its size.
+"""Plots of series over two scales. Lines stretch to any width, and text keeps its size.
 
-A scale maps values to shares of an axis and has labelled ticks. A plot is a grid of SVGs: the field, tick
-labels to its left and below, and series names at the ends of their lines. Narrow pages show the names as a
-list below the plot.
+A scale maps values to shares of an axis and has labelled ticks. A plot is a grid of several SVG pictures: the
+field with the lines, the tick labels on its left and below it, and the names of the series at the ends of
+their lines. On narrow pages, the names are a list below the plot.
 """
 
 import datetime
@@ -23,11 +23,11 @@ DAY_SECONDS = 86_400
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
 """First and last second of Python's calendar, in seconds since 1970."""
 CUT_FROM = 1.3
-"""An axis is cut if it would be more than this factor longer."""
+"""An axis is cut off if it would otherwise be longer by more than this factor."""
 HEIGHT = 300
-"""Height of a field in pixels; its width is that of the page."""
+"""Height of a field in pixels; a field is as wide as the page."""
 SIDE = 1000
-"""Coordinate size of a field, stretched to the width of the page."""
+"""Width and height of a field in its own coordinates, which are stretched to the page."""
 EDGE = 0.012
 """Margin at each side as a share of the width, so that the outermost dots are not cut."""
 LABEL_HEIGHT = 16.0
@@ -35,14 +35,14 @@ LABEL_HEIGHT = 16.0
 LETTER, LINE_HEIGHT = 7.3, 15
 """Maximum width of a letter and height of a line of small text, in pixels."""
 NARROW_FIELD = 640
-"""Width in pixels for which names of marks are laid out; narrower fields show numbers."""
+"""Width of a field in pixels for which the names of marks are placed; narrower fields show numbers."""
 MAX_NAMES_WIDTH = 260
 """Maximum width of the names at the right, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """An axis from `low` to `high`, with low < high."""
+    """An axis from the value `low` to the value `high`, which is larger."""
 
     low: float
     high: float
@@ -50,12 +50,12 @@ class Scale:
     """Values and their labels, ascending."""
 
     def share(self, value: float) -> float:
-        """Return the position of a value as a share of the axis; outside [0, 1] beyond its ends."""
+        """Return the position of a value as a share of the axis; it is outside of [0, 1] beyond the ends."""
         return (value - self.low) / (self.high - self.low)
 
 
 def within(low: float, high: float) -> Scale:
-    """Return a scale from one value to another with about five round ticks.
+    """Return a scale from `low` to `high` with about five ticks at round values.
 
     >>> [label for _, label in within(3, 17).ticks], [label for _, label in within(-0.2, 0.9).ticks]
     (['5', '10', '15'], ['0.0', '0.5'])
@@ -69,8 +69,9 @@ def within(low: float, high: float) -> Scale:
 def around(values: Sequence[float], settled: Sequence[float] = ()) -> Scale:
     """Return a scale that contains all values and starts and ends at round values.
 
-    If the other values would compress those of `settled`, the scale ends above the maximum of `settled` by
-    half their range, and larger values are cut off.
+    `settled` are the values that matter most, such as those after the first phase. If the other values would
+    make the scale much longer, it ends above the largest settled value, by half of the distance from there to
+    the lowest value. Larger values are then cut off.
 
     >>> [label for _, label in around([1.1, 2.9]).ticks]
     ['1.0', '1.5', '2.0', '2.5', '3.0']
@@ -86,7 +87,7 @@ def around(values: Sequence[float], settled: Sequence[float] = ()) -> Scale:
 
 
 def words(labels: Iterable[str]) -> Scale:
-    """Return a scale of the indices of labels, with about five labelled ticks.
+    """Return a scale on which labels have the positions 0, 1, 2 and so on; about five of them are shown.
 
     >>> words(["a", "b", "c"]).ticks
     ((0, 'a'), (1, 'b'), (2, 'c'))
@@ -98,7 +99,9 @@ def words(labels: Iterable[str]) -> Scale:
 
 
 def times(first: float, last: float, *, parts: int) -> Scale:
-    """Return a scale between two times in seconds since 1970, with UTC labels at equal distances.
+    """Return a scale between two times, given in seconds since 1970, divided into `parts` equal intervals.
+
+    The labels are times in UTC.
 
     >>> [label for _, label in times(1_795_269_017, 1_795_269_317, parts=2).ticks]
     ['13:50:17', '13:52:47', '13:55:17']
@@ -112,7 +115,7 @@ def times(first: float, last: float, *, parts: int) -> Scale:
 
 
 def _moment(seconds: float, span: float) -> str:
-    """Format a time with a precision that fits an axis of `span` seconds."""
+    """Format a time as a label, as precisely as an axis needs that covers `span` seconds."""
     within_calendar = min(max(seconds, FIRST_SECOND), LAST_SECOND)
     then = datetime.datetime.fromtimestamp(within_calendar, datetime.UTC)
     if 0 < span < DAY_SECONDS:
@@ -137,7 +140,7 @@ def _label(value: float, step: float, largest: float) -> str:
 
 
 def _widened(low: float, high: float) -> Point:
-    """Return the ends of an axis, moved apart if they are almost equal.
+    """Return the ends of an axis; if they are almost equal, move them apart.
 
     >>> _widened(1.0, 3.0), _widened(2.0, 2.0), _widened(0.0, 0.0)
     ((1.0, 3.0), (1.0, 3.0), (-0.5, 0.5))
@@ -149,7 +152,7 @@ def _widened(low: float, high: float) -> Point:
 
 
 def _round_up(rough: float) -> float:
-    """Return the smallest of 1, 2 or 5 times a power of ten that is not below a number.
+    """Round a number up to 1, 2 or 5 times a power of ten.
 
     >>> _round_up(0.32), _round_up(11), _round_up(2)
     (0.5, 20, 2)
@@ -160,25 +163,27 @@ def _round_up(rough: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """Points of one series, drawn as a line, as dots, or both."""
+    """Points of one series, drawn as a line, as dots, or as both."""
 
     points: Sequence[Point]
-    """At least one point; ascending x for lines."""
+    """Points of the series, at least one; lines need points with ascending x."""
     look: str
-    """CSS class, which gives the colour."""
+    """CSS class that gives the series its colour."""
     name: str = ""
     """Name of the series; empty for none."""
     figure: str = ""
-    """Last value as text, shown beside the name."""
+    """Last value of the series as text, which is shown beside the name."""
     is_line: bool = True
     dots: Literal["each", "last", "none"] = "last"
-    """Points with a dot."""
+    """Points that are drawn as dots."""
     around: Sequence[Point] = ()
-    """Lower and upper end of the interval at each point."""
+    """Lower and upper end of the confidence interval at each point."""
 
 
 def running_mean(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Return the mean of each point and the points before it, over a window of 5 % of all points.
+    """Return the running mean of a series: the mean of each point and of the points before it in a window.
+
+    The window has 5 % of all points.
 
     >>> running_mean([(1, 4.0), (2, 2.0)])
     ((1, 4.0), (2, 2.0))
@@ -194,7 +199,7 @@ def running_mean(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def across(scale: Scale, value: float) -> float:
-    """Return the position of a value as a share of the plot's width."""
+    """Return the position of an x value as a share of the plot's width."""
     return EDGE + (1 - 2 * EDGE) * scale.share(value)
 
 
@@ -207,9 +212,17 @@ def plot(
     below: str = "",
     marks: Sequence[tuple[float, str]] = (),
 ) -> Markup:
-    """Return a plot of series; `below` is the title of the x axis, `marks` are named x values.
+    """Return a plot of several series.
 
-    Lines are named at their ends. Series without lines are named in a legend.
+    Lines are named at their right ends. Series without lines are named in a legend.
+
+    Args:
+        series: Series to draw.
+        x: Scale of the x axis.
+        y: Scale of the y axis.
+        label: Text for screen readers.
+        below: Title of the x axis.
+        marks: Values of x, each with a name, at which the plot has a vertical line.
     """
     names = [
         (curve, HEIGHT * min(max(1 - y.share(curve.points[-1][1]), 0.0), 1.0))
@@ -238,7 +251,7 @@ def plot(
 
 
 def _field_points(points: Iterable[Point], x: Scale, y: Scale) -> list[Point]:
-    """Return points in the units of the field."""
+    """Return points in the coordinates of the field."""
     return [(SIDE * across(x, value), SIDE * (1 - y.share(up))) for value, up in points]
 
 
@@ -290,7 +303,7 @@ def _labels_left(y: Scale) -> Markup:
 
 
 def _labels_below(x: Scale, name: str) -> Markup:
-    """Return the tick labels and the title of the x axis; the outer labels stay inside the plot."""
+    """Return the tick labels and the title of the x axis; the first and last label stay inside the plot."""
     texts = []
     for value, text in x.ticks:
         place = across(x, value)
@@ -302,7 +315,7 @@ def _labels_below(x: Scale, name: str) -> Markup:
 
 
 def _ends(names: Sequence[tuple[Series, float]]) -> Markup:
-    """Return the names of lines at their right ends, moved apart if they would overlap."""
+    """Return the names of the lines, placed at their right ends and moved apart where they would overlap."""
     heights = apart([end for _, end in names], LABEL_HEIGHT, HEIGHT)
     drawn = []
     for (curve, end), height in zip(names, heights, strict=True):
@@ -318,7 +331,7 @@ def _ends(names: Sequence[tuple[Series, float]]) -> Markup:
 def _names_below(
     names: Sequence[tuple[Series, float]], marks: Sequence[tuple[float, str]]
 ) -> Markup:
-    """Return the names as a list: lines from top to bottom, then marks by number."""
+    """Return a list of names: those of the lines from top to bottom, then those of the marks by number."""
     lines = [
         element("li", element("b", curve.figure), f" {curve.name}", class_=curve.look)
         for curve, _ in sorted(names, key=lambda name: name[1])
@@ -334,7 +347,7 @@ def _mark_line(place: float, name: str) -> Markup:
 
 
 def _mark_names(marks: Sequence[tuple[float, str]]) -> Markup:
-    """Return the numbers and names above marks, in up to three rows so that names do not overlap."""
+    """Return the numbers and names of marks above the plot, in up to three rows to avoid overlaps."""
     free = [-math.inf] * 3
     drawn, rows = [], 1
     for number, (place, name) in enumerate(marks, start=1):
@@ -349,7 +362,10 @@ def _mark_names(marks: Sequence[tuple[float, str]]) -> Markup:
 
 
 def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[float]:
-    """Move heights as little as possible so that they are `gap` apart, in order, and at most `end`.
+    """Move labels apart, each as little as possible.
+
+    `heights` are the distances of the labels' centres from the top. In the result they are at least `gap`
+    apart and at most `end`, and the labels have the same order.
 
     >>> apart([10.0, 12.0, 40.0], 16.0), apart([12.0, 90.0, 10.0], 16.0, 90.0)
     ([8.0, 24.0, 40.0], [24.0, 82.0, 8.0])
