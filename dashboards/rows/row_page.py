@@ -1,7 +1,7 @@
-"""Rows as a self-contained HTML page: no requests, readable without its script.
+"""Packed rows as an HTML page that sends no requests and is readable without its script.
 
-Strips and masks are drawn from document boundaries, so their size is independent of the row length above BINS
-tokens. The text of a document is written once; the script splits it into tokens.
+Strips and masks are drawn from the boundaries of documents. Their size doesn't depend on the row length if
+that is above BINS tokens. The text of a document occurs once in the page; the script splits it into tokens.
 """
 
 import codecs
@@ -31,9 +31,9 @@ TEMPLATES = ("page.html", "rows.html", "row.html", "scroll.css", "rows.css", "ro
 MAX_BYTES = 1_000_000
 """Maximum size of a page with automatically chosen rows."""
 BINS = 480
-"""Maximum number of bins of a strip; more would be narrower than a pixel."""
+"""Maximum number of bins of a strip; with more, bins would be narrower than a pixel."""
 MIN_SHARE = 0.05
-"""Minimum share of scored tokens for the context length that the page names."""
+"""The page names the largest context length that at least this share of the scored tokens has."""
 COMMIT_DIGITS = 10
 MAX_LINES = 100
 """Maximum number of table lines in the HTML; the script adds the others from `rest`."""
@@ -42,19 +42,19 @@ MAX_FILES = 40
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 """Alphabet of encoded lengths: each letter holds two digits of three bits."""
 CARRY = 7
-"""Digit that means that the next digit is added to it."""
+"""Digit that means: add the next digit to this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowsDataSet:
-    """The rows artefact of which a page shows some rows."""
+    """The rows artefact from which a page shows some rows."""
 
     artefact: str = ""
-    """First digits of its key, for a command that searches all rows."""
+    """First digits of the artefact's key, for a command that searches all of its rows."""
     rows: int = 0
-    """Number of its rows; 0 if unknown."""
+    """Number of rows in the artefact; 0 if unknown."""
     fullness: str = ""
-    """Yield of all its rows, in words."""
+    """Yield of all rows of the artefact, in words."""
     urls: Mapping[str, str] = field(default_factory=dict)
     """Urls of repositories by name, for links to commits."""
 
@@ -70,8 +70,8 @@ def page(
 ) -> str:
     """Return the page as HTML.
 
-    With `max_bytes` the page ends before the first row that would make it larger, but has one row at least.
-
+    With `max_bytes`, the page ends before the first row that would make it larger than that. It always has at
+    least one row.
     """
     of = data_set or RowsDataSet()
     style = _style()
@@ -122,7 +122,7 @@ def _style() -> str:
 def _article(
     row: RowView, place: str, texts: Sequence[str], urls: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return the values for a row's template; ids of documents start with `place`."""
+    """Return the values for the template of a row; the HTML ids of its documents start with `place`."""
     parts, length = row.documents, row.length
     lines = [(part, *_words(part)) for part in parts[:MAX_LINES]]
     documents = [
@@ -144,7 +144,7 @@ def _article(
 
 
 def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
-    """Yield facts of a row as name, value and note."""
+    """Yield facts about a row, each as its name, value and note."""
     length = row.length
     yield "tokens", integer(row.valid_token_count), f"of {integer(length)}"
     yield "documents", integer(len(row.documents)), row.domain
@@ -168,7 +168,7 @@ def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
 
 
 def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
-    """Yield the strips of a row with their names."""
+    """Yield the strips that show a row, each with its name."""
     length = row.length
     yield "documents", marks.document_strip(row.spans, length)
     label = f"{integer(row.loss_token_count)} of {integer(length)} tokens are scored"
@@ -182,7 +182,7 @@ def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
 
 
 def _loss_path(row: RowView) -> Markup:
-    """Return the scored share of each bin as a filled step line."""
+    """Return a filled step line: the share of tokens that are scored, in each bin of the row."""
     shares = [f"{1 - share:.3g}" for share in binned(scored(row))]
     size = -(-row.length // BINS)
     path, end = "M0 1", 0
@@ -193,7 +193,7 @@ def _loss_path(row: RowView) -> Markup:
 
 
 def _structure_rects(row: RowView) -> Iterator[Markup]:
-    """Yield the most frequent structure category of each bin."""
+    """Yield rectangles coloured by structure: in each bin of the row, by its most frequent category."""
     size = -(-row.length // BINS)
     values = np.asarray(row.structure_ids[: row.valid_token_count], dtype=np.int64)
     most = [int(np.bincount(values[at : at + size]).argmax()) for at in range(0, len(values), size)]
@@ -206,7 +206,7 @@ def _structure_rects(row: RowView) -> Iterator[Markup]:
 
 
 def _arcs(row: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
-    """Yield calls and uses as arcs between chunks."""
+    """Yield arcs between chunks for edges, which are calls or uses."""
     chunks = row.chunk_boundaries
     for edge in edges:
         first, last = (
@@ -217,7 +217,7 @@ def _arcs(row: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
 
 
 def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
-    """Return the share of set flags in each of at most `BINS` bins of equal size.
+    """Return the share of flags that are True in each bin; there are at most `BINS` bins of equal size.
 
     >>> binned(np.array([True, True, False]))
     [1.0, 1.0, 0.0]
@@ -230,13 +230,17 @@ def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
 
 
 def _words(part: DocumentInRow) -> tuple[str, str, str, str]:
-    """Return the repository, commit, licence and scored share of a document."""
+    """Return the words of a document's table line: repository, commit, licence and share of scored tokens."""
     share = percent(part.scored / part.tokens)
     return part.repository, part.commit[:COMMIT_DIGITS], part.licence or "", share
 
 
 def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
-    """Return the distinct words of omitted table lines, and four word numbers per line."""
+    """Return the table lines that the HTML leaves out, for the script.
+
+    The first list has the distinct words of these lines. The second list has four numbers per line, which are
+    positions in the first list.
+    """
     numbers: dict[str, int] = {}
     words = (visible(word) for part in parts[MAX_LINES:] for word in _words(part))
     lines = [numbers.setdefault(word, len(numbers)) for word in words]
@@ -244,7 +248,7 @@ def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
 
 
 def _commit(part: DocumentInRow, urls: Mapping[str, str]) -> Markup:
-    """Return the commit of a document, with a link if the repository has a web address."""
+    """Return the commit of a document; it is a link if the repository has a web address."""
     address = commit_url(urls.get(part.repository), part.commit)
     return element("a", part.commit, href=address) if address else escaped(part.commit)
 
@@ -268,7 +272,7 @@ def _document_facts(part: DocumentInRow, urls: Mapping[str, str]) -> list[str | 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """Texts of the documents of a row with escaped invisible characters, and token lengths."""
+    """Texts of a row's documents, with invisible characters escaped, and the lengths of the tokens."""
 
     texts: tuple[str, ...]
     lengths: str
@@ -276,7 +280,10 @@ class Texts:
 
 
 def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
-    """Return the texts of a row; a character of several tokens belongs to the last of them."""
+    """Return the texts of a row and the lengths of its tokens.
+
+    A character whose bytes are in several tokens belongs to the last of these tokens.
+    """
     special = tokenizer.special
     known: dict[int, bytes] = {}
     texts, lengths = [], list[int]()
@@ -302,7 +309,10 @@ def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
 
 
 def encode_lengths(lengths: Iterable[int]) -> str:
-    """Encode lengths as letters: two digits of three bits per letter, 7 means "add the next digit".
+    """Encode token lengths as a text.
+
+    A length is one or more digits from 0 to 7: a digit 7 means that the next digit is added to it. A letter
+    of the text holds two digits.
 
     >>> encode_lengths([0, 2]), encode_lengths([7, 9, 1]), encode_lengths([3])
     ('C', '46P', 'f')
@@ -318,7 +328,7 @@ def encode_lengths(lengths: Iterable[int]) -> str:
 
 
 def _data(row: RowView, lengths: str) -> dict[str, Any]:
-    """Return the data of a row for the script, in token positions and run lengths."""
+    """Return the data of a row for the script, as token positions and as lengths of runs of tokens."""
     words, lines = rest(row.documents)
     return {
         "length": row.length,
@@ -345,7 +355,7 @@ def _data(row: RowView, lengths: str) -> dict[str, Any]:
 
 
 def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
-    """Return lengths of alternating runs of unset and set flags, starting with unset ones.
+    """Encode flags as the lengths of runs: first a run of False, which may be empty, then True, and so on.
 
     >>> runs([True, True, False, True])
     [0, 2, 1, 1]
@@ -356,13 +366,13 @@ def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
 
 
 def scored(row: RowView) -> npt.NDArray[np.bool_]:
-    """Return flags [T] of tokens whose prediction counts towards the loss."""
+    """Return one flag per token: True if its prediction counts in the loss."""
     mask = np.asarray(row.loss_mask, dtype=np.bool_)
     return np.concatenate([[False], mask[:-1]])
 
 
 def generated(row: RowView) -> npt.NDArray[np.bool_]:
-    """Return flags [T] of tokens that are not part of a document."""
+    """Return one flag per token: True if the token isn't part of a document's text."""
     flags = np.zeros(row.length, dtype=np.bool_)
     for start, end in row.generated:
         flags[start:end] = True
@@ -370,7 +380,7 @@ def generated(row: RowView) -> npt.NDArray[np.bool_]:
 
 
 def codes(row: RowView) -> list[int]:
-    """Return alternating structure codes and run lengths; empty without structure."""
+    """Return the structure of a row as runs, code and length in turn; empty without structure."""
     if not row.is_structured:
         return []
     grouped = itertools.groupby(row.structure_ids[: row.valid_token_count])
@@ -378,7 +388,7 @@ def codes(row: RowView) -> list[int]:
 
 
 def describe_rows(labels: dict[str, str]) -> str:
-    """Describe a rows artefact by its labels.
+    """Describe a rows artefact in words by its labels.
 
     >>> describe_rows({"family": "v6_enriched", "base": "v2_simple", "objective": "causal",
     ...                "row_length": "512", "variant": "0", "split": "train"})

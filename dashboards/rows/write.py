@@ -1,4 +1,7 @@
-"""Writing pages of rows beside the reports: reports/rows/<key12>.html."""
+"""Writing of pages of rows to files beside the reports: reports/rows/<key12>.html.
+
+<key12> is the first 12 digits of the key of the rows artefact.
+"""
 
 import hashlib
 import itertools
@@ -25,12 +28,15 @@ from schemas.reports import RowsReport
 FOLDER = "rows"
 MAX_ROWS = 6
 REVISION = 7
-"""Revision of the content of pages; templates and colours count separately."""
+"""Revision of the content of pages.
+
+Increment it when the code that renders pages changes. Changed templates and colours are noticed without it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExampleRow:
-    """An example row of an artefact, with a link to its page."""
+    """An example row of an artefact, which links to the page of the artefact's rows."""
 
     link: str
     """Link from the report."""
@@ -40,12 +46,12 @@ class ExampleRow:
 
 
 def page_path(reports: Path, rows: Artefact) -> Path:
-    """Return the path of a rows artefact's page below a folder of reports."""
+    """Return the path of the page of a rows artefact below the folder `reports`."""
     return reports / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
 
 
 def example(rows: Artefact) -> ExampleRow | None:
-    """Return the row with the most documents among those on the page, or None without rows."""
+    """Return, of the rows on the page of an artefact, the one with the most documents; None without rows."""
     columns = ("doc_starts", "valid_token_count")
     found = [(at, line) for at, line in enumerate(spread(rows, MAX_ROWS, columns))]
     if not found:
@@ -70,10 +76,17 @@ def write(
     reports: Path,
     urls: Mapping[str, str] = MappingProxyType({}),
 ) -> Path | None:
-    """Write the page of a rows artefact below a folder of reports, unless it is up to date.
+    """Write the page of a rows artefact, unless it is up to date, and return its path.
 
-    `made_of` holds the tokenizer and documents of the rows; `urls` the urls of repositories by name. None if
-    there are no rows or the tokenizer is missing.
+    Args:
+        root: Workspace.
+        rows: Rows artefact.
+        made_of: Inputs of the rows; they contain the tokenizer and the documents.
+        reports: Folder of reports, below which the page is written.
+        urls: Urls of repositories by name.
+
+    Returns:
+        None if there are no rows or the tokenizer is missing.
 
     Raises:
         OSError: If the file can't be read or written.
@@ -94,7 +107,7 @@ def write(
 
 
 def chosen_rows(store: Store, rows: Artefact, options: InspectOptions) -> str:
-    """Return a page of selected rows.
+    """Return a page with the rows that `options` select.
 
     Raises:
         StoreError: If no row matches or the tokenizer is missing.
@@ -140,7 +153,7 @@ def _page(
 
 
 def _is_current(file: Path, urls: Mapping[str, str]) -> bool:
-    """Return True if the page exists and was written by this version with the same urls."""
+    """Return True if the page exists and this version of the program wrote it, with the same urls."""
     mark = _mark(urls).encode()
     try:
         with file.open("rb") as opened:
@@ -156,6 +169,9 @@ def _look() -> str:
 
 
 def _mark(urls: Mapping[str, str]) -> str:
-    """Return the last line of a page: a digest of its revision, templates, colours and urls."""
+    """Return the last line of a page, by which an outdated page is recognised.
+
+    It contains a digest of REVISION, the templates, the colours and the urls.
+    """
     made_with = f"{REVISION} {_look()} {sorted(urls.items())}"
     return f"<!-- {hashlib.sha256(made_with.encode()).hexdigest()[:16]} -->\n"
