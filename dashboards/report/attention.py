@@ -1,4 +1,4 @@
-"""Phases of a specialist that need attention: stopped or outdated runs, and warnings of their mixtures."""
+"""Phases of a specialist that need attention: stopped or outdated runs, and warnings about their mixtures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ URGENT: tuple[State, ...] = ("failed", "interrupted", "holds", "stale")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionEntry:
-    """A phase, or several phases with the same warning, and the reason for attention."""
+    """An entry of the list: a phase, or all phases with the same warning, and the reason for attention."""
 
     phases: tuple[str, ...]
     state: str
@@ -22,7 +22,7 @@ class AttentionEntry:
 
 
 def attention_entries(facts: Facts) -> list[AttentionEntry]:
-    """Return the phases that need attention by urgency, then the warnings of mixtures."""
+    """Return the phases that need attention, the most urgent one first, then the warnings about mixtures."""
     stopped = [
         AttentionEntry(phases=(phase.name,), state=state, why=phases.state_note(phase))
         for state in URGENT

@@ -1,4 +1,4 @@
-"""Timeline of attempts, and the time, devices and cost of each run."""
+"""Timeline of training attempts, and the time, the devices and the cost of each run."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from schemas.job import Report
 TICKS = 4
 """Number of intervals of the time axis."""
 COUNTED_HERE = ("GPU hours", "cost")
-"""Columns of a run's line that this table shows as separate columns with totals."""
+"""Columns of `machine_line` that are left out, because this table has columns with totals for them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptSpan:
-    """An attempt with its start and end."""
+    """An attempt at training a phase, with its start and its end."""
 
     name: str
     look: str
@@ -33,13 +33,13 @@ class AttemptSpan:
 
     @property
     def elapsed(self) -> str:
-        """Time from start to end, formatted."""
+        """Time from the start to the end, in words."""
         return duration((self.end - self.start).total_seconds())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeLine:
-    """Attempts in the order of the phases, on one time axis."""
+    """Attempts in the order of their phases, drawn on one time axis."""
 
     spans: tuple[AttemptSpan, ...]
     scale: plots.Scale
@@ -47,16 +47,16 @@ class TimeLine:
 
     @property
     def has_approvals(self) -> bool:
-        """True if any attempt was approved."""
+        """True if any of the attempts was approved."""
         return any(span.approved for span in self.spans)
 
     @property
     def axis(self) -> Markup:
-        """Labels of the time axis."""
+        """Axis with labelled times."""
         return marks.axis([label for _, label in self.scale.ticks])
 
     def line_of(self, span: AttemptSpan) -> Markup:
-        """Return the span of an attempt on the axis."""
+        """Return the lane of an attempt, in which a bar shows its start and end on the axis."""
         from_to = " to ".join(moment(then.isoformat()) for then in (span.start, span.end))
         return marks.time_line(
             self.scale.share(span.start.timestamp()),
@@ -68,7 +68,7 @@ class TimeLine:
 
 
 def time_line(facts: Facts) -> TimeLine | None:
-    """Return the timeline, or None if no start of an attempt is known."""
+    """Return the timeline; None if the start of no attempt is known."""
     spans = tuple(span for phase in facts.phases for span in _spans(phase, facts.written))
     if not spans:
         return None
@@ -105,7 +105,7 @@ def _utc(iso: str) -> datetime.datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunCosts:
-    """Time, devices and cost of each run, with totals."""
+    """Table of the runs with their time, devices and cost."""
 
     columns: tuple[str, ...]
     """Device columns."""
@@ -116,16 +116,16 @@ class RunCosts:
 
     @property
     def summed(self) -> tuple[str, ...]:
-        """Columns with a total."""
+        """Names of the columns for which the table has a total."""
         return ("training time", "GPU time", *(["cost"] if self.is_priced else []))
 
     def machine(self, report: Report) -> list[str]:
-        """Return the cells of a run in the device columns."""
+        """Return the cells of a run in the columns about devices."""
         measured = machine_line(report)
         return [str(measured[column]) for column in self.columns]
 
     def sums(self, reports: Sequence[Report]) -> list[str]:
-        """Return the training time, GPU time and cost of runs together."""
+        """Return the total training time, GPU time and cost of some runs, in words."""
         gpu_seconds = sum(report.gpu_seconds for report in reports)
         took = duration(sum(report.seconds for report in reports))
         paid = [report.cost for report in reports if report.cost is not None]
@@ -134,7 +134,7 @@ class RunCosts:
 
 
 def costs(facts: Facts) -> RunCosts | None:
-    """Return one row per run, including replaced attempts, or None before training."""
+    """Return the table of runs, which includes runs that were replaced later; None before training."""
     runs = tuple(line for phase in facts.phases for line in _runs(phase))
     if not runs:
         return None

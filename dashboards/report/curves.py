@@ -1,4 +1,4 @@
-"""Curves of val_bpb over all phases, and its changes after each phase."""
+"""Curves of val_bpb over the steps of all phases, and a table of its changes after each phase."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,21 +20,21 @@ ANCHOR = "anchor"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationPlot:
-    """Evaluations over the steps of all phases."""
+    """Plot of all evaluations over the steps of all phases."""
 
     series: tuple[Series, ...]
-    """Step, counted from the first step of the first phase, and val_bpb."""
+    """Curves of val_bpb; steps are counted from the first step of the first phase."""
     phases: tuple[tuple[str, int, int], ...]
     """Trained phases with their first and last steps."""
     x: Scale
     y: Scale
     """Scale of all figures."""
     detail: Scale | None = None
-    """Scale of the figures after the first phase; None unless it is much shorter than that of all figures."""
+    """Scale of the figures after the first phase; None unless it is much shorter than `y`."""
 
 
 def plot_of(facts: Facts) -> EvaluationPlot | None:
-    """Return the curves of all phases with a run, or None if there are none."""
+    """Return the curves of all phases that have a run; None if no phase has one."""
     phases, found, first = [], dict[str, list[tuple[int, Figure]]](), 0
     for phase in facts.phases:
         if phase.report is None or not phase.report.history:
@@ -69,7 +69,7 @@ def _series(name: str, number: int, taken: Sequence[tuple[int, Figure]]) -> Seri
 
 
 def _around(found: Iterable[Sequence[tuple[int, Figure]]], settled: int | None) -> Scale:
-    """Return the scale of all figures, or of the figures from step `settled` on.
+    """Return a scale for all evaluations, or one that suits those from step `settled` on.
 
     During the first phase val_bpb falls several times as far as in all later phases together.
     """
@@ -82,7 +82,7 @@ def _around(found: Iterable[Sequence[tuple[int, Figure]]], settled: int | None) 
 
 
 def chart(plot: EvaluationPlot, *, y: Scale | None = None) -> Markup:
-    """Return the curves over all steps, by default with the scale of all figures."""
+    """Return the plot of the curves; `y` is the scale of the y axis, by default that of all figures."""
     return plots.plot(
         plot.series,
         x=plot.x,
@@ -94,12 +94,15 @@ def chart(plot: EvaluationPlot, *, y: Scale | None = None) -> Markup:
 
 
 def interval_of(figure: Figure) -> tuple[float, float]:
-    """Return the interval of a figure, or the figure twice if it has too few documents for an interval."""
+    """Return the ends of a figure's confidence interval.
+
+    If it was measured on too few documents, both ends are the figure itself.
+    """
     return (figure.low, figure.high) if figure.is_sure else (figure.val_bpb, figure.val_bpb)
 
 
 def data(plot: EvaluationPlot | None) -> dict[str, Any]:
-    """Return the figures by step for the script, with the position of each step on the x axis."""
+    """Return the figures by step for the page's script, and the position of each step on the x axis."""
     if plot is None:
         return {}
     steps = sorted({step for curve in plot.series for step, _ in curve.points})
@@ -118,17 +121,20 @@ def data(plot: EvaluationPlot | None) -> dict[str, Any]:
 
 LEVELS = 5
 MIN_DEEPEST_CHANGE = 0.02
-"""Smallest change in bits per byte with the deepest tint; keeps noise pale."""
+"""Smallest change in bits per byte that may get the deepest colour.
+
+With it, changes that are only noise stay pale.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """A figure after a phase and its change against a reference; `by` is None without a reference."""
+    """A figure after a phase; `by` is its change against a reference figure, or None without a reference."""
 
     figure: Figure
     by: float | None
     own: bool = False
-    """True for the figure at the end of its own phase."""
+    """True for the figure of a phase's set at the end of that phase."""
 
 
 Row = Sequence[Cell | None]
@@ -136,7 +142,7 @@ Row = Sequence[Cell | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurveLine:
-    """A row of the validation table: a set after each phase, with the class of each cell."""
+    """A line of the validation table: the figures of one set after each phase, each with its CSS class."""
 
     name: str
     look: str
@@ -144,12 +150,15 @@ class CurveLine:
 
     @property
     def latest(self) -> Figure | None:
-        """Last figure of the row."""
+        """Last figure of the line; None if it has none."""
         return next((cell.figure for cell, _ in reversed(self.cells) if cell), None)
 
     @staticmethod
     def of(name: str, look: str, row: Row, beside: Sequence[Row]) -> "CurveLine":
-        """Colour the cells of a row in proportion to the largest change among `beside`."""
+        """Return a line whose cells are coloured by their changes.
+
+        The largest change in the lines `beside`, with which this line is compared, gets the deepest colour.
+        """
         changes = [
             abs(cell.by) for cells in beside for cell in cells if cell and cell.by is not None
         ]
@@ -160,12 +169,12 @@ class CurveLine:
 
 
 def trained(facts: Facts) -> list[PhaseFacts]:
-    """Return the phases that have figures after training."""
+    """Return the phases for which there are figures after training."""
     return [phase for phase in facts.phases if phase.report is not None and phase.report.after]
 
 
 def matrix(facts: Facts) -> list[CurveLine]:
-    """Return one row per validation set; columns are the start and the end of each phase."""
+    """Return one line per validation set, with figures at the start and at the end of each phase."""
     done = trained(facts)
     reports = [phase.report for phase in done if phase.report is not None]
     if not reports:
@@ -192,9 +201,10 @@ def _look(cell: Cell | None, largest: float) -> str:
 
 
 def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
-    """Return the figures of a set before phase `at`, at its end, and after each later phase.
+    """Return the cells of a set: before phase `at`, at the end of that phase, and after each later phase.
 
-    The set of a phase is compared with the end of that phase, a fixed set with the previous figure.
+    For the set of a phase, changes are measured against the end of that phase. For a fixed set, they are
+    measured against the figure before.
     """
     taken = [
         mean_of(reports[at].before, name),
@@ -212,7 +222,9 @@ def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
 
 
 def tint(by: float, largest: float) -> str:
-    """Return the class of a change: less1 to less5 for decreases, more1 to more5 for increases.
+    """Return the CSS class of a change: less1 to less5 for a decrease, more1 to more5 for an increase.
+
+    `largest` is the change that gets the deepest colour.
 
     >>> tint(-0.1, 0.1), tint(0.021, 0.1), tint(0.0, 0.1)
     ('less5', 'more2', 'same')

@@ -1,4 +1,4 @@
-"""Facts of a specialist for its report, from manifests, reports, and a few columns of Parquet files."""
+"""Facts that the report of a specialist shows, read from manifests, reports and a few Parquet columns."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ TOKENIZERS = "tokenizers"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packed:
-    """A data set of training rows, with an example row if its page could be written."""
+    """An artefact of training rows, with an example row if the page of its rows could be written."""
 
     labels: Mapping[str, str]
     report: RowsReport
@@ -48,12 +48,12 @@ class Packed:
 
     @property
     def name(self) -> str:
-        """Family, with its base family for structure."""
+        """Name of the family; for rows with structure it includes their base family."""
         return family_title(self.labels)
 
     @property
     def how(self) -> str:
-        """Objective, row length, variant and unusual options."""
+        """Objective, row length, variant and unusual options, in words."""
         labels = self.labels
         variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
         options = f", {unusual}" if (unusual := unusual_options(labels)) else ""
@@ -62,19 +62,19 @@ class Packed:
 
     @property
     def yields(self) -> RowYields | None:
-        """Yield, compared with other ways to fill rows, and causes of unused positions."""
+        """Yield of the rows, the yields of other ways to fill rows, and the reasons for unused positions."""
         return RowYields.of(self.report, int(self.labels["row_length"]))
 
     @property
     def distinct(self) -> str:
-        """Numbers of distinct and scored tokens, in words."""
+        """Numbers of distinct tokens and of scored tokens, in words."""
         windows = self.report.windows
         return f"{count(windows.distinct)} distinct of {count(windows.scored)} scored tokens"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedRun:
-    """A run with a report; its path is relative to the workspace and its times are ISO 8601."""
+    """A run that has a report. Its path is relative to the workspace; its times are in ISO 8601."""
 
     path: str
     report: Report
@@ -93,7 +93,7 @@ class TrainedRun:
         """Read the report of an attempt.
 
         Raises:
-            StoreError: If the job is not the published one.
+            StoreError: If the job in its folder isn't the one for which the run was published.
         """
         require_published(attempt.path / JOB)
         report = read_report(attempt.path)
@@ -123,17 +123,20 @@ class TrainedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseFacts:
-    """State, run, mixture and rows of a phase."""
+    """State, runs, mixture and rows of a phase."""
 
     number: int
     phase: ResolvedPhase
     evaluation: str
-    """Phase whose validation rows measure it: itself, or the previous phase for the anneal."""
+    """Phase whose validation rows measure this phase.
+
+    It is the phase itself; for the anneal, it is the phase before.
+    """
     status: PhaseStatus
     run: TrainedRun | None
     """Current run of the phase."""
     changes: Mapping[Place, PairedChange]
-    """Changes of val_bpb on the same documents."""
+    """Changes of val_bpb during the phase, measured on the same documents before and after."""
     approval: Approval | None
     mixture: MixtureReport | None
     packed: tuple[Packed, ...]
@@ -144,11 +147,11 @@ class PhaseFacts:
     steps: StepCurves | None = None
     """Training loss and learning rate of the current run."""
     filled: str = ""
-    """Files with most of the validation text, in words; empty if there are many."""
+    """Sentence that names the files with most of the validation text; empty if there are many such files."""
 
     @property
     def name(self) -> str:
-        """Name of the phase in the diet."""
+        """Name of the phase, as in the diet."""
         return self.phase.name
 
     @property
@@ -158,18 +161,18 @@ class PhaseFacts:
 
     @property
     def ended(self) -> str:
-        """End of the current run; ISO 8601, empty if unknown."""
+        """Time when the current run ended, in ISO 8601; empty if unknown."""
         return self.run.ended if self.run else ""
 
     @property
     def spent(self) -> list[Report]:
-        """Reports of all attempts."""
+        """Reports of all attempts, for what they cost together."""
         return [run.report for run in (self.run, *self.earlier) if run is not None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """All facts of a specialist that its report shows."""
+    """Facts of a specialist that its report shows."""
 
     specialist: str
     branch: str | None
@@ -192,7 +195,7 @@ class Facts:
 
     @property
     def trained_shares(self) -> dict[str, float]:
-        """Share of each set's targets that also occur in training documents, from the latest run."""
+        """Share of each validation set's targets that training documents contain too, by the latest run."""
         shares: dict[str, float] = {}
         for phase in self.phases:
             if phase.run is not None:
@@ -202,7 +205,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkedArtefacts:
-    """Latest artefacts of a specialist's phases, each loaded once."""
+    """Artefacts that the workspace marks as current for a specialist's phases, each loaded once."""
 
     built: Mapping[str, tuple[Artefact, ...]]
     """Built artefacts by phase, of all corpora and row lengths."""
@@ -214,7 +217,7 @@ class MarkedArtefacts:
 
     @staticmethod
     def of(plan: RunPlan) -> "MarkedArtefacts":
-        """Load the artefacts that the marks of a plan list."""
+        """Load the artefacts that are marked as current for a plan."""
         loaded: dict[str, Artefact | None] = {}
         lost: dict[str, str] = {}
 
@@ -242,13 +245,14 @@ class MarkedArtefacts:
 
     @property
     def artefacts(self) -> dict[str, Artefact]:
-        """Built artefacts by key."""
+        """Artefacts of the builds of all phases, by key."""
         return {artefact.key: artefact for phase in self.built.values() for artefact in phase}
 
     def rows(self) -> Iterator[tuple[Artefact, list[Artefact]]]:
-        """Yield each artefact of training rows once, with its loaded inputs.
+        """Yield each artefact of training rows once, with those of its inputs that were loaded.
 
-        The tokenizer of imported rows is replaced by the built one with the same content.
+        If imported rows name a tokenizer that isn't loaded, a loaded one with the same content takes its
+        place.
         """
         built = self.artefacts
         alike = {
@@ -271,7 +275,7 @@ def read(
     marked: MarkedArtefacts,
     examples: Mapping[str, ExampleRow] = MappingProxyType({}),
 ) -> Facts:
-    """Return the current facts of a specialist; `examples` holds example rows by key of their artefact."""
+    """Read the facts of a specialist; `examples` are the example rows by the key of their artefact."""
     diet, built = plan.diet, [*marked.artefacts.values()]
     filled, statuses = filling_of(built), phase_statuses(plan, resources)
     return Facts(
@@ -345,7 +349,7 @@ def _phase(
 def _earlier(
     plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, status: PhaseStatus
 ) -> list[TrainedRun]:
-    """Return attempts that are neither current nor running, in order of their start."""
+    """Return the attempts at a phase that are neither current nor running, in the order of their start."""
     excluded = {run.path if run else None, status.run if status.state == "running" else None}
     branch = [label_folder("branch", plan.diet.branch)] if plan.diet.branch else []
     specialist = label_folder("specialist", plan.diet.specialist)
@@ -372,7 +376,7 @@ def _sources(built: Sequence[Artefact]) -> dict[str, tuple[int, int]]:
 
 
 def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
-    """Return the weighted mean of a phase's validation rows, or of a fixed set, by name."""
+    """Return the weighted mean over the fixed set `phase`, or over the validation rows of that phase."""
     means = (figure for figure in figures if figure.family == "*" and figure.is_whole)
     return next((mean for mean in means if mean.phase == phase), None)
 
@@ -382,7 +386,7 @@ REPORTS = "reports"
 
 
 def report_path(root: Path, specialist: str, branch: str | None) -> Path:
-    """Return the path of a specialist's report in its workspace."""
+    """Return the path that the report of a specialist has in the workspace `root`."""
     return root / REPORTS / report_name(specialist, branch)
 
 

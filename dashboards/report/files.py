@@ -1,8 +1,8 @@
-"""Reading reports for servers, and the content security policy for them.
+"""Reading of report files for servers, and the content security policy with which they are served.
 
-A report may come from somebody else's workspace, so its own claims don't count. It is served without an
-origin (no cookies, no access to other pages), loads and sends nothing, and runs only the scripts of this
-package. Tags that no template of this package writes are shown as text. Links, pipes and files over
+A report may come from somebody else's workspace, so it isn't trusted. It is served without an origin, which
+means without cookies and without access to other pages. It loads and sends nothing, and runs only the scripts
+of this package. Tags that no template of this package writes are shown as text. Links, pipes and files over
 MAX_BYTES are rejected.
 """
 
@@ -17,7 +17,7 @@ from dashboards import html
 from schemas import regular_files
 
 FOLDER = "rows"
-"""Folder of pages of rows below the reports."""
+"""Folder below the reports that has the pages of rows."""
 _NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._@-]*\.html)", re.ASCII)
 _SCRIPTS = ("report.js", "rows.js")
 ELEMENTS = (
@@ -44,15 +44,16 @@ _FOREIGN = re.compile(
     rf"(?!<(?:{'|'.join(ELEMENTS)})[ \t\n\f\r/>]|{'|'.join(map(re.escape, TAGS))}|{_POLICY_TAG})"
     "<(?=[A-Za-z])"
 )
-"""Start of any other tag: in HTML, < before an ASCII letter."""
+"""Pattern of the start of any other tag; in HTML, a tag starts with < before an ASCII letter."""
 MAX_BYTES = 64 << 20
 """Maximum size of a page."""
 
 
 def page(folder: Path, name: str) -> str | None:
-    """Return a report, or a page below the folder of reports; None for any other name.
+    """Return a report, or a page in a folder below the reports; None if there is no such file.
 
-    The policy cannot stop connections caused by link elements and nested pages, so these tags are escaped.
+    A content security policy can't stop the connections that link elements and nested pages cause. Tags that
+    the templates don't have are therefore escaped.
     """
     try:
         return _FOREIGN.sub("&lt;", read(folder, name)) if _NAME.fullmatch(name) else None
@@ -62,7 +63,7 @@ def page(folder: Path, name: str) -> str | None:
 
 @contextlib.contextmanager
 def _opened(folder: Path | str, *, beside: int | None = None) -> Iterator[int]:
-    """Open a folder that is not a symbolic link, as a file descriptor."""
+    """Open a folder as a file descriptor for the duration of the block; refuse a symbolic link."""
     descriptor = regular_files.folder(folder, beside=beside)
     try:
         yield descriptor
@@ -84,7 +85,7 @@ def names(folder: Path) -> list[str]:
 
 
 def read(folder: Path, name: str) -> str:
-    """Read a report or a page below it.
+    """Read a report, or a page in a folder below the reports.
 
     Raises:
         OSError: If the file is missing, not a regular file, or too large.
@@ -101,7 +102,10 @@ def read(folder: Path, name: str) -> str:
 
 @functools.cache
 def policy() -> str:
-    """Return the policy of all reports: inline styles and the scripts of this package, nothing else."""
+    """Return the content security policy of all reports.
+
+    It allows inline styles and the scripts of this package, and nothing else.
+    """
     scripts = " ".join(html.digest(html.asset(name)) for name in _SCRIPTS)
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; "

@@ -1,4 +1,4 @@
-"""List of all reports: each specialist with its state and the date of its report."""
+"""List of all reports, with the state of each specialist and the date of its report."""
 
 import datetime
 import re
@@ -23,7 +23,7 @@ _WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportEntry:
-    """A specialist, a report, or a specialist with its report."""
+    """An entry of the list: a specialist with or without a report, or a report without a specialist."""
 
     name: str
     file: str = ""
@@ -41,7 +41,10 @@ class ReportEntry:
 
 
 def page(home: Path, resources: Resources, *, overview: str = "") -> str:
-    """Return the list of reports of a workspace; `overview` is the address of the overview page, if any."""
+    """Return the page that lists the reports of a workspace.
+
+    `overview` is the address of the overview page; empty if there is no such page.
+    """
     style = palette.properties() + html.asset("lists.css")
     listed = list(entries(home, resources))
     return html.page(
@@ -50,7 +53,7 @@ def page(home: Path, resources: Resources, *, overview: str = "") -> str:
 
 
 def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
-    """Yield the specialists of the workspace, then reports of other specialists."""
+    """Yield the specialists of the workspace, then the reports of specialists that it doesn't have."""
     folder = home / REPORTS
     names = files.names(folder)
     others = dict.fromkeys(names)
@@ -79,7 +82,10 @@ def entries(home: Path, resources: Resources) -> Iterator[ReportEntry]:
 
 
 def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tuple[str, State]]]:
-    """Return the phases of each specialist with their current states, or the saved states if that fails."""
+    """Return the phases of each specialist with their states.
+
+    The states are computed; if that fails, the saved ones are returned.
+    """
     try:
         computed = current_status(home, resources)
     except CurriculumError:
@@ -93,7 +99,7 @@ def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tupl
 
 
 def _state(phases: Sequence[tuple[str, State]]) -> tuple[str, State]:
-    """Return the state of the first unfinished phase in words, and its CSS class.
+    """Return the state of the first unfinished phase, in words and as a CSS class.
 
     >>> _state([("syntax", "done"), ("graph", "running")])
     ('graph is running', 'running')
@@ -112,7 +118,7 @@ def _state(phases: Sequence[tuple[str, State]]) -> tuple[str, State]:
 
 
 def _written(folder: Path, file: str) -> str:
-    """Return the date in a report; empty if it has none."""
+    """Return the date that a report contains; empty if it has none."""
     found = _WRITTEN.search(files.page(folder, file) or "")
     try:
         return moment(datetime.datetime.fromisoformat(found[1]).isoformat()) if found else ""

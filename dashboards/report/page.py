@@ -1,4 +1,4 @@
-"""The report as a self-contained HTML page: no requests, readable without its script."""
+"""The report as an HTML page that sends no requests and is readable without its script."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ MAX_REASONS = 8
 
 
 def page(facts: Facts) -> str:
-    """Return the report as HTML."""
+    """Return the report of a specialist as HTML."""
     plot, steps = curves.plot_of(facts), _steps(facts)
     colours = (
         palette.family_style() + palette.document_style() + palette.phase_style(len(facts.phases))
@@ -72,7 +72,7 @@ def page(facts: Facts) -> str:
 
 
 def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
-    """Return the finished phases with their step curves, one after another on the axis of all steps."""
+    """Return the step curves of the finished phases, each with the number of steps before it."""
     found: list[step_curves.PhaseSteps] = []
     first = 0
     for phase in facts.phases:
@@ -88,7 +88,7 @@ def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
 
 
 def _made_of(facts: Facts) -> list[str]:
-    """Return the studies of the runs, the corpus, tokenizer, model and token budget."""
+    """Describe the specialist: the studies of its runs, the corpus, tokenizer, model and token budget."""
     tokenizer = facts.tokenizer
     studies = dict.fromkeys(study_mark(phase.status.study) for phase in facts.phases)
     return [
@@ -101,7 +101,7 @@ def _made_of(facts: Facts) -> list[str]:
 
 
 def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
-    """Return the key figures as name, figure and note."""
+    """Return the key figures, each as its name, the figure and a note."""
     done = [phase for phase in facts.phases if phase.status.state == "done"]
     latest = max((phase.ended for phase in facts.phases if phase.ended), default="")
     reports = [phase.report for phase in facts.phases if phase.report is not None]
@@ -128,7 +128,7 @@ def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
 
 
 def _training(facts: Facts) -> tuple[str, str]:
-    """Return the training time of all attempts and their cost."""
+    """Return the training time and the cost of all attempts together, in words."""
     reports = [report for phase in facts.phases for report in phase.spent]
     seconds = sum(report.seconds for report in reports)
     gpu_seconds = sum(report.gpu_seconds for report in reports)
@@ -141,7 +141,7 @@ def _training(facts: Facts) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reasons:
-    """Excluded input of one kind by reason, most frequent first."""
+    """Reasons why changes or documents of one kind were excluded, with their counts, most frequent first."""
 
     look: str
     title: str
@@ -149,7 +149,10 @@ class Reasons:
 
 
 def _licences(found: Exclusions) -> list[tuple[str, str, int]]:
-    """Return licences with kind and documents, most frequent first; rare ones are summed by kind."""
+    """Return each licence with its kind and number of documents, most frequent first.
+
+    Rare licences are summed by kind.
+    """
     counts = Counter(found.licences).most_common()
     listed = [(name, licence_kind(name), amount) for name, amount in counts]
     rest = Counter[str]()
@@ -160,7 +163,7 @@ def _licences(found: Exclusions) -> list[tuple[str, str, int]]:
 
 
 def _losses(found: Exclusions) -> list[Reasons]:
-    """Return excluded changes and documents by reason, unreadable ones first."""
+    """Return the counts of excluded changes and documents by kind and reason, unreadable changes first."""
     skipped, left_out, rejected = Counter[str](), Counter[str](), Counter[str]()
     for changes in found.changes.values():
         skipped.update(changes.skipped)

@@ -1,4 +1,4 @@
-"""State, tokens, mixture and packed rows of the phases of a report."""
+"""Parts of the report about each phase: its state, tokens, mixture and packed rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dashboards.report.facts import Facts, Packed, PhaseFacts
 from schemas.mixture import MixtureReport
 
 PHASE_STEP, SERVING_STEP = 0.25, 0.1
-"""Axes of shares end at a multiple of these: for a phase, and for a serving."""
+"""Axes of shares end at a multiple of these: the axis of a phase, and the axis of a serving."""
 OUTCOME_WORDS: dict[Outcome, str] = {
     "whole": "whole",
     "elided": "shortened context",
@@ -32,7 +32,7 @@ assert tuple(OUTCOME_WORDS) == get_args(Outcome)
 
 
 def budget_bands(facts: Facts) -> Iterator[Band]:
-    """Yield a band per phase: its width is the share of the budget, its filling the trained share."""
+    """Yield one band per phase: as wide as its share of the budget, and filled as far as it is trained."""
     start = 0.0
     for phase in facts.phases:
         end = start + phase.phase.tokens / facts.token_budget
@@ -49,7 +49,7 @@ def budget_bands(facts: Facts) -> Iterator[Band]:
 
 
 def trained_share(phase: PhaseFacts) -> float:
-    """Return the share of a phase's budget that has been trained."""
+    """Return the share of a phase's token budget on which it was trained so far."""
     report = phase.status.report
     if report is not None:
         # A phase ends with its last whole step, so its tokens may be just below the budget.
@@ -60,14 +60,17 @@ def trained_share(phase: PhaseFacts) -> float:
 
 
 def tokens_text(phase: PhaseFacts) -> str:
-    """Format the trained tokens of a phase and its budget."""
+    """Format the number of tokens on which a phase was trained, and its token budget."""
     budget = count(phase.phase.tokens)
     tokens = phase.status.valid_tokens
     return budget if tokens is None else f"{count(tokens)} of {budget}"
 
 
 def state_note(phase: PhaseFacts) -> str:
-    """Return the end of a finished phase or the reason of its state, after the study of its run."""
+    """Return the time when a finished phase ended, or else the reason for the state of the phase.
+
+    If the run of a finished phase belongs to a study, the study is named first.
+    """
     status = phase.status
     if status.state == "done" and phase.ended and status.unfinished is None:
         return marked(status.study, moment(phase.ended))
@@ -75,7 +78,7 @@ def state_note(phase: PhaseFacts) -> str:
 
 
 def ending(phase: PhaseFacts) -> str:
-    """Return the reason why a phase's run ended; empty if it has not ended."""
+    """Return the reason why the run of a phase ended; empty if it hasn't ended."""
     if phase.report is None:
         return ""
     unused = unused_budget(phase.report, phase.mixture) if phase.mixture else ""
@@ -83,7 +86,7 @@ def ending(phase: PhaseFacts) -> str:
 
 
 def sheet_facts(phase: PhaseFacts) -> list[str]:
-    """Return the row lengths, tokens, steps, context, measured domains and run of a phase."""
+    """Return facts about a phase: row lengths, tokens, steps, context, measured domains and run."""
     lengths = sorted({serving.row_length for serving in phase.phase.servings})
     facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(phase)} tokens"]
     if phase.mixture is not None:
@@ -111,7 +114,7 @@ class Mixture:
 
 
 def mixture(phase: PhaseFacts) -> Mixture:
-    """Return the mixture of a phase, or the shares of its diet if it has not been mixed."""
+    """Return the mixture of a phase; before it is mixed, return the shares that the diet requests."""
     servings, report = phase.phase.servings, phase.mixture
     plan = None if report is None else explain_plan(report, title=phase.name, key="")
     held = {branch.serving: branch for branch in (plan.branches if plan else ())}
@@ -144,7 +147,7 @@ def mixture(phase: PhaseFacts) -> Mixture:
 
 
 def _serving_name(serving: ResolvedServing) -> tuple[str, str]:
-    """Return the name of a serving and its objective, row length and repositories."""
+    """Return the name of a serving, and its objective, row length and repositories in words."""
     of = f" of {serving.base}" if serving.base else ""
     only = f", {', '.join(serving.repositories)}" if serving.repositories else ""
     how = f"{serving.objective} at {integer(serving.row_length)}"
@@ -182,7 +185,7 @@ def _shares(branches: Sequence[Branch]) -> list[float]:
 
 
 def mixture_warnings(report: MixtureReport) -> Iterator[str]:
-    """Yield the warnings of a mixture, and the rows that it excludes."""
+    """Yield the warnings of a mixture, and a line about the rows that it excludes."""
     yield from report.warnings
     if report.left_out is not None:
         excluded = report.left_out
@@ -190,7 +193,10 @@ def mixture_warnings(report: MixtureReport) -> Iterator[str]:
 
 
 def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
-    """Return the outcomes of documents in packed rows: their shares, and their counts in words."""
+    """Return what became of the documents that were packed into rows.
+
+    Each outcome has a part of a bar, for its share, and its number of documents in words.
+    """
     documents = sum(row.report.encode.documents.values())
     return [
         (
@@ -205,7 +211,7 @@ def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
 
 
 def outcomes_met(packed: Sequence[Packed]) -> list[tuple[str, str]]:
-    """Return the outcomes that occur in packed rows, with their words."""
+    """Return the names of the outcomes that occur in some rows artefacts, each with its meaning in words."""
     return [
         (name, words)
         for name, words in OUTCOME_WORDS.items()

@@ -1,4 +1,4 @@
-"""Writing the report of a specialist into the workspace."""
+"""Writing of a specialist's report to a file in the workspace."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +21,10 @@ from schemas.errors import CurriculumError
 
 
 def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = None) -> Path:
-    """Write the report of a plan atomically, by default into its workspace's folder of reports.
+    """Write the report of a plan's specialist atomically, by default to the workspace's folder of reports.
 
-    Also writes a page for each rows artefact. Pages that can't be written and missing or damaged artefacts
-    are logged and left out.
+    Also write a page for each rows artefact. Pages that can't be written, and artefacts that are missing or
+    damaged, are left out and logged.
 
     Raises:
         CurriculumError: If the corpus can't be read.
@@ -47,7 +47,7 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
 def _examples(
     root: Path, marked: MarkedArtefacts, folder: Path, urls: Mapping[str, str], log: Log
 ) -> dict[str, ExampleRow]:
-    """Write missing pages of rows and return an example row per rows artefact, by key."""
+    """Write the pages of rows that are missing, and return one example row per rows artefact, by its key."""
     found: dict[str, ExampleRow] = {}
     for artefact, made_of in marked.rows():
         try:
@@ -61,7 +61,7 @@ def _examples(
 
 
 def rewritten(plan: RunPlan, resources: Resources, log: Log) -> Path | None:
-    """Write the report and return its path; on failure log the error and return None."""
+    """Write the report and return its path; if that fails, log the error and return None."""
     try:
         return write(plan, resources, log)
     except (CurriculumError, OSError) as failed:
@@ -70,7 +70,7 @@ def rewritten(plan: RunPlan, resources: Resources, log: Log) -> Path | None:
 
 
 def shows(plan: RunPlan, run: Artefact) -> bool:
-    """Return True if the report names a finished run, so that it was written after the run's end."""
+    """Return True if the report names a finished run, so that it must have been written after its end."""
     file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
     named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
     return file.is_file() and named in file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Model, hyperparameters and seed of the finished runs of a specialist, from their jobs."""
+"""Model, hyperparameters and seed of a specialist's finished runs, read from their jobs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ SCHEDULES: Mapping[str, str] = {
 
 
 def setting_lines(facts: Facts) -> list[dict[str, str]]:
-    """Return one row per finished phase: seed, optimizer and batch settings of its run."""
+    """Return one table line per finished phase: the seed, optimizer and batch settings of its run."""
     found = ((phase.name, phase.run.job) for phase in facts.phases if phase.run)
     return [{"phase": name, **_settings(job)} for name, job in found if job is not None]
 
@@ -35,7 +35,7 @@ def _settings(job: Job) -> dict[str, str]:
 
 
 def model_words(facts: Facts) -> list[str]:
-    """Return a description of each model that was trained, normally a single one."""
+    """Describe each model that was trained; normally all phases have the same model."""
     jobs = (phase.run.job for phase in facts.phases if phase.run)
     return list(dict.fromkeys(_describe(job.model) for job in jobs if job is not None))
 
@@ -50,7 +50,7 @@ def _describe(model: ModelSpec) -> str:
 
 
 def _kinds(blocks: Iterable[str]) -> str:
-    """Return the meaning of the letters of a block pattern.
+    """Explain the letters that occur in a pattern of model blocks.
 
     >>> _kinds("AFAF")
     'A attention, F feed-forward'

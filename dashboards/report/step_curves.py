@@ -1,4 +1,4 @@
-"""Training loss and learning rate of the finished runs of a specialist, from the metrics of their steps."""
+"""Training loss and learning rate of a specialist's finished runs, read from the metrics of their steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from schemas.errors import CurriculumError
 from schemas.job import METRICS_SCHEMA
 
 MAX_POINTS = 400
-"""Points of a curve per run; a point is the mean over equally many steps."""
+"""Maximum number of points in a run's curve; each point is a mean over equally many steps."""
 _COLUMNS = pa.schema([METRICS_SCHEMA.field(name) for name in ("step", "loss", "learning_rate")])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepCurves:
-    """Curves of one run over its steps."""
+    """Curves of one run over its training steps."""
 
     losses: tuple[Point, ...]
-    """Last step and mean training loss of consecutive steps, in nats per scored token."""
+    """Mean training loss of consecutive steps, in nats per scored token, at the last of these steps."""
     learning_rates: tuple[Point, ...]
-    """Last step and mean learning rate of the same steps."""
+    """Mean learning rate of the same steps, at the last of these steps."""
 
 
 def read_step_curves(run: Path) -> StepCurves | None:
-    """Return the curves of a run directory, or None if its metrics are missing or damaged."""
+    """Return the curves of the run in a folder; None if its metrics are missing or damaged."""
     files = sorted((run / METRICS).glob("[0-9]*.parquet"))
     try:
         table = (
@@ -49,7 +49,10 @@ def read_step_curves(run: Path) -> StepCurves | None:
 
 
 def _thinned(steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> tuple[Point, ...]:
-    """Return at most MAX_POINTS means of consecutive values that are finite, each with its last step."""
+    """Reduce a curve to at most MAX_POINTS points: means of consecutive finite values.
+
+    The position of a mean is the last of its steps.
+    """
     size = max(1, -(-len(steps) // MAX_POINTS))
     points = []
     for start in range(0, len(steps), size):
@@ -63,7 +66,7 @@ def _thinned(steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> t
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseSteps:
-    """The step curves of a finished phase, with its place on the axis of all steps."""
+    """Step curves of a finished phase, and the phase's place on the axis of the steps of all phases."""
 
     name: str
     first: int
@@ -73,7 +76,7 @@ class PhaseSteps:
 
 
 def loss_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
-    """Return the training loss over the steps of all phases, or None without metrics."""
+    """Return a plot of the training loss over the steps of all phases; None without metrics."""
     found = [(phase.first, phase.curves.losses) for phase in phases if phase.curves]
     losses = _joined(found)
     if not losses:
@@ -84,7 +87,7 @@ def loss_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
 
 
 def learning_rate_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
-    """Return the learning rate over the steps of all phases, or None without metrics."""
+    """Return a plot of the learning rate over the steps of all phases; None without metrics."""
     found = [(phase.first, phase.curves.learning_rates) for phase in phases if phase.curves]
     rates = _joined(found)
     if not rates:
