@@ -1,1 +1,1 @@
-"""Interactive pages, one marimo app each."""
+"""Interactive pages; each module is a marimo app with one page."""

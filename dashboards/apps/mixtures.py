@@ -1,4 +1,4 @@
-"""Mixtures page: planned and realised shares of a phase, and a preview of other shares."""
+"""Mixtures page: planned and realised shares of a phase, and a preview with shares of the reader's choice."""
 
 import marimo
 
@@ -27,7 +27,7 @@ with app.setup:
             mo.query_params().remove(name)
 
     def moved(of: Sequence[mixture_panels.ServingTotals]) -> list[float]:
-        """Return the shares in the address, or those of the diet, in percent."""
+        """Return the shares of the servings in percent: those in the address, or else those of the diet."""
         given = parameter(SHARES).split(",")
         try:
             wanted = [float(share) for share in given]
@@ -38,7 +38,7 @@ with app.setup:
         return wanted
 
     def times() -> float:
-        """Return the factor of the budget in the address, between 0.25 and 4."""
+        """Return the factor by which the address multiplies the budget, between 0.25 and 4; 1 by default."""
         try:
             return min(4.0, max(0.25, float(parameter(TIMES))))
         except ValueError:

@@ -1,4 +1,4 @@
-"""Overview page: what needs attention, then the status of every phase."""
+"""Overview page: entries that need attention, then the status of every phase."""
 
 import marimo
 
@@ -12,7 +12,7 @@ with app.setup:
     from schemas.specialist import SpecialistRef
 
     def set_parameter(name: str) -> None:
-        """Store the selected specialist in the address."""
+        """Store the specialist that the reader selected in the address."""
         mo.query_params().set("specialist", name)
 
 

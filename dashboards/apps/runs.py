@@ -11,7 +11,7 @@ with app.setup:
     from dashboards.questions import WorkspaceView
 
     def set_parameter(name: str) -> None:
-        """Store the selected specialist in the address."""
+        """Store the specialist that the reader selected in the address."""
         mo.query_params().set("specialist", name)
 
 

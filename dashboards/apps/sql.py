@@ -1,4 +1,4 @@
-"""SQL page: queries, run by a process that can read the workspace and cannot write to it."""
+"""SQL page: queries run in a separate process that can read the workspace and can't write to it."""
 
 import marimo
 
@@ -21,7 +21,7 @@ with app.setup:
         return found if isinstance(found, str) else None
 
     def ask(sql: str | None) -> None:
-        """Store a query in the address and remove the chart of the previous query."""
+        """Store a query in the address, and remove the chart settings of the previous query from it."""
         for name in CHART:
             if name in mo.query_params():
                 mo.query_params().remove(name)
