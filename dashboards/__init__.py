@@ -1,1 +1,1 @@
-"""Web pages, reports and charts of workspaces; the package only reads artefacts."""
+"""Web pages, reports and charts of workspaces. This package reads artefacts and builds none."""

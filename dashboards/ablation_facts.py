@@ -1,4 +1,4 @@
-"""Results of ablations for their page, from their reports and Parquet files."""
+"""Results of ablations that their page shows, read from the ablations' reports and Parquet files."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from schemas.reports import AblationReport
 
 CURE = "Judge the ablation again: curriculum ablate"
 MAX_LINES = 100_000
-"""Limit of rows per file; real ablations have hundreds."""
+"""Maximum number of rows per file; real ablations have hundreds."""
 Line = TypeVar("Line")
 
 
@@ -60,12 +60,12 @@ class ClaimLine:
 
     @property
     def is_own(self) -> bool:
-        """True for the null and control comparisons, which every ablation has."""
+        """True for the comparisons `null` and `control`, which every ablation makes besides its claims."""
         return self.arm in (NULL, CONTROL)
 
     @property
     def viewed_set(self) -> str:
-        """Validation set of the claim, with its view unless that is the default."""
+        """Validation set of the claim, followed by its view unless that is the default view."""
         return viewed_set(self.set, self.view)
 
 
@@ -86,7 +86,7 @@ class ArmLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmMeans:
-    """Results of an arm over all its seeds."""
+    """Results of one arm with all of its seeds."""
 
     name: str
     seeds: tuple[int, ...]
@@ -95,37 +95,37 @@ class ArmMeans:
     scored: float
     distinct: float
     val_bpb: dict[str, tuple[float, ...]]
-    """val_bpb of each seed, by set and view in words."""
+    """val_bpb with each seed, by the name of the set and view."""
 
     def mean(self, name: str) -> float | None:
-        """Return the mean val_bpb of a set over seeds, or None if the arm was not measured on it."""
+        """Return the mean val_bpb of a validation set over the seeds; None if the arm has none."""
         return statistics.fmean(self.val_bpb[name]) if name in self.val_bpb else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AblationFacts:
-    """Claims and arms of an ablation."""
+    """Claims and arms of one ablation."""
 
     name: str
     created: str
     report: AblationReport
     claims: tuple[ClaimLine, ...]
-    """Claims, followed by the null and control comparisons."""
+    """Claims of the ablation, followed by the comparisons `null` and `control`."""
     arms: tuple[ArmMeans, ...]
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """Names of the validation sets that arms were measured on."""
+        """Names of the validation sets on which the arms were measured."""
         return tuple(dict.fromkeys(name for arm in self.arms for name in arm.val_bpb))
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of all arms."""
+        """Seeds that the arms were trained with."""
         return tuple(dict.fromkeys(seed for arm in self.arms for seed in arm.seeds))
 
     @property
     def notices(self) -> list[str]:
-        """Reasons why claims have no verdict, as sentences."""
+        """Sentences that say why claims have no verdict."""
         own = {line.arm: line.verdict for line in self.claims if line.is_own}
         found = []
         if len(self.seeds) < MIN_SEEDS:

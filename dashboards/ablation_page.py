@@ -1,4 +1,4 @@
-"""Page of ablations: settings, a forest plot of the claims, and a table of the arms."""
+"""Page of ablations: their settings, a forest plot of the claims, and a table of the arms."""
 
 import math
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ FOLDER = "ablations"
 
 
 def page(home: Path, *, overview: str = "") -> str:
-    """Return the page of all ablations of a workspace; `overview` links to the overview page."""
+    """Return the page with all ablations of a workspace; `overview` is the address of the overview page."""
     found, lost = ablations(home)
     return _page(found, lost, overview)
 
 
 def write_ablation(home: Path, artefact: Artefact) -> Path:
-    """Write the page of one ablation into the workspace's reports and return its path."""
+    """Write the page of one ablation to the workspace's folder of reports and return its path."""
     facts = facts_of(artefact)
     file = home / REPORTS / FOLDER / f"{facts.name}.html"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write_ablation(home: Path, artefact: Artefact) -> Path:
 
 
 def page_of(facts: AblationFacts) -> str:
-    """Return the page of one ablation as a self-contained file."""
+    """Return the page of one ablation as HTML that needs no other files."""
     return _page([facts], [], "")
 
 
@@ -80,12 +80,16 @@ def setting_words(facts: AblationFacts) -> list[str]:
 
 
 def effects(facts: AblationFacts) -> list[tuple[ClaimLine, Effect]]:
-    """Return the claims with their effects for the forest plot."""
+    """Return each claim with the effect that the forest plot draws for it."""
     return [(line, _effect(line)) for line in facts.claims]
 
 
 def scale_of(facts: AblationFacts) -> Scale:
-    """Return the scale of all claims except the control, whose effect is much larger and may be cut off."""
+    """Return the scale for the effects of all claims.
+
+    The effect of the control comparison is much larger than the others. It isn't considered and may be cut
+    off.
+    """
     drawn = [_effect(line) for line in facts.claims if line.arm != CONTROL]
     return forest.scale_of(drawn or [_effect(line) for line in facts.claims])
 
@@ -107,12 +111,12 @@ def _effect(line: ClaimLine) -> Effect:
 
 
 def difference_words(line: ClaimLine) -> str:
-    """Format a difference with its interval over seeds."""
+    """Format the difference that a claim is about, with its interval over seeds."""
     return _words(line.difference, line.low, line.high)
 
 
 def equal_words(line: ClaimLine) -> str:
-    """Format a difference at equal numbers of distinct tokens; empty if it was not measured."""
+    """Format the difference between the arms at equal numbers of distinct tokens; empty if not measured."""
     found = (line.equal_difference, line.equal_low, line.equal_high)
     mean, low, high = (figure if figure is not None else math.nan for figure in found)
     return "" if line.equal_tokens is None else _words(mean, low, high)
@@ -132,7 +136,10 @@ def signed(figure: float) -> str:
 
 
 def figures(arm: ArmMeans, name: str) -> tuple[str, str]:
-    """Return the mean and the range of a set over seeds; empty texts if the arm was not measured on it."""
+    """Return the mean and the range over seeds of an arm's val_bpb on the set `name`.
+
+    Both texts are empty if the arm was not measured on the set.
+    """
     mean = arm.mean(name)
     if mean is None:
         return "", ""

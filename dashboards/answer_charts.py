@@ -1,4 +1,4 @@
-"""Charts of SQL results: bars, lines or scatter plots, with a suggested chart for each result."""
+"""Charts of SQL results: bars, lines or scatter plots. A suitable chart is suggested for each result."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Kind = Literal["bars", "line", "scatter"]
 KINDS: tuple[Kind, ...] = ("bars", "line", "scatter")
 NO_CHART = "none"
 MAX_BARS, MAX_POINTS, MAX_SERIES = 40, 5000, 8
-"""Limits of bars, points and series; the first ones are drawn."""
+"""Maximum numbers of bars, points and series; further ones are not drawn."""
 MIN_BAR = 0.002
 """Minimum width of a bar, as a share of the axis."""
 MAX_LETTERS = 40
@@ -28,7 +28,7 @@ MAX_LETTERS = 40
 MAX_NUMBER = 1e300
 """Largest drawable number; differences of larger ones may overflow."""
 _PLAIN_DIGITS = 1e15
-"""Numbers from this size on have an exponent."""
+"""Numbers of this size or larger are written with an exponent."""
 Held = Literal["number", "time", "words"]
 _TYPES: dict[Held, tuple[str, ...]] = {
     "number": (
@@ -38,11 +38,11 @@ _TYPES: dict[Held, tuple[str, ...]] = {
     "time": ("DATE", "TIMESTAMP"),
     "words": ("VARCHAR", "BOOLEAN", "ENUM", "UUID"),
 }
-"""Prefixes of DuckDB type names by kind of value."""
+"""First letters of the names of DuckDB types, by the kind of their values."""
 
 
 def _held(kind: str) -> Held | None:
-    """Return the kind of values of a DuckDB type, or None for lists and structs."""
+    """Return the kind of values of a DuckDB type: numbers, times or text; None for lists and structs."""
     if "[" in kind:
         return None
     return next((held for held, names in _TYPES.items() if kind.startswith(names)), None)
@@ -59,7 +59,7 @@ def is_number(kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerColumn:
-    """A column of a result that a chart can use."""
+    """A column of a result whose values a chart can draw."""
 
     name: str
     kind: Held
@@ -67,7 +67,7 @@ class AnswerColumn:
 
     @property
     def drawable(self) -> list[Any]:
-        """The values, with None for values that can't be drawn."""
+        """The values of the column; those that a chart can't draw are None."""
         return [value if self._is_drawable(value) else None for value in self.values]
 
     def _is_drawable(self, value: Any) -> bool:
@@ -79,7 +79,11 @@ class AnswerColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartChoice:
-    """Kind and columns of a chart; `by` is empty for a single series."""
+    """Choice of a chart: its kind and the columns for x, y and colour.
+
+    `across` is the column of x values, `up` that of y values. `by` is the column whose values give the series
+    their colours; it is empty if there is a single series.
+    """
 
     kind: str
     """One of KINDS, or NO_CHART."""
@@ -89,9 +93,10 @@ class ChartChoice:
 
 
 def columns(reply: Reply) -> dict[str, AnswerColumn]:
-    """Return the columns that a chart can use, by name; the first one if a name occurs twice.
+    """Return the columns that a chart can use, by name; if a name occurs twice, the first column counts.
 
-    A column of numbers or times counts as text if Python can't represent all its values, as the year 20000.
+    If Python can't represent a number or time of a column, such as a date in the year 20000, the column
+    counts as text.
     """
     found: dict[str, AnswerColumn] = {}
     rows = reply.rows
@@ -105,10 +110,11 @@ def columns(reply: Reply) -> dict[str, AnswerColumn]:
 
 
 def suggested(reply: Reply) -> ChartChoice | None:
-    """Return a chart for a result, or None if it has fewer than two rows or no numeric column.
+    """Return a suitable chart for a result, or None if it has fewer than two rows or no numeric column.
 
-    Bars of the first numeric column by the first text column; a line if the first column is a time or
-    ascends; a scatter plot of two numeric columns.
+    If the result has a column of times, or its first column is numeric and ascending, the chart is a line
+    over this column. Otherwise, if the result has a text column, the chart has one bar per text. Otherwise it
+    is a scatter plot of the first two numeric columns.
     """
     known = [*columns(reply).values()]
     numbers, times, words = ([column for column in known if column.kind == kind] for kind in _TYPES)
@@ -128,7 +134,10 @@ def suggested(reply: Reply) -> ChartChoice | None:
 def _by_words(
     kind: Kind, across: AnswerColumn, up: AnswerColumn, words: Sequence[AnswerColumn]
 ) -> ChartChoice:
-    """Return a chart; if x values repeat, the first text column with few values gives the colours."""
+    """Return a chart with `across` on the x axis and `up` on the y axis.
+
+    If x values repeat, the first column of `words` with few distinct values gives the colours.
+    """
     is_single = len(set(map(str, across.values))) == len(across.values)
     groups = (word.name for word in words if 1 < len(set(map(str, word.values))) <= MAX_SERIES)
     by = "" if is_single else next(groups, "")
@@ -143,9 +152,9 @@ def _rises(column: AnswerColumn) -> bool:
 def resolve_choice(
     reply: Reply, kind: str, across: str, up: str, by: str | None
 ) -> ChartChoice | None:
-    """Return the requested chart, with the suggestion in place of columns that the result lacks.
+    """Return the chart that the reader requested, or None if the result can't be drawn.
 
-    None if the result can't be drawn.
+    A requested column that the result lacks is replaced by that of the suggested chart.
     """
     usual = suggested(reply)
     if usual is None:
@@ -163,14 +172,14 @@ def resolve_choice(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A chart and notes about data that it omits."""
+    """A chart, and notes that say which data it leaves out."""
 
     picture: Markup
     notes: tuple[str, ...]
 
 
 class _Value(NamedTuple):
-    """A point of a chart: x value, number, and the group that gives its series."""
+    """A point of a chart: its x value, its y value, and the group to whose series it belongs."""
 
     across: Any
     up: float
@@ -178,7 +187,7 @@ class _Value(NamedTuple):
 
 
 def draw(reply: Reply, choice: ChartChoice) -> Chart:
-    """Draw a chart, or a sentence with the reason if its columns do not suit it."""
+    """Draw a chart; if its columns can't be drawn, return a sentence with the reason instead."""
     known, notes = columns(reply), list[str]()
     across, up, by = known[choice.across], known[choice.up], known.get(choice.by)
     most = MAX_BARS if choice.kind == "bars" else MAX_POINTS
@@ -212,7 +221,7 @@ def draw(reply: Reply, choice: ChartChoice) -> Chart:
 
 
 def _looks(names: Sequence[str]) -> dict[str, str]:
-    """Return the CSS class of each group; names of families get the colours of the families."""
+    """Return the CSS class of each group; groups named like families get the colours of the families."""
     if all(map(family_class, names)):
         return {name: family_class(name) for name in names}
     return {name: series_class(at if len(names) > 1 else None) for at, name in enumerate(names)}
@@ -235,7 +244,7 @@ def figure(value: float) -> str:
 
 
 def _bars(values: Sequence[_Value], looks: Mapping[str, str], across: str, up: str) -> Markup:
-    """Return one line per bar in the order of the result: label, bar from zero, and number."""
+    """Return one line per bar, in the order of the result: its label, the bar from zero, and the number."""
     found = [value.up for value in values]
     low, high = min(0.0, *found), max(0.0, *found)
     lines = []
@@ -254,7 +263,7 @@ def _plot(
     *,
     is_line: bool,
 ) -> Markup:
-    """Return lines or points over two axes."""
+    """Return a plot of lines (`is_line`) or points with an x axis and a y axis."""
     groups = {name: [value for value in values if value.group == name] for name in looks}
     x, places = _across([value.across for name in looks for value in groups[name]], across.kind)
     series = []
@@ -275,7 +284,7 @@ def _plot(
 
 
 def _across(values: Sequence[Any], kind: Held) -> tuple[Scale, Mapping[Any, float]]:
-    """Return the scale of the x axis and the position of each value on it."""
+    """Return the scale of the x axis, and the position on it for each x value."""
     if kind == "words":
         labels = {label: at for at, label in enumerate(dict.fromkeys(map(_label, values)))}
         return plots.words(labels), {value: labels[_label(value)] for value in values}
@@ -285,7 +294,7 @@ def _across(values: Sequence[Any], kind: Held) -> tuple[Scale, Mapping[Any, floa
 
 
 def _seconds(day: datetime.date) -> float:
-    """Return a date or time in seconds since 1970, as UTC if it has no time zone."""
+    """Return a date or time as seconds since 1970; a time without a time zone counts as UTC."""
     if not isinstance(day, datetime.datetime):
         day = datetime.datetime.combine(day, datetime.time())
     return (day if day.tzinfo else day.replace(tzinfo=datetime.UTC)).timestamp()

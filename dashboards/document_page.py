@@ -1,7 +1,7 @@
-"""Page of context documents: a tree of chunks beside the text, with edges and structure.
+"""Page of documents: a tree of chunks next to the text, with edges between chunks and the text's structure.
 
-`article_of` numbers the tree lines of a document and their targets in the text; `page` renders them as
-self-contained HTML. The text of a document occurs once.
+`article_of` numbers the lines of a document's tree and the places in its text to which the lines link. `page`
+renders the result as HTML that needs no other files. The text of a document occurs only once in it.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeKind, EdgeLabel
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureEdge
 
 BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
-"""Kinds of chunks without a definition."""
+"""Codes of structure chunks that contain no definition."""
 LABELS: dict[int, EdgeLabel] = {LABEL_CODES[label]: label for label in EDGE_LABELS}
 COLOURS = {
     "function": "func_sig",
@@ -34,42 +34,49 @@ COLOURS = {
     "target": "namespace",
     "file": "namespace",
 }
-"""Structure category whose colour a symbol kind has."""
+"""Structure category whose colour symbols of a kind have."""
 MAX_NAME_LENGTH = 80
 MAX_DEPTH = 12
-"""Maximum indentation; deeper lines have the same."""
+"""Maximum indentation of a line in the tree; lines at a greater depth are not indented further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeLine:
-    """A line of the tree; it links to the place with its number."""
+    """A line of the tree. It links to the place in the text that has the same number."""
 
     number: int
     look: str
-    """Classes: `l` and its depth; `k` and a structure code, or `d` and the number of a document's colour; `s`
-    where it leads to a stretch inside a block."""
+    """CSS classes of the line.
+
+    `l` is followed by the depth of the line, `k` by a structure code, `d` by the number of a document colour.
+    `s` means that the line links to a place inside a block.
+    """
     name: str
     word: str = ""
-    """Relation to the line above, shown before the name."""
+    """Relation to the line above; it is shown before the name."""
     size: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextRun:
-    """Pieces of text in one HTML element, with a class for each piece that differs from the element."""
+    """Pieces of text in one HTML element.
+
+    A piece has a CSS class if its category differs from that of the element. `place` is the number of the
+    tree line that links to the element, if any.
+    """
 
     pieces: list[tuple[str, str]]
     look: str = ""
     """CSS class of the element; empty if the pieces have no element."""
     level: int | None = None
-    """dep_level (from 0) if a structure chunk starts here."""
+    """dep_level, counted from 0, of the structure chunk that starts here, if any."""
     place: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextBlock:
-    """A part of the text in its own element; place is None if no tree line links to it."""
+    """A part of the text in its own HTML element; `place` is None if no tree line links to it."""
 
     place: int | None
     look: str
@@ -78,7 +85,7 @@ class TextBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeLink:
-    """An edge between two tree lines; edges of structure have no confidence."""
+    """An edge between two tree lines; edges of the structure have no confidence, those of chunks do."""
 
     source: int
     target: int
@@ -89,12 +96,12 @@ class TreeLink:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Article:
-    """A rendered document; place is None if the page has no other document."""
+    """A rendered document; `place` is None if the page has only one document."""
 
     title: str
     place: int | None = None
     facts: list[list[str]]
-    """Lines of facts; line breaks are only between facts."""
+    """Lines of facts about the document; a line may be broken between two facts only."""
     tree: list[TreeLine]
     blocks: list[TextBlock]
     links: list[TreeLink]
@@ -104,24 +111,28 @@ class Article:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Tree:
-    """The tree of a document under construction, with the line of each chunk, part and structure chunk."""
+    """The tree of a document while it is built.
+
+    It records the number of the line of each chunk, part and structure chunk. A chunk consists of parts of
+    the document. A structure chunk is a span that the structure of the text marks, such as a definition.
+    """
 
     document: DocumentView
     first: int
     """Number of the first line."""
     has_title: bool
     inside: dict[int, list[int]]
-    """Structure chunks with a line, by the part in which they start."""
+    """Structure chunks that get a line, by the part in which they start."""
     lines: list[TreeLine] = field(default_factory=list)
     of_chunk: dict[int, int] = field(default_factory=dict)
     of_part: dict[int, int] = field(default_factory=dict)
     of_structure: dict[int, int] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
-    """Structure chunks that coincide with a chunk and share its line."""
+    """Structure chunks that are the same as a chunk and share its line."""
 
     @property
     def next(self) -> int:
-        """Number of the next line."""
+        """Number of the line that is added next."""
         return self.first + len(self.lines)
 
     def add(
@@ -134,7 +145,7 @@ class _Tree:
 
 
 def articles(documents: Sequence[DocumentView]) -> Iterator[Article]:
-    """Yield documents as articles; with several documents each gets a title line in the tree."""
+    """Yield documents as articles; if there are several, each has a title line in the tree."""
     first = 0
     for document in documents:
         article = article_of(document, first, has_title=len(documents) > 1)
@@ -143,7 +154,7 @@ def articles(documents: Sequence[DocumentView]) -> Iterator[Article]:
 
 
 def article_of(document: DocumentView, first: int = 0, *, has_title: bool = False) -> Article:
-    """Return a document as an article; its lines and places are numbered from `first`."""
+    """Return a document as an article; the numbers of its lines and places start at `first`."""
     inside = _structure_by_part(document)
     tree = _Tree(document=document, first=first, has_title=has_title, inside=inside)
     words = [*facts(document)]
@@ -169,7 +180,10 @@ def article_of(document: DocumentView, first: int = 0, *, has_title: bool = Fals
 
 
 def _structure_by_part(document: DocumentView) -> dict[int, list[int]]:
-    """Return the structure chunks in the tree by part: definitions and the ends of edges."""
+    """Return the structure chunks that have a line in the tree, by the index of the part in which they start.
+
+    These are definitions, and chunks at which an edge starts or ends.
+    """
     found: dict[int, list[int]] = defaultdict(list)
     structure = document.structure
     if structure is None:
@@ -184,7 +198,7 @@ def _structure_by_part(document: DocumentView) -> dict[int, list[int]]:
 
 
 def _add_chunk(tree: _Tree, branch: TreeChunk) -> None:
-    """Add the line of a chunk and the lines of its structure chunks below it."""
+    """Add the line of a chunk, and below it the lines of its structure chunks."""
     document, structure = tree.document, tree.document.structure
     chunk = document.chunks[branch.chunk]
     first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
@@ -235,7 +249,7 @@ def _add_part(tree: _Tree, index: int) -> None:
 
 
 def _add_structure(tree: _Tree, parts: range, depth: int) -> None:
-    """Assign parts to the last line and add the lines of their structure chunks below it."""
+    """Record that `parts` belong to the last line, and add the lines of their structure chunks below it."""
     tree.of_part.update(dict.fromkeys(parts, tree.next - 1))
     structure = tree.document.structure
     for index in (index for part in parts for index in tree.inside.get(part, ())):
@@ -256,7 +270,7 @@ def _size(document: DocumentView, parts: range) -> str:
 
 
 def _blocks(tree: _Tree) -> Iterator[TextBlock]:
-    """Yield the text in order: one block per chunk, and one per part outside of all chunks."""
+    """Yield the text in order: a block for each chunk, and a block for each part that belongs to no chunk."""
     document = tree.document
     ends = {chunk.first_part: chunk.last_part for chunk in document.chunks}
     begun: set[int] = set()
@@ -278,9 +292,10 @@ def _blocks(tree: _Tree) -> Iterator[TextBlock]:
 def _runs(
     tree: _Tree, cut: Sequence[StructuredText], code: int, begun: set[int]
 ) -> Iterator[TextRun]:
-    """Yield the pieces of a block of category `code`, grouped by structure chunk.
+    """Yield the pieces of a block, grouped by structure chunk; `code` is the category of the block.
 
-    `begun` holds the chunks whose first run was already yielded; later runs are no link targets.
+    `begun` are the structure chunks of which a run was already yielded. Only the first run of a structure
+    chunk is the target of a link.
     """
     chunks = tree.document.structure.chunks if tree.document.structure else ()
     before = "\n"
@@ -304,7 +319,7 @@ def _runs(
 
 
 def _coloured(cut: Iterable[StructuredText], code: int) -> list[tuple[str, str]]:
-    """Return texts with a class for each piece whose category differs from the enclosing element."""
+    """Return texts with CSS classes; a text of category `code`, that of the HTML element, has none."""
     return [
         (piece.text, "" if piece.code == code or piece.text.isspace() else f"k{piece.code}")
         for piece in joined(cut)
@@ -312,7 +327,10 @@ def _coloured(cut: Iterable[StructuredText], code: int) -> list[tuple[str, str]]
 
 
 def joined(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
-    """Merge neighbouring pieces of one category; white space takes the category of the preceding piece."""
+    """Merge neighbouring pieces of the same category.
+
+    White space is merged with the piece before it.
+    """
     held: StructuredText | None = None
     for piece in pieces:
         if held and (held.code == piece.code or piece.text.isspace()):
@@ -326,7 +344,7 @@ def joined(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
 
 
 def _links(tree: _Tree) -> Iterator[TreeLink]:
-    """Yield the edges of the document, then edges of its structure between other lines."""
+    """Yield the edges between chunks, then those edges between structure chunks that connect other lines."""
     known = set()
     for edge in tree.document.edges:
         source, target = tree.of_chunk[edge.source], tree.of_chunk[edge.target]
@@ -367,9 +385,10 @@ def page(title: str, subtitle: str, articles: Sequence[Article]) -> str:
 
 
 def _data(articles: Sequence[Article]) -> Markup:
-    """Return the edges for the script: one flat list of source, target and look, and the list of looks.
+    """Return the edges of all articles as JSON for the page's script.
 
-    A look is the kind, the label and, if known, the confidence of an edge.
+    Edges are one flat list of numbers: source line, target line and look of each edge. A look is the kind,
+    the label and, if it is known, the confidence of an edge; distinct looks are listed once.
     """
     looks: dict[tuple[float, ...], int] = {}
     edges: list[int] = []

@@ -1,4 +1,4 @@
-"""Definition of the two durations of a run that pages show."""
+"""Definition of the two durations of a run, training time and elapsed time, that pages show."""
 
 DEFINITION = (
     "Training time covers the training steps only. Elapsed time runs from the start of a run to its end and "

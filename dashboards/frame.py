@@ -1,4 +1,4 @@
-"""Common parts of the interactive pages: names, style sheet, header and controls."""
+"""Common parts of the interactive pages: their names, style sheet, header and controls."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,19 +52,19 @@ def script() -> str:
 
 
 def header(page: str) -> Markup:
-    """Return the header of a page: the workspace and links to all pages."""
+    """Return the header of a page: the name of the workspace and links to all pages."""
     home = workspace.home()
     plain = (("Ablations", ABLATIONS_PATH), ("Reports", REPORTS_PATH))
     return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page, plain)
 
 
 def first_steps(title: str, why: str, steps: Iterable[NextStep]) -> Markup:
-    """Return a panel with first commands and their effects, for pages without data."""
+    """Return a panel for pages without data, with first commands and their effects."""
     return html.part(TEMPLATE, "first_steps", title, why, steps)
 
 
 def choices(*controls: object) -> Markup:
-    """Return controls side by side; each control has its own label."""
+    """Return controls, each of which has its own label, side by side."""
     return html.part(TEMPLATE, "choices", [control(choice) for choice in controls])
 
 
@@ -74,7 +74,7 @@ def control(element: object) -> Markup:
 
 
 def label(text: str) -> str:
-    """Escape a text for a marimo label, which marimo renders as Markdown and HTML.
+    """Escape a text for use as the label of a marimo control; marimo renders labels as Markdown and HTML.
 
     >>> label("v3_simple <b>"), label("a*b")
     ('v3&#95;simple &#60;b&#62;', 'a&#42;b')
@@ -86,10 +86,10 @@ def label(text: str) -> str:
 
 
 def side_by_side(*panels: Markup) -> Markup:
-    """Return panels in columns, if the window is wide enough."""
+    """Return panels in columns if the window is wide enough, and below each other otherwise."""
     return element("div", *panels, class_="cards")
 
 
 def shown(*panels: Markup) -> str:
-    """Return panels as a plain string, because marimo accepts no subclass of str."""
+    """Return panels as one plain string, because marimo accepts no Markup objects."""
     return "".join(map(str, panels))

@@ -1,7 +1,7 @@
-"""ASGI guard of a local server: accept only requests to the server's own name from its own pages.
+"""ASGI guard of a local server: it accepts only requests that name the server and come from its own pages.
 
-The guard has no login. Prefect's API asks for a password; reports and dashboards are below a secret path.
-Cookies are not used, because browsers send a cookie to every port of a host.
+The guard has no login. Prefect's API asks for a password, and reports and dashboards are below a secret path.
+Cookies are not used, because browsers send a cookie to all ports of a host.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -29,13 +29,13 @@ ALWAYS = {
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Content security policy of a page without scripts."""
 _FROM_OUTSIDE = ("cross-site", "same-site")
-"""Values of Sec-Fetch-Site for other origins; another port of this host counts as same-site."""
+"""Values of the header Sec-Fetch-Site for other origins; for another port of this host it is same-site."""
 _NOT_OURS = "This server only accepts requests from its own pages on this machine."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
-    """Check in front of an application, and headers added to all of its responses."""
+    """Application that checks requests, passes them on to `pages`, and adds headers to all responses."""
 
     pages: Application
     server: str
@@ -55,10 +55,10 @@ class Guard:
             await answer_sentence(scope, send_guarded, HTTPStatus.FORBIDDEN, _NOT_OURS)
 
     def _may_pass(self, scope: Scope) -> bool:
-        """Return True for a request to the server's own name that no page of another origin made.
+        """Return True if a request names this server as its host and no page of another origin sent it.
 
-        Browsers send no Origin header for images, scripts, frames and followed links. Only followed links
-        may come from another origin.
+        Browsers send no Origin header with requests for images, scripts and frames and with followed links.
+        Of these, only followed links may come from another origin.
         """
         headers = headers_of(scope)
         if headers.get("host") != self.server:
@@ -72,7 +72,10 @@ class Guard:
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Return the headers of a request; repeated headers are joined, so that neither value matches."""
+    """Return the headers of a request by name.
+
+    The values of a repeated header are joined, so that the result equals neither of them.
+    """
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -81,7 +84,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 def with_headers(headers: Headers, added: Mapping[str, str]) -> Headers:
-    """Return response headers with some added or replaced."""
+    """Return the headers of a response with the headers `added`, which replace headers of the same name."""
     kept = [(name, value) for name, value in headers if name.lower().decode("latin-1") not in added]
     return [*kept, *((name.encode(), value.encode()) for name, value in added.items())]
 
@@ -89,7 +92,7 @@ def with_headers(headers: Headers, added: Mapping[str, str]) -> Headers:
 async def answer(
     send: Send, status: HTTPStatus, headers: Mapping[str, str], text: str = ""
 ) -> None:
-    """Send a complete response that caches must not store."""
+    """Send a complete response with a header that forbids caches to store it."""
     body = text.encode()
     all_headers = {
         "content-security-policy": f"{POLICY}; style-src 'unsafe-inline'",
@@ -105,7 +108,10 @@ async def answer(
 async def answer_sentence(
     scope: Scope, send: Send, status: HTTPStatus, text: str, *, script: str = ""
 ) -> None:
-    """Send a page of one sentence and at most one script; close a WebSocket before it opens."""
+    """Send a page of one sentence, with at most one script.
+
+    A WebSocket is closed instead, before it opens.
+    """
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return

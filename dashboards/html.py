@@ -1,7 +1,7 @@
-"""HTML from templates: all values are escaped, and a page runs only its own style and script.
+"""HTML from templates. All values are escaped, and a page runs only its own style and script.
 
-The Jinja environment escapes values and writes out invisible characters. Templates never mark values as safe;
-markup of this project (styles, scripts, data, charts) passes through `trusted`.
+The Jinja environment escapes values and makes invisible characters visible. Templates never mark values as
+safe. Only `trusted` does that, for markup of this project: styles, scripts, data and charts.
 """
 
 import base64
@@ -25,7 +25,7 @@ TEMPLATES = "templates"
 
 @cache
 def environment() -> "Environment":
-    """Return the Jinja environment of all pages."""
+    """Return the Jinja environment that renders all pages."""
     # Commands that write no page import this module too.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -72,12 +72,12 @@ def part(template: str, macro: str, *values: object, **named: object) -> Markup:
 
 
 def sentence(text: str, script: str = "") -> str:
-    """Return a page of one sentence and at most one script."""
+    """Return a page that has only one sentence and at most one script."""
     return str(render("sentence.html", text=text, script=trusted(script)))
 
 
 def page(template: str, *, style: str, script: str = "", **values: object) -> str:
-    """Return a self-contained page: it makes no requests and allows only this style and script."""
+    """Return a page that needs no other files: it sends no requests and allows only this style and script."""
     own = {"policy": policy(style, script), "style": trusted(style), "script": trusted(script)}
     return str(render(template, **own, **values))
 
@@ -97,25 +97,31 @@ def policy(style: str, script: str = "") -> Markup:
 
 
 def digest(text: str) -> str:
-    """Return the source expression that allows a style or script with exactly this text."""
+    """Return the digest by which a content security policy allows a style or script with this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def trusted(text: str) -> Markup:
-    """Mark text of this project, or escaped text, as markup; no other function does."""
+    """Mark text as markup that isn't escaped again; the text must be escaped or come from this project.
+
+    No other function of this package does so.
+    """
     return Markup(text)
 
 
 def escaped(text: str) -> Markup:
-    """Escape text for use between tags or in a quoted attribute; keep markup unchanged."""
+    """Escape text for use between tags or in a quoted attribute; markup stays unchanged."""
     return text if isinstance(text, Markup) else escape(visible(text))
 
 
 def long_text(text: str) -> Markup:
-    """Escape text for use between tags only: quotes stay unescaped, which saves bytes in code."""
+    """Escape long text for use between tags only.
+
+    Quotes aren't escaped, which saves many bytes in code.
+    """
     return trusted(html.escape(visible(text), quote=False))
 
 
 def data(content: dict[str, Any]) -> Markup:
-    """Return JSON for a page's script, escaped so that it can't close the script element."""
+    """Return JSON for the script of a page, escaped so that no value can close the script element."""
     return trusted(json.dumps(content, separators=(",", ":")).replace("<", r"\u003c"))

@@ -1,4 +1,4 @@
-"""Page of manifests: labels, settings, inputs, reports and files of artefacts."""
+"""Page of manifests: the labels, settings, inputs, reports and files of artefacts."""
 
 import json
 import re
@@ -18,9 +18,9 @@ _KEYS = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}(,[0-9a-f]{{{KEY_DIGITS}}})*")
 
 
 def page(home: Path, keys: str) -> str | None:
-    """Return the page of artefacts by their keys: 12 digits each, separated by commas.
+    """Return a page with the manifests of artefacts; `keys` are the first 12 digits of their keys.
 
-    None if the keys are malformed or the workspace has no such artefact.
+    The keys are separated by commas. None if they are malformed or the workspace has no such artefact.
     """
     if not _KEYS.fullmatch(keys):
         return None

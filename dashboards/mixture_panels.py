@@ -22,12 +22,12 @@ TEMPLATE = "mixtures.html"
 MAX_REPOSITORIES = 20
 """Maximum number of repositories in the table."""
 SHARE_STEP = 0.1
-"""Axes of shares end at a multiple of this."""
+"""Axes of shares end at a multiple of this share."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mixed:
-    """A row of mixed.sql: a phase of a specialist that has a mixture."""
+    """A row of mixed.sql: a phase of a specialist, for which there is a mixture."""
 
     specialist: str
     phase: str
@@ -36,7 +36,7 @@ class Mixed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StratumLine:
-    """A row of servings.sql: a serving in one domain."""
+    """A row of servings.sql: a stratum, which is a serving in one domain."""
 
     serving: int
     family: str
@@ -56,7 +56,7 @@ class StratumLine:
 
     @property
     def how(self) -> str:
-        """Objective and row length."""
+        """Objective and row length of the serving, in words."""
         return f"{self.objective} at {integer(self.row_length)}"
 
 
@@ -71,46 +71,46 @@ class RepositoryLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingTotals:
-    """A serving of a diet over all its domains."""
+    """A serving of a diet, summed over its domains."""
 
     strata: Sequence[StratumLine]
 
     @property
     def first(self) -> StratumLine:
-        """First stratum; all strata have the same serving number, family, objective and row length."""
+        """First stratum, for serving number, family, objective and row length, which all strata share."""
         return self.strata[0]
 
     @property
     def share(self) -> float:
-        """Share of the phase's tokens in the diet."""
+        """Share of the phase's tokens that the diet requests."""
         return sum(stratum.share for stratum in self.strata)
 
     @property
     def planned(self) -> float:
-        """Share of the plan's tokens."""
+        """Share of the tokens in the mixture's plan."""
         return sum(stratum.planned for stratum in self.strata)
 
     @property
     def realised(self) -> float | None:
-        """Share of the trained tokens, or None before training."""
+        """Share of the tokens that were trained on; None before training."""
         found = [stratum.realised for stratum in self.strata if stratum.realised is not None]
         return sum(found) if found else None
 
     @property
     def repetition(self) -> float:
-        """Mean number of passes of the plan over a token."""
+        """Mean number of times that the plan contains each token of the rows."""
         seen = sum(stratum.repetition * stratum.rows_tokens for stratum in self.strata)
         return seen / self.rows_tokens if self.rows_tokens else 0.0
 
     @property
     def repetition_before(self) -> float:
-        """Mean number of passes of earlier phases over a row."""
+        """Mean number of times that earlier phases read each row."""
         rows = sum(stratum.rows for stratum in self.strata)
         return sum(stratum.drawn_before for stratum in self.strata) / rows if rows else 0.0
 
     @property
     def rows_tokens(self) -> int:
-        """Valid tokens in one pass over the rows."""
+        """Number of tokens in the rows, padding not counted."""
         return sum(stratum.rows_tokens for stratum in self.strata)
 
 
@@ -120,26 +120,29 @@ def mixed(snapshot: WorkspaceView) -> list[Mixed]:
 
 
 def none_yet(home: Path) -> Markup:
-    """Return a panel with the commands that make a first mixture."""
+    """Return a panel for a workspace without mixtures; it shows the commands that make the first one."""
     why = "`mix` draws a mixture from packed rows as a diet describes it."
     return frame.first_steps("No mixtures yet", why, next_steps(home, "mix"))
 
 
 def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
-    """Return the mixture of a specialist and phase, or the first one of the specialist, or the first one."""
+    """Return the mixture of the specialist `who` and the phase `phase`.
+
+    Without such a mixture, return the first one of the specialist, or else the first one of all.
+    """
     assert of, "there is no mixture"
     mine = [mixture for mixture in of if mixture.specialist == who] or list(of)
     return next((mixture for mixture in mine if mixture.phase == phase), mine[0])
 
 
 def about(name: str, which: Mixed) -> Question:
-    """Return a panel's question, limited to one mixture."""
+    """Return the question of the panel `name`, limited to one mixture."""
     asked = question(f"panels/{name}")
     return narrowed(asked, specialist=which.specialist, phase=which.phase)
 
 
 def servings(snapshot: WorkspaceView, which: Mixed) -> list[ServingTotals]:
-    """Return the servings of a mixture in the order of its diet."""
+    """Return the servings of a mixture, in the order of its diet."""
     in_order = operator.attrgetter("serving")
     found = sorted(snapshot.ask(about("servings", which), StratumLine), key=in_order)
     grouped = itertools.groupby(found, key=in_order)
@@ -147,7 +150,7 @@ def servings(snapshot: WorkspaceView, which: Mixed) -> list[ServingTotals]:
 
 
 def shares(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
-    """Return the panel of planned and realised shares by serving, with folded domains."""
+    """Return the panel of planned and realised shares by serving; its domains can be unfolded."""
     lines = [_serving_shares(serving) for serving in found]
     is_trained = any(serving.realised is not None for serving in found)
     asked = about("servings", which)
@@ -157,13 +160,13 @@ def shares(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
 
 
 def _end(parts: Sequence[ServingTotals | StratumLine]) -> float:
-    """Return the end of an axis that fits all shares."""
+    """Return the end of an axis on which all shares fit."""
     drawn = ((part.share, part.planned, part.realised or 0.0) for part in parts)
     return share_end([share for three in drawn for share in three], SHARE_STEP)
 
 
 def _serving_shares(serving: ServingTotals) -> ServingShares:
-    """Return the share lines of a serving and its domains, largest domain first."""
+    """Return the share line of a serving and those of its domains, of which the largest comes first."""
     strata = sorted(serving.strata, key=lambda stratum: -stratum.share)
     return ServingShares(
         own=_share_line(serving, serving, serving.first.family, serving.first.how),
@@ -186,7 +189,7 @@ def _share_line(
 
 
 def epochs(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
-    """Return the panel of the repetition of each serving and the limit in the diet."""
+    """Return the panel that compares the repetition of each serving with the limit in the diet."""
     limit = found[0].first.max_repetition
     most = max(1.1 * limit, *(one.repetition for serving in found for one in serving.strata))
     asked = about("servings", which)
@@ -194,7 +197,7 @@ def epochs(which: Mixed, found: Sequence[ServingTotals]) -> Markup:
 
 
 def repositories(snapshot: WorkspaceView, which: Mixed) -> Markup:
-    """Return the panel of the shares of repositories in a plan, largest first."""
+    """Return the panel with the share of each repository in the plan, largest first."""
     asked = about("repositories", which)
     found = sorted(snapshot.ask(asked, RepositoryLine), key=lambda line: -line.tokens)
     so_far = [*itertools.accumulate(line.tokens for line in found)]
@@ -210,7 +213,10 @@ def repositories(snapshot: WorkspaceView, which: Mixed) -> Markup:
 
 
 def _concentration(tokens: Sequence[int]) -> str:
-    """Describe how many repositories have half of the tokens, and the effective number of repositories."""
+    """Describe how the tokens are spread over repositories.
+
+    The text says how many repositories have half of the tokens, and the effective number of repositories.
+    """
     if not tokens:
         return "The plan has no tokens."
     half = 1 + sum(2 * together < sum(tokens) for together in itertools.accumulate(tokens))
@@ -225,7 +231,7 @@ def _concentration(tokens: Sequence[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """A preview of a mixture with other shares and another budget, in valid tokens."""
+    """Preview of a mixture with other shares and another budget in tokens, padding not counted."""
 
     strata: Sequence[StratumLine]
     budget: int
@@ -241,7 +247,7 @@ class WhatIf:
 
     @property
     def refusal(self) -> str:
-        """Reason why `mix` would stop with an error; empty if it would not."""
+        """Reason why `mix` would stop with an error; empty if it would succeed."""
         shares, short, first = self.served.shares, self.served.short, self.strata[0]
         if not any(shares):
             return "All requested shares are 0."
@@ -263,7 +269,7 @@ class WhatIf:
 
     @property
     def verdict(self) -> str:
-        """Outcome of `mix` with these shares, as a sentence."""
+        """Sentence that says what `mix` would do with these shares."""
         if self.refusal:
             return f"`mix` would stop with an error. {self.refusal}"
         if self.served.short:
@@ -273,9 +279,9 @@ class WhatIf:
 
 
 def what_if_of(servings: Sequence[ServingTotals], asked: Sequence[float], budget: int) -> WhatIf:
-    """Compute the mixture for other shares of the servings with the function that `mix` uses.
+    """Compute the mixture for other shares of the servings, with the same function as `mix`.
 
-    The domains of a serving keep their proportions.
+    `asked` has the new share of each serving. The domains of a serving keep their proportions.
     """
     strata = [stratum for serving in servings for stratum in serving.strata]
     served = served_shares(
@@ -294,7 +300,7 @@ def what_if_of(servings: Sequence[ServingTotals], asked: Sequence[float], budget
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIfLine:
-    """A serving in the preview."""
+    """A serving in the panel of the preview."""
 
     serving: ServingTotals
     control: Markup
@@ -306,7 +312,7 @@ class WhatIfLine:
 
 
 def lines(snapshot: WorkspaceView, which: Mixed) -> list[ServingLine]:
-    """Return the servings of a mixture as lines of its diet."""
+    """Return the servings of a mixture, as `serving_lines` needs them to write them as lines of a diet."""
     return snapshot.ask(about("lines", which), ServingLine)
 
 

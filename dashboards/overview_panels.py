@@ -1,4 +1,4 @@
-"""Panels of the overview: what needs attention, the state of every phase, the training rows."""
+"""Panels of the overview: entries that need attention, the state of every phase, and the training rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from schemas.specialist import SpecialistRef, format_reference
 
 TEMPLATE = "overview.html"
 MAX_LINES = 40
-"""Maximum number of entries that need attention; the SQL returns all."""
+"""Maximum number of entries in the panel of those that need attention; the SQL query returns all."""
 STATE_WORDS = {
     "unreadable": "unreadable",
     "failed": "failed",
@@ -34,7 +34,7 @@ STATE_WORDS = {
     "next": "next",
 }
 REACHED = ("next", "interrupted")
-"""Kinds of entries that an active run will handle."""
+"""Kinds of entries that disappear because an active run will do the work."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +102,10 @@ class DataSet:
 
 
 def snapshot(home: Path, resources: Resources) -> tuple[WorkspaceView, Markup]:
-    """Open a workspace with its current status; if that fails, with the saved status and a notice."""
+    """Open a workspace with its current status, and return it with an empty notice.
+
+    If the status can't be computed, open the workspace with the saved status and return a notice of that.
+    """
     try:
         return WorkspaceView(home, current_status(home, resources)), Markup()
     except CurriculumError as refused:
@@ -110,7 +113,7 @@ def snapshot(home: Path, resources: Resources) -> tuple[WorkspaceView, Markup]:
 
 
 def first(home: Path) -> Markup:
-    """Return a panel with first commands for an empty workspace."""
+    """Return a panel for an empty workspace, with the first commands to run."""
     steps = next_steps(home, "run")
     return frame.first_steps("Empty workspace", "Start with one of these commands.", steps)
 
@@ -149,7 +152,10 @@ def totals_card(found: TotalsLine) -> Markup:
 
 
 def attention(snapshot: WorkspaceView) -> Markup:
-    """Return the panel of entries that need attention, by urgency, without work that active runs will do."""
+    """Return the panel of entries that need attention, the most urgent one first.
+
+    Entries that an active flow run will handle are left out.
+    """
     flows = flow_runs(snapshot.home)
     asked = question("panels/attention")
     lines = [
@@ -164,7 +170,7 @@ def attention(snapshot: WorkspaceView) -> Markup:
 
 
 def _failed(flows: Sequence[FlowRun]) -> Iterator[AttentionLine]:
-    """Yield entries for flow runs that failed and were not repeated."""
+    """Yield an entry for each flow run that failed and was not repeated."""
     for flow in flows:
         if flow.kind == "failed":
             yield AttentionLine(
@@ -179,12 +185,12 @@ def _failed(flows: Sequence[FlowRun]) -> Iterator[AttentionLine]:
 
 
 def _is_reached(line: AttentionLine, flows: Sequence[FlowRun]) -> bool:
-    """Return True if an active flow run will handle the entry."""
+    """Return True if an active flow run will do the work that the entry asks for."""
     return line.kind in REACHED and any(flow.takes(line.specialist, line.phase) for flow in flows)
 
 
 def specialists(snapshot: WorkspaceView) -> Markup:
-    """Return the panel of specialists by phases: state, tokens, val_bpb and yield."""
+    """Return the panel of specialists with one column per phase: state, tokens, val_bpb and yield."""
     asked = question("panels/standing")
     lines: dict[str, dict[str, PhaseLine]] = {}
     for line in snapshot.ask(asked, PhaseLine):
@@ -195,13 +201,13 @@ def specialists(snapshot: WorkspaceView) -> Markup:
 
 
 def specialist_refs(snapshot: WorkspaceView) -> dict[str, SpecialistRef]:
-    """Return the specialists that have a mixture or a run, by displayed name."""
+    """Return the specialists that have a mixture or a run, by the name under which pages show them."""
     found = snapshot.ask(question("panels/standing"), PhaseLine)
     return {line.specialist: SpecialistRef.parse(line.specialist) for line in found}
 
 
 def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
-    """Return the panel of a specialist's artefacts, with states and links to manifests."""
+    """Return the panel of a specialist's artefacts, which shows their states and links to their manifests."""
     try:
         graph = artefact_graph(home, ref, resources)
     except CurriculumError as refused:
@@ -212,21 +218,21 @@ def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
 
 
 def manifest_link(node: Node) -> str:
-    """Return the address of a node's manifests; for an active run that of its curves."""
+    """Return the address of the page with a node's manifests, or with the curves of an active run."""
     if node.keys:
         return f"..{frame.MANIFEST_PATH}?key={','.join(node.keys)}"
     return "../runs/" if node.state == "running" else ""
 
 
 def data_sets(snapshot: WorkspaceView) -> Markup:
-    """Return the panel of training rows by family, with their tokens and yield."""
+    """Return the panel of training rows by family, with their tokens and their yield."""
     asked = question("panels/data_sets")
     found = snapshot.ask(asked, DataSet)
     return html.part(TEMPLATE, "data_sets", marks, family_class, found, asked)
 
 
 def in_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    """Order phases by their mean position over all specialists.
+    """Return all phases, ordered by their mean position in `orders`, the phases of each specialist.
 
     >>> in_order([["syntax", "graph"], ["syntax", "structure", "graph"], ["syntax", "structure"]])
     ['syntax', 'structure', 'graph']

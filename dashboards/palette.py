@@ -1,7 +1,7 @@
-"""Colours and typefaces of all pages, for light and dark mode.
+"""Colours and typefaces of all pages, in light and in dark mode.
 
-A colour has the same meaning on every page: each family has one hue, the accent marks controls and
-selections.
+A colour has the same meaning on every page. Each family has its own hue; the accent colour marks controls and
+selected things.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from schemas.structure import STRUCTURE_CODES
 
 
 class ColourPair(NamedTuple):
-    """A colour in light and in dark mode."""
+    """A colour in light mode and its counterpart in dark mode."""
 
     light: str
     dark: str
@@ -34,7 +34,7 @@ GROUND: dict[str, ColourPair] = {
     "bad": ColourPair("#c23b32", "#ef7d74"),
     "more": ColourPair("#ad4f12", "#ee9a5c"),
 }
-"""Colours of a page by custom property."""
+"""Colours of a page, by the name of their custom property."""
 
 _FAMILY_HUES = (
     ColourPair("#2f6fd0", "#6ea3f5"),
@@ -51,12 +51,12 @@ _FAMILY_HUES = (
 
 
 def family_colours() -> dict[str, ColourPair]:
-    """Return colours by family; hues repeat if there are more families than hues."""
+    """Return the colour of each family; if there are more families than hues, hues are used again."""
     return dict(zip(FAMILIES, cycle(_FAMILY_HUES), strict=False))
 
 
 DOCUMENT_COLOURS = ("#5f87af", "#5fafaf", "#8f6fa8", "#a8ab4f", "#d7af3f", "#c8575a")
-"""Colours of the documents of a row, repeated; the same in light mode, dark mode and terminals."""
+"""Colours of the documents of a row, used in turn; they are the same in both modes and in terminals."""
 
 SANS = 'system-ui, -apple-system, "Segoe UI", Inter, "Noto Sans", "DejaVu Sans", sans-serif'
 MONO = (
@@ -66,25 +66,25 @@ MONO = (
 
 
 def _themed(light: str, dark: str) -> str:
-    """Return custom properties for light mode and for dark mode, chosen by the reader's system."""
+    """Return the CSS that chooses custom properties for light or dark mode by the reader's system setting."""
     return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def properties() -> str:
-    """Return the custom properties that start the style of every page."""
+    """Return the custom properties with which the style of every page starts."""
     light = "".join(f"--{name}:{pair.light};" for name, pair in GROUND.items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in GROUND.items())
     return _themed(f"{light}--sans:{SANS};--mono:{MONO};", dark)
 
 
 def properties_of(scheme: Literal["light", "dark"]) -> str:
-    """Return the custom properties of one colour scheme, for standalone pictures."""
+    """Return the custom properties of one colour scheme, for pictures outside of pages."""
     colours = "".join(f"--{name}:{getattr(pair, scheme)};" for name, pair in GROUND.items())
     return f":root{{{colours}--sans:{SANS};--mono:{MONO};}}"
 
 
 def family_class(name: str) -> str:
-    """Return the CSS class of a family; empty for families of imported rows only."""
+    """Return the CSS class of a family; empty for a name that only imported rows have."""
     return name if name in FAMILIES else ""
 
 
@@ -92,12 +92,12 @@ MAX_SERIES = len(_FAMILY_HUES)
 
 
 def series_class(number: int | None) -> str:
-    """Return the CSS class of a series by its number; a single series (None) has the accent colour."""
+    """Return the CSS class of the series with a number; None means a single series, in the accent colour."""
     return "only" if number is None else f"s{number % MAX_SERIES}"
 
 
 def series_style() -> str:
-    """Return the style of series classes; the first series have the most distinct hues."""
+    """Return the CSS that colours series by their classes; the first series have the most distinct hues."""
     order = (0, 7, 5, 2, 6, 1, 3, 8, 4)
     light = "".join(f"--s{at}:{_FAMILY_HUES[hue].light};" for at, hue in enumerate(order))
     dark = "".join(f"--s{at}:{_FAMILY_HUES[hue].dark};" for at, hue in enumerate(order))
@@ -106,7 +106,7 @@ def series_style() -> str:
 
 
 def family_style() -> str:
-    """Return the style of family classes."""
+    """Return the CSS that colours families by their classes."""
     light = "".join(f"--{name}:{pair.light};" for name, pair in family_colours().items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in family_colours().items())
     classes = "".join(f".{name}{{--c:var(--{name})}}" for name in family_colours())
@@ -114,16 +114,16 @@ def family_style() -> str:
 
 
 MAX_PHASES = 12
-"""Number of shades for phases; later phases share the last one."""
+"""Number of shades for phases; further phases share the last shade."""
 
 
 def phase_class(number: int) -> str:
-    """Return the CSS class of a phase by its number, from 1."""
+    """Return the CSS class of the phase with a number, counted from 1."""
     return f"p{min(number, MAX_PHASES)}"
 
 
 def phase_style(phases: int) -> str:
-    """Return the style of phase classes, from pale to deep shades of the accent."""
+    """Return the CSS that colours the classes of `phases` phases, from pale to deep shades of the accent."""
     classes = []
     shades = min(phases, MAX_PHASES)
     for number in range(1, shades + 1):
@@ -138,9 +138,9 @@ def phase_style(phases: int) -> str:
 
 
 def document_style() -> str:
-    """Return the style that colours the documents of a row by their position.
+    """Return the CSS that colours the documents of a row by their position in the row.
 
-    Positional selectors cost no bytes per document; a row may have thousands of documents.
+    The documents need no classes, which saves bytes because a row may have thousands of documents.
     """
     classes = []
     for position, colour in enumerate(DOCUMENT_COLOURS, start=1):
@@ -154,7 +154,7 @@ def document_style() -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shade:
-    """A colour for terminals of any background, for light pages and for dark pages."""
+    """A colour in three versions: for terminals with any background, for light pages and for dark pages."""
 
     terminal: str
     light: str
@@ -173,20 +173,20 @@ SHADES: dict[str, Shade] = {
     "typedef": Shade(terminal="#c8775a", light="#b04a1c", dark="#f09a74"),
     "namespace": Shade(terminal="#4fa5a0", light="#0b7573", dark="#5ccac4"),
 }
-"""Shades by the names of STRUCTURE_CODES."""
+"""Shade of each structure category, by its name in STRUCTURE_CODES."""
 
 NAMES: tuple[str, ...] = tuple(sorted(STRUCTURE_CODES, key=STRUCTURE_CODES.__getitem__))
-"""Names in the order of their codes."""
+"""Names of the structure categories, in the order of their codes."""
 assert tuple(SHADES) == NAMES
 
 
 def shade(code: int) -> Shade:
-    """Return the colour of a structure code; unknown codes have the colour of `other`."""
+    """Return the colour of a structure code; codes that aren't known have the colour of `other`."""
     return SHADES[NAMES[code] if 0 <= code < len(NAMES) else "other"]
 
 
 def structure_style() -> str:
-    """Return the style of structure classes: `k` and the code."""
+    """Return the CSS that colours structure by classes; a class is `k` followed by the structure code."""
     light = "".join(f"--c{code}:{shade.light};" for code, shade in enumerate(SHADES.values()))
     dark = "".join(f"--c{code}:{shade.dark};" for code, shade in enumerate(SHADES.values()))
     classes = "".join(f".k{code}{{--c:var(--c{code})}}" for code in range(len(SHADES)))

@@ -1,6 +1,6 @@
-"""Diagram of a specialist's artefacts: one column per kind from corpus to runs, one band per phase.
+"""Diagram of a specialist's artefacts: one column per kind, from corpus to run, and one band per phase.
 
-All lengths are in pixels, so that text has the same size on every screen; narrow screens scroll.
+All lengths are in pixels, so that text has the same size on every screen. Narrow screens scroll the diagram.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from schemas.specialist import format_reference
 
 NODE_WIDTH, NODE_HEIGHT = 190, 60
 GAP, LANE = 38, 70
-"""Distance between columns, and from the top of a node to the top of the next."""
+"""Distance between columns, and distance from the top of a node to the top of the node below."""
 HEAD, BAND_HEAD, BAND_FOOT = 22, 24, 14
 """Heights of column titles and phase names, and of the space below a phase."""
 INDENT = 14
@@ -36,19 +36,19 @@ LinkOf = Callable[[Node], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodePlace:
-    """Left edge and top of a node."""
+    """Position of a node: its left edge and its top."""
 
     x: float
     y: float
 
     @property
     def inlet(self) -> tuple[float, float]:
-        """End point of incoming edges."""
+        """Point at which edges to the node end."""
         return self.x, self.y + NODE_HEIGHT / 2
 
     @property
     def outlet(self) -> tuple[float, float]:
-        """Start point of outgoing edges."""
+        """Point at which edges from the node start."""
         return self.x + NODE_WIDTH, self.y + NODE_HEIGHT / 2
 
 
@@ -58,13 +58,17 @@ class ChartLayout:
 
     places: Mapping[str, NodePlace]
     heads: Sequence[tuple[str, float]]
-    """Phase names with the tops of their bands."""
+    """Names of the phases, each with the top of its band."""
     width: float
     height: float
 
 
 def layout(graph: ArtefactGraph) -> ChartLayout:
-    """Place one column per kind and one lane per serving; nodes are centred on their inputs."""
+    """Compute the positions of all nodes.
+
+    Each kind of artefact has a column. The rows of a phase are below each other; documents, mixtures and runs
+    are centred beside the rows to which they belong.
+    """
     column = {kind: index * (NODE_WIDTH + GAP) for index, kind in enumerate(KINDS)}
     places: dict[str, NodePlace] = {}
     heads: list[tuple[str, float]] = []
@@ -92,7 +96,7 @@ def layout(graph: ArtefactGraph) -> ChartLayout:
 
 
 def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
-    """Return the diagram of a graph; nodes with artefacts link to their manifests."""
+    """Return the diagram of a graph; nodes that have artefacts link to the manifests."""
     placed = layout(graph)
     drawn = [*_heads(placed), *_edges(graph, placed)]
     drawn += [_node(node, placed.places[node.name], link_of(node)) for node in graph.nodes]
@@ -105,7 +109,7 @@ def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
 
 
 def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
-    """Return the diagram as a standalone SVG file in one colour scheme."""
+    """Return the diagram as an SVG file of its own, in one colour scheme."""
     placed = layout(graph)
     drawn = [*_heads(placed), *_edges(graph, placed)]
     drawn += [_node(node, placed.places[node.name], "") for node in graph.nodes]
@@ -123,7 +127,7 @@ def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
 
 
 def _heads(placed: ChartLayout) -> Iterator[Markup]:
-    """Yield the column titles and the phase names above their bands."""
+    """Yield the titles of the columns, and the names of the phases above their bands."""
     for index, name in enumerate(NAMES):
         yield element("text", name, class_="head", x=index * (NODE_WIDTH + GAP), y=12)
     left = NODE_WIDTH + GAP
@@ -134,7 +138,7 @@ def _heads(placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _edges(graph: ArtefactGraph, placed: ChartLayout) -> Iterator[Markup]:
-    """Yield a line from each input to its node; lines between runs go down."""
+    """Yield an edge from each input to the node made from it; edges between two runs go straight down."""
     kinds = {node.name: node.kind for node in graph.nodes}
     for node in graph.nodes:
         for name in node.made_of:
@@ -150,7 +154,7 @@ def _edges(graph: ArtefactGraph, placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """Return the path of an edge with a vertical middle part and rounded corners.
+    """Return the SVG path of an edge whose middle part is vertical and whose corners are rounded.
 
     >>> _bent((0, 5), (40, 5)), _bent((0, 5), (40, 55))
     ('M0 5H40', 'M0 5H13q7 0 7 7V48q0 7 7 7H40')
@@ -167,7 +171,7 @@ def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _node(node: Node, place: NodePlace, link: str) -> Markup:
-    """Return the box of a node with its name, figure and state, and the study of a run."""
+    """Return the box of a node, with its name, figure and state, and for a run the mark of its study."""
     x, y = place.x, place.y
     name = " ".join(filter(None, (node.title, node.how)))
     words = ", ".join(filter(None, (node.phase, node.kind, name, _figure(node), node.state)))
@@ -191,7 +195,7 @@ def _node(node: Node, place: NodePlace, link: str) -> Markup:
 
 
 def _figure(node: Node) -> str:
-    """Return the amount of a node in words, or val_bpb of a run."""
+    """Return the figure in a node's box: val_bpb for a run, the amount of data for other artefacts."""
     if node.kind == "run":
         return "" if node.val_bpb is None else f"val_bpb {bits(node.val_bpb)}"
     if node.amount is None or node.kind == "corpus":
@@ -203,7 +207,7 @@ def _figure(node: Node) -> str:
 
 
 def _short(text: str) -> str:
-    """Shorten a text to the width of a node.
+    """Shorten a text to MAX_LINE_CHARACTERS, which fit into the box of a node.
 
     >>> _short("v4_context_graph"), _short("177 of a_family_with_a_very_long_name")
     ('v4_context_graph', '177 of a_family_with_a_ver…')

@@ -1,13 +1,13 @@
-"""SQL questions of the pages, and the queue for queries of the SQL page.
+"""SQL queries behind the pages, and the queue for the queries that readers enter on the SQL page.
 
-A file in dashboards/queries starts with the question and the meaning of its answer as comments, followed by
-the SELECT.
+Each query of a page is a file in dashboards/queries. It starts with comments, which contain a question in
+plain words and the meaning of its answer; the SELECT follows.
 
-The SQL page answers a few queries at a time; the others wait in order of arrival. A query may use one
-gigabyte and two cores. A server runs at most MAX_RUNNING queries at once over all its pages; servers
-of a user that share a folder of locks have this limit together. The operating system releases the locks of a
-killed process. `curriculum query` in a terminal is not limited. A waiting query is
-dropped when its page is closed or starts another query, or after a timeout.
+The SQL page runs a few queries at a time; the others wait in order of arrival. A query may use one gigabyte
+of memory and two cores. A server runs at most MAX_RUNNING queries at once, counted over all its pages.
+Servers that share a folder of locks have this limit together. If a process is killed, the operating system
+releases its locks. A waiting query is dropped when its page is closed or starts another query, or after a
+timeout. `curriculum query` in a terminal is not limited.
 """
 
 import contextlib
@@ -33,17 +33,17 @@ MAX_MEMORY = "2GiB"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A file of dashboards/queries."""
+    """A question with its SQL, from a file of dashboards/queries."""
 
     name: str
     words: str
     """The question and the meaning of its answer."""
     sql: str
-    """Full text of the file."""
+    """Full text of the file, with its comments."""
 
 
 def question(name: str) -> Question:
-    """Read a question by its name.
+    """Read the question in the file `name`.sql.
 
     >>> question("panels/standing").words.split("?")[0]
     'What is the state of each phase of each specialist'
@@ -58,7 +58,9 @@ def question(name: str) -> Question:
 
 
 def narrowed(asked: Question, **equal: str | None) -> Question:
-    r"""Return a question limited to rows whose columns equal the values; None matches NULL.
+    r"""Return a question whose answer has only the rows in which columns have the given values.
+
+    The value None matches NULL.
 
     >>> narrowed(Question(name="n", words="", sql="SELECT 1 AS a"), a="it's").sql
     "SELECT * FROM (\nSELECT 1 AS a\n) WHERE a IS NOT DISTINCT FROM 'it''s'"
@@ -75,16 +77,16 @@ def _quoted(value: str | None) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class KnownQuestions:
-    """Queries that this server offered or answered; links to them run without confirmation.
+    """Queries that this server has shown or answered; a link to such a query runs it without confirmation.
 
-    Keeps the digests of the latest queries, without surrounding white space.
+    Only the digests of the latest queries are kept. White space at the ends of a query doesn't count.
     """
 
     most: int = 10_000
     _digests: dict[bytes, None] = field(default_factory=dict)
 
     def add(self, sql: str) -> None:
-        """Add a query; remove the oldest ones above the limit."""
+        """Add a query; if there are too many, remove the oldest ones."""
         digest = _digest(sql)
         self._digests.pop(digest, None)
         self._digests[digest] = None
@@ -104,9 +106,9 @@ KNOWN = KnownQuestions()
 
 
 class WorkspaceView:
-    """A snapshot of a workspace from the time when a page was opened, shared by all panels of the page.
+    """Snapshot of a workspace, taken when a page is opened and used by all panels of the page.
 
-    A computed `status` replaces the saved one.
+    If `status` is given, it replaces the saved status of the phases.
     """
 
     def __init__(self, home: Path, status: pa.Table | None = None) -> None:
@@ -116,20 +118,20 @@ class WorkspaceView:
         self._catalog.execute(f"SET memory_limit = '{MAX_MEMORY}'")
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
-        """Run a question and return its rows; the fields of `line` are its columns."""
+        """Run a question and return its rows; the fields of the class `line` are the columns."""
         KNOWN.add(asked.sql)
         return lines(self._catalog, line, asked.sql)
 
 
 def recipes() -> list[Question]:
-    """Return the questions of the cookbook by name, without those of panels."""
+    """Return the questions of the cookbook in the order of their names, without those of panels."""
     folder = resources.files("dashboards") / "queries"
     names = (file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return [question(name.removesuffix(".sql")) for name in sorted(names)]
 
 
 def cookbook() -> str:
-    """Return the cookbook as Markdown: one folded entry per question with its meaning and SQL."""
+    """Return the cookbook as Markdown; each question is a folded entry with its meaning and its SQL."""
     return "\n\n".join(_entry(recipe) for recipe in recipes())
 
 
@@ -157,19 +159,22 @@ Application = Callable[..., Awaitable[None]]
 
 @dataclass(kw_only=True, slots=True)
 class Turns:
-    """Queue of queries: running ones first, then waiting ones."""
+    """Queue of queries; the first ones are running, the others wait for their turn."""
 
     most: int = MAX_RUNNING
     places: int = MAX_WAITING
     seconds: float = PATIENCE_S
     slots: Path | None = None
-    """Folder with one lock per running query, shared by several servers; None for a single server."""
+    """Folder with one lock per running query, which several servers share; None for a single server."""
     _line: list[object] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextlib.contextmanager
     def turn(self, show: Callable[[int], None], given_up: Callable[[], bool]) -> Iterator[None]:
-        """Hold a turn for the duration of the block; `show` receives the falling number of earlier queries.
+        """Wait for a turn, and keep it for the duration of the block.
+
+        `show` is called with the number of queries that are ahead, each time it falls. The query is dropped
+        as soon as `given_up` returns True.
 
         Raises:
             CatalogError: If the queue is full, on timeout, or if the query is dropped.
@@ -215,7 +220,7 @@ class Turns:
                 self._changed.wait(_POLL_S)
 
     def _slot(self) -> contextlib.AbstractContextManager[object] | None:
-        """Return one of the shared locks, acquired, or None while other servers hold all of them."""
+        """Acquire a lock of those that servers share and return it; None while other servers hold all."""
         if self.slots is None:
             return contextlib.nullcontext()
         for number in range(self.most):
@@ -231,25 +236,25 @@ def _refusal(cause: str, cure: str) -> CatalogError:
 
 @dataclass(kw_only=True, slots=True)
 class OpenPages:
-    """Open pages by marimo session id, with their number of queries."""
+    """Pages that are open, by marimo session id, each with the number of queries that it has started."""
 
     _asked: dict[str, int] = field(default_factory=dict)
 
     def opened(self, session: str) -> None:
-        """Register an opened page."""
+        """Record that a page was opened."""
         self._asked.setdefault(session, 0)
 
     def asks(self, session: str) -> None:
-        """Count a query of an open page."""
+        """Record that an open page started a query."""
         if session in self._asked:
             self._asked[session] += 1
 
     def forget(self, session: str) -> None:
-        """Remove a closed page."""
+        """Forget a page that was closed."""
         self._asked.pop(session, None)
 
     def given_up(self, session: str) -> Callable[[], bool]:
-        """Return a function that is true once the page was closed or started another query."""
+        """Return a function that says whether the page was closed or has started another query since now."""
         now = self._asked.get(session)
         return lambda: self._asked.get(session) != now
 
@@ -259,25 +264,25 @@ TURNS, PAGES = Turns(), OpenPages()
 
 
 def share(folder: Path) -> None:
-    """Share the limit of running queries with all servers that use the same folder of locks."""
+    """Share the limit of running queries with all servers that use the locks in `folder`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     TURNS.slots = folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watched:
-    """Wrapper of marimo's pages that records open pages and their queries."""
+    """ASGI wrapper of marimo's pages; it records which pages are open and when they start queries."""
 
     pages: Any
     open_pages: OpenPages
 
     @property
     def routes(self) -> Any:
-        """Routes of the wrapped pages."""
+        """Routes of the wrapped application."""
         return getattr(self.pages, "routes", ())
 
     async def __call__(self, scope: MutableMapping[str, Any], *ways: Any) -> None:
-        """Forward one request or WebSocket."""
+        """Pass one request or WebSocket on to the wrapped application."""
         if scope["type"] == "websocket":
             query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
             (session, *_) = query.get("session_id", [""])
@@ -295,7 +300,7 @@ class Watched:
 
 
 def session_of(request: Any) -> str:
-    """Return the session id of a marimo request; empty without a request."""
+    """Return the session id of marimo's current request; empty if `request` is None."""
     if request is None:
         return ""
     named = request.headers.get(_SESSION.decode())

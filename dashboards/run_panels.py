@@ -40,7 +40,7 @@ class Gain:
 
     @property
     def interval(self) -> str:
-        """95 % interval and number of documents, in words; empty if unknown."""
+        """95 % interval of the change and the number of documents, in words; empty if unknown."""
         if self.low is None or self.high is None:
             return ""
         count = HeldOutCount(
@@ -54,11 +54,14 @@ class Gain:
 
     @property
     def by(self) -> float:
-        """Decrease of val_bpb; negative if it rose."""
+        """Decrease of val_bpb during the phase; negative if val_bpb rose."""
         return self.before - self.after
 
     def depth(self, best: float) -> float:
-        """Return the percentage of the accent colour, relative to the largest decrease of the phase."""
+        """Return the percentage of the accent colour in the cell of this change.
+
+        `best` is the largest decrease of any specialist in the same phase.
+        """
         return MAX_ACCENT_PERCENT * self.by / best if self.by > 0 and best > 0 else 0.0
 
 
@@ -88,17 +91,17 @@ class Cost:
 
 
 def gains(snapshot: WorkspaceView) -> list[Gain]:
-    """Return the changes of val_bpb in finished phases."""
+    """Return the changes of val_bpb in all finished phases."""
     return snapshot.ask(question("panels/gains"), Gain)
 
 
 def specialists(found: Sequence[Gain]) -> list[str]:
-    """Return the specialists with a finished phase."""
+    """Return the names of the specialists that have a finished phase."""
     return list(dict.fromkeys(gain.specialist for gain in found))
 
 
 def none_yet(home: Path) -> Markup:
-    """Return a panel with the commands that finish a first run."""
+    """Return a panel for a workspace without finished runs, with the commands that finish the first one."""
     return frame.first_steps(
         "No finished runs yet",
         "Runs appear here once a specialist has finished its first phase.",
@@ -107,9 +110,10 @@ def none_yet(home: Path) -> Markup:
 
 
 def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
-    """Return the panel of specialists by phases, coloured by the decrease of val_bpb within each phase.
+    """Return the panel with one line per specialist and one column per phase.
 
-    The last column shows the anchor before the first phase and after the last.
+    A cell is coloured by the decrease of val_bpb during the phase. The last column shows val_bpb on the
+    anchor, before the first phase and after the last.
     """
     gained: dict[str, dict[str, Gain]] = {}
     for gain in found:
@@ -125,7 +129,7 @@ def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
 
 
 def curves(snapshot: WorkspaceView, chosen: str) -> Markup:
-    """Return the panel of the anchor's val_bpb over tokens, one curve per specialist."""
+    """Return the panel with val_bpb on the anchor over trained tokens, one curve per specialist."""
     asked = question("panels/learning")
     figures: dict[str, list[Learning]] = {}
     for evaluation in snapshot.ask(asked, Learning):
@@ -154,7 +158,10 @@ def _curve(name: str, learned: Sequence[Learning], *, is_chosen: bool) -> plots.
 
 
 def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
-    """Return the start of each phase: the last evaluation of the previous phase."""
+    """Return the number of tokens at which each phase started, and its name.
+
+    A phase starts at the last evaluation of the phase before it.
+    """
     starts: list[tuple[float, str]] = []
     before = learned[0]
     for evaluation in learned:
@@ -165,7 +172,7 @@ def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
 
 
 def costs(snapshot: WorkspaceView, chosen: str) -> Markup:
-    """Return the panel of time and cost per phase, and per 0.01 bpb gained."""
+    """Return the panel with the time and cost of each phase, in total and per 0.01 bits per byte gained."""
     asked = question("cost_of_bpb")
     found = snapshot.ask(asked, Cost)
     most = max((phase.seconds_per_hundredth or 0.0 for phase in found), default=0.0) or 1.0

@@ -1,8 +1,8 @@
 """ASGI application with the reports and dashboards of a workspace, below a secret path.
 
-A guard checks each request first. Outside of the path every response is the same page, whose script adds the
-path if the browser has stored it. A header limits what a page may load: nothing from other servers, and only
-its own scripts.
+A guard checks each request first. Requests outside of the secret path all get the same page; its script
+redirects to the secret path if the browser has stored that. A header limits what a page may load: nothing
+from other servers, and no scripts but its own.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _PRELOAD = re.compile(r'<link rel="preload"[^>]*>')
 
 
 def has_dashboards() -> bool:
-    """Return True if marimo, which the dashboards need, is installed."""
+    """Return True if marimo is installed, which the dashboards need."""
     return importlib.util.find_spec("marimo") is not None
 
 
@@ -62,13 +62,13 @@ def application(
     served: workspace.Served,
     resources: Resources | None = None,
 ) -> Application:
-    """Return the application with all pages of a workspace; without marimo only the reports.
+    """Return the application with all pages of a workspace; without marimo it has only the reports.
 
     Args:
         home: Workspace.
         path: Secret path: 32 hexadecimal digits.
-        server: Host and port: `127.0.0.1:4202`.
-        served: Function that returns the workspace's Prefect server.
+        server: Host and port, such as `127.0.0.1:4202`.
+        served: Function that returns the Prefect server of the workspace.
         resources: Resources of this machine.
     """
     workspace.show(home, served, resources)
@@ -91,7 +91,7 @@ def _dashboards(path: str) -> Application:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pages:
-    """Router of all pages: interactive ones, plain ones, assets and a redirect to the first page."""
+    """Router of all pages: interactive pages, plain pages, assets, and a redirect to the first page."""
 
     path: str
     built: Application | None
@@ -124,7 +124,7 @@ class Pages:
             await _show(self.built, host, scope, receive, send)
 
     async def _plain(self, path: str, scope: Scope, send: Send) -> None:
-        """Respond with a page without controls, rendered in a thread."""
+        """Send a page without controls; it is rendered in a thread, so that the server stays responsive."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         overview = f"../{frame.PAGES[0].name}/" if self.built else ""
         page = await asyncio.to_thread(_plain_page, path, query.get("key", [""])[0], overview)
@@ -138,7 +138,7 @@ class Pages:
         await answer(send, HTTPStatus.OK, headers, page)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Handle start-up and shutdown; shut down the sessions of open pages at the end."""
+        """Handle start-up and shutdown of the server; at shutdown, end the sessions of open pages."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -149,7 +149,10 @@ class Pages:
 
 
 async def _show(built: Application, host: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Forward a request; buffer a page until it is complete, because its policy header lists its scripts."""
+    """Forward a request to the dashboards.
+
+    A page is sent only when it is complete, because its content security policy, a header, lists its scripts.
+    """
     held: list[Message] = []
     body = bytearray()
 
@@ -175,7 +178,7 @@ async def _show(built: Application, host: str, scope: Scope, receive: Receive, s
 
 
 def _plain_page(path: str, keys: str, overview: str) -> str | None:
-    """Return a page without controls by its path: reports, ablations or manifests; None if there is none."""
+    """Return the page without controls at a path (reports, ablations or manifests); None if there is none."""
     home = workspace.home()
     if path == frame.MANIFEST_PATH:
         return manifest_page.page(home, keys)
@@ -190,7 +193,7 @@ def _plain_page(path: str, keys: str, overview: str) -> str | None:
 
 
 def policy(page: str, host: str) -> str:
-    """Return the content security policy of a page: this server only, and the page's inline scripts."""
+    """Return the content security policy of a page: only this server, and the page's inline scripts."""
     inline = [
         found["body"] for found in _SCRIPT.finditer(page) if "src=" not in found["attributes"]
     ]
@@ -216,7 +219,7 @@ def policy(page: str, host: str) -> str:
 
 
 def _trimmed(page: str) -> str:
-    """Remove the script that installs a service worker, and preloads of unused assets."""
+    """Remove from a page the script that installs a service worker, and preloads of unused assets."""
     shown = _PRELOAD.sub("", page)
     return _SCRIPT.sub(lambda found: "" if "serviceWorker" in found["body"] else found[0], shown)
 

@@ -1,4 +1,4 @@
-"""Servings of a mixture as YAML lines of a diet, with other shares."""
+"""Servings of a mixture as YAML lines that can be pasted into a diet, with other shares."""
 
 import json
 import math
@@ -19,7 +19,7 @@ DIGITS = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingLine:
-    """A row of lines.sql: a serving of a mixture; domains and repositories are JSON."""
+    """A row of lines.sql: a serving of a mixture. Its domains and repositories are JSON texts."""
 
     serving: int
     family: str
@@ -35,12 +35,12 @@ class ServingLine:
 
     @property
     def flat_family(self) -> str:
-        """Family of the text: the base family for structure."""
+        """Family of the serving's text; for rows with structure, their base family."""
         return self.base or self.family
 
 
 def rounded(shares: Sequence[float]) -> list[float]:
-    """Round shares to DIGITS decimals that sum to 1; only zero shares become 0.
+    """Scale shares to a sum of 1 and round them to DIGITS decimals; only a share that is 0 becomes 0.
 
     >>> rounded([1, 1, 1]), rounded([0.2, 0.0, 0.6]), rounded([1e-9, 1])
     ([0.3334, 0.3333, 0.3333], [0.25, 0.0, 0.75], [0.0001, 0.9999])
@@ -60,7 +60,10 @@ def rounded(shares: Sequence[float]) -> list[float]:
 
 
 def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str) -> str:
-    """Return the servings with the requested shares as YAML; empty if all shares are 0."""
+    """Return the servings with the requested shares as YAML; empty if all shares are 0.
+
+    `asked` has the requested share of each serving, by its number.
+    """
     wanted = [(line, asked[line.serving]) for line in lines if asked[line.serving] > 0]
     if not wanted:
         return ""
@@ -78,7 +81,10 @@ def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str
 def _fields(
     line: ServingLine, share: float, lines: Sequence[ServingLine]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that a serving needs in a diet beside the other servings of its phase."""
+    """Yield the fields with which a diet describes a serving; `lines` are all servings of the phase.
+
+    Fields that have their default value are left out.
+    """
     if line.imported:
         yield "imported", line.imported
     else:

@@ -1,4 +1,4 @@
-"""Panels of the SQL page: views and example questions, editor, result and chart."""
+"""Panels of the SQL page: the views and example questions, the editor, the result and its chart."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ ONE_COLOUR = "one colour"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerOutcome:
-    """Result or error of a query."""
+    """Result of a query, or its error."""
 
     sql: str
     reply: Reply | None
@@ -50,9 +50,9 @@ class AnswerOutcome:
 def outcome(
     home: Path, sql: str, *, session: str = "", show: Callable[[Markup], None] = lambda _: None
 ) -> AnswerOutcome:
-    """Run a query in a process without write access, after waiting for a turn.
+    """Wait for a turn, then run a query in a process that can't write to the workspace.
 
-    While it waits, `show` receives a panel with the number of earlier queries.
+    While the query waits, `show` is called with a panel that says how many queries are ahead.
     """
     given_up = PAGES.given_up(session)
     KNOWN.add(sql)
@@ -66,27 +66,31 @@ def outcome(
 
 
 def first_question(given: str) -> tuple[str, bool]:
-    """Return the query of an address or the default one, and whether the page runs it immediately.
+    """Return the query that the page shows first, and whether the page runs it at once.
 
-    Anybody can write a link, so an unknown query is only shown until the reader runs it.
+    `given` is the query in the address; without it, the default query is returned. Anybody can write a link,
+    so a query that this server doesn't know is only shown until the reader runs it.
     """
     sql = given.strip() or FIRST
     return sql, sql == FIRST or sql in KNOWN
 
 
 def not_asked() -> Markup:
-    """Return the result panel of a query from a link that has not been run."""
+    """Return the result panel for a query from a link that the reader hasn't run yet."""
     return html.part(TEMPLATE, "not_asked")
 
 
 def waiting(before: int) -> Markup:
-    """Return the result panel of a waiting query; 0 means that other servers hold all turns."""
+    """Return the result panel for a query that waits for `before` other queries.
+
+    0 means that it waits only for queries of other servers.
+    """
     words = number(before, "query") if before else "other queries"
     return html.part(TEMPLATE, "progress", f"Waiting for {words}.", "waits")
 
 
 def answer(reply: Reply) -> Markup:
-    """Return the rows as a table, with their number and a note on omitted rows."""
+    """Return the rows of a result as a table, with their number and a note if rows were left out."""
     are_numbers = [answer_charts.is_number(kind) for kind in reply.types]
     return html.part(
         TEMPLATE,
@@ -101,7 +105,7 @@ def answer(reply: Reply) -> Markup:
 
 
 def _value(value: Any) -> str:
-    """Format a value; long texts are shortened and can be unfolded.
+    """Format a value; a long text is shortened and can be unfolded.
 
     >>> [str(_value(value)) for value in (1234567, 0.91234567, None, True, '[1]')]
     ['1,234,567', '0.9123', '<i class="null">null</i>', 'true', '[1]']
@@ -131,14 +135,14 @@ def _summary(reply: Reply, count: int) -> str:
 
 
 def refusal(refused: CatalogError) -> Markup:
-    """Return the error of a query and its remedy."""
+    """Return a panel with the error of a query and advice on how to fix it."""
     message, _, where = str(refused.value or "").partition("\nLINE ")
     cause = f"{refused.cause[:1].upper()}{refused.cause[1:]}. {message}".strip()
     return html.part(TEMPLATE, "refusal", cause, where and f"LINE {where}", refused.cure)
 
 
 def sidebar(home: Path) -> Markup:
-    """Return the example questions, the views with their columns, and the macros."""
+    """Return the sidebar: the example questions, the views with their columns, and the SQL macros."""
     catalog = open_catalog(home)
     views, calls = relations(catalog), macros()
     catalog.close()
@@ -153,12 +157,12 @@ def sidebar(home: Path) -> Markup:
 
 
 def lines_of(view: str) -> str:
-    """Return the query for the first rows of a view."""
+    """Return the query that shows the first rows of a view."""
     return f"SELECT *\nFROM {view}\nLIMIT 20"
 
 
 def chart(reply: Reply, choice: answer_charts.ChartChoice, controls: Markup) -> Markup:
-    """Return the chart panel of a result with its controls."""
+    """Return the panel with the chart of a result, and the controls that change the chart."""
     if choice.kind == answer_charts.NO_CHART:
         return html.part(TEMPLATE, "chart", controls, "", ())
     made = answer_charts.draw(reply, choice)
@@ -171,5 +175,5 @@ def editor(control: Markup) -> Markup:
 
 
 def card(shown: Markup, downloads: Sequence[Markup]) -> Markup:
-    """Return the result panel with its downloads."""
+    """Return the panel with the result of a query and its downloads."""
     return html.part(TEMPLATE, "card", shown, downloads)

@@ -1,4 +1,4 @@
-"""Panel of active training runs: loss and val_bpb so far, refreshed every few seconds."""
+"""Panel of active training runs, with loss and val_bpb so far; it is refreshed every few seconds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ TEMPLATE = "training.html"
 SECONDS = 5
 """Default refresh interval in seconds."""
 SETTLED = 10
-"""The first tenth of the losses may be cut off above the plot."""
+"""The first 1/SETTLED of the losses may be too high for the plot and cut off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """A running or waiting run: its progress in words, and its curves."""
+    """A run that trains or waits for a slot, with its progress in words and its curves."""
 
     title: str
     state: str
@@ -39,7 +39,7 @@ class Training:
 
 
 def interval(control: Markup) -> Markup:
-    """Return the control of the refresh interval."""
+    """Return the control that sets how often the panel is refreshed."""
     return html.part(TEMPLATE, "interval", control)
 
 
@@ -64,7 +64,7 @@ def _running(store: Store, resources: Resources) -> Iterator[Training]:
 
 
 def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) -> Training:
-    """Return a run in words and curves; before its first step it has no curves."""
+    """Return the progress of a run in words, and its curves; before its first step it has no curves."""
     beat = curves.heartbeat
     step = max(beat.step if beat else 0, curves.losses[-1][0] if curves.losses else 0)
     lines = [
@@ -96,7 +96,7 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
 
 
 def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
-    """Describe the step, the speed and the estimated remaining time."""
+    """Describe the progress of a run: its step, its speed and the estimated remaining time."""
     beat = curves.heartbeat
     said = [f"step {integer(step)} of {integer(job.steps)}"]
     if beat is not None and beat.tokens_per_second > 0:
@@ -110,7 +110,7 @@ def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
 
 
 def _loss_series(losses: Sequence[Point]) -> list[Series]:
-    """Return the losses and their running mean."""
+    """Return the series of the losses and of their running mean."""
     smooth = plots.running_mean(losses)
     mean = Series(points=smooth, look="own", name="running mean", figure=bits(smooth[-1][1]))
     return [Series(points=losses, look="raw", dots="none"), mean]
@@ -121,7 +121,7 @@ def _plot(
 ) -> Markup:
     """Return a plot of series over the steps of a run.
 
-    With `settled_from` the first 1/settled_from of the points may be cut off above.
+    With `settled_from`, the first 1/settled_from of the points may be too high for the plot and cut off.
     """
     ends = "; ".join(
         f"{curve.name} {curve.figure} at step {integer(curve.points[-1][0])}"

@@ -1,6 +1,6 @@
-"""Workspace that the pages show: its folder, its Prefect server, and active or failed flow runs.
+"""Workspace that the pages show: its folder, its Prefect server, and its active or failed flow runs.
 
-Run config snapshots in the workspace map flow runs to specialists.
+The configs that flow runs record in the workspace say which specialist a flow run belongs to.
 """
 
 import json
@@ -21,7 +21,7 @@ CONFIGS = "configs"
 OWN_HOST = "127.0.0.1"
 PATIENCE_S = 3.0
 MAX_FLOW_RUNS = 200
-"""Maximum number of requested flow runs; the latest ones."""
+"""Maximum number of flow runs that are requested from the server; the latest ones."""
 FAILED = ("FAILED", "CRASHED")
 ACTIVE = ("RUNNING", "PENDING", "SCHEDULED", "PAUSED", "CANCELLING")
 TRAINS = ("run", "train")
@@ -31,7 +31,7 @@ ALL_PHASES = "all"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """Prefect server of a workspace."""
+    """Prefect server of a workspace, with the headers that log in."""
 
     address: str
     headers: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ _resources: "list[Resources]" = []
 
 
 def unserved() -> None:
-    """Return None: the workspace has no server."""
+    """Return None, for a workspace without a server."""
 
 
 def show(home: Path, served: Served = unserved, resources: "Resources | None" = None) -> None:
@@ -58,7 +58,7 @@ def show(home: Path, served: Served = unserved, resources: "Resources | None" = 
 
 
 def resources() -> "Resources":
-    """Return the resources of this machine; jobs of the workspace wait for their slots."""
+    """Return the resources of this machine, for whose slots the jobs of the workspace wait."""
     # Every command imports this module for `Server`; the import below is slow.
     from curriculum.pipeline.context import Resources
 
@@ -66,18 +66,18 @@ def resources() -> "Resources":
 
 
 def server() -> Server | None:
-    """Return the server of the shown workspace, or None if it is not served."""
+    """Return the Prefect server of the workspace that the pages show; None without a server."""
     return _served[0]() if _served else None
 
 
 def home() -> Path:
-    """Return the shown workspace; ./workspace if a page was started on its own."""
+    """Return the workspace that the pages show; it is ./workspace if a page was started on its own."""
     return _shown[0] if _shown else Path("workspace").absolute()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlowRun:
-    """A flow run with its specialist and phase."""
+    """A flow run of the workspace, with its specialist and phase."""
 
     name: str
     flow: str
@@ -92,14 +92,17 @@ class FlowRun:
     later_phases: bool
 
     def takes(self, specialist: str | None, phase: str | None) -> bool:
-        """Return True if the flow run is active and will train the phase."""
+        """Return True if the flow run is active and will train a phase of a specialist."""
         has_phase = self.later_phases or self.phase in (ALL_PHASES, phase)
         is_same = self.specialist == specialist
         return self.kind == "active" and self.flow in TRAINS and is_same and has_phase
 
 
 def flow_runs(home: Path) -> list[FlowRun]:
-    """Return the latest active or failed flow run of each name; empty if no server responds."""
+    """Return the flow runs that are active or failed; of flow runs with the same name only the latest counts.
+
+    The list is empty if no server answers.
+    """
     # Every command imports this module for its settings; json_text imports pyarrow, which is slow.
     from schemas.json_text import now
 
@@ -128,7 +131,7 @@ def flow_runs(home: Path) -> list[FlowRun]:
 
 
 def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | None:
-    """Return an active or failed flow run of this workspace, or None."""
+    """Return a flow run from a server's answer; None unless it is of this workspace and active or failed."""
     state = answered["state_type"]
     ordered = _specialist(home / CONFIGS / f"{answered['id']}.json")
     is_of_workspace = ordered is not None or OWN_HOST in address
@@ -150,7 +153,7 @@ def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | N
 
 
 def _specialist(file: Path) -> str | None:
-    """Return the specialist of a run config snapshot, or None if it does not exist yet."""
+    """Return the specialist in a recorded config, given by its file; None if the file doesn't exist yet."""
     # Every command imports this module for its settings; json_text imports pyarrow, which is slow.
     from schemas.json_text import parse_json
 
