@@ -34,7 +34,7 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimLine:
-    """A row of claims.parquet."""
+    """A row of claims.parquet: the result for one claim."""
 
     claim: str
     arm: str
@@ -71,7 +71,7 @@ class ClaimLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmLine:
-    """A row of arms.parquet."""
+    """A row of arms.parquet: val_bpb of one arm on one set with one seed."""
 
     arm: str
     seed: int

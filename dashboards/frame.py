@@ -15,7 +15,7 @@ TEMPLATE = "panels.html"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """An interactive page."""
+    """An interactive page, as links and addresses name it."""
 
     name: str
     """Module name and path segment."""

@@ -27,7 +27,7 @@ SHARE_STEP = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mixed:
-    """A row of mixed.sql: a phase of a specialist, for which there is a mixture."""
+    """A row of the result of mixed.sql: a phase of a specialist, for which there is a mixture."""
 
     specialist: str
     phase: str
@@ -36,7 +36,7 @@ class Mixed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StratumLine:
-    """A row of servings.sql: a stratum, which is a serving in one domain."""
+    """A row of the result of servings.sql: a stratum, which is a serving in one domain."""
 
     serving: int
     family: str
@@ -62,7 +62,7 @@ class StratumLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepositoryLine:
-    """A row of repositories.sql."""
+    """A row of the result of repositories.sql: a repository in a mixture."""
 
     repository: str
     tokens: int
@@ -239,7 +239,7 @@ class WhatIf:
 
     @property
     def seen(self) -> list[float]:
-        """Repetition of each stratum."""
+        """Repetition of each stratum in the preview."""
         return [
             share * self.budget / part.rows_tokens if part.rows_tokens else 0.0
             for share, part in zip(self.served.shares, self.strata, strict=True)

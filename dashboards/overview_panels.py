@@ -39,7 +39,7 @@ REACHED = ("next", "interrupted")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TotalsLine:
-    """A row of totals.sql."""
+    """The only row of the result of totals.sql: totals of the workspace."""
 
     artefacts: int
     num_bytes: int
@@ -57,7 +57,7 @@ class TotalsLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionLine:
-    """A row of attention.sql."""
+    """A row of the result of attention.sql: an entry that needs attention."""
 
     urgency: int
     kind: str
@@ -70,7 +70,7 @@ class AttentionLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseLine:
-    """A row of standing.sql."""
+    """A row of the result of standing.sql: the state of a phase."""
 
     specialist: str
     phase: str
@@ -88,7 +88,7 @@ class PhaseLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSet:
-    """A row of data_sets.sql."""
+    """A row of the result of data_sets.sql: the training rows of one family, objective and length."""
 
     family: str
     base: str | None

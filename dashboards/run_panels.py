@@ -21,7 +21,7 @@ MAX_ACCENT_PERCENT = 46.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """A row of gains.sql."""
+    """A row of the result of gains.sql: the change of val_bpb in a finished phase."""
 
     specialist: str
     phase: str
@@ -67,7 +67,7 @@ class Gain:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learning:
-    """A row of learning.sql."""
+    """A row of the result of learning.sql: an evaluation on the anchor."""
 
     specialist: str
     phase: str
@@ -77,7 +77,7 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """A row of cost_of_bpb.sql."""
+    """A row of the result of cost_of_bpb.sql: the time and cost of a phase."""
 
     specialist: str
     phase: str

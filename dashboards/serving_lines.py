@@ -19,7 +19,7 @@ DIGITS = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingLine:
-    """A row of lines.sql: a serving of a mixture. Its domains and repositories are JSON texts."""
+    """A row of the result of lines.sql: a serving of a mixture; domains and repositories are JSON texts."""
 
     serving: int
     family: str
