@@ -43,10 +43,11 @@ def ablate(file: AblationFile, repositories: Repositories = ()) -> None:
 
 
 def _judged(home: Path, file: Path, repositories: Sequence[str]) -> tuple[Outcome, Artefact]:
-    """Train the arms of a file and judge its claims.
+    """Train the arms of an ablation file and judge its claims.
 
     Raises:
-        CurriculumError: if the workspace of the file isn't trusted, and as for `curriculum ablate`.
+        CurriculumError: if the file's workspace isn't trusted, and for the reasons for which `curriculum
+            ablate` raises it.
     """
     trust.require_trusted(home, file)
     for line in trust.shadow_words(home):

@@ -149,7 +149,7 @@ def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
 
 
 def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool:
-    """Create a pool if it doesn't exist; return True if the pool belongs to this workspace."""
+    """Create a work pool unless it exists; return True if the pool belongs to this workspace."""
     description = f"Workspace {workspace.name}, {workspace.uuid}"
     try:
         client.create_work_pool(WorkPoolCreate(name=pool, type="process", description=description))

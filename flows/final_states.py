@@ -69,7 +69,7 @@ _held: ContextVar[DeferredInterrupts | None] = ContextVar("held", default=None)
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C within the block, except in bodies that `as_prefect_state` decorates."""
+    """Defer Ctrl-C within the block, except while a function runs that `as_prefect_state` decorates."""
     handler = DeferredInterrupts()
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

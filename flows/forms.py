@@ -329,7 +329,7 @@ NEW_NAME = {"title": "New branch"}
 def _suggested(
     schema: dict[str, Any], names: tuple[str, ...], other: dict[str, str] = NEW_NAME
 ) -> dict[str, Any]:
-    """Return the schema of a field that offers known names or any other text."""
+    """Return the schema of a form field that suggests names and also accepts other texts."""
     if not names:
         return {**schema, **{key: value for key, value in other.items() if key != "title"}}
     known = {"type": "string", "enum": [*names], "title": "Existing branch"}

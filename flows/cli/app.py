@@ -132,7 +132,10 @@ def _unexpected(failed: Exception) -> CurriculumError:
 
 
 def _run_command(work: Callable[[], R], ctx: Any) -> R:
-    """Run a command and return its result; print an expected error as one line and raise Exit."""
+    """Run a command and return its result.
+
+    An expected error is printed in one line and ends the command with an exit code.
+    """
     try:
         with _raise_at_signals():
             return work()
@@ -172,7 +175,10 @@ def _exit_at_os_error(failed: OSError) -> None:
 
 
 def _has_lost_its_reader() -> bool:
-    """Return True if standard output or standard error is closed or a pipe without a reader."""
+    """Return True if nobody can read standard output or standard error any more.
+
+    That is so if one of them is closed, or is a pipe whose reader has ended.
+    """
     streams = select.poll()
     for number in (1, 2):
         streams.register(number, 0)

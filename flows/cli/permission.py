@@ -22,8 +22,8 @@ def trust_workspace(home: Path) -> None:
     """Print the trainer commands in a workspace's diets, and trust the workspace.
 
     Raises:
-        StoreError: if the folder doesn't exist, another user can change it, it contains something other than
-            plain files and folders, or a diet extends a file outside of the folder of diets.
+        StoreError: if the folder doesn't exist, if another user can change it, if it contains something other
+            than plain files and folders, or if a diet extends a file outside of the folder of diets.
     """
     if not home.is_dir():
         raise StoreError(

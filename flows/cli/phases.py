@@ -121,7 +121,7 @@ def flow(config: RunConfig, scope: Scope) -> Sequence[FinishedStep]:
     if _is_all_there(plan, scope):
         out.print(NOTHING_TO_DO)
         trained = _reused(plan, scope)
-        # A dry plan reads each manifest once.
+        # The dry plan has read the manifests already, so its report is written faster.
         update_report(plan)
         return trained
     warn_of_folders(plan)

@@ -101,7 +101,7 @@ def _may_ask(scope: Scope, login: str) -> bool:
 
 
 def _logged_in(receive: Receive, send: Send, login: str) -> Receive:
-    """Return a `receive` that closes the WebSocket unless its first message is a login."""
+    """Return a replacement of `receive` that closes the WebSocket unless its first message is a login."""
     is_known = False
 
     async def receive_known() -> Message:

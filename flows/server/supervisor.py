@@ -1,4 +1,4 @@
-"""`curriculum serve`: Prefect server, workers, deployments and pages, all stopped by Ctrl-C."""
+"""`curriculum serve`: a Prefect server, its workers, deployments and pages, which Ctrl-C stops together."""
 
 import contextlib
 import functools

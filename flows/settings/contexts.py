@@ -42,7 +42,10 @@ def context_of(
 
 
 def trainer_command(plan: RunPlan) -> str | None:
-    """Return the trainer command of a plan's diet, if any; training requires a trusted workspace."""
+    """Return the trainer command in a plan's diet, if any.
+
+    The command is executed by training, which requires a trusted workspace.
+    """
     return None if plan.diet.trainer is None else plan.diet.trainer.command
 
 

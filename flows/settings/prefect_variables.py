@@ -64,7 +64,7 @@ def own_server(workspace: Path, port: int, secret: str) -> dict[str, str]:
 
 
 def login(secret: str) -> dict[str, str]:
-    """Return variables for Prefect clients that log in to a server."""
+    """Return variables with which Prefect clients log in to a server; `secret` is `user:password`."""
     return {"PREFECT_API_AUTH_STRING": secret}
 
 

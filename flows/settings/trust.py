@@ -201,7 +201,7 @@ def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
 
 
 def path_exists(path: Path) -> bool:
-    """Return True if the path exists."""
+    """Return True if the path exists; False also for a text that is too long for a path."""
     try:
         return path.exists()
     except OSError:
@@ -258,7 +258,7 @@ def is_inside(file: Path, home: Path) -> bool:
 
 
 def shadows(home: Path) -> tuple[str, ...]:
-    """Return the files of a workspace that hide files of the package, such as diets/mine.yaml."""
+    """Return the files of a workspace that commands use instead of the package's file of the same name."""
     # --help must be fast, and diets are slow to import.
     from curriculum.mixing.diet_files import PACKAGE
 
@@ -272,7 +272,7 @@ def shadows(home: Path) -> tuple[str, ...]:
 
 
 def shadow_words(home: Path) -> Iterator[str]:
-    """Yield one line per file of the workspace that hides a file of the package."""
+    """Yield one line per file of the workspace that is used instead of a file of the package."""
     for name in shadows(home):
         yield f"{name} of the workspace is used instead of the package's"
 
