@@ -1,1 +1,1 @@
-"""Source repositories: reading their history and selecting documents."""
+"""Source repositories of a corpus: reading their history and selecting documents."""

@@ -1,4 +1,4 @@
-"""Hunks between many pairs of texts, computed by one git process."""
+"""Differing lines (hunks) between many pairs of texts, computed by one git process."""
 
 import hashlib
 import re
@@ -33,16 +33,19 @@ ARGUMENTS = (
 HEADER = re.compile(
     rb"^(?:diff --git a/(\d+) b/\d+|@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)", re.MULTILINE
 )
-"""File and hunk headers of a patch. Content lines begin with `+`, `-` or a backslash, so no file can forge a
-header or END."""
+"""Pattern of file and hunk headers in a patch.
+
+Lines of content begin with `+`, `-` or a backslash, so no file can forge a header or END.
+"""
 END = b"end\n"
 
 
 @contextmanager
 def open_differ(repository: Path) -> Iterator["BatchDiffer"]:
-    """Open a differ that writes its objects into `repository`, a view; git ends with the block.
+    """Open a differ for the `with` block that writes git objects into `repository`, which must be a view.
 
-    Until then each batch needs disk for two trees and for every text that differs from its stored blob.
+    At the end of the block, the git process is ended. Until then, each batch needs disk space for two trees
+    and for every text that differs from its stored blob.
     """
     with closing(GitProcess.start(repository, *ARGUMENTS)) as asked:
         yield BatchDiffer(repository=repository, asked=asked)
@@ -50,17 +53,19 @@ def open_differ(repository: Path) -> Iterator["BatchDiffer"]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchDiffer:
-    """Diffs many pairs of texts at a time.
+    """Differ that compares many pairs of texts at a time.
 
-    Each batch is written as two trees with files named 0000000, 0000001, …, one file per pair. One git
-    process diffs all trees, and no path of the corpus ever passes through a diff.
+    The texts of a batch are written as two trees, whose files have the names 0000000, 0000001, …, one file
+    per pair. One git process compares all pairs of trees. No path of the corpus ever passes through a diff.
     """
 
     repository: Path
     asked: GitProcess
 
     def hunks(self, pairs: Sequence[tuple[Version, Version]]) -> list[tuple[Hunk, ...]]:
-        """Return the hunks of each (before, after) pair, in line numbers of `text`; the texts must differ.
+        """Return the hunks of each pair (before, after); the two texts of a pair must differ.
+
+        Line numbers refer to the decoded texts.
 
         Raises:
             CorpusError: if git fails or reports no hunk for a pair.
@@ -80,9 +85,9 @@ class BatchDiffer:
         return [tuple(hunks) for hunks in found]
 
     def _patch(self, before: str, after: str) -> bytes:
-        """Return git's patch between two trees.
+        """Return git's patch between two trees, which are given by their ids.
 
-        END is not an object id, so git echoes it once the patch is complete.
+        END is sent after them. It isn't an object id, so git repeats it once the patch is complete.
         """
         self.asked.send(f"{before} {after}\n".encode() + END)
         chunks: list[bytes] = []
@@ -95,7 +100,7 @@ class BatchDiffer:
 
 
 def whole_text_hunks(text: str, *, added: bool) -> tuple[Hunk, ...]:
-    """Return the one hunk that adds or removes all lines of a text; empty for an empty text."""
+    """Return the single hunk that adds or removes all lines of `text`; no hunk if `text` is empty."""
     lines = count_lines(text)
     if not lines:
         return ()
@@ -104,7 +109,7 @@ def whole_text_hunks(text: str, *, added: bool) -> tuple[Hunk, ...]:
 
 
 def count_lines(text: str) -> int:
-    r"""Count the lines of a text: `a\nb` has two, and so has `a\nb\n`."""
+    r"""Count the lines of a text: `a\nb` and `a\nb\n` both have two lines."""
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
@@ -130,7 +135,7 @@ def _parse(patch: bytes) -> Iterator[tuple[int, Hunk]]:
 
 
 def _tree(repository: Path, versions: Sequence[Version]) -> str:
-    """Write a tree whose file number i is the text of version i; return its id."""
+    """Write a git tree in which file number i is the text of `versions[i]`; return the tree's id."""
     entries: list[bytes] = []
     for number, version in enumerate(versions):
         blob_id = version.blob.blob_id
@@ -141,7 +146,7 @@ def _tree(repository: Path, versions: Sequence[Version]) -> str:
 
 
 def _write(repository: Path, kind: str, body: bytes, *, digits: int) -> str:
-    """Store a loose object and return its id."""
+    """Store `body` as a loose git object and return its id."""
     stored = f"{kind} {len(body)}\0".encode() + body
     digest = hashlib.sha1(stored) if digits == git.DIGESTS["sha1"] else hashlib.sha256(stored)
     name = digest.hexdigest()

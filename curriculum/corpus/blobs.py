@@ -1,4 +1,4 @@
-"""Blobs of a repository as decoded texts, read by a long-running git process."""
+"""Blobs of a repository as decoded texts; a long-running git process reads them."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,31 +15,36 @@ from schemas.change import Blob
 from schemas.corpus import QualitySpec
 
 MAX_CACHED_BYTES = 64_000_000
-"""Cached texts: the `after` of one change is often the `before` of the next."""
+"""Size of the cache of texts. The `after` of one change is often the `before` of the next."""
 WINDOW = 400
-"""Ids per request; they fit into a pipe's buffer, so the two processes never block each other."""
+"""Number of ids per request.
+
+So many ids fit into the buffer of a pipe, so that the two processes never block each other.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Version:
-    """A decoded blob; `as_stored` is True if the text equals git's stored bytes."""
+    """A decoded blob; `as_stored` is True if the text has exactly the bytes that git stores."""
 
     blob: Blob
     as_stored: bool
     encoding: str = UTF8
     against: Reason | None = None
-    """Quality rule that rejects the text."""
+    """Quality rule that rejects the text; None if no rule does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
-    """A blob without a usable text, and the reason."""
+    """A blob that gives no usable text, and the reason."""
 
     reason: Reason
 
 
 def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
-    r"""Decode a blob: remove the byte order mark, normalise line ends to `\n`; sizes are in UTF-8 bytes.
+    r"""Decode a blob, remove its byte order mark, and change all line ends to `\n`.
+
+    Sizes are measured in bytes of UTF-8.
 
     >>> decode("id", b"a\r\nb\rc\n", QualitySpec(min_bytes=0)).blob.text
     'a\nb\nc\n'
@@ -65,9 +70,10 @@ def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
 
 @dataclass(kw_only=True, slots=True)
 class BlobReader:
-    """Reads blobs by id; memory is one window of texts plus the cache.
+    """Reader of blobs by their ids, with a cache of texts.
 
-    Sizes are requested first, so a blob over the size limit is never inflated.
+    Memory is one window of texts plus the cache. Sizes are requested before contents, so that a blob over the
+    size limit is never inflated.
     """
 
     repository: Path
@@ -78,7 +84,7 @@ class BlobReader:
     _texts: GitProcess | None = None
 
     def read(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
-        """Return the version of every blob in `ids`, or the reason why a blob has none.
+        """Return for each of `ids` the decoded blob, or the reason why there is none.
 
         Raises:
             CorpusError: if git exits early for any reason other than a damaged object.
@@ -118,7 +124,7 @@ class BlobReader:
         return found
 
     def _without_text(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
-        """Return the objects that are no blobs, are missing or exceed the size limit."""
+        """Return those of `ids` that are not blobs, are missing or exceed the size limit, with the reason."""
         if self._sizes is None:
             self._sizes = GitProcess.start(self.repository, "cat-file", "--batch-check")
         self._sizes.send(_lines(ids))
@@ -136,7 +142,10 @@ class BlobReader:
         return found
 
     def _answer(self, texts: GitProcess, blob_id: str) -> Version | Unread:
-        """Read git's next answer; a damaged object breaks the answer off and ends this git process."""
+        """Read git's next answer.
+
+        A damaged object ends the git process in the middle of the answer.
+        """
         head = parse_head(texts.output.readline())
         if head is None:
             return self._broken_off(texts)

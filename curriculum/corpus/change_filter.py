@@ -1,4 +1,4 @@
-"""Selection of changes from a recorded log, before any text is read."""
+"""Selection of the changes to read, from a recorded git log, before any text is read."""
 
 import datetime
 from collections import Counter
@@ -26,7 +26,10 @@ Kind = Literal["added", "modified", "renamed", "deleted", "snapshot"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A change that is read if its texts are usable; an empty id means that the file doesn't exist."""
+    """A change that will be read if its texts are usable.
+
+    An empty `before_id` or `after_id` means that the file doesn't exist before or after the change.
+    """
 
     kind: Kind
     commit: str
@@ -45,25 +48,25 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScannedLog:
-    """Results of the first pass over a log: its headers, and the number of commits in the window."""
+    """Facts from the first pass over a log, which later passes need."""
 
     headers: Mapping[bytes, str]
     """Last blob of every `.h` file, by path."""
     in_range: int
-    """Number of commits between `since` and `until`, without later ones."""
+    """Number of commits in the window from `since` to `until`, without later commits."""
     boundary: frozenset[str]
-    """Boundary commits of a shallow clone; such a commit seems to add every file."""
+    """Commits at which the history of a shallow clone begins; such a commit seems to add every file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origins:
-    """First path of every file, by the file's path at the current point of the log."""
+    """Map from the current path of each file to its first path, at one point of the log."""
 
     repository: str
     _first: dict[bytes, bytes] = field(default_factory=dict)
 
     def follow(self, entry: LogEntry) -> bool:
-        """Apply a log entry; return True if the entry's path now has another origin."""
+        """Apply a log entry; return True if it changes the first path that belongs to the entry's path."""
         if entry.status != "R":
             return False
         before = self._first.get(entry.path, entry.path)
@@ -72,7 +75,7 @@ class Origins:
         return origin != before
 
     def lineage(self, path: bytes) -> str:
-        """Return `repository:path` with the file's first path."""
+        """Return the lineage of the file that is now at `path`: `repository:path` with its first path."""
         origin = self._first.get(path, path)
         return f"{self.repository}:{origin.decode(errors='replace')}"
 
@@ -89,14 +92,16 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the changes that pass the window, the path rules and the version limit, oldest first.
 
-    The log is read twice: once to count the versions of each lineage, once to choose among them. The whole
-    history is walked whatever the window is, so that a lineage doesn't depend on the window.
+    The log is read twice: first to count the versions of each lineage, then to choose among them. The whole
+    history is walked even if the window is short, so that a lineage doesn't depend on the window.
 
-    Commits from the corpus' `later` date on are counted separately; of their versions the oldest are chosen.
+    Commits from the corpus' `later` date on have a version limit of their own, which keeps the oldest
+    versions.
 
-    With `edits="code"`, changes that pass the version limit only because tree-wide commits are not counted as
-    versions are yielded as well, marked `is_edit_only`; `skips` counts them as skipped. `histories` receives
-    the histories of all files in the window before the first change is yielded.
+    Tree-wide commits change very many files. With `edits="code"`, the version limit is applied a second time
+    without counting tree-wide commits as versions. Changes that pass only this second limit are yielded too,
+    marked `is_edit_only`; `skips` counts them as skipped. `histories` receives the histories of all files in
+    the window before the first change is yielded.
     """
     versions, edited = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
 
@@ -107,7 +112,7 @@ def candidates(
         versions[counted(candidate)] += 1
         edited[counted(candidate)] += not candidate.is_tree_wide
     history = rules.corpus.history
-    # The oldest later versions are kept, so that they follow the training versions without a gap.
+    # Of later versions the oldest are kept, so that they follow the training versions without a gap.
     limits = {False: history, True: history.model_copy(update={"newest_first": False})}
     passed, passed_edits = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
     for candidate in _eligible(log, scope, rules, spec, Skips(), None):
@@ -129,10 +134,11 @@ def _is_chosen(number: int, versions: int, history: HistorySpec, *, counts: bool
     """Return True if the version limit keeps a change of a file.
 
     Args:
-        number: Number of counted changes before this one.
-        versions: Total number of counted changes.
+        number: Number of counted changes of the file before this one.
+        versions: Total number of counted changes of the file.
         history: The version limit.
-        counts: False for a change that isn't counted; it is kept only between two kept changes.
+        counts: False for a change that isn't counted. If the newest versions are kept, it is kept only if it
+            lies between two kept changes.
     """
     limit = history.versions_per_path
     if versions <= limit:
@@ -152,19 +158,22 @@ def is_in_window(spec: RepositorySpec, timestamp: int) -> bool:
 
 
 def is_later(corpus: CorpusSpec, timestamp: int) -> bool:
-    """Return True for a commit that is held out because it is newer than the training period."""
+    """Return True for a commit that is held out because it is from the corpus' `later` date on."""
     before = corpus.trained_before
     return before is not None and timestamp >= before
 
 
 ReadAs = Literal["history", "shallow", "folder"]
-"""Source of a repository: a complete history, a shallow clone, or a plain folder."""
+"""Kind of a repository: a complete history, a shallow clone, or a plain folder."""
 
 
 def no_source_files(
     spec: RepositorySpec, corpus: CorpusSpec, suffixes: Counter[str], *, kind: ReadAs
 ) -> CorpusError:
-    """Return the error for a repository without files in a wanted language; it lists the found suffixes."""
+    """Return the error for a repository without a file in a wanted language.
+
+    The error lists the most frequent `suffixes` of its files.
+    """
     read = "its history" if kind != "folder" else "it is not a git repository, and the plain folder"
     found = ", ".join(f"{suffix} ({count})" for suffix, count in suffixes.most_common(5))
     cures: Mapping[ReadAs, str] = {
@@ -181,9 +190,9 @@ def no_source_files(
 
 
 def is_needed(language: Language | None, corpus: CorpusSpec) -> bool:
-    """Return True if a file in this language makes the repository usable.
+    """Return True if a repository is usable because it has a file in `language`.
 
-    If the corpus wants C or C++, only files in those languages count.
+    If the corpus wants C or C++ among other languages, only files in C or C++ make a repository usable.
     """
     return language in _needed(corpus)
 
@@ -205,7 +214,7 @@ def scan_log(
     corpus: CorpusSpec,
     licences: LicenceTracker,
 ) -> ScannedLog:
-    """Scan a log once for its headers, its commits in the window, and its licence files (by `licences`).
+    """Read a log once and return facts about it; `licences` records the licence files of each commit.
 
     Raises:
         CorpusError: if no file is in a wanted language.
@@ -269,7 +278,7 @@ def _eligible(
 def _judge(
     commit: Commit, entry: LogEntry, scope: ScannedLog, rules: PathRules
 ) -> WantedPath | Reason | None:
-    """Return the path of a wanted file, the reason why it is skipped, or None for any other file."""
+    """Return the path of a wanted file, the reason why a file is skipped, or None for any other file."""
     judged = rules.verdict(entry.path)
     if judged is None or entry.before_id == entry.after_id:  # only the mode or the path changed
         return None
@@ -283,11 +292,11 @@ def _judge(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Breadth:
-    """Facts about all files of a commit."""
+    """Facts about a commit that depend on all of its changed files."""
 
     is_tree_wide: bool
     added: frozenset[str]
-    """Names, without suffix, of added files in known languages."""
+    """Names, without suffix, of the files that the commit adds in known languages."""
 
 
 def _breadth(commit: Commit) -> _Breadth:

@@ -1,8 +1,8 @@
-"""Interpretation of a repository's url: a folder of this machine, or a remote.
+"""Interpretation of a repository's url: a folder on this machine, or a remote repository.
 
 Git treats most texts as paths: it resolves relative paths against its own folder, ignores the host of a file
-url, and decodes %41 only in urls. So every url is parsed here once, as git would parse it, and git receives
-local folders through `file_url`. Ambiguous forms are refused.
+url, and decodes %41 only in urls. So every url is parsed here once, as git would parse it. Git then gets
+local folders only in the form that `file_url` gives. Ambiguous forms are refused.
 """
 
 import os
@@ -15,7 +15,7 @@ from schemas.errors import CorpusError
 
 _URL = re.compile(r"(file|git|https?|ssh)://([^/]*)(.*)")
 _OF_SSH = re.compile(r"(?:[\w.-]+@)?(\w[\w.-]*):(?!:|//)\S.*")
-"""Short form of an ssh url, such as git@example.org:group/name.git."""
+"""Pattern of the short form of an ssh url, such as git@example.org:group/name.git."""
 _TRANSPORTS = ("file", "git", "http", "https", "ssh")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]|%00")
 _OWN_HOSTS = ("", "localhost")
@@ -26,7 +26,7 @@ _CURE = (
 
 
 def local_folder(spec: RepositorySpec) -> Path | None:
-    """Return the path of a url on this machine; None for a remote.
+    """Return the folder on this machine to which a repository's url refers; None for a remote repository.
 
     Raises:
         CorpusError: unless the text is an absolute path or a url with an allowed transport.
@@ -60,7 +60,7 @@ def local_folder(spec: RepositorySpec) -> Path | None:
 
 
 def file_url(folder: Path) -> str:
-    """Return a file url that git resolves to this folder, whatever characters its path has.
+    """Return a file url that git resolves to `folder`, whatever characters the path contains.
 
     >>> file_url(Path("/tmp/50%/a b"))
     'file:///tmp/50%25/a%20b'

@@ -1,7 +1,7 @@
-"""Comments and literals of C and C++ texts, found in time linear in the text.
+"""Comments and literals in C and C++ texts, found in time that is linear in the length of the text.
 
-A naive regular expression retries every quote inside an unterminated literal up to the end of the line,
-which a hostile file makes quadratic. Here the end of the last unterminated literal is remembered for each
+In an unterminated literal, a naive regular expression tries every quote again, each time up to the end of the
+line. A hostile file makes this quadratic. So the end of the last unterminated literal is remembered for each
 kind of quote, and quotes before that end are not tried again.
 """
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 MARKS = re.compile(rb"//|/\*|\"|'")
-"""Beginnings of comments and literals."""
+"""Pattern of the beginnings of comments and literals."""
 QUOTES = re.compile(rb"[\"']")
 _LITERALS = {
     b'"': re.compile(rb"\"(?:\\.|[^\"\\\n]++)*+(\"?)", re.DOTALL),
@@ -20,17 +20,18 @@ _LITERALS = {
 def replace_marks(
     code: bytes, begins: re.Pattern[bytes], replacement: Callable[[bytes], bytes]
 ) -> bytes:
-    r"""Replace the comments and literals whose beginnings match `begins`.
+    r"""Replace each comment and literal of `code` whose beginning matches `begins`.
 
-    A character literal is not empty, and an unterminated comment extends to the end of the text. Other
-    matches of `begins`, such as an unterminated quote, stay in the text.
+    `replacement` returns the new text for a comment or literal. An unterminated comment extends to the end of
+    the text. Other matches of `begins` stay in the text, such as an unterminated quote or an empty character
+    literal.
 
     >>> replace_marks(b'f("/*"); // it\'s', MARKS, lambda found: found[:1])
     b'f("); /'
     """
     pieces: list[bytes] = []
     opened = dict.fromkeys(_LITERALS, 0)
-    """End of the last unterminated literal, by its quote."""
+    """End of the last unterminated literal, for each kind of quote."""
     copied = at = 0
     while found := begins.search(code, at):
         start, mark = found.start(), found[0]

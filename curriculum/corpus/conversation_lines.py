@@ -1,8 +1,8 @@
 """Parser for one JSON line of a conversation file: turns, loss weights and ignored keys.
 
-A turn has a role and a text. It may also set its loss: `weight` is 1 or 0, as in OpenAI's files; `train` is
-true or false. Only assistant turns can be trained on. A line with a key that would change the loss, such as
-`tool_calls`, is skipped. Every other unknown key is ignored and reported.
+A turn has a role and a text. It may also say whether it is trained on: `weight` is 1 or 0, as in OpenAI's
+files; `train` is true or false. Only assistant turns can be trained on. A line is skipped if it has a key
+that would change the loss, such as `tool_calls`. Every other unknown key is ignored and reported.
 """
 
 import json
@@ -18,14 +18,15 @@ MAX_ID_LENGTH = 200
 LineReason = Literal[
     "empty", "encoding", "json", "key", "order", "role", "shape", "too_large", "weight"
 ]
-"""Reasons to skip a line.
+"""Reason why a line is skipped.
 
 empty      a user or assistant turn is blank             json       not a JSON object
 encoding   not UTF-8, or a lone surrogate                order      roles in the wrong order
 role       a role that is not in ROLES                   shape      no list of turns with role and text
 too_large  longer than quality.max_bytes                 key        a key in REFUSED_KEYS or a repeated key
-weight     `weight` isn't 0 or 1, `train` isn't true or false, the two disagree, or a turn of another
-           role than the assistant's asks for a loss"""
+weight     `weight` isn't 0 or 1, `train` isn't true or false, the two disagree, or a turn that isn't the
+           assistant's is to be trained on
+"""
 ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -34,7 +35,7 @@ ROLES: Mapping[str, Role] = {
     "assistant": "assistant",
     "gpt": "assistant",
 }
-"""Names of the roles in both formats."""
+"""Roles by the names that the two formats use."""
 _LAYOUTS = (("messages", "role", "content"), ("conversations", "from", "value"))
 _MARKS = frozenset(("weight", "train"))
 _MASKS = frozenset(("loss", "loss_scale", "loss_mask", "mask", "masked", "train_detail"))
@@ -42,12 +43,18 @@ _TOOLS = frozenset(("tools", "functions", "tool_calls", "tool_call_id", "functio
 _THOUGHTS = frozenset(("reasoning", "reasoning_content", "thinking"))
 _MEDIA = frozenset(("audio", "audios", "image", "images", "video", "videos"))
 REFUSED_KEYS = _MASKS | _TOOLS | _THOUGHTS | _MEDIA | {"prefix", "refusal", "system"}
-"""Keys of turns or lines that change the loss in other trainers: masks, tools, reasoning, media, and a system
-text beside the turns. A key with a null or empty value is ignored."""
+"""Keys of lines or turns that change the loss in other trainers.
+
+They are for masks, tools, reasoning, media, and a system text outside of the turns. A key whose value is null
+or empty is ignored.
+"""
 
 
 class LineError(ValueError):
-    """A line is not a usable conversation; `found` names the offending key or value if that helps."""
+    """Error for a line that is not a usable conversation.
+
+    `found` is the key or value that caused the error; it may be empty.
+    """
 
     def __init__(self, reason: LineReason, found: str = "") -> None:
         super().__init__(reason, found)
@@ -57,17 +64,17 @@ class LineError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationLine:
-    """Content of a valid line."""
+    """Conversation in a valid line, and the keys of the line that were ignored."""
 
     name: str | None
-    """The conversation's id in the line."""
+    """Id of the conversation in the line; None if there is none."""
     turns: tuple[Turn, ...]
     ignored_keys: tuple[str, ...]
     """Ignored keys of the line and of its turns, sorted and distinct."""
 
 
 def parse_conversation(text: str) -> ConversationLine:
-    """Return the conversation of a nonempty line.
+    """Return the conversation in `text`, which is a line that is not empty.
 
     Raises:
         LineError: if the line is not a valid conversation.
@@ -99,7 +106,10 @@ def parse_conversation(text: str) -> ConversationLine:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; reject repeated keys, because parsers disagree on which value wins."""
+    """Return a JSON object with these pairs; raise if a key is repeated.
+
+    If a key is repeated, parsers disagree on which value counts.
+    """
     content = dict(pairs)
     if len(content) < len(pairs):
         times = Counter(key for key, _ in pairs)
@@ -108,7 +118,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _ordered(spoken: list[Turn]) -> tuple[Turn, ...]:
-    """Return the turns without blank system turns; raise for a wrong order of roles or a blank turn."""
+    """Return the turns without blank system turns.
+
+    Raises:
+        LineError: if the roles are in a wrong order, or another turn is blank.
+    """
     turns = tuple(turn for turn in spoken if turn.text.strip() or turn.role != "system")
     if not turns:
         raise LineError("shape")
@@ -142,7 +156,7 @@ def _require_readable(
 
 
 def _is_context(entry: dict[str, Any], role: Role) -> bool:
-    """Return True for an assistant turn that `weight` or `train` excludes from the loss."""
+    """Return True for an assistant turn that isn't trained on, according to its `weight` or `train`."""
     weight, train = entry.get("weight"), entry.get("train")
     if isinstance(weight, bool) or weight not in (None, 0, 1):
         raise LineError("weight", f"weight {_shown(weight)}")
@@ -157,19 +171,25 @@ def _is_context(entry: dict[str, Any], role: Role) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Return a scalar as JSON; for any other value, which may be deeply nested, return its type's name."""
+    """Return a text that describes `value` in messages.
+
+    It is the JSON of a scalar. Other values may be deeply nested, so only the name of their type is returned.
+    """
     return json.dumps(value) if isinstance(value, str | int | float) else type(value).__name__
 
 
 def _said_keys(content: dict[str, Any]) -> set[str]:
-    """Return the keys whose value is not null, "", [] or {}."""
+    """Return the keys that have a value other than null, "", [] and {}."""
     return {
         key for key, value in content.items() if value is not None and value not in ("", [], {})
     }
 
 
 def _in_order(roles: list[Role]) -> bool:
-    """Return True if user and assistant alternate, after at most one system turn, ending with the assistant.
+    """Return True if the roles are in a valid order.
+
+    After at most one system turn, user and assistant must alternate, and the assistant must have the last
+    turn.
 
     >>> _in_order(["system", "user", "assistant"]), _in_order(["user", "assistant", "user"])
     (True, False)
@@ -179,7 +199,7 @@ def _in_order(roles: list[Role]) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Return True unless the text contains lone surrogates, which JSON escapes can express."""
+    """Return True unless the text contains lone surrogates, which escapes in JSON can produce."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -188,7 +208,7 @@ def _is_text(text: str) -> bool:
 
 
 def _name(name: object) -> str | None:
-    """Return the id if it is usable in a lineage, else None."""
+    """Return a conversation's id if a lineage can be named after it, else None."""
     text = str(name) if isinstance(name, str | int) and not isinstance(name, bool) else ""
     sound = 0 < len(text) <= MAX_ID_LENGTH and _is_text(text) and CONTROL.search(text) is None
     return text if sound else None

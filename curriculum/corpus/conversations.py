@@ -3,10 +3,10 @@
     {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}
     {"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}
 
-A system turn may come first; then user and assistant alternate, and the assistant has the last turn. An
-`id` beside the turns names the conversation; conversations with the same id stay on one side of the split.
-Any other line (see conversation_lines.py) is skipped, counted, and reported as `file:line`. Memory is one
-line.
+A system turn may come first. Then user and assistant alternate, and the assistant has the last turn. A line
+may also have an `id`, which names the conversation; conversations with the same id are on the same side of
+the split. Any other line (see conversation_lines.py) is skipped, counted, and reported as `file:line`. One
+line is held in memory at a time.
 """
 
 import hashlib
@@ -37,28 +37,28 @@ from schemas.reports import SkipsReport
 from schemas.visible import one_line
 
 REVISION = 2
-"""Raise if the same lines give other conversations."""
+"""Revision of the reader; increase it when the same lines give other conversations."""
 SUFFIX = ".jsonl"
 MAX_FILE_BYTES = 64 << 30
-"""Maximum size of a file: a sparse file can claim terabytes and would be hashed completely."""
+"""Maximum size of a file, because all of it is hashed; a sparse file can claim to have terabytes."""
 CHUNK_BYTES = 1 << 20
 MAX_EXAMPLES = 5
 MAX_IGNORED_KEYS, MAX_SHOWN_CHARACTERS = 20, 40
-"""Maximum number of different ignored keys in a report, and of characters shown of a key or value."""
+"""Limits on a report: the number of different ignored keys, and the characters of a key or value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationFiles:
-    """Files of a conversation source, with their digests at the time they were found."""
+    """Files of one source of conversations, with the digests that they had when they were found."""
 
     spec: ConversationsSpec
     root: Path
     files: tuple[tuple[str, str], ...]
-    """(path relative to root, sha256 of the content), sorted."""
+    """Path relative to `root` and SHA-256 of each file, sorted."""
 
     @property
     def digest(self) -> str:
-        """Digest of all files and their names: 40 hex digits, like a commit id."""
+        """Digest of the names and contents of all files; 40 hex digits, like a commit id."""
         built = hashlib.sha256()
         for name, content in self.files:
             built.update(f"{content} {name}\0".encode())
@@ -66,32 +66,35 @@ class ConversationFiles:
 
     @property
     def title(self) -> str:
-        """Name of the source for messages."""
+        """Name of the source in messages."""
         return self.spec.title("path")
 
 
 @dataclass(kw_only=True, slots=True)
 class SkippedLines:
-    """Numbers of read lines, of skipped lines by reason, and of ignored keys."""
+    """Counts of the lines that were read, of skipped lines by reason, and of ignored keys."""
 
     read: int = 0
     counts: Counter[LineReason] = field(default_factory=Counter)
     examples: dict[LineReason, list[str]] = field(default_factory=dict)
-    """First few skipped lines by reason, as `file:line` with the offending key or value."""
+    """First few skipped lines by reason, as `file:line` with the key or value that was the reason."""
     ignored: Counter[str] = field(default_factory=Counter)
-    """Number of read lines with an ignored key, by key."""
+    """Number of lines that have an ignored key, by key."""
     ignored_examples: dict[str, str] = field(default_factory=dict)
-    """First line with an ignored key, by key."""
+    """First line that has an ignored key, by key."""
 
     def add(self, fault: LineError, place: str) -> None:
-        """Count a skipped line."""
+        """Count a line that was skipped because of `fault`; `place` is its `file:line`."""
         self.counts[fault.reason] += 1
         kept = self.examples.setdefault(fault.reason, [])
         if len(kept) < MAX_EXAMPLES:
             kept.append(f"{place} ({_short(fault.found)})" if fault.found else place)
 
     def add_read(self, line: ConversationLine, place: str) -> None:
-        """Count a read line and its ignored keys; at most MAX_IGNORED_KEYS different keys are counted."""
+        """Count a line that was read, and its ignored keys; `place` is its `file:line`.
+
+        At most MAX_IGNORED_KEYS different keys are counted.
+        """
         self.read += 1
         for key in line.ignored_keys:
             name = _short(key)
@@ -101,12 +104,12 @@ class SkippedLines:
 
     @property
     def lost_share(self) -> float:
-        """Share of all lines that gave no conversation; compared with `max_skipped`."""
+        """Share of all lines that were skipped; it may be at most `max_skipped`."""
         skipped = self.counts.total()
         return skipped / max(1, self.read + skipped)
 
     def report(self) -> SkipsReport:
-        """Return the counts and examples for a manifest, sorted by reason."""
+        """Return the counts and examples for the manifest of an artefact, sorted by reason."""
         ignored = {
             "ignored_keys": {key: self.ignored[key] for key in sorted(self.ignored)},
             "ignored_examples": dict(sorted(self.ignored_examples.items())),
@@ -121,7 +124,9 @@ class SkippedLines:
 
 
 def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
-    """Return a source's folder and the sorted paths of its files: the named file, or all *.jsonl below.
+    """Return the folder of a source, and the sorted paths of its files.
+
+    The files are the one that the source names, or all *.jsonl files below the folder that it names.
 
     Raises:
         CorpusError: if there is no such file.
@@ -144,7 +149,7 @@ def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
 
 
 def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
-    """Find the files of a source and read them once for their digests.
+    """Find the files of a source, and read each of them once to compute its digest.
 
     Raises:
         CorpusError: if there is no file, or a file can't be read or has a name that isn't printable UTF-8.
@@ -156,7 +161,7 @@ def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
 
 
 def ingredients(found: ConversationFiles, corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """Return everything that decides which conversations are read, for the cache key of later artefacts."""
+    """Return everything that decides which conversations are read; later artefacts have it in their keys."""
     return {
         "pin": found.digest,
         "source": found.spec.model_dump(mode="json", include={"name", "licence"}),
@@ -169,8 +174,8 @@ def read_conversations(
 ) -> Iterator[Conversation]:
     """Yield every conversation of a source, in the order of its files and lines.
 
-    Skipped lines are counted in `skips`, which is complete when the iterator ends; empty lines are not
-    counted.
+    Skipped lines are counted in `skips`, whose counts are complete when the iterator ends. Empty lines are
+    not counted.
 
     Raises:
         CorpusError: if a file changed since it was found.
@@ -198,7 +203,9 @@ def read_conversations(
 
 
 def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLines) -> None:
-    """Raise if the source has no conversation, or if more than `max_skipped` of its lines were skipped.
+    """Raise if a source has no conversation, or if more than `max_skipped` of its lines were skipped.
+
+    `max_skipped` is a share of the lines.
 
     Raises:
         CorpusError: with the count and one example of each reason.
@@ -227,9 +234,9 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
 class _RawLine:
     start: int
     end: int
-    """End without the line feed."""
+    """Position in the file at which the line ends, without the line feed."""
     content: bytes | None
-    """None if the line is too long."""
+    """Bytes of the line; None if the line is too long."""
 
 
 def _lines(file: BinaryIO, max_bytes: int, built: "hashlib._Hash") -> Iterator[_RawLine]:
@@ -249,7 +256,7 @@ def _lines(file: BinaryIO, max_bytes: int, built: "hashlib._Hash") -> Iterator[_
 
 
 def _read(line: _RawLine) -> ConversationLine | None:
-    """Return the content of a line; None for an empty line."""
+    """Return the conversation in a line, or None if the line is empty."""
     if line.content is None:
         raise LineError("too_large")
     try:
@@ -282,19 +289,22 @@ def _conversation(
 
 
 def _below(root: Path) -> Iterator[str]:
-    """Yield the relative paths of the regular *.jsonl files below a folder; links are not followed."""
+    """Yield the relative paths of all *.jsonl files below a folder; links are left out."""
     for path in _named(root):
         if path.is_file() and not path.is_symlink():
             yield path.relative_to(root).as_posix()
 
 
 def _named(root: Path) -> Iterator[Path]:
-    """Yield all *.jsonl paths below a folder that are not folders."""
+    """Yield the paths below a folder that end with .jsonl, except folders."""
     yield from (leaf for leaf in leaves_below(root) if leaf.suffix == SUFFIX)
 
 
 def _no_file_in(folder: Path) -> str:
-    """Return the cause for a folder without a usable file; it lists *.jsonl entries that aren't files."""
+    """Return the cause of the error for a folder without usable files.
+
+    The cause lists entries named *.jsonl that are not files.
+    """
     others = [
         f"{path.relative_to(folder).as_posix()} is {kind_at(path, follow_links=False)}"
         for path in sorted(_named(folder))
@@ -325,7 +335,9 @@ def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
 
 
 def _opened(spec: ConversationsSpec, root: Path, name: str) -> BufferedReader:
-    """Open a file of a source for reading; a link is followed only if the source names that file itself.
+    """Open a file of a source for reading.
+
+    A link is followed only if the source names this file itself.
 
     Raises:
         CorpusError: if the file can't be opened, or is a link inside the source's folder.

@@ -1,14 +1,15 @@
-"""Clusters of near-duplicate files: candidate pairs are verified and joined at two thresholds.
+"""Clusters of near-duplicate files, built from candidate pairs whose similarity is checked.
 
-    group      files of one repository, each with a similarity of at least MIN_WITHIN to another one
-    cluster    groups joined by a pair of files from two repositories with a similarity of at least
+    group      files of one repository that are linked by pairs with a similarity of at least MIN_WITHIN
+    cluster    groups that are linked by pairs of files from two repositories, with a similarity of at least
                MIN_ACROSS; if both files are large, min_large_similarity is enough
 
-The similarity of two files is the highest exact Jaccard similarity between the shingles of their signed
-versions.
+The similarity of two files is the exact Jaccard similarity between the shingles of their signed versions; of
+several pairs of versions, the most similar pair counts.
 
-Two versions of a single-file library are less similar than other copies are. Unrelated large files are never
-that similar; smaller ones may be, because parser generators emit the same code into both.
+Large files have a lower limit because two versions of a single-file library are less similar than other
+copies. Unrelated large files are never that similar. Unrelated smaller files may be, because parser
+generators emit the same code into both.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,11 +27,14 @@ Int64s = npt.NDArray[np.int64]
 MIN_ACROSS = 0.7
 MIN_WITHIN = 0.9
 LARGE_SHINGLES = 10_000
-"""Minimum number of shingles of a large version: 60 to 80 kB of code."""
+"""Number of shingles from which on a version is large: 60 to 80 kB of code."""
 MIN_LARGE_SHARED = 0.55
-"""Minimum share of the smaller version's shingles that the larger version also has."""
+"""Minimum share of the smaller version's shingles that a large version must also have, to be a copy."""
 MIN_ACROSS_LARGE = 0.2
-"""Minimum similarity of large versions: below it, the smaller may be just a part of the larger."""
+"""Minimum similarity of large versions to be copies.
+
+If the similarity is lower, the smaller version may be just a part of the larger one.
+"""
 
 
 def jaccard(one: UInt64s, other: UInt64s) -> float:
@@ -44,7 +48,9 @@ def jaccard(one: UInt64s, other: UInt64s) -> float:
 
 
 def min_large_similarity(one: Int64s, other: Int64s) -> npt.NDArray[np.float64]:
-    """[pairs]: the similarity at which large versions count as copies, from their numbers of shingles.
+    """Return the similarity from which on large versions count as copies, [pairs].
+
+    `one` and `other` are the numbers of shingles of the two versions of each pair.
 
     >>> sizes = np.array([10_000, 10_000]), np.array([10_000, 30_000])
     >>> min_large_similarity(*sizes).round(3).tolist()
@@ -56,25 +62,28 @@ def min_large_similarity(one: Int64s, other: Int64s) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Join:
-    """A pair of files that joined two clusters."""
+    """A pair of similar files that joined two clusters."""
 
     first: int
     second: int
     similarity: float
     joined: int
-    """Number of files in the smaller of the two clusters."""
+    """Number of files in the smaller of the two clusters that were joined."""
 
 
 @dataclass(kw_only=True, slots=True)
 class CopyClusters:
-    """Files by number, with their groups and clusters."""
+    """Groups and clusters of files, which are given by their numbers."""
 
     repositories: Sequence[int]
-    """Repository of each file."""
+    """Number of the repository of each file."""
     groups: DisjointSets = field(init=False)
     clusters: DisjointSets = field(init=False)
     largest_joins: dict[int, Join] = field(default_factory=dict)
-    """The join with the largest smaller part of each cluster, by the cluster's root."""
+    """One Join per cluster, by the representative of the cluster.
+
+    Of all Joins that built the cluster, it is the one whose smaller part was largest.
+    """
 
     def __post_init__(self) -> None:
         count = len(self.repositories)
@@ -87,7 +96,9 @@ class CopyClusters:
         *,
         min_across: Callable[[int], float] = lambda number: MIN_ACROSS,
     ) -> None:
-        """Join the files of similar pairs; pairs that are already together aren't compared.
+        """Join the files of each pair that is similar enough.
+
+        Pairs that are already in the same group or cluster aren't compared.
 
         Args:
             pairs: Numbers of the two files of each pair.
@@ -118,7 +129,10 @@ class CopyClusters:
 
 
 class ShingleSpool:
-    """Shingles of versions on disk until they are compared, by the number of their signature."""
+    """Shingles of versions, kept on disk until they are compared.
+
+    A version is given by the number of its signature.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Copyright holders named in comments and licence files, normalised for comparison."""
+"""Copyright holders that comments and licence files name, normalised so that names can be compared."""
 
 import re
 
@@ -18,18 +18,18 @@ _END = re.compile(
     r"|\b(?:19|20)\d{2}\b|\bthis (?:file|program)\b|\bfor the\b|\.[ \t]+(?:this|the|all|see|use)\b)",
     re.IGNORECASE,
 )
-"""End of a name: an address, a year, or words that usually follow."""
+"""Pattern of what follows the name of a holder: an address, a year, or usual words."""
 _SUFFIX = re.compile(
     r"(?<![\s,])[\s,]++"
     r"(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
     re.IGNORECASE,
 )
 MAX_HOLDER_LINE_CHARACTERS = 1_000
-"""Maximum characters from the beginning of a name to its line end; longer text is prose."""
+"""Maximum characters from the start of a name to the end of its line; a longer text is prose."""
 _NO_NAMES = frozenset(("and", "notice", "notices", "holder", "holders", "owner", "owners"))
-"""Words behind `Copyright` in headings and conditions."""
+"""Words that follow `Copyright` in headings and conditions and are no names."""
 MAX_HOLDER_CHARACTERS = 100
-"""Maximum characters of a name; longer text is prose."""
+"""Maximum characters of a name; a longer text is prose."""
 
 
 def holder_in(text: str) -> str | None:

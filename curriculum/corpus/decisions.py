@@ -1,4 +1,4 @@
-"""Decisions of a selection, read back per document: kept or not, side of the split, domain."""
+"""Decisions of a selection about each document: whether it is kept, its side of the split, its domain."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,34 +19,36 @@ HELD_OUT_FILES: tuple[Side, ...] = ("val", "unseen")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """Decisions about the documents of one artefact, in row order; all arrays are [documents].
+    """Decisions about the documents of one artefact; all arrays are [documents], in row order.
 
-    If a document occurs twice in the artefact, only its first row is kept.
+    If a document occurs twice in the artefact, only its first row counts as kept.
     """
 
     kept: npt.NDArray[np.bool_]
     side: npt.NDArray[np.str_]
     domain: npt.NDArray[np.int64]
-    """Index into `domains`."""
+    """Domain of each document as an index into `domains`."""
     domains: tuple[str, ...]
     lineage: npt.NDArray[np.int64]
-    """Index into `lineages`."""
+    """Lineage of each document as an index into `lineages`."""
     lineages: tuple[str, ...]
     document_ids: npt.NDArray[np.bytes_]
 
     def kept_on(self, side: Side) -> npt.NDArray[np.bool_]:
-        """[documents]: True for kept documents on a side of the split."""
+        """Return True for each kept document on `side` of the split, [documents]."""
         found: npt.NDArray[np.bool_] = self.kept & (self.side == side)
         return found
 
     @property
     def is_held_out_file(self) -> npt.NDArray[np.bool_]:
-        """[documents]: True for documents of files in val or unseen (not for later documents)."""
+        """True for documents of files on the sides val and unseen, but not later, [documents]."""
         return np.isin(self.side, HELD_OUT_FILES)
 
 
 def decisions(selection: Artefact, documents: Artefact) -> Decisions:
-    """Join an artefact's documents with the selection; uses about 120 bytes of memory per document.
+    """Return the decisions of `selection` about the documents of one artefact.
+
+    Needs about 120 bytes of memory per document.
 
     Raises:
         StoreError: if the selection lacks a document; names the first one.
@@ -75,14 +77,14 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
 
 
 def _coded(names: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return the index of each name in the sorted distinct names, and those distinct names."""
+    """Return each name as an index into the sorted distinct names, and these distinct names."""
     listed = names.to_pylist()
     known = {name: code for code, name in enumerate(sorted(set(listed)))}
     return np.array([known[name] for name in listed], dtype=np.int64), tuple(known)
 
 
 def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
-    """Return the ids of an artefact's documents that are kept and in train."""
+    """Return the ids of an artefact's documents that are kept on side train."""
     labels = documents.manifest.labels
     wanted = [("family", labels["family"]), ("repository", labels["repository"])]
     chosen = parquet.read_table(
@@ -96,12 +98,12 @@ def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
 
 
 def read_sides(selection: Artefact) -> pl.DataFrame:
-    """Return the side of each file."""
+    """Return the side of each lineage, as a table with the columns lineage and split."""
     return frames.read(selection.path / SIDES_NAME)
 
 
 def held_out_files(selection: Artefact) -> frozenset[str]:
-    """Return all lineages in val or unseen."""
+    """Return all lineages on the sides val and unseen."""
     sides = parquet.read_table(
         selection.path / SIDES_NAME, columns=["lineage"], filters=[("split", "in", HELD_OUT_FILES)]
     )
@@ -114,7 +116,10 @@ def _places(
     selection: Artefact,
     documents: Artefact,
 ) -> npt.NDArray[np.int64]:
-    """[documents]: each document's row in the selection, whose rows are sorted by id."""
+    """Return the row of each document in the selection, [documents].
+
+    `chosen` are the ids in the selection, which are sorted; `ids` are those of the documents.
+    """
     found = np.searchsorted(chosen, ids)
     lacking = found == len(chosen)
     lacking[~lacking] = chosen[found[~lacking]] != ids[~lacking]

@@ -7,14 +7,14 @@ Int64s = npt.NDArray[np.int64]
 
 
 class DisjointSets:
-    """Disjoint sets of numbers, joined in place; 16 bytes per number."""
+    """Disjoint sets of the numbers below `count`, which are joined in place; 16 bytes per number."""
 
     def __init__(self, count: int) -> None:
         self._parent = np.arange(count, dtype=np.int64)
         self._size = np.ones(count, dtype=np.int64)
 
     def root(self, number: int) -> int:
-        """Return the representative of a number's set, halving the path to it."""
+        """Return the number that represents the set of `number`; the path to it is halved for later calls."""
         parent = self._parent
         while parent[number] != number:
             parent[number] = parent[parent[number]]
@@ -22,11 +22,11 @@ class DisjointSets:
         return number
 
     def size(self, root: int) -> int:
-        """Return the number of members of a root's set."""
+        """Return how many numbers the set with the representative `root` has."""
         return int(self._size[root])
 
     def join(self, first: int, second: int) -> int:
-        """Join the sets of two numbers and return the root, which is that of the larger set."""
+        """Join the sets of two numbers; return the new representative, which is that of the larger set."""
         large, small = sorted(
             (self.root(first), self.root(second)), key=lambda at: (-self._size[at], at)
         )
@@ -36,10 +36,10 @@ class DisjointSets:
         return large
 
     def roots(self) -> Int64s:
-        """[numbers]: the root of each number's set."""
+        """Return the representative of each number's set, [numbers]."""
         return np.array([self.root(number) for number in range(len(self._parent))], dtype=np.int64)
 
     def firsts(self) -> Int64s:
-        """[numbers]: the smallest number in each number's set."""
+        """Return the smallest number in each number's set, [numbers]."""
         _, first, inverse = np.unique(self.roots(), return_index=True, return_inverse=True)
         return first[inverse].astype(np.int64)

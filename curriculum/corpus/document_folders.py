@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentFolder:
-    """Artefact folder with the documents of one family in one repository."""
+    """Folder of an artefact that contains the documents of one family in one repository."""
 
     repository: str
     path: Path

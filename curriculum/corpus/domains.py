@@ -1,12 +1,12 @@
-"""Domains: loading and checking the rules, labelling documents, counting by domain.
+"""Domains of documents: loading and checking the rules, applying them to documents, counting by domain.
 
     features   name → regex                matches per 1,000 bytes of a document's code
     rules      domain, rule, when          in order; the first rule that matches decides, else `general`
 
-A rule sees one document at a time, so no document changes its domain when the corpus grows. Rules read the
-document's code: for a file, in every family, the whole file after the commit; for a context document, its
-target; for a deleted file, the removed text. Texts are streamed: memory holds only the rule and some counts
-of each document.
+A rule sees one document at a time, so a document doesn't change its domain when the corpus grows. Rules read
+the document's code. The code of a file is the whole file after the commit, in every family. The code of a
+context document is its target, and the code of a deleted file is the removed text. Texts are streamed: only
+the deciding rule and some counts of each document are held in memory.
 """
 
 import functools
@@ -33,10 +33,10 @@ from schemas.text import line_of, parse, text_of
 
 PACKAGE = Path(__file__).parents[1]
 CODE = "code"
-"""Column in which features are counted."""
+"""Name of the column in which the matches of features are counted."""
 _PER_BYTES = 1_000
 _PATHS = ("a.cc", "b.h", "test/a_test.cc", "CMakeLists.txt", "src/c.c", "lib/d/d.cpp", "e", "f.hpp")
-"""Paths of the probe documents on which every rule is tried when it is loaded."""
+"""Paths of the made-up documents on which every rule is tried when it is loaded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +48,12 @@ class _RuleFault:
 
 
 def load_domains(name_or_path: str = "domains") -> DomainsSpec:
-    """Load the shipped rules of that name, or the rules in a YAML file.
+    """Load the rules that are shipped under a name, or the rules in a YAML file.
 
     Raises:
-        CorpusError: for an unknown name; with line and cure for an invalid regular expression, and for a
-            condition that can't be parsed, uses an unknown column, or depends on other documents.
+        CorpusError: for an unknown name, an invalid regular expression, and a condition that can't be parsed,
+            uses an unknown column, or depends on other documents. Except for a name, the error gives the line
+            and a cure.
     """
     file = _file(name_or_path)
     return _checked(text_of(file, error=CorpusError), file)
@@ -60,7 +61,10 @@ def load_domains(name_or_path: str = "domains") -> DomainsSpec:
 
 @functools.lru_cache(maxsize=8)
 def _checked(text: str, file: Path) -> DomainsSpec:
-    """Parse and check the rules in a file's text; cached, since several selections load the same rules."""
+    """Parse and check the rules in `text`.
+
+    The result is cached, because several selections load the same rules.
+    """
     spec = parse(DomainsSpec, text, file=str(file), error=CorpusError)
     for fault in _faults(spec):
         line = line_of(text, fault.location, file=str(file), error=CorpusError)
@@ -69,12 +73,12 @@ def _checked(text: str, file: Path) -> DomainsSpec:
 
 
 def is_path(name: str) -> bool:
-    """Return True if rules are given as a file path rather than a name."""
+    """Return True if `name` is the path of a file with rules, rather than the name of shipped rules."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
 def ingredients(spec: DomainsSpec) -> dict[str, JsonValue]:
-    """Return the part of the rules that decides a domain: everything except `why`."""
+    """Return the part of the rules that decides domains, which is everything except `why`."""
     return {
         "features": dict(spec.features),
         "rules": [[rule.domain, rule.rule, rule.when] for rule in spec.rules],
@@ -82,7 +86,7 @@ def ingredients(spec: DomainsSpec) -> dict[str, JsonValue]:
 
 
 def feature_columns(spec: DomainsSpec) -> list[pl.Expr]:
-    """Return expressions for the features, computed from the columns `code` and `num_bytes`."""
+    """Return expressions that compute the features from the columns `code` and `num_bytes`."""
     size = pl.max_horizontal("num_bytes", 1)
     return [
         (pl.col(CODE).str.count_matches(regex) * _PER_BYTES / size).alias(name)
@@ -91,7 +95,7 @@ def feature_columns(spec: DomainsSpec) -> list[pl.Expr]:
 
 
 def condition(rule: DomainRule) -> pl.Expr:
-    """Compile a rule's condition to an expression; null results count as false."""
+    """Return a rule's condition as an expression; null results count as false."""
     return pl.sql_expr(rule.when).fill_null(value=False)
 
 
@@ -162,7 +166,7 @@ def _faults_of_feature(name: str, regex: str) -> Iterator[_RuleFault]:
 
 
 def _names_a_column(name: str) -> bool:
-    """Return True if SQL parses a name as a plain column."""
+    """Return True if SQL reads `name` as the name of a column."""
     try:
         return name.isidentifier() and pl.sql_expr(name).meta.eq(pl.col(name))
     except pl.exceptions.PolarsError:
@@ -170,7 +174,11 @@ def _names_a_column(name: str) -> bool:
 
 
 def _problem_of_condition(rule: DomainRule, features: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return cause and cure if a condition is unusable; it is tried on the probes together and one by one."""
+    """Return cause and cure if a rule's condition is unusable, else None.
+
+    The condition is computed for all probe documents together and for each of them alone. If the results
+    differ, the condition depends on other documents.
+    """
     known = [*COLUMNS, *features]
     try:
         held = pl.sql_expr(rule.when)
@@ -199,7 +207,10 @@ def _problem_of_condition(rule: DomainRule, features: Mapping[str, str]) -> tupl
 
 
 def _probes(features: Mapping[str, str]) -> pl.DataFrame:
-    """Return documents that differ in every column, with every column in another order."""
+    """Return probe documents: made-up documents on which a condition is tried.
+
+    They differ in every column, and no two columns sort them in the same order.
+    """
     number = len(_PATHS)
     sizes = [100 * (3 * at % number + 1) for at in range(number)]
     densities = {
@@ -217,14 +228,14 @@ def _probes(features: Mapping[str, str]) -> pl.DataFrame:
 
 
 def _reason(broken: Exception) -> str:
-    """Return an engine's message as one line; of a multi-line report, the line with the error."""
+    """Return the message of an engine's error as one line; of several lines, the one with the error."""
     lines = [line.strip() for line in str(broken).splitlines() if line.strip()]
     named = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return (named or lines or [type(broken).__name__])[0]
 
 
 REVISION = 2
-"""Raise if the same documents and rules give other domains."""
+"""Revision of the labelling; increase it when the same documents and rules give other domains."""
 NO_RULE = "no rule holds"
 ROWS_PER_GROUP = 100_000
 _COLUMNS = (
@@ -242,20 +253,29 @@ _COLUMNS = (
 _QUOTED = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'"""
 _C_COMMENT = rf"{_QUOTED}|//[^\n]*|(?s:/\*.*?\*/)"
 _HASH_COMMENT = rf"{_QUOTED}|#[^\n]*"
-"""The patterns also match quoted text, so that no comment begins inside of a string."""
+"""Pattern of comments in build files.
+
+Like _C_COMMENT, it also matches quoted text, so that no match of a comment begins inside of a string.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledDocuments:
-    """Sizes by domain, counts by rule, and warnings for the kept documents."""
+    """Result of applying rules to the kept documents: sizes by domain, and counts by rule."""
 
     sizes: pl.DataFrame
-    """Sorted: repository, domain, documents, val (documents in val), bytes, code_bytes, comment_bytes."""
+    """Table with the columns repository, domain, documents, val, bytes, code_bytes, comment_bytes; sorted.
+
+    `documents` and `val` are numbers of documents: of all, and of those in val.
+    """
     rules: pl.DataFrame
-    """Table in rule order: rule, domain, holds (matching documents), decides (documents it decided)."""
+    """Table with the columns rule, domain, holds and decides, in the order of the rules.
+
+    `holds` is the number of documents that match the rule, and `decides` the number whose domain it decided.
+    """
 
     def report(self) -> SelectionReport:
-        """Return the values for a manifest."""
+        """Return the counts for the manifest of the selection."""
         domains = self.sizes.group_by("domain").agg(pl.col(pl.Int64).sum()).sort("domain")
         whole = max(1, int(domains["bytes"].sum()))
         return SelectionReport(
@@ -275,7 +295,10 @@ class LabelledDocuments:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Yield one sentence per kind of useless rule: matches nothing, matches everything, never decides."""
+        """Yield a sentence for each way in which rules are useless, with the names of these rules.
+
+        A rule is useless if it matches no document, matches every document, or never decides.
+        """
         documents = int(self.sizes["documents"].sum())
         holds = pl.col("holds")
         kinds = (
@@ -296,10 +319,10 @@ class LabelledDocuments:
 def label_domains(
     documents: Sequence[DocumentFolder], kept: Path, spec: DomainsSpec, folder: Path
 ) -> LabelledDocuments:
-    """Write the selection into `folder`: the decisions in `kept` plus each document's domain.
+    """Write the selection into `folder`: the decisions in `kept`, with each document's domain.
 
-    `kept` is the folder that `select` filled for the same documents. Costs one pass over the texts, at about
-    200 MB/s per core, and 100 bytes of memory per document.
+    `kept` is the folder that `select` filled for the same documents. The texts are read once, at about
+    200 MB/s per core. Needs 100 bytes of memory per document.
     """
     judged = pl.concat([_judged(folder, spec) for folder in documents]).collect(engine="streaming")
     first = judged.sort(*KEY, "timestamp", "lineage", "decided").unique(
@@ -327,7 +350,7 @@ def label_domains(
 
 
 def _judged(documents: DocumentFolder, spec: DomainsSpec) -> pl.LazyFrame:
-    """Return one row per document: its key, the number of the deciding rule, and its sizes."""
+    """Return one row per document with its key, the number of the rule that decides, and its sizes."""
     holds = [condition(rule).alias(_holds(at)) for at, rule in enumerate(spec.rules)]
     decided = [
         pl.when(_holds(at)).then(pl.lit(at, dtype=pl.Int16)) for at in range(len(spec.rules))
@@ -350,7 +373,10 @@ def _judged(documents: DocumentFolder, spec: DomainsSpec) -> pl.LazyFrame:
 
 
 def _code(documents: DocumentFolder) -> pl.LazyFrame:
-    """Return the columns that rules may read, plus the code; `whole` is False for deleted files."""
+    """Return the columns that rules may read, and the column `code`.
+
+    `whole` is False for deleted files.
+    """
     part = pl.element().struct
     is_code = part.field("kind").is_in(["code", "target"]) & (part.field("source") >= 0)
     code = _starts(is_code)
@@ -374,13 +400,16 @@ def _code(documents: DocumentFolder) -> pl.LazyFrame:
 
 
 def _starts(wanted: pl.Expr) -> pl.Expr:
-    """Return the start of the first wanted part, or null."""
+    """Return the start of the first part for which `wanted` is true, or null."""
     starts = pl.element().filter(wanted).struct.field("start")
     return pl.col("parts").list.eval(starts).list.first()
 
 
 def _path() -> pl.Expr:
-    """Return the path of the document's lineage at its commit, from the first source of that lineage."""
+    """Return the path that the document's file had at the document's commit.
+
+    It is that of the first source with the document's lineage.
+    """
     lineages = pl.col("provenance").list.eval(pl.element().struct.field("lineage"))
     own = pl.concat_list("lineage", lineages).list.eval(pl.element() == pl.element().first())
     source = pl.col("provenance").list.get(own.list.slice(1).list.arg_max())
@@ -388,7 +417,7 @@ def _path() -> pl.Expr:
 
 
 def _comment_bytes() -> pl.Expr:
-    """Return the bytes of comments in the code: `/* … */` and `// …`, or `# …` in build files."""
+    """Return the number of bytes of comments in the code: `/* … */` and `// …`, or `# …` in build files."""
     of_code = pl.col("language").is_in(["cpp", "c"])
     return (
         pl.when(of_code).then(_bytes_of(_C_COMMENT, "/")).otherwise(_bytes_of(_HASH_COMMENT, "#"))

@@ -4,8 +4,8 @@
     script check         checks whether the text is plausible in the encoding's script: common characters,
                          punctuation at the right ends of words, only ASCII outside comments and literals
 
-A text that is plausible in two encodings, or too short, counts as undecodable: garbled text is worse than a
-skipped file.
+A text counts as undecodable if it is plausible in two encodings or too short to tell. A skipped file is
+better than garbled text.
 """
 
 import codecs
@@ -25,18 +25,27 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf_16_le"),
     (codecs.BOM_UTF16_BE, "utf_16_be"),
 )
-"""Byte order marks; UTF-32 comes first, since its mark begins with that of UTF-16."""
+"""Byte order marks with their encodings.
+
+UTF-32 comes first, because its mark begins with the mark of UTF-16.
+"""
 UTF8 = "utf_8"
 MIN_COMMON_SHARE = 0.9
-"""Minimum share of a text's non-ASCII characters that are common in its script."""
+"""Minimum share of common characters of a script among the non-ASCII characters of a text."""
 MIN_IDEOGRAPHS, MIN_HANGUL, MIN_CYRILLIC, MIN_WESTERN = 10, 10, 24, 8
-"""Minimum number of characters of a script in a text; fewer are often valid in another encoding too."""
+"""Minimum number of characters of each script in a text.
+
+Fewer characters are often valid in another encoding, too.
+"""
 MIN_KANA_SHARE, MIN_HANGUL_SHARE = 0.15, 0.8
-"""Minimum shares in Japanese and Korean texts, punctuation included."""
+"""Minimum share of kana in a Japanese text, and of hangul in a Korean text; punctuation counts."""
 MIN_FREQUENT_SHARE = 0.6
-"""Minimum share of the eleven most frequent letters in a Russian text; 0.7 is usual."""
+"""Minimum share of the eleven most frequent letters in a Russian text; the usual share is 0.7."""
 _FREE = re.compile(rb"//|/\*|#|\"|'")
-"""Beginnings of comments and literals, which may be in any language; directives such as #error count too."""
+"""Pattern of the beginnings of comments, literals and directives such as #error.
+
+The text in them may be in any language.
+"""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _RUN = re.compile(r"[^\x00-\x7f]+")
@@ -46,13 +55,16 @@ _RUSSIAN = re.compile(r"[а-яё]", re.IGNORECASE)
 _NOT_RUSSIAN = re.compile(r"[а-яё][А-ЯЁ]|[a-zA-Z][а-яёА-ЯЁ]|[а-яёА-ЯЁ][a-zA-Z]")
 _RUSSIAN_SIGNS = frozenset("«»—–…№°©\u00a0")
 _SHARED = frozenset("öüßéóúÄÜÉ")
-"""Letters whose bytes stand for no plausible letter in other European encodings."""
+"""Letters whose bytes are no plausible letters in other European encodings."""
 _ALPHABETS = tuple(
     frozenset(letters + letters.upper())
     for letters in ("äöüß", "äöåé", "æøåé", "àâçèéêëîïôùûüœ", "áéíñóúü¡¿", "ãõáéíóúâêôàç", "àèéìòù")
 )
-"""Non-ASCII letters of German, Swedish and Finnish, Danish and Norwegian, French, Spanish, Portuguese, and
-Italian. Icelandic is excluded: its letters equal those of Turkish in another encoding."""
+"""Non-ASCII letters of western languages.
+
+In this order: German, Swedish and Finnish, Danish and Norwegian, French, Spanish, Portuguese, Italian.
+Icelandic is left out, because its letters have the same bytes as those of Turkish in another encoding.
+"""
 _WESTERN_PAIRS = ("çã", "çõ", "öß", "üß", "äß", "éé")
 _SIGNS = frozenset("©®™°±²³µ§«»“”„‘’–—…•£€¥×÷¼½¾\u00a0")
 _NOT_WESTERN = re.compile(
@@ -61,15 +73,18 @@ _NOT_WESTERN = re.compile(
     r"|(?<=[^\W\d_])(?:[“«„‘•§£€¥÷¼½¾±©\u00a0–—]|’(?!(?:s|t|re|ve|ll|d|m)\b))"
     r"|(?<![\w)])[²³]|(?<![\w.,)\"'])…(?!\w)|(?<=[a-zà-ÿ])[À-Þ]"
 )
-"""Signs of another encoding: impossible letter pairs, punctuation inside or at the wrong end of words."""
+"""Pattern of signs that a text has another encoding.
+
+They are impossible pairs of letters, and punctuation inside of words or at their wrong end.
+"""
 _UNCERTAIN = frozenset("…\u00a0")
-"""Signs that are word-final letters in DOS encodings; no evidence on their own."""
+"""Characters that aren't evidence on their own: in DOS encodings, their bytes are letters that end words."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodedSource:
-    """A text and the encoding of its file."""
+    """Text of a source file, and the encoding that the file has."""
 
     text: str
     encoding: str
@@ -81,13 +96,13 @@ def is_marked(raw: bytes) -> bool:
 
 
 def as_utf8(raw: bytes) -> bytes:
-    """Return a source file's text as UTF-8, or its bytes unchanged if the encoding is ambiguous."""
+    """Return the text of a source file as UTF-8; if the encoding is ambiguous, return the bytes unchanged."""
     decoded = None if raw.isascii() else decode_source(raw)
     return raw if decoded is None else decoded.text.encode()
 
 
 def decode_source(raw: bytes) -> DecodedSource | None:
-    r"""Decode a source file and remove its byte order mark; None if the encoding is ambiguous.
+    r"""Decode a source file and remove its byte order mark; return None if the encoding is ambiguous.
 
     >>> decode_source(b"int a;\n").encoding, decode_source("\ufeffint a;\n".encode("utf-16-le")).encoding
     ('utf_8', 'utf_16_le')
@@ -111,7 +126,7 @@ Verdict = Literal["other", "possible", "certain"]
 
 
 def _older(raw: bytes) -> DecodedSource | None:
-    """Decode with the only legacy encoding that gives plausible text; None if that is uncertain."""
+    """Decode with the only legacy encoding that gives plausible text; None if there isn't exactly one."""
     found: dict[str, tuple[str, Verdict]] = {}
     for encoding in _readable(raw):
         decoded = _strict(raw, encoding)
@@ -140,9 +155,10 @@ def _verdict(*, possible: bool, certain: bool) -> Verdict:
 
 
 def _western(text: str) -> Verdict:
-    """Judge a text by its letters, which must fit one western language, and by its punctuation.
+    """Judge whether a text is in a western language, by its letters and punctuation.
 
-    Nearly all non-ASCII characters must stand alone among ASCII.
+    All letters must belong to one language, and nearly every non-ASCII character must be between ASCII
+    characters.
     """
     foreign = _FOREIGN.findall(text)
     letters = [character for character in foreign if character not in _SIGNS]
@@ -212,7 +228,10 @@ def _korean(text: str) -> Verdict:
 
 
 def _is_other_script(raw: bytes) -> bool:
-    """Return True if bytes that decode as Chinese also decode as Korean or Japanese, which then is right."""
+    """Return True if bytes that decode as Chinese decode also as Korean or Japanese.
+
+    The text is then Korean or Japanese.
+    """
     korean, japanese = _strict(raw, "cp949"), _strict(raw, "euc_jp")
     return (korean is not None and _korean(korean.text) != "other") or (
         japanese is not None and _japanese(japanese.text) != "other"
@@ -225,7 +244,7 @@ def _share(characters: list[str], common: frozenset[str]) -> float:
 
 @cache
 def _characters(codec: str, leads: tuple[range, ...]) -> frozenset[str]:
-    """Return the characters of some rows of a double-byte encoding."""
+    """Return the characters of a double-byte encoding whose first byte is in one of the ranges `leads`."""
     pairs = (bytes((lead, trail)) for row in leads for lead in row for trail in range(0x40, 0xFF))
     return frozenset("".join(pair.decode(codec, errors="ignore") for pair in pairs))
 
@@ -241,4 +260,4 @@ _SCRIPTS: Mapping[str, Callable[[str], Verdict]] = {
     "gb18030": _chinese("gb18030", "gb2312", (range(0xA1, 0xA4), range(0xB0, 0xD8))),
     "big5": _chinese("big5", "big5", (range(0xA1, 0xC7),)),
 }
-"""Legacy encodings that are tried, with the script check of each."""
+"""Legacy encodings that are tried, each with the function that checks the script."""

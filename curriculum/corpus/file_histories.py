@@ -1,7 +1,7 @@
-"""Histories of files: when each file first appeared in the log, and all its versions.
+"""Histories of files: when each file first appeared in the log, and all versions that it ever had.
 
-Documents alone can't tell an original from its copies: only the newest versions of a frequently changed file
-are read, so the documents of a rarely updated copy may be older.
+Originals can't be told from copies by documents alone. Of a frequently changed file only the newest versions
+are read, so a rarely updated copy of the file may have older documents.
 """
 
 from array import array
@@ -17,11 +17,11 @@ from schemas.document import FILE_HISTORIES_SCHEMA
 
 FILE_HISTORIES_NAME = "file_histories.parquet"
 BLOB_DIGITS = 15
-"""Leading hex digits of a blob id that identify it; they fit into 63 bits."""
+"""Number of leading hex digits of a blob id that identify the blob; they fit into 63 bits."""
 
 
 class FileHistories:
-    """Collects the histories of files during a walk of the log; 16 bytes per version."""
+    """Collector of the histories of files while the log is read; 16 bytes of memory per version."""
 
     def __init__(self) -> None:
         self._born: dict[str, int] = {}
@@ -29,7 +29,7 @@ class FileHistories:
         self._wanted: set[str] = set()
 
     def add(self, lineage: str, timestamp: int, blob: str) -> None:
-        """Add a version of a file, in log order; an empty blob id means that the file doesn't exist."""
+        """Add the next version of a file in log order; an empty `blob` means that the file was deleted."""
         self._born.setdefault(lineage, timestamp)
         if blob:
             blobs, since = self._versions.setdefault(lineage, (array("q"), array("q")))
@@ -37,11 +37,11 @@ class FileHistories:
             since.append(timestamp)
 
     def want(self, lineage: str) -> None:
-        """Mark a file so that its history is written."""
+        """Mark a file whose history `write` will include."""
         self._wanted.add(lineage)
 
     def write(self, folder: Path) -> None:
-        """Write the histories of the marked files, sorted by lineage."""
+        """Write the histories of the marked files into `folder`, sorted by lineage."""
         names = sorted(self._wanted)
         firsts = [self._firsts(name) for name in names]
         columns = {
@@ -54,15 +54,15 @@ class FileHistories:
         pq.write_table(table, folder / FILE_HISTORIES_NAME, compression="zstd")
 
     def _firsts(self, lineage: str) -> dict[int, int]:
-        """Return the first timestamp of each blob of a file, sorted by blob number."""
+        """Return the first timestamp of each version of a file, by blob number, sorted by number."""
         blobs, since = self._versions.get(lineage, ((), ()))
-        # Reversed, because the last value of a key wins: the earliest timestamp must stay.
+        # Reversed, because the last value of a key wins, and the earliest timestamp must remain.
         firsts = dict(zip(reversed(blobs), reversed(since), strict=True))
         return dict(sorted(firsts.items()))
 
 
 def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
-    """Return (lineage, born, blobs, since) from all document folders with histories."""
+    """Return the histories in `folders` as a table with the columns lineage, born, blobs and since."""
     files = [folder / FILE_HISTORIES_NAME for folder in folders]
     numbers = pl.List(pl.Int64)
     schema = pl.Schema(
@@ -73,5 +73,5 @@ def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
 
 
 def blob_mark(blob: pl.Expr) -> pl.Expr:
-    """Return the number that identifies a blob in histories; null if the value is not a blob id."""
+    """Return the number that stands for a blob in histories; null if the value is not a blob id."""
     return blob.str.head(BLOB_DIGITS).str.to_integer(base=16, strict=False)

@@ -1,4 +1,4 @@
-"""Texts of files in documents: whole versions, and the excerpts shown in contexts."""
+"""Texts of files in documents: whole versions of a file, and excerpts of files that contexts show."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,11 +11,11 @@ from curriculum import parquet
 from schemas.families import VERSIONS_FAMILY
 
 DOCUMENTS_AT_ONCE = 64
-"""Number of texts in memory."""
+"""Number of documents whose texts are in memory at a time."""
 
 
 def read_versions(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield (lineage, text) of each version of a file; yield nothing for other families."""
+    """Yield (lineage, text) of each version of a file in `folder`; other families give nothing."""
     for batch in _version_batches(folder):
         for row, text in _version_texts(batch):
             yield row["lineage"], text
@@ -41,7 +41,7 @@ def _version_texts(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], str]
 
 
 def read_chosen(folder: Path, chosen: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (lineage, document_id, text) of the versions in the documents with the `chosen` ids."""
+    """Yield (lineage, document_id, text) of versions of files, for the document ids in `chosen`."""
     wanted = pa.array(sorted(chosen), type=pa.string())
     for batch in _version_batches(folder):
         found: Any = pc.is_in(batch["document_id"], value_set=wanted)
@@ -50,7 +50,7 @@ def read_chosen(folder: Path, chosen: Collection[str]) -> Iterator[tuple[str, st
 
 
 def read_shown(folder: Path, lineages: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield (lineage, text) of the excerpts of the `lineages` in documents, without repeated excerpts."""
+    """Yield (lineage, text) of excerpts that documents show from the files `lineages`, without repetition."""
     seen: set[tuple[str, int, int]] = set()
     for path in parquet.shards_of(folder):
         with parquet.File(path) as file:

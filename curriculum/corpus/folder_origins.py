@@ -1,4 +1,4 @@
-"""Licences and vendored code of a plain folder."""
+"""Licences and vendored code in a plain folder, which has no git history."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ def vendored_in(
     *,
     max_bytes: int,
 ) -> VendoredCode:
-    """Find vendored code in a plain folder; code files over `max_bytes` bytes are not read."""
+    """Find vendored code in a plain folder; source files over `max_bytes` bytes are not read."""
     origins: dict[str, FileOrigin] = {}
     built: list[str] = []
     for file in files:
@@ -39,7 +39,7 @@ def vendored_in(
 
 
 def licences_in(source: Source) -> LicenceFiles:
-    """Return the licences stated by the licence files of a plain folder."""
+    """Return the licences that the licence files of a plain folder state."""
     return licence_files(read_licence_files(_licence_files_in(source)))
 
 

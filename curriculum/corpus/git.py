@@ -1,7 +1,7 @@
-"""Sandboxed git: reads a repository without running anything that the repository contains.
+"""Sandboxed git, which reads a repository without running anything that the repository contains.
 
-A repository's own config is never used. Git works on a view: an empty bare repository created here that
-borrows the repository's objects and, if requested, its refs.
+Git never uses the config of the repository. Git works in a view instead: an empty bare repository that is
+created here and borrows the objects of the repository and, if requested, its refs.
 """
 
 import contextlib
@@ -34,8 +34,11 @@ OVERRIDES = {
     "maintenance.auto": "false",
     "safe.bareRepository": "all",
 }
-"""Settings for every git process. The commit graph and the multi-pack index are caches that a repository
-could forge: a multi-pack index names packs by path, anywhere on the machine."""
+"""Settings for every git process.
+
+The commit graph and the multi-pack index are disabled, because they are caches that a repository could forge.
+A multi-pack index names packs by path, which may be anywhere on the machine.
+"""
 
 ENVIRONMENT = {
     "GIT_ATTR_NOSYSTEM": "1",
@@ -53,30 +56,38 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
 DAMAGED = 128
-"""Exit code of git for an unreadable object, among other errors."""
+"""Exit code of git for several errors, among them an unreadable object."""
 DISK_FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "File too large")
-"""Git's messages for a failed write, in English as set by LC_ALL."""
+"""Messages that git prints if a write fails; they are in English because LC_ALL is set."""
 DIGESTS = {"sha1": 40, "sha256": 64}
 MAX_MEMORY_BYTES = 1 << 30
-"""Memory limit of a reading git process, without mapped packs. A forged tree that contains one folder ten
-times, on ten levels, has 10^10 paths."""
+"""Memory limit of a git process that reads a repository; mapped packs don't count.
+
+A limit is needed because a forged tree that contains one folder ten times, on ten levels, has 10^10 paths.
+"""
 MAX_CPU_S = 120
-"""CPU time limit in seconds of a one-shot git process; nested folders without files cost only time."""
+"""CPU time limit, in seconds, of a git process that runs one command.
+
+A forged tree of nested folders without files takes only time.
+"""
 MAX_LOG_CPU_S = 30
-"""CPU time limit in seconds of a git process that compares one batch of commits."""
+"""CPU time limit, in seconds, of a git process that compares one batch of commits."""
 MAX_OUTPUT_BYTES = 256 << 20
-"""Output limit of `run`: the list of a tree with two million files."""
+"""Size limit of the output of `run`; so large is the list of a tree with two million files."""
 _LIMITED = 'ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; shift 2; exec "$@"'
-"""Sets soft limits, never above the user's own limits, then executes git."""
+"""Shell script that sets limits and then executes git.
+
+The limits are soft limits and never above the user's own limits.
+"""
 _CLONE_OVER = (b"File too large", b"died of signal")
 MAX_ERROR_BYTES = 1 << 16
-"""Limit for the error output that is kept; a server can make a clone repeat any text."""
+"""Maximum size of stderr that is kept, because a server can make a clone print any text."""
 MAX_CLONE_MEMORY_BYTES = 4 << 30
 """Memory limit of a clone, which unpacks the received objects to compute their ids."""
 MAX_CLONE_FILE_BYTES = 128 << 30
-"""Limit for one file written by a clone; all objects are in a single pack."""
+"""Size limit of a file that a clone writes; a single pack contains all objects."""
 MAX_CLONE_S = 6 * 3600
-"""Time limit in seconds of a clone, and CPU time limit of each of its processes."""
+"""Time limit of a clone in seconds, and CPU time limit of each of its processes."""
 _CLONE_LIMITS = (
     'trap "" XFSZ; ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; ulimit -S -f "$3" || :; '
     'shift 3; exec "$@"'
@@ -86,7 +97,10 @@ CHUNK_BYTES = 1 << 18
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepositoryLayout:
-    """Paths of a repository's parts; a linked work tree has its own HEAD and shares the rest."""
+    """Paths of the parts of a repository.
+
+    A linked work tree has a HEAD of its own and shares the other parts with its repository.
+    """
 
     head: Path
     common: Path
@@ -95,17 +109,17 @@ class RepositoryLayout:
 
 
 class GitError(CorpusError):
-    """Failure of a git process that saw only a view and doesn't know the repository's name."""
+    """Failure of git in a view, which doesn't know the name of the repository."""
 
     def with_name(self, name: str) -> CorpusError:
-        """Return the error with the name of a repository."""
+        """Return the error with `name` as the name of the repository."""
         ended = self.name if self.value is None else f"{self.name}: {self.value}"
         return CorpusError(name, ended, cause=self.cause, cure=self.cure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GitResult:
-    """Exit code and error output of a finished git process."""
+    """Exit code and stderr of a git process that has exited."""
 
     code: int
     stderr: bytes
@@ -119,9 +133,10 @@ class GitResult:
 
 
 def control_file(path: Path) -> bytes | None:
-    """Read a small control file of a repository, such as HEAD; None if it doesn't exist.
+    """Read a small control file of a repository, such as HEAD; return None if the file doesn't exist.
 
-    Its content never appears in an error: a link in its place could otherwise disclose any file of the user.
+    Errors never contain the file's content. Otherwise a repository could put a link in its place and so
+    disclose any file of the user.
 
     Raises:
         CorpusError: for a link, a folder, a pipe, a device, or a file of more than 64 MiB.
@@ -139,7 +154,7 @@ def control_file(path: Path) -> bytes | None:
 
 
 def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
-    """Return the boundary commits of a shallow clone, sorted; empty for a complete repository.
+    """Return the commits at which the history of a shallow clone begins, sorted; empty for a full clone.
 
     Raises:
         CorpusError: if the file contains anything but commit ids.
@@ -157,14 +172,14 @@ def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
 
 @contextmanager
 def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
-    """Create a temporary bare repository that reads the objects of `layout`.
+    """Create a temporary bare repository, the view, which reads the objects of `layout`.
 
     New objects are written into the view. With `refs`, the view has the repository's HEAD, branches and tags;
     otherwise only object ids can be resolved.
 
     Raises:
         CorpusError: for an invalid HEAD, an unsupported ref storage, a config that git can't parse, and a git
-            failure in the block.
+            failure in the `with` block.
     """
     with tempfile.TemporaryDirectory(prefix="git-view-") as folder, name_repository(layout.name):
         path = Path(folder)
@@ -181,7 +196,7 @@ def view(layout: RepositoryLayout, *, refs: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def name_repository(repository: str) -> Iterator[None]:
-    """Add the repository's name to the error of a git failure in the block.
+    """Put the name of the repository into git errors that are raised in the `with` block.
 
     Raises:
         CorpusError: if git fails.
@@ -193,10 +208,10 @@ def name_repository(repository: str) -> Iterator[None]:
 
 
 def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Run git and return its output.
+    """Run git on a repository with `arguments` and return its output.
 
     Raises:
-        CorpusError: with git's error message if its exit code isn't 0; also if git exceeds its limits of
+        CorpusError: with git's error message if git's exit code isn't 0; also if git exceeds its limits of
             output, memory or CPU time.
     """
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
@@ -233,7 +248,7 @@ def _bounded_output(process: "subprocess.Popen[bytes]", arguments: Sequence[str]
 
 
 def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = b"") -> GitResult:
-    """Append git's output to `file`; the output is complete only if the result's code is 0."""
+    """Run git and append its output to `file`; the output is complete only if the result's code is 0."""
     done = subprocess.run(
         limited_command(*arguments, cpu_s=MAX_LOG_CPU_S),
         input=stdin,
@@ -248,11 +263,11 @@ def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = 
 def transfer(*arguments: str) -> None:
     """Run a git command that may use the network, such as `git clone`, with the user's proxies and agents.
 
-    Empty proxy variables such as all_proxy="" are unset for git, because to Python they mean "no proxy" but
-    don't override ALL_PROXY.
+    Empty proxy variables such as all_proxy="" are unset for git. In Python they mean that no proxy is used,
+    but in git they don't override ALL_PROXY.
 
     Raises:
-        CorpusError: with git's error message if its exit code isn't 0; also if git exceeds the limits of a
+        CorpusError: with git's error message if git's exit code isn't 0; also if git exceeds the limits of a
             clone for memory, output or time.
     """
     ours = {**ENVIRONMENT, "GIT_ALLOW_PROTOCOL": TRANSPORTS}
@@ -300,19 +315,19 @@ def transfer(*arguments: str) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    """Return the git command line, with every setting overridden that could run a program."""
+    """Return the command line for git; it overrides every setting that could make git run a program."""
     settings = [part for name, value in OVERRIDES.items() for part in ("-c", f"{name}={value}")]
     return [_program(), "--no-pager", *settings, *arguments]
 
 
 def limited_command(*arguments: str, cpu_s: int | None = None) -> list[str]:
-    """The command of a git that reads a repository, under limits of memory and CPU time."""
+    """Return the command line for git with limits of memory and CPU time, for reading a repository."""
     limits = (str(MAX_MEMORY_BYTES >> 10), "unlimited" if cpu_s is None else str(cpu_s))
     return ["/bin/sh", "-c", _LIMITED, "git", *limits, *command(*arguments)]
 
 
 def environment(repository: Path) -> dict[str, str]:
-    """Return the complete environment of a git process for `repository`; nothing else is inherited."""
+    """Return all environment variables for a git process in `repository`; no others are inherited."""
     return {
         **ENVIRONMENT,
         "GIT_DIR": str(repository),
@@ -323,13 +338,16 @@ def environment(repository: Path) -> dict[str, str]:
 
 @functools.cache
 def version() -> str:
-    """Return git's version, such as `2.39.5`; hunks and renames may differ between versions."""
+    """Return git's version, such as `2.39.5`; versions may give different hunks and renames."""
     output = subprocess.run(command("version"), capture_output=True, check=True, text=True).stdout
     return output.split()[2]
 
 
 def program_state() -> str:
-    """Return the path and digest of the git executable; while they stay the same, so does its version."""
+    """Return the path and digest of the git executable.
+
+    While they stay the same, git's version stays the same too.
+    """
     place = _program()
     with Path(place).open("rb") as program:
         return f"{place} {hashlib.file_digest(program, 'sha256').hexdigest()}"
@@ -356,7 +374,7 @@ def exit_error(verb: str, code: int, stderr: bytes) -> GitError:
 
 
 def _kill_session(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a clone and all processes that it started."""
+    """Kill the process of a clone and all processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -389,7 +407,7 @@ def _program() -> str:
 
 
 def _config(layout: RepositoryLayout) -> str:
-    """Return the config of a view; only the object format is taken from the repository's own config."""
+    """Return the config of a view; of the repository's own config, only the object format is used."""
     core = "[core]\n\tbare = true\n"
     kind = _extension(layout, "objectformat") or "sha1"
     if kind not in DIGESTS or _extension(layout, "refstorage") not in ("", "files"):
@@ -411,7 +429,7 @@ def _extension(layout: RepositoryLayout, name: str) -> str:
 
 
 def setting(config: bytes, name: str) -> str:
-    """Return one setting of a repository's config without following includes; "" if unset.
+    """Return the setting `name` in a repository's config, or "" if it isn't set; includes aren't followed.
 
     Raises:
         GitError: if git can't parse the config; `name_repository` adds the repository's name.
@@ -443,7 +461,7 @@ def _link_refs(path: Path, layout: RepositoryLayout) -> None:
 
 
 def _quoted(path: Path) -> bytes:
-    r"""Return a path as a line of objects/info/alternates: `/a"b` becomes `"/a\"b"`."""
+    r"""Return a path in the quoting of objects/info/alternates: `/a"b` becomes `"/a\"b"`."""
     raw = str(path).encode(errors="surrogateescape")
     if not re.search(rb'[\x00-\x1f"\\]', raw):
         return raw + b"\n"

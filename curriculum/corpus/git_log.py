@@ -1,4 +1,4 @@
-"""The log of a repository without file contents: every commit with its changed paths and blobs."""
+"""The git log of a repository: every commit with its changed paths and blob ids, without contents."""
 
 import mmap
 import os
@@ -32,21 +32,22 @@ ARGUMENTS = (
     f"--format={FORMAT}",
 )
 MAX_TIMESTAMP_S = 253_402_300_799
-"""Last second of the year 9999; a commit may claim any time."""
+"""Maximum timestamp, the last second of the year 9999; a commit may claim any time."""
 CHUNK_BYTES = 1 << 18
 BATCH = 256
-"""Commits compared with their parents by one git process."""
+"""Number of commits that one git process compares with their parents."""
 MAX_COMMIT_BYTES = 1 << 20
-"""Size limit of a commit object: its message, and about 48 bytes per parent."""
+"""Size limit of a commit object, which consists of a message and about 48 bytes per parent."""
 MAX_OVERSIZED_COMMITS = 8
-"""Maximum number of commits that exceed git's limits; each may take the whole time limit."""
+"""Maximum number of commits that exceed git's limits, because each may take the whole time limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogEntry:
-    """One path changed by a commit, as in `git log --raw`; paths are bytes, because git has no path encoding.
+    """One path that a commit changed, as in `git log --raw`.
 
-    A mode has six octal digits. As in git, an id of zeros means that the file doesn't exist.
+    Paths are bytes, because git doesn't define their encoding. A mode has six octal digits. As in git, an id
+    of zeros means that the file doesn't exist.
     """
 
     before_mode: str
@@ -60,7 +61,10 @@ class LogEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Commit:
-    """A commit other than a merge, with its changes; `timestamp` is the committer's, in UTC seconds."""
+    """A commit with its changes; merges are not included.
+
+    `timestamp` is the time of the committer, in UTC seconds.
+    """
 
     commit: str
     parents: tuple[str, ...]
@@ -71,23 +75,27 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitLog:
-    """A complete log in a temporary file; with `exact_renames`, only renames without edits are known."""
+    """A complete git log in a temporary file.
+
+    If `exact_renames` is true, only renames without edits were detected.
+    """
 
     file: IO[bytes]
     exact_renames: bool
     oversized: tuple[str, ...] = ()
-    """Commits left out because git can't read them within its limits."""
+    """Commits that are left out because git can't read them within its limits."""
 
 
 @contextmanager
 def read_log(repository: Path, commit: str) -> Iterator[CommitLog]:
-    """Record the log up to `commit`; git finishes before the first byte is read.
+    """Record the log up to `commit` in a temporary file, which exists until the end of the `with` block.
 
-    Costs about 200 bytes of disk per changed path. Git needs every blob to detect renames with edits. If a
-    blob is unreadable, only exact renames are detected, for which ids are enough.
+    Git finishes before the first byte of the log is read. The file needs about 200 bytes per changed path. To
+    detect renames with edits, git needs every blob. If a blob is unreadable, only exact renames are detected,
+    for which ids are enough.
 
     Raises:
-        CorpusError: if git can't walk the whole history, or more than MAX_OVERSIZED commits exceed git's
+        CorpusError: if git can't walk the whole history, or more than MAX_OVERSIZED_COMMITS exceed git's
             limits.
     """
     ids, large = _listed(repository, commit)
@@ -104,7 +112,7 @@ def read_log(repository: Path, commit: str) -> Iterator[CommitLog]:
 
 
 def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
-    """Return the commits up to `commit` except merges, oldest first, and the oversized ones apart."""
+    """Return the commits up to `commit` except merges, oldest first, and separately the oversized commits."""
     walk = ("rev-list", "--no-merges", "--date-order", "--reverse", commit, "--")
     names = git.run(repository, *walk).decode().split()
     heads = object_heads(repository, names)
@@ -119,7 +127,7 @@ def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
 
 @dataclass(kw_only=True, slots=True)
 class _Recorder:
-    """Writes the log batch by batch and leaves out commits for which git exceeds a limit."""
+    """Recorder that writes the log in batches, without the commits for which git exceeds a limit."""
 
     repository: Path
     file: IO[bytes]
@@ -128,7 +136,10 @@ class _Recorder:
     oversized: list[str] = field(default_factory=list)
 
     def record(self) -> git.GitResult:
-        """Fill the file from its start; return the first failure of a git process, else success."""
+        """Write the log from the start of the file.
+
+        Return the result of the first git process that fails, else that of a process that succeeded.
+        """
         self.file.seek(0)
         self.file.truncate()
         at = alone = 0
@@ -150,10 +161,10 @@ class _Recorder:
         return git.GitResult(code=0, stderr=b"")
 
     def _keep_whole(self, start: int, part: Sequence[bytes]) -> int:
-        """Return the number of complete commits of an interrupted batch, and truncate the file behind them.
+        """Truncate the file after the last complete commit of an interrupted batch; return their number.
 
-        The last written commit is dropped, because it may be incomplete. The commit that hit the limit may
-        also be the one after it.
+        The last written commit is removed too, because it may be incomplete. The commit at which git exceeded
+        the limit is this one or the next.
         """
         if self.file.seek(0, os.SEEK_END) == start:
             return 0
@@ -190,7 +201,7 @@ def commits(log: CommitLog) -> Iterator[Commit]:
 
 
 def _moment(written: bytes) -> int:
-    """Return a commit's timestamp as git prints it, at most LATEST; 0 if it is not a number."""
+    """Return a timestamp that git printed, but at most MAX_TIMESTAMP_S; 0 if it is not a number."""
     if not written.isdigit():
         return 0
     number = whole_number(written.lstrip(b"0") or b"0")
@@ -212,7 +223,7 @@ def _entry(meta: bytes, tokens: Iterator[bytes]) -> LogEntry:
 
 
 def _tokens(file: IO[bytes]) -> Iterator[bytes]:
-    r"""Yield the texts between NULs, truncated to MAX_COMMIT_BYTES: `a\0bc\0` gives `a`, `bc`."""
+    r"""Yield the texts between NULs, each truncated to MAX_COMMIT_BYTES: `a\0bc\0` gives `a`, `bc`."""
     rest = bytearray()
     place = 0
     while chunk := _chunk(file, place):
@@ -227,13 +238,13 @@ def _tokens(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _chunk(file: IO[bytes], place: int) -> bytes:
-    """Read the bytes at `place`; the explicit seek lets a log have several readers at once."""
+    """Read bytes at `place`; each read seeks first, so that several readers can read a log at once."""
     file.seek(place)
     return file.read(CHUNK_BYTES)
 
 
 def _text(subject: bytes) -> str:
-    """Decode a commit subject; return "" if it isn't UTF-8, rather than garbled text."""
+    """Decode the subject of a commit; if it isn't UTF-8, return "" rather than garbled text."""
     try:
         return subject.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Types and sizes of git objects, requested first so that oversized objects are never inflated."""
+"""Types and sizes of git objects, which are requested first so that oversized objects are never inflated."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ class ObjectHead(NamedTuple):
 
 
 def parse_head(line: bytes) -> ObjectHead | None:
-    r"""Parse a line of `git cat-file`; None for an incomplete line.
+    r"""Parse a line of output of `git cat-file`; return None if the line is incomplete.
 
     >>> parse_head(b"1f2e blob 12\n"), parse_head(b"1f2e missing\n"), parse_head(b"1f2e bl")
     (ObjectHead(kind='blob', size=12), ObjectHead(kind='missing', size=0), None)

@@ -12,12 +12,12 @@ from typing import IO
 from curriculum.corpus import git
 
 MAX_SILENCE_S = 120.0
-"""Maximum seconds without output while a git process answers a request."""
+"""Maximum time in seconds without output while a git process answers a request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GitProcess:
-    """A running git process with its stdin, its stdout and a file for its stderr."""
+    """A running git process with pipes to its stdin and stdout, and a file for its stderr."""
 
     verb: str
     process: "subprocess.Popen[bytes]"
@@ -25,7 +25,7 @@ class GitProcess:
 
     @staticmethod
     def start(repository: Path, verb: str, *options: str) -> "GitProcess":
-        """Start a git process; the caller closes it."""
+        """Start a git process; the caller must close it."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         process = subprocess.Popen(
             git.limited_command(verb, *options),
@@ -44,7 +44,7 @@ class GitProcess:
         return self.process.stdout
 
     def send(self, request: bytes) -> None:
-        """Write one or more requests to the process's stdin.
+        """Write requests to the stdin of the process.
 
         Raises:
             CorpusError: if the process has exited.
@@ -57,7 +57,7 @@ class GitProcess:
             raise self.exit_error() from None
 
     def read_answer(self) -> bytes:
-        """Return the next bytes of the output, waiting at most MAX_SILENCE_S.
+        """Return the next bytes of the output, after waiting for them for at most MAX_SILENCE_S seconds.
 
         Raises:
             CorpusError: if the process has exited or the wait timed out.

@@ -1,4 +1,4 @@
-"""Files of one commit's tree: entries, contents, and the languages of headers."""
+"""Files in the tree of one commit: their entries, their contents, and the languages of headers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ MAX_OPEN_FILES = 200
 """Maximum number of files in memory at a time."""
 MAX_OPEN_BYTES = 64 << 20
 MAX_FILE_BYTES = 64 << 20
-"""Size limit of a file in a tree; sources and headers are never that large."""
+"""Size limit of a file in a tree; source files are never that large."""
 
 
 class TreeEntry(NamedTuple):
-    """Entry at a path of a tree; a missing entry has a mode and an id of zeros."""
+    """Entry of a git tree for one path; if the path doesn't exist, mode and id consist of zeros."""
 
     path: bytes
     mode: str
@@ -28,7 +28,7 @@ class TreeEntry(NamedTuple):
 
 
 def list_tree(repository: Path, commit: str) -> Iterator[TreeEntry]:
-    """Yield all files of a commit's tree."""
+    """Yield the entries of all files in a commit's tree."""
     for line in git.run(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
         head, _, path = line.partition(b"\t")
         mode, _, blob_id = head.decode().split(" ")
@@ -38,7 +38,7 @@ def list_tree(repository: Path, commit: str) -> Iterator[TreeEntry]:
 def read_entries(
     repository: Path, entries: Sequence[TreeEntry], *, max_bytes: int = MAX_FILE_BYTES
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield path and content of every entry with a readable blob of at most `max_bytes` bytes.
+    """Yield (path, content) of every entry with a readable blob of at most `max_bytes` bytes.
 
     At most MAX_OPEN_FILES files with MAX_OPEN_BYTES in total are in memory; larger blobs are never inflated.
     """
@@ -58,10 +58,10 @@ def read_entries(
 
 
 def _read_entries(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield path and content of every entry with a readable blob; all contents are in memory at once.
+    """Yield (path, content) of every entry with a readable blob; all contents are in memory at once.
 
-    A damaged blob ends the git process without an answer for the rest, so the entries are halved until the
-    damaged blob is alone.
+    At a damaged blob, the git process ends without answering for the remaining entries. The entries are then
+    read again in two halves, until the damaged blob is alone.
     """
     ids = dict.fromkeys(entry.blob_id for entry in entries)
     asked = "".join(f"{blob_id}\n" for blob_id in ids).encode()
@@ -85,7 +85,10 @@ def _read_entries(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tu
 
 
 def headers_at(repository: Path, commit: str, past: Mapping[bytes, str]) -> HeaderLanguages:
-    """Decide the languages of the headers in a commit's tree, and of deleted headers by their last blobs.
+    """Decide the language of each `.h` file of a repository.
+
+    Headers in the tree of `commit` are decided by their content there, and deleted headers by their last
+    blob.
 
     Args:
         repository: A view of the repository.

@@ -1,5 +1,7 @@
 """Languages of `.h` files, decided once per repository for each header at the newest commit.
 
+The first of these rules that gives a language decides:
+
     content     C++ syntax outside of blocks that only C++ compilers read       C++
                 extern "C" inside of a block that only C++ compilers read       C
     includers   the language of most files that include the header
@@ -21,26 +23,29 @@ from schemas.corpus import Language
 
 HeaderLanguage = Literal["c", "cpp"]
 ReadFiles = Callable[[Sequence[str]], Iterable[tuple[str, bytes]]]
-"""Yields path and content of the readable files, in any order."""
+"""Function that yields path and content of those of the given files that are readable, in any order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderLanguages:
-    """Language of each `.h` file of a repository."""
+    """Language of each `.h` file of a repository.
+
+    `usual` is the language of all headers that aren't in `others`.
+    """
 
     usual: HeaderLanguage
     others: frozenset[str] = frozenset()
-    """Paths of the headers in the other language."""
+    """Paths of the headers whose language isn't `usual`."""
 
     def language_of(self, path: str) -> Language:
-        """Return the language of a header."""
+        """Return the language of the header at `path`."""
         if path not in self.others:
             return self.usual
         return "c" if self.usual == "cpp" else "cpp"
 
 
 MAX_JUDGED_BYTES = 1_000_000
-"""Only this many leading bytes of a file are examined."""
+"""Number of bytes at the start of a file that are examined."""
 _DIRECTIVE = re.compile(rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)")
 _NOT_CPP = re.compile(rb"!\s*defined\b[\s(]*__cplusplus")
 _EXTERN_C = re.compile(rb"extern\s*\"C\"")
@@ -66,11 +71,11 @@ _CPP_SYNTAX = re.compile(
     re.MULTILINE,
 )
 _CLASS = re.compile(rb"^[ \t]*+(?:enum[ \t]+)?class\b[^;(){}=]*+([;{]?)", re.MULTILINE)
-"""Head of a class up to the character that shows whether it is a class declaration."""
+"""Pattern of the head of a class, up to the character that shows whether it is a class declaration."""
 
 
 def language_by_content(content: bytes) -> HeaderLanguage | None:
-    r"""Return the language that a header's own text implies, or None.
+    r"""Return the language that the text of a header implies, or None if it implies none.
 
     >>> language_by_content(b"class A;\n"), language_by_content(b"int f(void);\n")
     ('cpp', None)
@@ -87,10 +92,10 @@ def language_by_content(content: bytes) -> HeaderLanguage | None:
 
 
 def _by_compiler(text: bytes) -> tuple[bytes, bytes]:
-    """Split a text into the lines that C compilers may read and the lines that only C++ compilers read."""
+    """Return two texts: the lines that C compilers may read, and those that only C++ compilers read."""
     lines: tuple[list[bytes], list[bytes]] = ([], [])
     inside: list[bool | None] = []
-    """For each open #if: True if only C++ compilers read its branch; None for other conditions."""
+    """One value per open #if: True if only C++ compilers read its branch, None for other conditions."""
     num_guards = 0
     """Number of open branches that only C++ compilers read."""
     for line in text.split(b"\n"):
@@ -112,7 +117,11 @@ def _by_compiler(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _branch(directive: re.Match[bytes], left: bool | None) -> bool | None:
-    """Return True if only C++ compilers read a branch; None if its condition is not __cplusplus."""
+    """Return True if only C++ compilers read the branch that `directive` begins.
+
+    Return None if the branch doesn't depend on __cplusplus. `left` is the result for the branch before #else
+    or #elif.
+    """
     if directive[1] in (b"else", b"elif"):
         return None if left is None else not left
     if b"__cplusplus" not in directive[2]:
@@ -123,11 +132,11 @@ def _branch(directive: re.Match[bytes], left: bool | None) -> bool | None:
 def decide_headers(
     sources: Mapping[str, HeaderLanguage], headers: Sequence[str], read: ReadFiles
 ) -> HeaderLanguages:
-    """Decide the language of each header from the repository's files at its newest commit.
+    """Decide the language of each header from the files at the newest commit of its repository.
 
     Args:
-        sources: Files whose suffix decides their language. They are read only if both languages occur and the
-            content of some header decides nothing.
+        sources: Files whose suffix decides their language. Their contents are read only if both languages
+            occur and the content of some header decides nothing.
         headers: Paths of the headers; a few hundred bytes of memory each.
         read: Yields path and content of given files.
     """
@@ -152,10 +161,10 @@ def _by_includers(
     includes: Mapping[str, Sequence[str]],
     read: ReadFiles,
 ) -> dict[str, HeaderLanguage]:
-    """Decide the remaining headers by the files that include them, round by round.
+    """Decide the language of the other headers by the files that include them, in rounds.
 
-    Each round counts the includes of the headers decided in the previous round, so that every include is
-    counted once.
+    In the first round, all files of known language vote for the headers that they include. In each later
+    round, the headers decided in the previous round vote. So every include counts once.
     """
     known = HeaderPaths(includes)
     open_headers = _OpenHeaders(known, decided)
@@ -177,22 +186,25 @@ def _by_includers(
 
 
 _Votes = defaultdict[range, Counter[HeaderLanguage]]
-"""Votes of files, by the range of headers that an included name may mean."""
+"""Votes for languages, by the range of headers that an included name may mean."""
 
 
 class _OpenHeaders:
-    """Undecided headers, by their position among all headers."""
+    """Headers that aren't decided yet, by their positions in the sorted list of all headers."""
 
     def __init__(self, known: HeaderPaths, decided: Collection[str]) -> None:
         self._paths = known.paths
         self._next = [*range(len(known.paths) + 1)]
-        """For each position, an undecided position at or after it, or a closer step towards one."""
+        """Links to undecided positions: each position has itself, if it is undecided, or a later position.
+
+        From a decided position, the links lead to the first undecided position after it.
+        """
         for place, path in enumerate(known.paths):
             if path in decided:
                 self._next[place] = place + 1
 
     def decided_by(self, votes: _Votes) -> dict[str, HeaderLanguage]:
-        """Return the language of undecided headers with votes, and mark them as decided."""
+        """Return the language of each undecided header that has votes, and mark it as decided."""
         changes: dict[int, Counter[HeaderLanguage]] = defaultdict(Counter)
         for places, cast in votes.items():
             changes[places.start].update(cast)
@@ -210,7 +222,10 @@ class _OpenHeaders:
         return found
 
     def _open_from(self, place: int) -> int:
-        """Return the first undecided position from `place` on, and compress the path to it."""
+        """Return the first undecided position at or after `place`.
+
+        The steps to it are shortened for later calls.
+        """
         first = place
         while self._next[first] != first:
             first = self._next[first]
@@ -220,7 +235,7 @@ class _OpenHeaders:
 
 
 def _majority(counted: Counter[HeaderLanguage]) -> HeaderLanguage | None:
-    """Return the language with more votes; C++ on a tie, None without votes."""
+    """Return the language with the most votes; C++ if both have the same number, None if there are none."""
     if not counted.total():
         return None
     return "c" if counted["c"] > counted["cpp"] else "cpp"

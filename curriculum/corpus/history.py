@@ -1,4 +1,4 @@
-"""Changes of files in a repository's history, oldest first; families make documents of them.
+"""Changes of files in a repository's history, oldest first; families turn them into documents.
 
     log      every commit with the ids of changed blobs            git log --raw
     choose   changes by window, path patterns, languages and
@@ -6,8 +6,9 @@
     blobs    their texts, decoded and checked                      git cat-file --batch
     hunks    the lines that differ                                 git diff-tree -U0
 
-Memory is constant except for about 8 bytes per change that is read (to know whether a blob was an earlier
-`after`), about 150 bytes per commit (its licence files), and renames. The log is kept on disk.
+Memory is constant, with three exceptions. About 8 bytes per change record which blobs were the `after` of a
+change. About 150 bytes per commit record its licence files. Renames are recorded too. The log is kept on
+disk.
 """
 
 import hashlib
@@ -37,18 +38,18 @@ from schemas.change import FileChange, Hunk
 from schemas.corpus import ChangeChoice, CorpusSpec, RepositorySpec
 
 WINDOW = 64
-"""Changes whose texts are requested together."""
+"""Number of changes whose texts are requested together."""
 BATCH_BYTES = 16_000_000
 BATCH_CHANGES = 512
-"""Limits of one diff batch, in bytes of text and number of changes."""
+"""Limits on a batch of diffs: bytes of text, and number of changes."""
 
 
 REVISION = 14
-"""Raise if the same history gives other changes."""
+"""Revision of the reader; increase it when the same history gives other changes."""
 
 
 def ingredients(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """Return everything but git's version that decides which changes are read, for cache keys."""
+    """Return everything that decides which changes are read, except git's version, for keys of artefacts."""
     pin = {"name", "licence", "since", "until", "include", "exclude", "max_commits"}
     later: dict[str, JsonValue] = {"later": str(corpus.later)} if corpus.later else {}
     return later | {
@@ -66,12 +67,12 @@ def read_changes(
     skips: Skips,
     histories: FileHistories | None = None,
 ) -> Iterator[FileChange]:
-    """Yield every change of this repository that the corpus wants, oldest first, the same in every run.
+    """Yield every change of a repository that the corpus wants, oldest first; every run yields the same.
 
-    Changes that only edit families use are yielded as well; they are marked, and `skips` doesn't count them.
-    Pure renames and changes of line ends alone are not yielded, but a lineage continues through them.
-    Everything else that is not yielded is counted in `skips`, which is complete when the iterator ends.
-    `histories` receives the histories of all files that are read.
+    Changes that only edit families use are yielded as well; they are marked, and `skips` doesn't count them
+    as read. Renames without edits and changes of line ends alone are not yielded, but a lineage continues
+    through them. Everything else that is not yielded is counted in `skips`, whose counts are complete when
+    the iterator ends. `histories` receives the histories of all files that are read.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -85,7 +86,7 @@ def read_changes(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenHistory:
-    """A history opened for reading: a view of the repository, its log, and the rules for its paths."""
+    """A history that is open for reading: a view of the repository, its log, and the rules for its paths."""
 
     repository: Path
     log: CommitLog
@@ -103,7 +104,7 @@ def open_history(
     corpus: CorpusSpec,
     skips: Skips,
 ) -> Iterator[OpenHistory]:
-    """Open the history up to a pin; its view, log and git processes end with the block.
+    """Open the history up to a pin for the `with` block, at whose end the view, log and git processes end.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -136,11 +137,11 @@ def open_history(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledCommits:
-    """Sampled commits of a history, and the versions known from the other commits."""
+    """Sampled commits of a history, and the versions of files that all commits contain."""
 
     commits: Collection[str]
     marks: frozenset[int]
-    """`version_mark` each version that is the `after` of any change in the history."""
+    """`version_mark` of each version that is the `after` of any change in the history."""
 
 
 def iterate_changes(
@@ -152,10 +153,11 @@ def iterate_changes(
     edits: ChangeChoice = "all",
     histories: FileHistories | None = None,
 ) -> Iterator[FileChange]:
-    """Yield the changes of an open history as `read_changes` does, optionally of `sampled` commits only.
+    """Yield the changes of an open history as `read_changes` does, or only those of `sampled` commits.
 
-    With `edits="code"`, changes that only edit families use are yielded as well. In a sample, a `before` that
-    equals the `after` of a later change doesn't count as new; `read_changes` counts it as new.
+    With `edits="code"`, changes that only edit families use are yielded as well. There is one difference: in
+    a sample, the `before` of a change doesn't count as new if it equals the `after` of a later change, but in
+    `read_changes` it does.
     """
     chosen = candidates(
         past.log, past.scope, past.rules, spec, skips, edits=edits, histories=histories
@@ -173,7 +175,7 @@ def iterate_changes(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Pair:
-    """A candidate with its texts."""
+    """A candidate with the texts before and after its change."""
 
     candidate: Candidate
     before: Version | None
@@ -289,6 +291,6 @@ def _hunks(differ: BatchDiffer, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, 
 
 
 def version_mark(candidate: Candidate, blob_id: str) -> int:
-    """Return a 64-bit hash of a blob within its lineage."""
+    """Return a 64-bit hash that identifies a blob as a version of the candidate's lineage."""
     named = f"{candidate.lineage}\0{blob_id}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest())

@@ -1,4 +1,4 @@
-"""Headers that files include, found in their text alone."""
+"""Headers that a file includes, found by the file's text alone."""
 
 import posixpath
 import re
@@ -9,7 +9,7 @@ _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.M
 
 
 def included_names(content: bytes) -> list[str]:
-    r"""Return the names that a file includes, sorted.
+    r"""Return the names in the #include directives of a file, sorted.
 
     >>> included_names(b'#include "b.h"\n# include <a/c.h>\n')
     ['a/c.h', 'b.h']
@@ -19,18 +19,19 @@ def included_names(content: bytes) -> list[str]:
 
 
 class HeaderPaths:
-    """Index of header paths by their last components, as #include names them."""
+    """Index that finds headers by the last components of their paths, which #include directives name."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = sorted(paths, key=_from_its_end)
-        """Sorted so that paths with a common end are consecutive."""
+        """Paths of the headers, sorted so that paths with a common end are next to each other."""
         self._ends = [*map(_from_its_end, self.paths)]
         self._places = {path: place for place, path in enumerate(self.paths)}
 
     def matching(self, path: str, name: str) -> range:
-        """Return the positions of the headers that `name` may mean in the file `path`.
+        """Return the positions in `paths` of the headers that `name` may mean in the file `path`.
 
-        A header relative to the file's folder wins; otherwise all paths that end with the name match.
+        If `name` exists relative to the file's folder, only that header matches. Otherwise all headers whose
+        paths end with `name` match.
         """
         last = posixpath.basename(name)
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
@@ -41,7 +42,7 @@ class HeaderPaths:
         if not last or posixpath.basename(plain) != last:
             return range(0)
         end = _from_its_end(plain)
-        # Reversed paths end with a slash; "0" is the character after it and so ends the range.
+        # Reversed paths end with a slash. "0" is the next character, so it ends the range.
         return range(bisect_left(self._ends, end), bisect_left(self._ends, f"{end[:-1]}0"))
 
 

@@ -1,6 +1,6 @@
 """Cache of git's answers in a workspace, so that unchanged repositories need no git process.
 
-repositories/answers/<digest of a question>.json    the last answer and the state it belongs to
+repositories/answers/<digest of a question>.json    the last answer, and the repository's state at that time
 """
 
 import contextlib
@@ -22,16 +22,16 @@ Question = tuple[str, ...]
 
 
 class KeptAnswer(Strict):
-    """A cached answer and the state of everything that it depends on."""
+    """A cached answer, and the state of everything that the answer depends on."""
 
     state: str
     answer: tuple[str, ...]
-    """A single value, or paths of files."""
+    """The answer: a single value, or paths of files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptAnswers:
-    """The folder of cached answers."""
+    """The folder that contains the cached answers."""
 
     folder: Path
 
@@ -42,11 +42,11 @@ class KeptAnswers:
 
     @staticmethod
     def from_clones(clones: Path) -> "KeptAnswers":
-        """Return the cached answers in a folder of clones."""
+        """Return the cached answers that belong to a folder of clones."""
         return KeptAnswers(folder=clones / "answers")
 
     def find(self, question: Question, state: str) -> tuple[str, ...] | None:
-        """Return the cached answer to a question; None if it is missing or belongs to another state."""
+        """Return the cached answer to a question, or None if there is none for the state `state`."""
         try:
             kept = KeptAnswer.model_validate_json(regular_files.read(self._file(question)))
         except (OSError, ValidationError):
@@ -66,7 +66,9 @@ class KeptAnswers:
 
 
 def refs_state(layout: git.RepositoryLayout) -> str:
-    """Return a digest of HEAD, refs and shallow boundary; while it stays the same, so does each pin's commit.
+    """Return a digest of HEAD, refs and the shallow boundary of a repository.
+
+    While the digest stays the same, each pin refers to the same commit.
 
     Raises:
         CorpusError: if one of these files is a link, a pipe or a device.

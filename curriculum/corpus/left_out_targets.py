@@ -1,7 +1,7 @@
-"""Documents of commits whose target shows a file that is left out.
+"""Documents of whole commits whose target shows a file that is left out as a copy.
 
-A commit that changes such a file along with others loses its document: in most cases the commit updates a
-bundled library.
+If a commit changes such a file and other files, the commit's document is lost. In most cases such a commit
+updates a bundled library.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ TARGET_KINDS = ("target", "changes")
 
 
 def left_out_targets(documents: Iterable[DocumentFolder], left_out: pl.DataFrame) -> pl.DataFrame:
-    """Return (family, repository, document_id, reason, evidence), one row per lost document.
+    """Return one row per lost document: family, repository, document_id, reason, evidence.
 
     Args:
         documents: Documents of one family.
-        left_out: (lineage, reason, evidence) of files.
+        left_out: Table of files that are left out: lineage, reason, evidence.
     """
     tables = [
         _targets(parquet.shards_of(folder.path)).with_columns(repository=pl.lit(folder.repository))
@@ -36,7 +36,7 @@ def left_out_targets(documents: Iterable[DocumentFolder], left_out: pl.DataFrame
 
 
 def _targets(files: list[Path]) -> pl.LazyFrame:
-    """Return (family, document_id, lineage) of every file in a document's target."""
+    """Return a row (family, document_id, lineage) for each file that a document's target shows."""
     kind = pl.element().struct.field("kind")
     sources = pl.col("parts").list.eval(
         pl.element().filter(kind.is_in(TARGET_KINDS)).struct.field("source")

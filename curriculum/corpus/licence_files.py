@@ -1,4 +1,4 @@
-"""Licence files of a tree (LICENSE, COPYING, LICENSES/, REUSE.toml) and the licences they state."""
+"""Licence files of a tree (LICENSE, COPYING, LICENSES/, REUSE.toml), and the licences that they state."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,21 +17,21 @@ from schemas.spdx import UNRECOGNISED
 from schemas.tree_licences import AnnotationFile, FolderLicence, LicenceFiles
 
 MAX_LICENCE_BYTES = 1 << 20
-"""Size limit of a licence file; larger files don't count as licence files."""
+"""Size limit of a licence file; larger files are not read as licence files."""
 MAX_ANNOTATIONS_SIZE = 4_000_000
-"""Size limit of all annotations of a tree or history: 100,000 globs, or about 100 MB."""
+"""Limit on the total size of annotations in a tree or history: 100,000 globs, or about 100 MB."""
 MAX_FILES_OF_FOLDER = 100
-"""Maximum number of licence files that apply in one folder; beyond it, the licence is unrecognised."""
+"""Maximum number of licence files that apply in one folder; with more, its licence is unrecognised."""
 Key = TypeVar("Key")
 _NOTHING = StatedLicence(licence=None, holder=None, offers_choice=False)
 
 
 LicenceText = StatedLicence | AnnotationFile
-"""Content of a licence file or of an annotation file."""
+"""What a licence file or an annotation file states."""
 
 
 def read_licence_file(path: str, raw: bytes) -> LicenceText:
-    """Return the licence or the annotations stated by the bytes of a licence file."""
+    """Return the licence or the annotations that a licence file with the content `raw` states."""
     text = raw.decode(errors="replace") if b"\0" not in raw else ""
     if is_annotation_file(path):
         return annotations_in(path, text)
@@ -43,10 +43,10 @@ def read_licence_file(path: str, raw: bytes) -> LicenceText:
 
 
 def read_licence_files(files: Iterable[tuple[Key, str, bytes]]) -> dict[Key, LicenceText]:
-    """Return the content of each licence file, by the caller's key; `files` are (key, path, bytes).
+    """Return what each licence file states; `files` are (key, path, content), and the result is by key.
 
-    A repository's author decides how often a large annotation file occurs; beyond MAX_ANNOTATED, annotation
-    files are treated as empty.
+    The author of a repository decides how many large annotation files it has. Once their size exceeds
+    MAX_ANNOTATIONS_SIZE in total, further annotation files are treated as empty.
     """
     read: dict[Key, LicenceText] = {}
     size = 0
@@ -61,7 +61,10 @@ def read_licence_files(files: Iterable[tuple[Key, str, bytes]]) -> dict[Key, Lic
 
 
 def licence_files(texts: Mapping[str, LicenceText]) -> LicenceFiles:
-    """Return the licence files of a tree; the texts in LICENSES/ apply to the folder above."""
+    """Return the licence files of a tree, given the content of each by path.
+
+    The texts in LICENSES/ apply to the folder that contains LICENSES/.
+    """
     stated = {path: text for path, text in texts.items() if isinstance(text, StatedLicence)}
     covering: dict[str, list[str]] = defaultdict(list)
     for path, text in stated.items():
@@ -79,7 +82,10 @@ def licence_files(texts: Mapping[str, LicenceText]) -> LicenceFiles:
 
 
 def folder_licence(texts: Mapping[str, StatedLicence]) -> FolderLicence:
-    """Return the licence that the files of one folder state together; unrecognised if there are too many."""
+    """Return the licence that the licence files of one folder state together.
+
+    If there are too many files, the licence is unrecognised.
+    """
     if len(texts) > MAX_FILES_OF_FOLDER:
         return FolderLicence(path=min(texts), licences=(UNRECOGNISED,), holder=None)
     stated = [texts[path] for path in sorted(texts)]

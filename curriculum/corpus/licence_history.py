@@ -1,10 +1,10 @@
 """Licence files at every commit of a history.
 
-The log says which licence files each commit changed. A state passes from parent to child, so that a commit
-on a branch has the licence of its own tree. For a merge of different states, git is asked for the merge's
-changes, because subtree merges move other licence files. Licence files are few: their texts are read once,
-all together. A state is stored as its difference from the previous one, and trees share common parts, since
-the author of a history decides how many folders and commits it has.
+The log says which licence files each commit changed. The state of licence files passes from parent to child,
+so that a commit on a branch has the licences of its own tree. If the parents of a merge have different
+states, git is asked what the merge changes, because subtree merges move licence files. There are few licence
+files, so their texts are read all together at the end. The author of a history decides how many folders and
+commits it has. So a state is stored as its difference from the previous state, and trees share common parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,10 @@ from schemas.errors import CorpusError
 from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
 MAX_PARENTS = 1_000
-"""Maximum parents of a merge that is followed; a larger one gets the state of the previous log entry."""
+"""Maximum number of parents of a merge that is followed.
+
+A merge with more parents gets the licence files of the previous log entry.
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -32,7 +35,7 @@ class _State:
 
     before: "_State | None" = None
     changes: Mapping[bytes, str] = field(default_factory=dict)
-    """Blobs by path; "" for deleted files."""
+    """Blobs of the changed files by path; "" for deleted files."""
 
 
 _NO_FILES = _State()
@@ -40,7 +43,7 @@ _NO_FILES = _State()
 
 @contextmanager
 def open_tracker(repository: Path, commit: str) -> Iterator["LicenceTracker"]:
-    """Open a tracker for the log up to a commit.
+    """Open a tracker for the log up to `commit`, for the `with` block.
 
     Raises:
         CorpusError: if git can't walk the history.
@@ -55,21 +58,21 @@ def open_tracker(repository: Path, commit: str) -> Iterator["LicenceTracker"]:
 
 @dataclass(kw_only=True, slots=True)
 class LicenceTracker:
-    """Licence files at the current point of the log; about 150 bytes per commit."""
+    """Recorder of the licence files at each commit, while the log is read; about 150 bytes per commit."""
 
     repository: Path
     merges: Mapping[str, Sequence[str]]
-    """Parents of merges, which the log doesn't contain."""
+    """Parents of each merge; the log doesn't contain merges."""
     compared: Comparison
     _states: dict[bytes, _State] = field(default_factory=dict)
     _before: dict[bytes, _State] = field(default_factory=dict)
-    """States before the commits that change licence files."""
+    """State before each commit that changes licence files."""
     _last: _State = _NO_FILES
     _made: list[_State] = field(default_factory=list)
-    """All states except the empty one; each comes after the state that it differs from."""
+    """All states except the empty one; each state comes after the state from which it differs."""
 
     def follow(self, commit: Commit) -> None:
-        """Apply the next commit of the log."""
+        """Record the licence files at `commit`, which is the next commit of the log."""
         name = bytes.fromhex(commit.commit)
         before = self._state_after(commit.parents[0]) if commit.parents else _NO_FILES
         state = self._changed(before, _licence_entries(commit))
@@ -78,7 +81,7 @@ class LicenceTracker:
         self._states[name] = self._last = state
 
     def _state_after(self, name: str) -> _State:
-        """Return the state after an earlier commit or merge of the history."""
+        """Return the state of licence files after the commit or merge `name`, which is earlier in the log."""
         waiting = [name]
         while waiting:
             key, parents = bytes.fromhex(waiting[-1]), self.merges.get(waiting[-1])
@@ -119,7 +122,7 @@ class LicenceTracker:
         return self._made[-1]
 
     def finish(self) -> "LicenceHistory":
-        """Read the texts of all licence files in the log.
+        """Read the texts of all licence files in the log and return the history.
 
         Raises:
             CorpusError: if git fails.
@@ -144,23 +147,23 @@ class LicenceTracker:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LicenceHistory:
-    """Licence files of the tree of every commit."""
+    """Licence files in the tree of every commit."""
 
     after: Mapping[bytes, LicenceFiles]
     before: Mapping[bytes, LicenceFiles]
 
     def at(self, commit: str) -> LicenceFiles:
-        """Return the licence files of a commit's tree."""
+        """Return the licence files in the tree of `commit`."""
         return self.after[bytes.fromhex(commit)]
 
     def in_parent_of(self, commit: str) -> LicenceFiles:
-        """Return the licence files of the tree before a commit."""
+        """Return the licence files in the tree before `commit`."""
         name = bytes.fromhex(commit)
         return self.before.get(name, self.after[name])
 
 
 def _licence_entries(commit: Commit) -> dict[bytes, str]:
-    """Return the blobs of the licence files that a commit changes, by path; "" for deleted files."""
+    """Return the blob of each licence file that a commit changes, by path; "" for a deleted file."""
     changed: dict[bytes, str] = {}
     for entry in commit.entries:
         if entry.status == "R" and is_licence_file(entry.old_path.decode(errors="replace")):
@@ -173,7 +176,7 @@ def _licence_entries(commit: Commit) -> dict[bytes, str]:
 def _read(
     repository: Path, files: Sequence[tuple[bytes, str]]
 ) -> dict[tuple[bytes, str], LicenceText]:
-    """Return the content of licence files, by path and blob; unreadable files are missing."""
+    """Return what each licence file states, by path and blob; unreadable files are left out."""
     decoded = [path.decode(errors="replace") for path, _ in files]
     numbered = [TreeEntry(str(number).encode(), "", blob) for number, (_, blob) in enumerate(files)]
     return read_licence_files(

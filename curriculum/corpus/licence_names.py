@@ -1,4 +1,4 @@
-"""Names of licence files, and which files of a folder state the licence of its code."""
+"""Names of licence files, and rules for which files of a folder state the licence of its code."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -9,9 +9,12 @@ from schemas.spdx import is_spdx_id
 from schemas.tree_licences import DEP5_PATH, TOML_NAME
 
 REUSE_FOLDER = "LICENSES"
-"""REUSE's folder with one text per licence, named by SPDX id."""
+"""Name of the folder in which REUSE has one text per licence; the texts are named by SPDX id."""
 SIDECAR = ".license"
-"""Suffix of a REUSE file with the licence header of the file beside it."""
+"""Suffix of a REUSE file that contains the licence header of another file.
+
+The other file is in the same folder and has the same name without the suffix.
+"""
 _NAME = re.compile(
     r"(?:(?:mit|bsd|gpl|lgpl|mpl|apache|boost)[._-])?(?:un)?(?P<word>licen[cs]es?|copying|copyright)"
     r"(?:[._-][\w.+-]*)?",
@@ -24,17 +27,17 @@ _LESSER = re.compile(r"(?:licen[cs]e|copying)[._-](?:lesser|lib|lgpl).*", re.IGN
 _ASIDE = re.compile(
     r"\b(?:docs?|examples?|mixing|third|3rd|notices?|template|header|test)", re.IGNORECASE
 )
-"""Words in names of files that don't state the licence of the code beside them."""
+"""Words in the names of licence files that don't apply to the code in their folder."""
 _NO_TEXT = re.compile(
     r"\.(?:py|sh|js|ts|pl|pm|rb|go|rs|java|cs|in|d|svg|png|json|yml|yaml|xml|cps|toml)",
     re.IGNORECASE,
 )
-"""Suffixes of programs and data."""
+"""Suffixes of programs and data, which are no licence files."""
 RANKS = 5
 
 
 def is_licence_file(path: str) -> bool:
-    """Return True for the path of a licence file, a text in LICENSES/, or an annotation file.
+    """Return True if a path is that of a licence file, a text in LICENSES/, or an annotation file.
 
     >>> [is_licence_file(path) for path in ("a/LICENSE.txt", "COPYING.LIB", "LICENSES/MIT.txt")]
     [True, True, True]
@@ -55,7 +58,7 @@ def is_licence_file(path: str) -> bool:
 
 
 def is_annotation_file(path: str) -> bool:
-    """Return True for the path of a REUSE annotation file.
+    """Return True if a path is that of a file with REUSE annotations.
 
     >>> [is_annotation_file(path) for path in ("lib/REUSE.toml", ".reuse/dep5", "lib/.reuse/dep5")]
     [True, True, False]
@@ -64,14 +67,16 @@ def is_annotation_file(path: str) -> bool:
 
 
 def reuse_id(path: str) -> str | None:
-    """Return the SPDX id in the file name of a text in LICENSES/, or None."""
+    """Return the SPDX id that a text in LICENSES/ has as its file name; None for other paths."""
     folder, _, name = path.rpartition("/")
     stem = name.removesuffix(".txt")
     return stem if folder.rpartition("/")[2] == REUSE_FOLDER and is_spdx_id(stem) else None
 
 
 def covered_by(path: str) -> str:
-    """Return the folder that a licence file covers; for a .license file, the file beside it.
+    """Return the folder to which a licence file applies.
+
+    A .license file applies to the file of the same name without .license.
 
     >>> covered_by("lib/COPYING"), covered_by("LICENSES/MIT.txt"), covered_by("a/logo.h.license")
     ('lib', '', 'a/logo.h')
@@ -83,9 +88,10 @@ def covered_by(path: str) -> str:
 
 
 def chosen_files(paths: Iterable[str]) -> list[str]:
-    """Return the licence files of a folder that apply, sorted: those of the best rank.
+    """Return those licence files of a folder that apply, sorted; they have the best rank in the folder.
 
-    Ranks, best first: LGPL texts beside a GPL text, plain names, longer names, COPYRIGHT, texts in LICENSES/.
+    Ranks, best first: LGPL texts next to a GPL text, plain names, longer names, COPYRIGHT, texts in
+    LICENSES/.
     """
     ranked: dict[int, list[str]] = {}
     for path in paths:
@@ -94,7 +100,11 @@ def chosen_files(paths: Iterable[str]) -> list[str]:
 
 
 def chosen_ranks(ranks: Collection[int]) -> list[int]:
-    """Return the best of a folder's ranks; LGPL texts without plain names apply along with longer names."""
+    """Return the ranks of the files that apply in a folder, given the ranks of all its licence files.
+
+    This is the best rank. If LGPL texts have the best rank and there is no plain name, files with longer
+    names apply as well.
+    """
     lowest = min(ranks)
     return [0, 2] if lowest == 0 and 1 not in ranks and 2 in ranks else [lowest]
 

@@ -1,6 +1,7 @@
-"""Licence and copyright holder stated by a text: a file's first comment, or a whole licence file.
+"""Licence and copyright holder that a text states: the first comment of a file, or a whole licence file.
 
-Licences are not judged here: names are reported as texts state them, as SPDX ids if the wording is known.
+Licences are not judged here. Names are reported as the text states them, or as SPDX ids if the wording is
+known.
 """
 
 import re
@@ -14,11 +15,11 @@ from schemas.spdx import UNRECOGNISED, joined, normalized, unknown_ids
 from schemas.tree_licences import FileLicence, FolderLicence, LicenceFiles
 
 HEAD_CHARACTERS = 8_192
-"""Characters at the beginning of a file in which its licence is searched."""
+"""Number of characters at the start of a file in which its licence is searched."""
 MAX_EXPRESSION_CHARACTERS = 100
-"""Maximum characters of an SPDX expression; a longer one is ignored."""
+"""Maximum length of an SPDX expression in characters; a longer one is ignored."""
 MAX_TAGS = 200
-"""Maximum number of different SPDX tags in a text; beyond it, the licence is unrecognised."""
+"""Maximum number of different SPDX tags in a text; with more, the licence is unrecognised."""
 _IDENTIFIER = r"(?:\([ \t]*)*[A-Za-z0-9][\w.+\-:]*(?:[ \t]*\))*"
 _TAG = re.compile(
     rf"SPDX-License-Identifier:[ \t]*({_IDENTIFIER}(?:[ \t]+(?i:AND|OR|WITH)[ \t]+{_IDENTIFIER})*)"
@@ -33,12 +34,12 @@ _GNU_TITLE = re.compile(
     r"gnu (?P<kind>affero |lesser |library )?general public licen[cs]e (?:v|version )"
     r"(?P<version>[123](?:\.[01])?),? (?:\d{1,2} )?(?:january|february|june|november)\b"
 )
-"""Title of the full text, which alone doesn't say whether later versions are allowed."""
+"""Pattern of the title of a full GNU licence; the title doesn't say whether later versions are allowed."""
 _GNU_ID = re.compile(r"\b(a|l)?gpl-([123](?:\.[01])?)-(only|or-later)\b")
 _GNU_SHORT = re.compile(r"\bgplv([23])\b")
 _KINDS = {"affero ": "AGPL", "lesser ": "LGPL", "library ": "LGPL"}
 _ANY_VERSION = {"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-3.0-or-later"}
-"""Licence for a GNU licence named without a version, which allows any version."""
+"""Licence that is meant if a text names a GNU licence without a version: any version is allowed."""
 _GRANT = "permission is hereby granted, free of charge, to any person obtaining"
 _BSD = "redistribution and use in source and binary forms"
 _STATED = (
@@ -119,7 +120,10 @@ _STATED = (
         r"(?:the )?public domain\b",
     ),
 )
-"""(licence, hint, pattern); the hint occurs in every text of the licence and is searched first."""
+"""Known wordings as (licence, hint, pattern).
+
+The hint occurs in every text of the licence and is searched first.
+"""
 _ADVERTISING, _OPENSSL = "all advertising materials", "by the openssl project"
 _PROMOTION = ("endorse or promote", "neither the name")
 _FOLLOWING = {
@@ -130,7 +134,10 @@ _FOLLOWING = {
     ("ISC", "permission to use"): ((), ("except as contained in this notice",)),
     ("HPND", "without fee is hereby granted"): ((), ("stichting mathematisch",)),
 }
-"""Words by (licence, hint): one of the first must follow the pattern, and none of the second may."""
+"""Further conditions for a wording of _STATED, by (licence, hint): a pair of tuples of words.
+
+One of the words in the first tuple must follow the pattern, and none in the second may.
+"""
 _OTHER = re.compile(
     r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e"
     r"|\bsubject to the .{0,40}?licen[cs]e\b"
@@ -138,21 +145,21 @@ _OTHER = re.compile(
 _ELSEWHERE = re.compile(
     r"\b(?:see|found in|governed by|accompanying|provided in) .{0,60}?\b(?:licen[cs]e|copying|copyright)"
 )
-"""Words that refer to another file for the licence."""
+"""Pattern of words that refer to another file for the licence."""
 _CHOICE = re.compile(
     r"\bchoice of\b|\balternatively\b|\bdual(?:ly)?[ -]licen[cs]ed\b|\beither of\b|\bof either\b"
     r"|\bchoose (?:whichever|to accept it either)\b|\bat your option\b(?!\W{0,3}any later)"
 )
-"""Words that let the reader choose between licences."""
+"""Pattern of words that let the reader choose between licences."""
 _SECONDARY = "secondary license"
-"""The MPL names GNU licences as secondary licences, which are not the text's own licence."""
+"""Words with which the MPL names GNU licences; these are not licences of the text."""
 _PATTERNS = tuple((name, hint, re.compile(words)) for name, hint, words in _STATED)
 _ANYWHERE = ((), ())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatedLicence:
-    """Licence and copyright holder of a text."""
+    """Licence and copyright holder that a text states."""
 
     licence: str | None
     holder: str | None
@@ -161,9 +168,10 @@ class StatedLicence:
 
 
 def licence_of(text: str, path: str, files: LicenceFiles, corpus: str | None) -> FileLicence:
-    r"""Return the licence of a file: its own, else from annotations, licence files, or the corpus.
+    r"""Return the licence of a file.
 
-    A file's own licence is stated in its .license file, else in its head. Annotations may add to it or
+    The licence comes from the first source that states one: the file's .license file, the file's first
+    comment, annotations, licence files, the corpus. Annotations may also add to the file's own licence or
     replace it.
 
     >>> licence_of("// SPDX-License-Identifier: BSL-1.0\nint a;\n", "a.cc", LicenceFiles(), "MIT").name
@@ -185,7 +193,7 @@ def licence_of(text: str, path: str, files: LicenceFiles, corpus: str | None) ->
 
 
 def _own_licence(stated: StatedLicence, beside: FolderLicence | None) -> FileLicence:
-    """Return the licence stated in a file's .license file, else in its head."""
+    """Return the licence of a file's .license file (`beside`), or else the one in its first comment."""
     if beside is not None:
         name = joined(beside.licences)
         return FileLicence(name=name, evidence=f"file: {beside.path}", holder=beside.holder)
@@ -194,9 +202,10 @@ def _own_licence(stated: StatedLicence, beside: FolderLicence | None) -> FileLic
 
 
 def _annotated(own: FileLicence, path: str, files: LicenceFiles) -> FileLicence:
-    """Add a file's annotations to its own licence.
+    """Return a file's own licence combined with the annotations that apply to the file.
 
-    The nearest annotation fills in what the file lacks; `aggregate` always adds, `override` always replaces.
+    The nearest annotation supplies what the file doesn't state. An annotation with precedence `aggregate`
+    always adds its licence, and one with `override` always replaces the file's own licence.
     """
     found = [*files.annotations_of(path)]
     if found and found[-1][1].precedence == "override":
@@ -237,9 +246,9 @@ def _stated_in_comment(comment: str) -> StatedLicence:
 
 
 def stated_in_file(text: str) -> StatedLicence:
-    """Return the licence that a licence file states; None if it only refers to another file.
+    """Return the licence that the text of a licence file states; None if it only refers to another file.
 
-    The text of a GNU licence alone gives `-only`, because it doesn't grant later versions.
+    The full text of a GNU licence gives `-only`, because the text alone doesn't allow later versions.
     """
     words = _words(text)
     is_short = len(words) < _SHORT
@@ -265,7 +274,7 @@ def stated_in_file(text: str) -> StatedLicence:
 
 
 _SHORT = 1_000
-"""Maximum characters of a licence file that may merely name other licences, for example as GPLv2."""
+"""Maximum length in characters of a licence file that may only name licences, for example as GPLv2."""
 _UNVERSIONED = frozenset(_ANY_VERSION.values())
 
 
@@ -274,7 +283,10 @@ def _words(text: str) -> str:
 
 
 def _known_licences(words: str) -> list[str]:
-    """Return the licences whose wording a text has, without licences contained in another one's text."""
+    """Return the licences whose wording `words` contains.
+
+    A licence is left out if its wording is part of another licence that was found.
+    """
     found = {
         name
         for name, hint, pattern in _PATTERNS
@@ -286,7 +298,10 @@ def _known_licences(words: str) -> list[str]:
 def _states(
     words: str, pattern: re.Pattern[str], needed: Sequence[str], refused: Sequence[str]
 ) -> bool:
-    """Return True if `pattern` matches before a `needed` word and behind all `refused` words."""
+    """Return True if `words` contain the pattern of a licence in a valid place.
+
+    One of the `needed` words must follow the match, and none of the `refused` words may follow it.
+    """
     before = max(map(words.rfind, needed), default=len(words))
     behind = max(map(words.rfind, refused), default=-1)
     return any(behind < found.end() <= before for found in pattern.finditer(words))
@@ -300,11 +315,11 @@ _WITHIN = {
     "PSF-2.0": ("HPND",),
     "OpenSSL": ("BSD-2-Clause",),
 }
-"""Licences whose wording is contained in another licence's text, by that licence."""
+"""Licences whose wording is part of another licence's text, by that other licence."""
 
 
 def joined_tags(tags: Iterable[str]) -> str | None:
-    """Join the licences of SPDX tags; ids missing from the SPDX list become unrecognised."""
+    """Return the licences in SPDX tags as one expression; ids missing from the SPDX list are unrecognised."""
     distinct = dict.fromkeys(tags)
     if len(distinct) > MAX_TAGS:
         return UNRECOGNISED
@@ -312,7 +327,7 @@ def joined_tags(tags: Iterable[str]) -> str | None:
 
 
 def _expression(tag: str) -> str | None:
-    """Normalise the expression of an SPDX tag; ids missing from the SPDX list become unrecognised."""
+    """Return the normalised expression of an SPDX tag; ids missing from the SPDX list are unrecognised."""
     written = tag.rstrip("-:.")
     if written.count("(") != written.count(")"):
         written = written.strip("()")
@@ -325,7 +340,7 @@ def _expression(tag: str) -> str | None:
 
 
 def _gnu_licences(words: str) -> list[str]:
-    """Return the GNU licences of a text; a less specific mention of the same licence is dropped."""
+    """Return the GNU licences that a text names; of two mentions of one licence, the more specific counts."""
     if "general public licen" not in words and "gpl-" not in words:
         return []
     named = {

@@ -1,4 +1,4 @@
-"""Corpora by name or path, and the sample repositories shipped as bundles."""
+"""Loading of corpora by name or path, and the sample repositories, which are shipped as git bundles."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from schemas.text import line_of, named, parse, read_yaml, text_of
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"
 ROOT = "@ROOT@"
-"""Placeholder for the work tree's path in a shipped compilation database."""
+"""Placeholder for the path of the work tree in a shipped compile_commands.json."""
 
 
 def sample_names() -> list[str]:
@@ -24,9 +24,10 @@ def sample_names() -> list[str]:
 
 
 def unpack_samples(folder: Path) -> list[Path]:
-    """Unpack all samples as work trees under `folder`, with compile_commands.json where one is shipped.
+    """Unpack all sample repositories as work trees under `folder`.
 
-    Existing folders stay as they are; commit ids don't depend on the folder.
+    A sample may come with a compile_commands.json. Folders that exist already stay as they are. Commit ids
+    don't depend on the folder.
 
     Raises:
         CorpusError: if no sample is shipped, or git can't unpack one.
@@ -56,15 +57,15 @@ def _fill(name: str, draft: Path, *, root: Path) -> None:
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 MAX_NAME_LENGTH = 90
-"""Maximum characters of a name taken from a folder; leaves room for a numeric suffix."""
+"""Maximum length of a name that is taken from a folder, so that a numeric suffix can be added."""
 
 
 def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
     """Load a corpus by name or from a YAML file.
 
     A name is looked up in the workspace `home` first, as `<workspace>/corpora/NAME.yaml`, then among the
-    shipped corpora. Paths in the result are absolute: `~` is the home folder, and other paths are relative to
-    the file. Entries of `not_in` are reduced to names.
+    shipped corpora. In the result, paths are absolute: `~` is the home folder, and other paths are relative
+    to the file. Entries of `not_in`, which may be paths, are replaced by the names of these corpora.
 
     Raises:
         CorpusError: if there is no such corpus; with line and cure for each fault in the file or in its
@@ -99,7 +100,7 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
 
 
 def _name_in(corpus: str, folder: Path) -> str:
-    """Return the name of a corpus given by name, or by a file relative to `folder`."""
+    """Return the name of `corpus`, which is a name or the path of a file relative to `folder`."""
     if not is_path(corpus):
         return corpus
     file = folder.absolute() / expanded(corpus)
@@ -108,7 +109,10 @@ def _name_in(corpus: str, folder: Path) -> str:
 
 
 def _entry_places(text: str, file: Path) -> Callable[[str, int, CorpusEntry], dict[str, str]]:
-    """Return a function that gives `file:line` of a corpus entry and of its fields, by field name."""
+    """Return a function that finds a corpus entry in the text of its file.
+
+    The function returns `file:line` of each field of the entry, by field name, and that of the entry itself.
+    """
     node = read_yaml(text, file=str(file), error=CorpusError).node
 
     def places(listed: str, at: int, entry: CorpusEntry) -> dict[str, str]:
@@ -122,7 +126,10 @@ def _entry_places(text: str, file: Path) -> Callable[[str, int, CorpusEntry], di
 
 
 def _require_domains(domains: str, text: str, file: Path) -> None:
-    """Check the domain rules of a corpus; if they don't exist, the error names the corpus file's line."""
+    """Check that the domain rules of a corpus are valid.
+
+    If the rules don't exist, the error gives the line of the corpus file that names them.
+    """
     try:
         load_domains(domains)
     except CorpusError as wrong:
@@ -144,9 +151,10 @@ def _files(home: Path | None) -> dict[str, Path]:
 
 
 def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories") -> CorpusSpec:
-    """Return a corpus of these repositories with default settings.
+    """Return a corpus of the repositories at `paths`, with default settings.
 
-    A repository is named after its folder; names that are equal up to case get `-2`, `-3` ….
+    Each repository is named after its folder. Repeated names get the suffixes `-2`, `-3` …; case is ignored
+    when names are compared.
 
     Raises:
         CorpusError: if no path is given.
@@ -193,7 +201,7 @@ def _placed(spec: RepositorySpec, folder: Path) -> RepositorySpec:
 
 
 def _name_of(path: Path) -> str:
-    """Return a name that is safe in a path: `My Repo.git` becomes `My-Repo`."""
+    """Return a name for the repository at `path` that is safe in paths: `My Repo.git` becomes `My-Repo`."""
     folder = expanded(path).absolute()
     last = folder.parent.name if folder.name == ".git" else folder.name
     last = re.sub(r"\.(?:git|bundle)$", "", last)

@@ -1,16 +1,16 @@
-"""Near copies among the files of a corpus: found by signature, verified, and all but one left out.
+"""Near copies among the files of a corpus; of each set of copies, all but one are left out.
 
     signatures   of the oldest and newest version of each file with documents     signatures.py
     candidates   pairs of signatures with a band in common                        near_pairs.py
-    clusters     of pairs with a high exact similarity                            copy_clusters.py
+    clusters     files linked by pairs whose exact similarity is high             copy_clusters.py
 
-The original of a copy may be a version that isn't read; such copies are found by blob among all versions that
-the history ever had.
+The original of a copy may be a version that isn't read. So copies are also found by blob ids, among all
+versions that the histories ever had.
 
-The upstream of a cluster is the repository that had most of the shared versions first, else the repository
-with the oldest file (a lineage may be older than its current content). In the upstream, each group keeps its
-oldest file; other repositories keep no file of the cluster. If the corpus excludes other corpora, files with
-a copy there are left out first.
+In each cluster, one repository is the upstream: the one that had most of the shared versions first, else the
+one with the oldest file (a lineage may be older than its current content). In the upstream, each group keeps
+its oldest file; other repositories keep no file of the cluster. If the corpus excludes other corpora, files
+with a copy in one of them are left out first.
 
 All documents of a file are treated alike. A file that has diverged from its original is still left out if its
 oldest or newest version is a copy.
@@ -48,17 +48,17 @@ from schemas.reports import CopyClusterReport
 Int64s = npt.NDArray[np.int64]
 
 LARGE_CLUSTER, LARGE_SHARE = 50, 0.05
-"""Minimum lineages, and minimum share of all bytes, of a cluster in the report."""
+"""A cluster is reported if it has at least LARGE_CLUSTER lineages and more than LARGE_SHARE of all bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearCopies:
-    """Files that are left out, and clusters of copies."""
+    """Files that are left out as near copies, and the clusters of copies."""
 
     left_out: pl.DataFrame
-    """(lineage, reason, evidence), sorted by lineage."""
+    """Table of the files that are left out: lineage, reason and evidence; sorted by lineage."""
     pairs: tuple[tuple[str, str], ...]
-    """The first lineage of each cluster, paired with each of the others."""
+    """Pairs of lineages that are in the same cluster: the first lineage with each of the others."""
     large: tuple[CopyClusterReport, ...] = ()
 
 
@@ -69,13 +69,13 @@ def find_near_copies(
     *,
     others: Sequence[OtherCorpus] = (),
 ) -> NearCopies:
-    """Write signatures into the folder `draft` and find near copies.
+    """Write signatures of files into the folder `draft`, and find the near copies among the files.
 
     Args:
         rows: Documents with document_id, family, lineage, repository, order, timestamp, num_bytes and
             provenance.
         documents: Folders of all documents.
-        draft: Output folder; temporarily holds up to twice the bytes of the candidates' texts as well.
+        draft: Output folder. For a time it also contains up to twice the bytes of the candidates' texts.
         others: Corpora whose files are left out.
     """
     histories = read_histories(folder.path for folder in documents)
@@ -102,7 +102,7 @@ def find_near_copies(
 
 
 def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per file, sorted by lineage: its first and last version, and its first timestamp."""
+    """Return one row per file with its first and last version and its first timestamp, sorted by lineage."""
     blob = blob_mark(pl.col("provenance").list.first().struct.field("blob"))
     by_age = pl.col("document_id").sort_by("timestamp", "document_id")
     return (
@@ -125,7 +125,7 @@ def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
 
 
 def _versions(files: pl.DataFrame, folders: Iterable[DocumentFolder]) -> Iterator[SignedVersion]:
-    """Yield the oldest and newest version of each file, in document order."""
+    """Yield the oldest and the newest version of each file, in the order of documents."""
     for folder in folders:
         own = files.filter(repository=folder.repository)
         yield from _read(
@@ -137,7 +137,7 @@ def _versions(files: pl.DataFrame, folders: Iterable[DocumentFolder]) -> Iterato
 
 
 def _read(folder: DocumentFolder, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
-    """Yield the `wanted` (lineage, document_id) of a folder, without repetition."""
+    """Yield the versions in `folder` that the rows of `wanted` (lineage, document_id) name, each once."""
     remaining = set(wanted.select("lineage", "document_id").iter_rows())
     for lineage, document_id, text in read_chosen(folder.path, {name for _, name in remaining}):
         if (lineage, document_id) in remaining:
@@ -148,9 +148,10 @@ def _read(folder: DocumentFolder, wanted: pl.DataFrame) -> Iterator[SignedVersio
 def _verbatim_pairs(
     files: pl.DataFrame, signed: pl.DataFrame, histories: pl.DataFrame
 ) -> list[tuple[int, int]]:
-    """Return pairs of files whose signed version is byte-equal to any version of another repository's file.
+    """Return pairs of files from two repositories with byte-equal versions.
 
-    Each file is paired with the oldest such file.
+    The signed version of the first file equals any version that the second file ever had. Of several such
+    files, the second is the oldest.
     """
     numbered = files.with_row_index("number")
     versions = (
@@ -180,7 +181,7 @@ def _join_similar(
     folders: Iterable[DocumentFolder],
     draft: Path,
 ) -> None:
-    """Join files whose signed versions are similar."""
+    """Join files in `clusters` if their signed versions are similar."""
     owners = files["lineage"].search_sorted(signed["lineage"]).to_numpy().astype(np.int64)
     orders = files["order"].to_numpy()[owners]
     pairs = candidate_pairs(draft / SIGNATURES_NAME, len(owners))
@@ -207,7 +208,7 @@ def _join_similar(
 
 
 def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[DocumentFolder]) -> None:
-    """Read the shingles of the chosen signed versions a second time."""
+    """Read the versions in `chosen` a second time, and add their shingles to `spool`."""
     for folder in folders:
         own = chosen.filter(repository=folder.repository)
         numbers = {
@@ -221,7 +222,10 @@ def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[Document
 
 
 def _first_versions(marked: pl.DataFrame, histories: pl.DataFrame) -> pl.DataFrame:
-    """Return (cluster, order, firsts): the number of shared versions that each repository had first."""
+    """Return a table with the columns cluster, order and firsts.
+
+    `firsts` is the number of shared versions of a cluster that the repository at position `order` had first.
+    """
     return (
         histories.join(marked.select("lineage", "cluster", "order"), on="lineage")
         .explode("blobs", "since")
@@ -267,7 +271,7 @@ def _pairs(marked: pl.DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def _large(marked: pl.DataFrame, clusters: CopyClusters) -> Iterator[CopyClusterReport]:
-    """Yield the large clusters, largest first."""
+    """Yield reports on the large clusters, largest first."""
     total = max(1, marked["num_bytes"].sum())
     sizes = (
         marked.group_by("cluster")

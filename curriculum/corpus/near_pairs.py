@@ -1,4 +1,4 @@
-"""Candidate pairs of near copies: signatures with a band in common.
+"""Candidate pairs of near copies, which are pairs of signatures with a band in common.
 
 Memory is 8 bytes per signature and band, for as many bands at a time as fit into MAX_KEY_BYTES, plus 8 bytes
 per candidate pair and 250 bytes per signature of a large file.
@@ -24,15 +24,24 @@ Int64s = npt.NDArray[np.int64]
 
 MAX_KEY_BYTES = 1 << 29
 MAX_PAIRED = 10
-"""Largest group with one band in common in which all pairs are candidates. In larger groups each signature is
-paired with the first and with the next, which still joins all copies."""
+"""Size of the largest group of signatures with a common band in which all pairs are candidates.
+
+In a larger group, each signature is paired with the first one and with the next one, which still joins all
+copies.
+"""
 MIN_LARGE_SHARE = 0.1
-"""Minimum share of equal slots for a candidate pair of large files: three standard deviations below 0.2."""
+"""Minimum share of equal slots in a candidate pair of large files.
+
+It is three standard deviations below 0.2, the minimum similarity of large copies.
+"""
 PAIRS_AT_ONCE = 1 << 15
 
 
 def candidate_pairs(file: Path, count: int, *, max_key_bytes: int = MAX_KEY_BYTES) -> Int64s:
-    """[pairs, 2]: numbers of signatures with a band in common, smaller number first, sorted and distinct."""
+    """Return pairs of signatures with a band in common, by their numbers, [pairs, 2].
+
+    `file` contains `count` signatures. In a pair, the smaller number is first. Pairs are sorted and distinct.
+    """
     every = SLOTS // BAND_SLOTS
     at_once = max(1, min(every, max_key_bytes // max(1, 8 * count)))
     codes = np.empty(0, dtype=np.int64)
@@ -44,7 +53,10 @@ def candidate_pairs(file: Path, count: int, *, max_key_bytes: int = MAX_KEY_BYTE
 
 
 def large_pairs(file: Path, is_large: npt.NDArray[np.bool_]) -> Int64s:
-    """[pairs, 2]: candidate pairs of large files, down to a lower similarity than `candidate_pairs`."""
+    """Return candidate pairs of large files, [pairs, 2].
+
+    They may be less similar than those of `candidate_pairs`.
+    """
     numbers = np.flatnonzero(is_large)
     slots = _chosen_slots(file, is_large)
     codes = np.empty(0, dtype=np.int64)
@@ -66,7 +78,7 @@ def _chosen_slots(file: Path, is_chosen: npt.NDArray[np.bool_]) -> Slots:
 
 
 def _share(slots: Slots, pairs: Int64s) -> npt.NDArray[np.float64]:
-    """[pairs]: the share of equal slots."""
+    """Return the share of slots that are equal in both signatures of each pair, [pairs]."""
     shares = np.empty(len(pairs))
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         one, other = pairs[start : start + PAIRS_AT_ONCE].T
@@ -75,7 +87,7 @@ def _share(slots: Slots, pairs: Int64s) -> npt.NDArray[np.float64]:
 
 
 def _keys(file: Path, count: int, bands: Sequence[int]) -> UInt64s:
-    """[bands, signatures]: hashes of the slots of some bands."""
+    """Return the hash of each of `bands` in each signature, [bands, signatures]."""
     keys = np.empty((len(bands), count), dtype=np.uint64)
     start = 0
     for slots in read_slots(file):
@@ -87,7 +99,10 @@ def _keys(file: Path, count: int, bands: Sequence[int]) -> UInt64s:
 
 
 def _alike(keys: UInt64s, count: int) -> Int64s:
-    """Return a code `smaller × count + larger` for each pair of signatures with the same key."""
+    """Return pairs of signatures with equal keys, each encoded as smaller number × count + larger number.
+
+    In large groups of equal keys, not all pairs are returned; see MAX_PAIRED.
+    """
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     is_first = np.ones(len(keys), dtype=np.bool_)

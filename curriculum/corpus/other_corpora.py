@@ -1,6 +1,7 @@
-"""Files with a near copy in another corpus, found by signatures alone, since its documents may be deleted.
+"""Files that have a near copy in another corpus.
 
-The share of equal slots estimates the Jaccard similarity with a standard deviation of 0.04.
+Only signatures are compared, because the other corpus' documents may be deleted. The share of equal slots
+estimates the Jaccard similarity with a standard deviation of 0.04.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,23 +29,24 @@ Int64s = npt.NDArray[np.int64]
 
 LEFT_OUT_FILES_NAME = "left_out_files.parquet"
 OTHER_CORPUS = "other_corpus"
-"""Reason for files that another corpus has."""
+"""Reason for leaving out a file that another corpus has."""
 SIGNATURES_AT_ONCE = 1 << 20
-"""Own signatures in memory; 700 bytes each, including the keys of their bands."""
+"""Number of own signatures in memory at a time; each needs 700 bytes, including the keys of its bands."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherCorpus:
-    """Another corpus whose files are excluded from this one, with the folder of its selection."""
+    """Another corpus whose files are left out of this one, and the folder of its selection."""
 
     name: str
     selection: Path
 
 
 def find_in_other_corpora(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str, str]:
-    """Map each lineage with a near copy in another corpus to `corpus repository:path` of that copy.
+    """Return the lineages that have a near copy in another corpus.
 
-    Files that the other corpus itself left out, because a third corpus has them, don't count.
+    Each lineage is mapped to its copy, as text `corpus repository:path`. A file of the other corpus doesn't
+    count if that corpus left the file out because of a third corpus.
     """
     lineages, sizes = _listed(signatures)
     found: dict[str, str] = {}
@@ -74,7 +76,7 @@ def find_in_other_corpora(signatures: Path, others: Sequence[OtherCorpus]) -> di
 
 
 def _listed(signatures: Path) -> tuple[pl.Series, Int64s]:
-    """Return the lineages of the signatures and their numbers of shingles."""
+    """Return the lineage and the number of shingles of each signature in a file."""
     listed = frames.read(signatures, ["lineage", "shingles"])
     return listed["lineage"], listed["shingles"].to_numpy().astype(np.int64)
 
@@ -86,7 +88,10 @@ def _min_large_share(
 
 
 MinShare = Callable[[Int64s, int], "float | npt.NDArray[np.float64]"]
-"""Returns the minimum share of equal slots, for some own signatures and one of the other corpus."""
+"""Function that returns the minimum share of equal slots.
+
+Its arguments are indices of own signatures, and the number of one signature of the other corpus.
+"""
 
 
 def _matches(
@@ -97,7 +102,10 @@ def _matches(
     *,
     band_slots: int,
 ) -> Int64s:
-    """[own]: the number of a signature in `file` that shares enough slots, or -1."""
+    """Return for each own signature the number of a signature in `file` that shares enough slots, or -1.
+
+    The result is an array [own].
+    """
     bands = range(SLOTS // band_slots)
     keys = [band_keys(own, band, size=band_slots) for band in bands]
     orders = [np.argsort(key, kind="stable") for key in keys]

@@ -1,4 +1,4 @@
-"""Path rules: which paths of a repository are wanted, and the language of each path."""
+"""Path rules: which paths of a repository are wanted, and the language of each wanted path."""
 
 import re
 from collections.abc import Iterable
@@ -41,13 +41,13 @@ NAMES: dict[str, Language] = {
 
 
 def is_cpp_only(path: str) -> bool:
-    """Return True if only C++ uses the suffix; this includes `.C` and `.H` but not `.h`."""
+    """Return True if only C++ uses the suffix of a path; `.C` and `.H` are such suffixes, but not `.h`."""
     suffix = PurePosixPath(path).suffix
     return suffix in (".C", ".H") or suffix.lower() in CPP_ONLY
 
 
 def source_languages(paths: Iterable[str]) -> dict[str, HeaderLanguage]:
-    """Return the language of the C and C++ files whose suffix alone decides it."""
+    """Return the language of each C or C++ file whose suffix alone decides the language."""
     found: dict[str, HeaderLanguage] = {}
     for path in paths:
         if is_cpp_only(path):
@@ -58,7 +58,7 @@ def source_languages(paths: Iterable[str]) -> dict[str, HeaderLanguage]:
 
 
 def language_of(path: str, *, headers: Language) -> Language | None:
-    """Return the language of a path, None if it is unsupported; `headers` is the language of `.h`.
+    """Return the language of a path, or None if it is unsupported; `headers` is the language of `.h` files.
 
     >>> language_of("src/db.cc", headers="cpp"), language_of("README.md", headers="cpp")
     ('cpp', None)
@@ -75,19 +75,21 @@ def language_of(path: str, *, headers: Language) -> Language | None:
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 MAX_NAME_BYTES = 255
-"""Maximum bytes of a file or folder name in common file systems."""
+"""Maximum length in bytes of a file or folder name in common file systems."""
 MAX_PATH_BYTES = 3_000
-"""Maximum bytes of a path, so that it remains valid below a folder of the workspace."""
+"""Maximum length of a path in bytes, so that the path is still valid below a folder of the workspace."""
 MAX_STARS, MAX_DEPTHS = 3, 2
-"""Maximum stars in one name of a pattern, and maximum `**` before its last name: matching backtracks over
-both."""
+"""Limits on a pattern, because matching backtracks over stars.
+
+MAX_STARS limits the stars in one name, and MAX_DEPTHS the number of `**` before the last name.
+"""
 MAX_CACHED_VERDICTS = 100_000
-"""Number of cached verdicts; most paths change many times."""
+"""Number of cached verdicts; a cache pays because most paths change many times."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedPath:
-    """A wanted path as text, with its language."""
+    """A wanted path, decoded, with its language."""
 
     path: str
     language: Language
@@ -95,18 +97,18 @@ class WantedPath:
 
 @dataclass(kw_only=True, slots=True)
 class PathRules:
-    """Path rules of one repository in one corpus; `headers` has the language of each `.h`."""
+    """Rules for the paths of one repository in one corpus; `headers` gives the language of each `.h` file."""
 
     corpus: CorpusSpec
     headers: HeaderLanguages
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
     vendored: VendoredCode
-    """Vendored code found by content; empty if the corpus keeps vendored code."""
+    """Vendored code that was found by content; empty if the corpus keeps vendored code."""
     _known: dict[bytes, WantedPath | Reason | None] = field(default_factory=dict)
 
     def verdict(self, raw: bytes) -> WantedPath | Reason | None:
-        """Return the path if it is wanted, the reason if it is skipped, or None for an unwanted language."""
+        """Return a path if it is wanted, the reason if it is skipped, or None if its language is unwanted."""
         if raw not in self._known:
             if len(self._known) >= MAX_CACHED_VERDICTS:
                 self._known.clear()
@@ -151,7 +153,7 @@ def path_rules(
 
 
 def is_plain(raw: bytes) -> bool:
-    """Return True if a path is printable UTF-8, has valid file names, and stays inside its tree."""
+    """Return True if a path is printable UTF-8, has valid file names, and doesn't lead out of its tree."""
     if len(raw) > MAX_PATH_BYTES:
         return False
     try:

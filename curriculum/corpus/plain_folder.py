@@ -1,4 +1,4 @@
-"""Files of a plain folder, read as a history with a single commit."""
+"""Files of a plain folder, which is read like a history with a single commit."""
 
 import os
 from collections import Counter
@@ -34,7 +34,7 @@ from schemas.tree_licences import LicenceFiles
 def read_directory(
     source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
 ) -> Iterator[FileChange]:
-    """Yield every wanted file of a plain folder as a snapshot with timestamp 0, sorted by path.
+    """Yield every wanted file of a plain folder as an added file with timestamp 0, sorted by path.
 
     Raises:
         CorpusError: if no file is in a wanted language, if no file is readable, or if the folder changed
@@ -78,12 +78,12 @@ def read_directory(
 
 
 def require_files(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> None:
-    """Raise unless a plain folder has a readable file; reads up to the first one.
+    """Raise unless a plain folder has a readable file in a wanted language.
 
-    Git repositories are not checked.
+    Reading stops at the first such file. Git repositories are not checked.
 
     Raises:
-        CorpusError: if `read_directory` yields no file.
+        CorpusError: if `read_directory` would yield no file.
     """
     if source.layout is None:
         next(read_directory(source, spec, corpus, Skips()), None)
@@ -108,7 +108,7 @@ def _rules(
 
 
 def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
-    """Decide the languages of the headers in a plain folder; `paths` are relative to the folder."""
+    """Decide the languages of the `.h` files in a plain folder; `paths` are relative to the folder."""
 
     def read(wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         for path in wanted:
@@ -124,7 +124,7 @@ def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
 def _judge_file(
     source: Source, spec: RepositorySpec, raw: bytes, rules: PathRules, skips: Skips
 ) -> tuple[str, FileChange | Reason | None]:
-    """Return a file's blob id, and its snapshot or the reason why it is skipped."""
+    """Return the blob id of a file, and its snapshot, the reason why it is skipped, or None."""
     quality = rules.corpus.quality
     try:
         blob_id, content = sources.read_in_directory(source.path, raw, max_bytes=quality.max_bytes)

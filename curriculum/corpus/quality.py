@@ -1,4 +1,4 @@
-"""Quality rules that reject texts, and paths of vendored code."""
+"""Quality rules that reject texts, and folder names that indicate vendored code."""
 
 import re
 import zlib
@@ -12,20 +12,20 @@ VENDORED = re.compile(
     re.IGNORECASE,
 )
 HEAD_BYTES = 2000
-"""Leading bytes that are searched for a statement that the file is generated."""
+"""Number of bytes at the start of a file in which a statement that it is generated is searched."""
 LEADING_COMMENT = re.compile(
     r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?!\s*include)[^\n]*|--[^\n]*)*", re.DOTALL
 )
-"""Comments, guards and pragmas before the first include or line of code, in every supported language."""
+"""Pattern of comments, guards and pragmas before the first include or line of code, in every language."""
 _LINE_END = re.compile(rb"(?<!\\)\n")
 _DIRECTIVE = re.compile(
     r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else|endif|define|undef|error|warning|pragma|line)\b[^\n]*",
     re.MULTILINE,
 )
 _MARKS = " \t\r*/#;!-=|_<>'\""
-"""Characters around the words of a comment line."""
+"""Characters that may surround the words of a comment line."""
 HINTS = (b"generated", b"amalgamat", b"a bison parser", b"produced by gperf")
-"""Every comment that STATED matches contains one of these words, which are faster to search."""
+"""Words of which every comment that STATED matches has at least one; they are faster to search."""
 STATED = re.compile(
     r"@generated\b"
     r"|\ba lexical scanner generated\b|\ba bison parser, made\b|\bproduced by gperf\b"
@@ -42,39 +42,44 @@ STATED = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
-"""Statements that this file itself is generated or amalgamated, or must not be edited for that reason."""
+"""Pattern of statements that the file is generated or amalgamated, or must not be edited for this reason."""
 MIN_REPETITIVE_BYTES = 20_000
 MAX_REPETITIVE_RATIO = 0.08
-"""Maximum compression ratio, at zlib's fastest level, of a text made by a program or by copying."""
+"""Maximum compression ratio, at zlib's fastest level, of a text that counts as repetitive.
+
+A program or repeated copying makes such texts.
+"""
 MIN_TABLE_BYTES = 1_000
 MAX_NUMBER_SHARE = 0.5
 _MIN_DIGIT_SHARE = 0.1
-"""Minimum share of digits in any text that consists of numbers for more than half."""
+"""Minimum share of digits in a text of which more than half consists of numbers."""
 _SPACE = b" \t\n"
 _NUMBER_LINE = re.compile(
     rb"^[ \t{(]*+[-+\"'.]*+\\?x?[0-9][-+0-9a-fA-FxXuUlL.,{}()/* \t;\\\"']*+$", re.MULTILINE
 )
-"""A line that begins with a number and contains only numbers, punctuation and byte escapes."""
+"""Pattern of a line that begins with a number and has only numbers, punctuation and byte escapes."""
 TABLE_BYTES_PER_STATEMENT = 4_000
-"""Minimum bytes per control statement in a table of numbers; handwritten code around tables has more
-statements."""
+"""Minimum number of bytes per control statement in a table of numbers.
+
+Handwritten code with tables in it has more control statements.
+"""
 _NO_CODE = re.compile(rb"/\*.*?(?:\*/|\Z)|//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE)
-"""Comments and directives."""
+"""Pattern of comments and directives."""
 _STATEMENT = re.compile(rb"\b(?:return|if|for|while|switch)\b")
 
 
 def is_vendored(path: str) -> bool:
-    """Return True if a folder name in the path, such as third_party, indicates vendored code."""
+    """Return True if a folder in the path has a name that indicates vendored code, such as third_party."""
     return VENDORED.search(path) is not None
 
 
 def is_generated(text: bytes) -> bool:
-    """Return True if a text is generated: by its own statement, as a table of numbers, or by repetition."""
+    """Return True if a text says that it is generated, is a table of numbers, or is very repetitive."""
     return states_generated(text) or is_number_table(text) or is_repetitive(text)
 
 
 def states_generated(text: bytes) -> bool:
-    """Return True if the leading comments say that the file is generated or amalgamated."""
+    """Return True if the comments at the start of a text say that the file is generated or amalgamated."""
     head = text[:HEAD_BYTES]
     lowered = head.lower()
     if not any(hint in lowered for hint in HINTS):
@@ -86,7 +91,7 @@ def states_generated(text: bytes) -> bool:
 
 
 def is_number_table(text: bytes) -> bool:
-    """Return True if lines of numbers make up more than half of a text with hardly any functions.
+    """Return True if more than half of a text are lines of numbers and the text has hardly any functions.
 
     White space is not counted. Functions are recognised by return, branch and loop statements.
     """
@@ -122,10 +127,10 @@ def reason_against(text: bytes, quality: QualitySpec) -> Reason | None:
 
 
 def has_longer_line(text: bytes, limit: int) -> bool:
-    """Return True if a line is longer than `limit` bytes without its line end.
+    """Return True if a line is longer than `limit` bytes, without its line end.
 
-    Lines joined by backslashes count as one line, since parsing such a line takes quadratic time. Without
-    joined lines, only a few of the bytes are examined.
+    Lines that are joined by backslashes count as one line, because parsing such a line takes quadratic time.
+    If a text has no joined lines, only a few of its bytes are examined.
     """
     if b"\\\n" in text:
         return any(len(line) > limit for line in _LINE_END.split(text))

@@ -1,4 +1,4 @@
-"""Documents whose code has a licence that the corpus refuses."""
+"""Documents whose code has a licence that the corpus doesn't accept."""
 
 import polars as pl
 
@@ -10,10 +10,10 @@ UNKNOWN_LICENCE = "unknown"
 def refused_documents(
     rows: pl.LazyFrame, key: tuple[str, ...], licences: LicencesSpec
 ) -> pl.DataFrame:
-    """Return (*key, refused) of documents with a refused source outside of their context.
+    """Return documents in which a source outside of the context has a licence that isn't accepted.
 
-    `rows` are documents with parts and provenance. `refused` is the licence, the alphabetically first if
-    there are several.
+    `rows` are documents with parts and provenance. The result has the columns `key` and `refused`, which is
+    the licence. If there are several such licences, it is the alphabetically first.
     """
     if licences == USUAL_LICENCES:
         return pl.DataFrame(schema=dict.fromkeys((*key, "refused"), pl.String))

@@ -3,8 +3,8 @@
     REUSE.toml    in any folder: tables with globs, licence, holder and precedence
     .reuse/dep5   at the root: paragraphs with globs, licence and holder, added to what files state
 
-The existing libraries for both formats are under the GPL and only read work trees. An invalid file counts as
-empty, and an id missing from the SPDX list is unrecognised.
+The existing libraries for both formats are under the GPL and can read only work trees, so they aren't used.
+An invalid file counts as empty. An id that is missing from the SPDX list is unrecognised.
 """
 
 import tomllib
@@ -17,14 +17,14 @@ from schemas.path_globs import PathGlob, Wildcard
 from schemas.tree_licences import DEP5_PATH, AnnotationFile, LicenceAnnotation, Precedence
 
 MAX_ANNOTATIONS = 10_000
-"""Maximum globs of an annotation file; a file with more counts as empty."""
+"""Maximum number of globs in an annotation file; a file with more globs counts as empty."""
 GLOB_SIZE = 20
 MAX_DOTS = 1_000
-"""Maximum dots on a line of REUSE.toml; parsing a dotted key takes quadratic time."""
+"""Maximum number of dots on a line of REUSE.toml, because parsing a dotted key takes quadratic time."""
 
 
 def annotations_in(path: str, text: str) -> AnnotationFile:
-    """Return the annotations in the text of an annotation file."""
+    """Return the annotations in `text`, which is the content of the annotation file at `path`."""
     found = _paragraphs(text) if path == DEP5_PATH else _tables(text)
     annotations = tuple(annotation for annotation in found if annotation.globs)
     globs = [glob for annotation in annotations for glob in annotation.globs]
@@ -58,7 +58,7 @@ def _tables(text: str) -> Iterator[LicenceAnnotation]:
 
 
 def _strings(table: Mapping[str, Any], name: str) -> list[str]:
-    """Return the strings of a field that is a string or a list of strings."""
+    """Return the strings in the field `name` of a table, which is one string or a list of strings."""
     value = table.get(name, [])
     return [
         item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)
@@ -77,7 +77,7 @@ def _paragraphs(text: str) -> Iterator[LicenceAnnotation]:
 
 
 def _fields(text: str) -> Iterator[dict[str, str]]:
-    """Yield the fields of each paragraph, by lower-case name; indented lines continue a field."""
+    """Yield the fields of each paragraph, by name in lower case; an indented line continues a field."""
     fields: dict[str, str] = {}
     name = ""
     for line in [*text.splitlines(), ""]:
@@ -103,7 +103,10 @@ def _holder(notices: Iterable[str]) -> str | None:
 
 
 def toml_glob(text: str) -> PathGlob:
-    """Parse a REUSE.toml glob: `*` within a name, `**` and `**/` across folders, backslash escapes."""
+    """Parse a glob of REUSE.toml.
+
+    `*` matches within a name, `**` and `**/` match across folders, and a backslash escapes a character.
+    """
     tokens: list[str | Wildcard] = []
     at = 0
     while at < len(text):
@@ -121,7 +124,10 @@ def toml_glob(text: str) -> PathGlob:
 
 
 def dep5_glob(text: str) -> PathGlob:
-    """Parse a dep5 glob: `*` across folders, `?` for one character, backslash escapes."""
+    """Parse a glob of .reuse/dep5.
+
+    `*` matches across folders, `?` matches one character, and a backslash escapes a character.
+    """
     tokens: list[str | Wildcard] = []
     characters = iter(text.removeprefix("./"))
     wildcards = {"*": Wildcard.ACROSS, "?": Wildcard.ONE}

@@ -1,12 +1,12 @@
 """Selection over a whole corpus: which documents are kept, and on which side of the split.
 
 Documents with the same source text are duplicates: the oldest is kept, in the repository that the corpus
-lists first. Of near-duplicate files one is kept (near_copies.py); the others give no documents and no
-targets, but may still appear in the context of others. Only versions of files are read as text, to find files
-that share much of it. Domains are assigned later (domains.py), so changing domain rules changes nothing here.
+lists first. Of near-duplicate files one is kept (near_copies.py). The other files give no documents and no
+targets, but contexts may still show them. Only versions of files are read as text, to find files that share
+much of it. Domains are assigned later (domains.py), so that changed domain rules change nothing here.
 
-Documents of files decide the sides. Documents of graphs are selected later, each family separately, on the
-existing sides, so they never change a selection that has already been packed.
+The documents of files decide the sides. Documents of graphs are selected later, each family separately, on
+the existing sides. So they never change a selection that has already been packed.
 
 split.py defines the rule for sides; decisions.py reads the decisions back.
 """
@@ -45,11 +45,14 @@ from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA, S
 from schemas.reports import CopyClusterReport, SelectionReport
 
 REVISION = 10
-"""Raise if the same documents give another selection or split."""
+"""Revision of the selection; increase it when the same documents give another selection or split."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"
-"""Name for the families of whole commits in reports. Their documents are on one side only if the commit
-touched functions in files of that side alone, so val needs files that some commits changed alone."""
+"""Name in reports for all families that read whole commits.
+
+A document of such a family is used only if the functions that its commit touched are in files of one side. So
+val needs files that some commits changed without changing others.
+"""
 ROWS_PER_GROUP = 100_000
 _FIRST = ("document_id", "repository", "lineage")
 KEY = ("family", "repository", "document_id")
@@ -69,7 +72,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownFiles:
-    """Sides decided by the selection of files, and the folders of their versions."""
+    """Result of the selection of files: paths of the sides and of the files left out, and all versions."""
 
     sides: Path
     left_out: Path
@@ -78,11 +81,14 @@ class KnownFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionSummary:
-    """Counts of a selection, in documents; `joined` are the (family, cluster) moved to val."""
+    """Numbers of documents in a selection.
+
+    `joined` are the pairs (family, cluster) that were moved to val.
+    """
 
     documents: int
     repeated: int
-    """Rows whose id also occurs in another document of the same repository."""
+    """Number of rows whose document id occurs in an earlier row of the same repository."""
     kept: int
     val: int
     unseen: int = 0
@@ -93,7 +99,7 @@ class SelectionSummary:
     copy_clusters: tuple[CopyClusterReport, ...] = ()
 
     def report(self) -> SelectionReport:
-        """Return the values for a manifest."""
+        """Return the numbers for the manifest of the selection."""
         return SelectionReport(
             documents=self.documents,
             repeated=self.repeated,
@@ -109,7 +115,7 @@ class SelectionSummary:
 
 
 def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """Return the corpus settings that decide a selection, apart from its documents."""
+    """Return the settings of the corpus that decide a selection of given documents."""
     never_trained: dict[str, JsonValue] = {
         "unseen": [*sorted(corpus.unseen)],
         "later": corpus.trained_before,
@@ -130,12 +136,13 @@ def select(
     known: KnownFiles | None = None,
     others: Sequence[OtherCorpus] = (),
 ) -> SelectionSummary:
-    """Write the decisions about `documents` and the sides of their files into `folder`.
+    """Write into `folder` the decisions about `documents` and the sides of their files.
 
-    Files that `others` have give no documents.
+    Files with a copy in one of the corpora `others` give no documents.
 
-    The sides of `known` files stay. Files that only contexts show get a new side: val if they share text with
-    a held-out file, else the side of a known file with the same bytes, else a side by hash.
+    If the sides of files are `known`, they stay. Files that only contexts show get a new side. A file is on
+    side val if it shares text with a held-out file. Otherwise it is on the side of a known file with the same
+    bytes, and without such a file on a side by hash.
 
     Memory is about 200 bytes per document during the sort, which limits a corpus to about 10⁸ documents, plus
     up to 300 MB of line hashes.
@@ -172,7 +179,7 @@ def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
 
 
 def _rows(documents: Sequence[DocumentFolder], order: dict[str, int]) -> pl.LazyFrame:
-    """Return one row per document, with the columns that decisions depend on."""
+    """Return one row per document, with the columns that decide its selection."""
     tables = []
     for document in documents:
         assert document.repository in order, f"{document.repository} is not in the corpus"
@@ -186,7 +193,10 @@ def _rows(documents: Sequence[DocumentFolder], order: dict[str, int]) -> pl.Lazy
 
 
 def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
-    """Return one row per document and repository, with its first lineage; `rows` is the number of copies."""
+    """Return one row per document and repository, with the document's first lineage.
+
+    `rows` is the number of rows that the document has in the repository.
+    """
     return (
         rows.group_by(KEY)
         .agg(
@@ -217,7 +227,7 @@ def _lineages(rows: pl.LazyFrame) -> list[Lineage]:
 
 
 def _cited(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the distinct (lineage, blob, commit) in the provenance of documents."""
+    """Return the distinct (lineage, blob, commit) that the provenance of documents names."""
     return (
         rows.select("provenance")
         .explode("provenance")
@@ -231,7 +241,10 @@ def _cited(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
-    """Yield pairs of lineages that share a blob: the alphabetically first with each of the others."""
+    """Yield pairs of lineages that share a blob.
+
+    If several lineages share a blob, the alphabetically first is paired with each of the others.
+    """
     pairs = (
         _cited(rows)
         .with_columns(first=pl.col("lineage").min().over("blob"))
@@ -245,7 +258,7 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
 
 
 def _sharing_text(documents: Sequence[DocumentFolder]) -> Iterator[tuple[str, str]]:
-    """Return pairs of lineages that share much of their text, over all versions with documents."""
+    """Return pairs of lineages that share much of their text, counting all versions with documents."""
     return lineages_with_shared_text(
         chain.from_iterable(read_versions(repository.path) for repository in documents)
     )
@@ -257,7 +270,7 @@ def _splits(
     commits: Sequence[Sequence[str]],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """Return (lineage, split) of all lineages, and the (family, cluster) moved to val.
+    """Return the side of each lineage (lineage, split), and the pairs (family, cluster) moved to val.
 
     `listed` are the documents that training may use; `commits` are the lineages that each commit changed.
     """
@@ -277,7 +290,10 @@ def _splits(
 def split_frame(
     oldest: Mapping[str, Lineage], val: Set[str], unseen: Set[str] = frozenset()
 ) -> pl.DataFrame:
-    """Return (lineage, split) of lineages, from the clusters in val and the unseen repositories."""
+    """Return the side of each lineage (lineage, split).
+
+    `val` are the clusters in val, and `unseen` are the unseen repositories.
+    """
 
     def side(name: str, unit: Lineage) -> Side:
         if name.partition(":")[0] in unseen:
@@ -292,7 +308,7 @@ def split_frame(
 
 
 def _is_trainable(corpus: CorpusSpec) -> pl.Expr:
-    """True for documents outside of unseen repositories and later commits."""
+    """Return an expression that is true unless a repository is unseen or a commit is later."""
     is_seen = ~pl.col("repository").is_in(sorted(corpus.unseen))
     return is_seen & ~_is_later(corpus)
 
@@ -303,7 +319,11 @@ def _is_later(corpus: CorpusSpec) -> pl.Expr:
 
 
 def _sided(listed: pl.DataFrame, sides: pl.DataFrame, corpus: CorpusSpec) -> pl.DataFrame:
-    """Return the documents with their side: the side of their file, or later."""
+    """Return the documents with their side.
+
+    It is the side of their file, except for documents of later commits on side train, which are on side
+    later.
+    """
     is_later = (pl.col("split") == "train") & _is_later(corpus)
     return listed.join(sides, on="lineage", how="left", validate="m:1").with_columns(
         split=pl.when(is_later).then(pl.lit("later")).otherwise("split")
@@ -313,9 +333,9 @@ def _sided(listed: pl.DataFrame, sides: pl.DataFrame, corpus: CorpusSpec) -> pl.
 def _extended(
     rows: pl.LazyFrame, documents: Sequence[DocumentFolder], known: KnownFiles, corpus: CorpusSpec
 ) -> pl.DataFrame:
-    """Return (lineage, split) of the known lineages and of lineages that only contexts cite."""
+    """Return the side (lineage, split) of all known lineages and of lineages that only contexts show."""
     sides = frames.read(known.sides)
-    # A copy of a file from an unseen repository is held out, too.
+    # A copy of a file from an unseen repository must be held out, too.
     held_out = sides.with_columns(pl.col("split").replace("unseen", "val"))
     cited = _cited(rows).select("lineage", "blob").unique().collect(engine="streaming")
     blobs = cited.join(held_out, on="lineage").group_by("blob").agg(pl.col("split").max())
@@ -338,7 +358,10 @@ def _extended(
 def _near_val(
     documents: Sequence[DocumentFolder], known: KnownFiles, val: Set[str], strange: Set[str]
 ) -> list[str]:
-    """Return the `strange` files whose text in contexts overlaps a file in `val`, also transitively."""
+    """Return those of the files `strange` whose text, as contexts show it, overlaps with a file in `val`.
+
+    Files that overlap with such a file count as well.
+    """
     if not strange:
         return []
     versions = chain.from_iterable(read_versions(repository.path) for repository in known.versions)
@@ -353,7 +376,7 @@ def _near_val(
 
 
 def _units(listed: pl.DataFrame, oldest: Mapping[str, Lineage]) -> dict[str, list[str]]:
-    """Return the clusters of each family's lineages, by family in alphabetical order."""
+    """Return the cluster of each lineage of a family, by family in alphabetical order."""
     found: dict[str, list[str]] = {}
     pairs = listed.filter(pl.col("refused").is_null()).select("family", "lineage").unique()
     pairs = pairs.sort("family", "lineage")
@@ -363,7 +386,10 @@ def _units(listed: pl.DataFrame, oldest: Mapping[str, Lineage]) -> dict[str, lis
 
 
 def _select(sided: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
-    """Return the selection's columns and `rows`; `left_out` are (*KEY, reason, evidence) of near copies."""
+    """Return the columns of the selection, and `rows`.
+
+    `left_out` are the documents of near copies, with the columns KEY, reason and evidence.
+    """
     near = left_out.rename({"reason": "near", "evidence": "near_evidence"})
     marked = sided.join(near, on=KEY, how="left", validate="1:1")
     is_refused, is_near = (pl.col(name).is_not_null() for name in ("refused", "near"))
@@ -395,7 +421,7 @@ def _select(sided: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
 
 
 def _because(holds: pl.Expr, reason: pl.Expr, rule: str, evidence: str) -> pl.Expr:
-    """Return (reason, rule, evidence) where a condition holds, else null."""
+    """Return an expression for (reason, rule, evidence) where `holds` is true, and null elsewhere."""
     against = pl.struct(reason=reason, rule=pl.lit(rule), evidence=pl.col(evidence))
     return pl.when(holds).then(against)
 

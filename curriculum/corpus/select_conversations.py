@@ -1,8 +1,8 @@
 """Selection of conversations and their side of the split, independent of documents of code.
 
 Equal conversations are kept once, in the source that the corpus lists first. If lines with the same text
-differ in the roles or in which answers are trained on, they contradict each other and none is kept.
-Conversations with the same id, and equal texts under different ids, are on the same side.
+differ in their roles or in which answers are trained on, they contradict each other, and none of them is
+kept. Conversations with the same id are on the same side, and so are equal texts under different ids.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +28,12 @@ from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 from schemas.families import CHAT_FAMILY
 
 REVISION = 3
-"""Raise if the same conversations give another selection."""
+"""Revision of the selection; increase it when the same conversations give another selection."""
 _PLACE = ("document_id", "order")
 
 
 def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """Return the corpus settings that decide the selection, apart from the conversations."""
+    """Return the settings of the corpus that decide the selection of given conversations."""
     return {
         "conversations": [conversation.name for conversation in corpus.conversations],
         "val_fraction": corpus.val_fraction,
@@ -44,7 +44,7 @@ def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
 def select_conversations(
     documents: Sequence[DocumentFolder], corpus: CorpusSpec, folder: Path
 ) -> SelectionSummary:
-    """Write the selection of all conversations and the sides of their lineages into `folder`.
+    """Write into `folder` the selection of all conversations and the sides of their lineages.
 
     Memory is about 200 bytes per conversation.
     """
@@ -77,7 +77,10 @@ def select_conversations(
 
 
 def _rows(documents: Sequence[DocumentFolder], corpus: CorpusSpec) -> pl.DataFrame:
-    """Return one row per conversation in reading order; `order` is its source's position in the corpus."""
+    """Return one row per conversation, in reading order.
+
+    `order` is the position of the conversation's source in the corpus.
+    """
     licences = {source.name: source.licence for source in corpus.conversations}
     refused = {
         name: licence or UNKNOWN_LICENCE
@@ -101,7 +104,7 @@ def _rows(documents: Sequence[DocumentFolder], corpus: CorpusSpec) -> pl.DataFra
 def _splits(
     rows: pl.DataFrame, listed: pl.DataFrame, corpus: CorpusSpec
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """Return (lineage, split) of all lineages, and the (family, cluster) moved to val."""
+    """Return the side of each lineage (lineage, split), and the pairs (family, cluster) moved to val."""
     found = rows.group_by("lineage").agg(
         pl.col("repository").first(), pl.col("order").min(), pl.col("number").min()
     )
@@ -132,7 +135,7 @@ def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _decided(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
-    """Return the selection's columns."""
+    """Return the columns of the selection, given the conversations and the side of each lineage."""
     is_refused = pl.col("refused").is_not_null()
     allowed = pl.when(~is_refused).then("order")
     first = (pl.col("order") == allowed.min().over("document_id")).fill_null(value=False)

@@ -1,6 +1,6 @@
-"""Licence files of all trees of a history, in persistent maps that share common parts.
+"""Licence files of all trees of a history, in persistent maps whose common parts are stored once.
 
-After a change, a tree costs memory and time only for the folders that the change touches.
+A changed tree costs memory and time only for the folders that the change touches.
 """
 
 from collections.abc import Mapping
@@ -22,22 +22,28 @@ from schemas.tree_licences import AnnotationFile, FolderLicence, LicenceFiles
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedLicences:
-    """Licence files of one tree, and what they state."""
+    """Licence files of one tree, and the licences that they state."""
 
     folders: "HashTrieMap[str, FolderLicence]" = field(default_factory=HashTrieMap)
     annotations: "HashTrieMap[str, AnnotationFile]" = field(default_factory=HashTrieMap)
     stated: "HashTrieMap[tuple[str, int], HashTrieMap[str, StatedLicence]]" = field(
         default_factory=HashTrieMap
     )
-    """Licence texts by path, keyed by the folder or file that they cover and the rank of their names."""
+    """Licence texts by path, in one map for each pair of place and rank.
+
+    The place is the folder or file to which the licence applies; the rank is that of the file's name.
+    """
 
     @property
     def files(self) -> LicenceFiles:
-        """Licence files by the folder or file that they cover."""
+        """Licence files by the folder or file to which they apply."""
         return LicenceFiles(folders=self.folders, annotations=self.annotations)
 
     def changed(self, texts: Mapping[str, LicenceText | None]) -> "SharedLicences":
-        """Return the tree after some files changed; None means a deleted or unreadable file."""
+        """Return the tree that results if some licence files change.
+
+        None in `texts` means that a file is deleted or unreadable.
+        """
         annotations, stated = self.annotations, self.stated
         for path, text in texts.items():
             if isinstance(text, AnnotationFile):

@@ -1,13 +1,15 @@
 """Lineages that share much of their text: edited copies, and files that were merged into others.
 
-A window is WINDOW consecutive lines of some version of a file, without white space, braces, includes and the
-leading comment, so that reformatting changes few windows. Two lineages belong together if at least a fifth of
-the smaller one's windows occurs in the other. Near copies (near_copies.py) are too few for the split: their
-similarity misses a small file inside of a large one, and files that have diverged. Common lines of such files
-would be on both sides.
+A window is WINDOW consecutive lines of a version of a file. White space, braces, includes and the leading
+comment are removed first, so that reformatting changes few windows. Two lineages belong together if at least
+a fifth of the windows of the smaller one occur in the other.
+
+For the split, near copies (near_copies.py) are not enough. Their similarity misses files that have diverged,
+and a small file inside of a large one. Lines that such files share would then be on both sides.
 
 Windows are 64-bit hashes. If a corpus has more than MAX_WINDOWS, only hashes below a limit are kept, and the
-limit is halved until they fit (FracMinHash): a share of the sample estimates the share of all windows.
+limit is halved until the windows fit (FracMinHash). A share in this sample estimates the share of all
+windows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,19 +27,21 @@ Int64s = npt.NDArray[np.int64]
 
 WINDOW = 3
 MIN_LINE_BYTES = 2
-"""Minimum bytes of a line; a lone semicolon or parenthesis doesn't count."""
+"""Minimum number of bytes in a line that counts; a single semicolon or parenthesis doesn't."""
 MIN_SHARED = 3
-"""Minimum number of common windows; fewer are coincidence."""
+"""Minimum number of windows that two lineages must share; fewer may be coincidence."""
 MIN_SHARE = 0.2
-"""Minimum share of common windows, of the smaller lineage's windows."""
+"""Minimum share of the windows of the smaller lineage that the other one must have."""
 MAX_WINDOWS = 1 << 23
-"""Maximum windows in memory; 12 bytes each, three times that while they are sorted."""
+"""Maximum number of windows in memory; a window needs 12 bytes, and three times as many while sorting."""
 MAX_SHARERS = 10
-"""Largest group with one window in common in which all pairs are counted. In larger groups only neighbours
-are paired, which still joins all copies."""
+"""Size of the largest group of lineages with a common window in which all pairs are counted.
+
+In a larger group, each lineage is paired only with its neighbours, which still joins all copies.
+"""
 
 _SKIPPED = np.isin(np.arange(256), np.frombuffer(b" \t\r\f\v{}", dtype=np.uint8))
-"""White space and braces, which formatters move between lines."""
+"""True for the bytes of white space and braces, which formatters move between lines."""
 _random = np.random.Generator(np.random.PCG64(5))
 _BYTES: UInt64s = _random.integers(1 << 64, size=256, dtype=np.uint64)
 _PLACES: UInt64s = _random.integers(1 << 64, size=4_096, dtype=np.uint64) | np.uint64(1)
@@ -45,7 +49,7 @@ _NEWLINE = ord("\n")
 
 
 def windows(text: str) -> UInt64s:
-    r"""Hash the windows of a file; sorted and distinct.
+    r"""Return the hashes of a file's windows, sorted and distinct.
 
     >>> one, other = windows("f();\n  g();\n\nh();\n"), windows("// A\n#include <a>\nf( );\ng();\nh();")
     >>> len(one), one.tolist() == other.tolist()
@@ -61,7 +65,10 @@ def windows(text: str) -> UInt64s:
 
 
 def _lines(data: bytes) -> UInt64s:
-    """Hash every line that counts, in order; the last byte of `data` must be a line feed."""
+    """Return the hash of each line that windows consist of, in order.
+
+    The last byte of `data` must be a line feed.
+    """
     every = np.frombuffer(data, dtype=np.uint8)
     kept = every[~_SKIPPED[every]]
     ends = np.flatnonzero(kept == _NEWLINE)
@@ -78,7 +85,7 @@ def _lines(data: bytes) -> UInt64s:
 def lineages_with_shared_text(
     versions: Iterable[tuple[str, str]], *, max_windows: int = MAX_WINDOWS
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs of lineages that share much text; `versions` are (lineage, text) in any order."""
+    """Yield pairs of lineages that share much text; `versions` are pairs (lineage, text) in any order."""
     numbers: dict[str, int] = {}
     sample = _Sample(max_windows=max_windows)
     for lineage, text in versions:
@@ -93,18 +100,18 @@ def lineages_with_shared_text(
 
 @dataclass(kw_only=True, slots=True)
 class _Sample:
-    """Sorted windows of all lineages so far, and windows not yet merged."""
+    """Windows of all lineages that were added: sorted ones, and new ones that aren't merged yet."""
 
     max_windows: int
     limit: int = 1 << 64
-    """Hashes at or above this limit are left out."""
+    """Only hashes below this limit are kept."""
     hashes: UInt64s = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     owners: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     _waiting: list[tuple[UInt64s, int]] = field(default_factory=list)
     _waiting_count: int = 0
 
     def add(self, hashes: UInt64s, owner: int) -> None:
-        """Add the sorted windows of one version."""
+        """Add the sorted windows of a version of lineage number `owner`."""
         kept = hashes[: np.searchsorted(hashes, np.uint64(self.limit - 1), side="right")]
         self._waiting.append((kept, owner))
         self._waiting_count += len(kept)
@@ -112,7 +119,7 @@ class _Sample:
             self._merge()
 
     def sorted(self) -> tuple[UInt64s, npt.NDArray[np.int32]]:
-        """Return the distinct windows of each lineage: hashes and owners, sorted by hash."""
+        """Return the distinct windows of each lineage, as arrays of hashes and owners, sorted by hash."""
         self._merge()
         return self.hashes, self.owners
 
@@ -133,7 +140,7 @@ class _Sample:
 
 
 def _pairs(hashes: UInt64s, owners: Int64s, lineages: int) -> npt.NDArray[Any]:
-    """[pairs, 2]: the lineages that share enough windows; `hashes` are sorted."""
+    """Return the pairs of lineages that share enough windows, [pairs, 2]; `hashes` must be sorted."""
     _, group, sizes = np.unique(hashes, return_inverse=True, return_counts=True)
     codes = [np.empty(0, dtype=np.int64)]
     for distance in range(1, MAX_SHARERS):

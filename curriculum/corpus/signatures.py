@@ -1,9 +1,13 @@
-"""MinHash signatures of files: 125 slots of 16 bits; equal slots estimate the share of common shingles.
+"""MinHash signatures of files: 125 slots of 16 bits.
 
-A signature is one row of signatures.parquet, 250 bytes regardless of the file's size. Signatures with a band
-of slots in common are candidates. Bands of BAND_SLOTS slots find files with a Jaccard similarity of 0.7 in 99
-of 100 cases, of 0.3 in 6. Bands of LARGE_BAND_SLOTS slots find files with a similarity of 0.3 in 99 of 100
-cases, of 0.2 in 92, of 0.03 in 5; they are used for large files, which are few.
+The share of equal slots in two signatures estimates the share of common shingles. A signature is one row of
+signatures.parquet, 250 bytes regardless of the file's size. A band is a group of slots. Two signatures are
+candidates for a comparison if they have a band in common. The size of bands decides which similar files are
+found:
+
+- Bands of BAND_SLOTS slots find files with a Jaccard similarity of 0.7 in 99 of 100 cases, of 0.3 in 6.
+- Bands of LARGE_BAND_SLOTS slots find files with a similarity of 0.3 in 99 of 100 cases, of 0.2 in 92, of
+  0.03 in 5. They are used for large files, which are few.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,14 +28,14 @@ from schemas.document import SIGNATURE_BYTES, SIGNATURES_SCHEMA
 
 UInt64s = npt.NDArray[np.uint64]
 Slots = npt.NDArray[np.uint16]
-"""[signatures, slots]"""
+"""Slots of signatures, [signatures, slots]."""
 
 SLOTS = 125
 BAND_SLOTS, LARGE_BAND_SLOTS = 5, 2
 SEED = 1
 SIGNATURES_NAME = "signatures.parquet"
 MAX_HASHES = 1 << 21
-"""Shingles per batch of signatures, 8 bytes each."""
+"""Number of shingles in a batch of signatures, 8 bytes each."""
 ROWS_PER_GROUP = 1 << 16
 
 assert SLOTS * 2 == SIGNATURE_BYTES
@@ -39,7 +43,7 @@ assert SLOTS * 2 == SIGNATURE_BYTES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignedVersion:
-    """A version of a file with its sorted shingles."""
+    """A version of a file that gets a signature, with its sorted shingles."""
 
     lineage: str
     document_id: str
@@ -47,12 +51,12 @@ class SignedVersion:
 
 
 def minhash_version() -> str:
-    """Return the algorithm version of the MinHash library, for cache keys."""
+    """Return the version of the MinHash library's algorithm, which enters the keys of artefacts."""
     return str(rensa.RMinHash.ALGORITHM_VERSION)
 
 
 def minhash(shingles: Iterable[UInt64s]) -> Slots:
-    """[files, SLOTS]: signatures of files; every file must have shingles.
+    """Return the signatures of files, [files, SLOTS]; every file must have shingles.
 
     >>> one, other = np.arange(100, dtype=np.uint64), np.arange(20, 120, dtype=np.uint64)
     >>> slots = minhash([mixed_words(one), mixed_words(other)])
@@ -65,13 +69,16 @@ def minhash(shingles: Iterable[UInt64s]) -> Slots:
     digests = rensa.RMinHash.digest_matrix_from_flat_token_hashes(
         np.concatenate(listed), offsets, SLOTS, SEED
     )
-    # The minimum of many hashes is a small number; after mixing, any 16 bits are uniform.
+    # The minimum of many hashes is a small number. After mixing, any 16 bits are uniform.
     words = mixed_words(np.array(digests.to_rows(), dtype=np.uint64))
     return (words & np.uint64(0xFFFF)).astype(np.uint16)
 
 
 def band_keys(slots: Slots, band: int, *, size: int = BAND_SLOTS) -> UInt64s:
-    """[signatures]: a hash of the slots of one band, out of SLOTS // size bands."""
+    """Return a hash of band number `band` in each signature, [signatures].
+
+    A band has `size` slots, so there are SLOTS // size bands.
+    """
     keys = np.zeros(len(slots), dtype=np.uint64)
     for at in range(band * size, (band + 1) * size):
         keys = mixed_words((keys << np.uint64(16)) ^ (keys >> np.uint64(48)) ^ slots[:, at])
@@ -79,7 +86,10 @@ def band_keys(slots: Slots, band: int, *, size: int = BAND_SLOTS) -> UInt64s:
 
 
 class SignatureWriter:
-    """Writes signatures in the order of the added versions; versions without shingles are skipped."""
+    """Writer of signatures, in the order in which versions are added.
+
+    Versions without shingles are skipped.
+    """
 
     def __init__(self, file: Path) -> None:
         self._writer = pq.ParquetWriter(

@@ -1,4 +1,4 @@
-"""Skipped input by reason: counts, examples, and the share of unreadable input."""
+"""Skipped input by reason: counts, examples, and the share of input that is unreadable."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,9 +8,12 @@ from curriculum.corpus.encodings import UTF8
 from schemas.reports import SkipsReport
 
 Unreadable = Literal["binary", "corrupt", "encoding", "missing", "oversized", "path", "unreadable"]
-"""Lost data: NUL bytes in a source file, a damaged object, an ambiguous encoding, a missing object, a commit
-beyond git's limits, a path that is too long or isn't printable UTF-8 inside of the tree, a file without read
-permission."""
+"""Reasons to skip input that counts as lost.
+
+They are NUL bytes in a source file, a damaged object, an ambiguous encoding, a missing object, a commit
+beyond git's limits, a path that is too long or isn't printable UTF-8 inside of the tree, and a file without
+read permission.
+"""
 Unwanted = Literal[
     "boundary",
     "excluded",
@@ -24,14 +27,17 @@ Unwanted = Literal[
     "vendored",
     "versions",
 ]
-"""Excluded by choice: the boundary of a shallow clone, include and exclude, the quality rules, entries that
-aren't files, changes of line ends alone, and versions beyond `versions_per_path`."""
+"""Reasons to skip input that isn't wanted.
+
+They are the boundary of a shallow clone, include and exclude patterns, the quality rules, entries that aren't
+files, changes of line ends alone, and versions beyond `versions_per_path`.
+"""
 Reason = Literal[Unreadable, Unwanted]
 
 MAX_EXAMPLES = 5
-"""Number of examples kept per reason."""
+"""Number of examples that are kept for each reason."""
 MAX_SHOWN_CHARACTERS = 300
-"""Maximum characters of an example's path."""
+"""Maximum length in characters of the path in an example."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,22 +50,28 @@ class SkipExample:
 
 @dataclass(kw_only=True, slots=True)
 class Skips:
-    """Numbers of changes that were read, and of skipped changes by reason."""
+    """Counts of the changes that were read, and of skipped changes by reason."""
 
     read: int = 0
     exact_renames: bool = False
-    """True if lineages end at renames with edits, because a blob needed to detect renames is unreadable."""
+    """True if only renames without edits were detected, because a blob is unreadable.
+
+    A lineage then ends at a rename with edits.
+    """
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[SkipExample]] = field(default_factory=dict)
     decoded: Counter[str] = field(default_factory=Counter)
-    """Changes decoded from other encodings than UTF-8, by encoding."""
+    """Number of changes whose text had another encoding than UTF-8, by encoding."""
     vendored: dict[str, int] = field(default_factory=dict)
-    """Files of the pinned tree that are vendored by their content, by evidence."""
+    """Number of files in the pinned tree that are vendored according to their content, by evidence."""
     trees: Counter[Reason] = field(default_factory=Counter)
-    """Versions of files in commits' trees that are in no graph, whether or not their changes were read."""
+    """Number of file versions in the trees of commits that are in no graph, by reason.
+
+    Versions count whether or not their changes were read.
+    """
 
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
-        """Count a skipped change; keep the first few with distinct paths as examples."""
+        """Count a skipped change; the first few changes with distinct paths are kept as examples."""
         self.counts[reason] += 1
         path = path[:MAX_SHOWN_CHARACTERS]
         kept = self.examples.setdefault(reason, [])
@@ -67,18 +79,21 @@ class Skips:
             kept.append(SkipExample(path=path, commit=commit))
 
     def add_decoded(self, encoding: str) -> None:
-        """Count a change that was read, by its encoding unless that is UTF-8."""
+        """Count a change that was read; if its encoding isn't UTF-8, count it by encoding too."""
         if encoding != UTF8:
             self.decoded[encoding] += 1
 
     @property
     def lost_share(self) -> float:
-        """Share of the wanted input that was unreadable; compared with `max_skipped`."""
+        """Share of the wanted input that was unreadable; it may be at most `max_skipped`."""
         unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
         return unreadable / max(1, self.read + unreadable)
 
     def unreadable_words(self) -> str:
-        r"""Describe the unreadable input by reason with some paths: encoding 2: a.c, b.c; path 1: f\xfc.c."""
+        r"""Describe the unreadable input by reason, with some of its paths.
+
+        For example: encoding 2: a.c, b.c; path 1: f\xfc.c.
+        """
         reasons = sorted(set(self.counts) & {*get_args(Unreadable)})
         return "; ".join(
             f"{reason} {self.counts[reason]:,}: "
@@ -87,7 +102,7 @@ class Skips:
         )
 
     def report(self) -> SkipsReport:
-        """Return the counts and examples for a manifest, sorted by reason."""
+        """Return the counts and examples for the manifest of an artefact, sorted by reason."""
         return SkipsReport(
             read=self.read,
             lost=self.lost_share,

@@ -1,4 +1,4 @@
-"""Errors of several sources of a corpus, combined into one."""
+"""Errors about several sources of a corpus, combined into one error."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -8,11 +8,11 @@ from schemas.visible import shortened
 
 Pin = TypeVar("Pin")
 MAX_PART_CHARACTERS = 1_000
-"""Maximum characters of one source's error in a combined error."""
+"""Maximum length in characters of one source's error within a combined error."""
 
 
 def combine_errors(failed: Sequence[CorpusError]) -> CorpusError:
-    """Return the only error, or one error that lists all of them."""
+    """Return the error in `failed` if there is only one, else an error that lists all of them."""
     if len(failed) == 1:
         return failed[0]
     listed = (
@@ -32,13 +32,13 @@ def combine_errors(failed: Sequence[CorpusError]) -> CorpusError:
 
 
 def raise_combined(failed: Mapping[int, CorpusError]) -> None:
-    """Raise the errors of tasks as one error, in task order; do nothing without errors."""
+    """Raise the errors of tasks as one error, in the order of the tasks; do nothing if there is no error."""
     if failed:
         raise combine_errors([failed[number] for number in sorted(failed)])
 
 
 def check_all(pins: Iterable[Pin], check: Callable[[Pin], object]) -> None:
-    """Check all pins.
+    """Call `check` for each pin, and raise the errors of all pins together.
 
     Raises:
         CorpusError: with the errors of all pins that fail their check.

@@ -1,9 +1,10 @@
-"""Resolution of a pin: where a repository is, and which commit of it is read.
+"""Resolution of a pin: where the repository is, and which of its commits is read.
 
-A foreign repository is a folder of files written by its author. Git follows links among them, and follows
-files that name another repository, whose objects it would read as this one's. `find_layout` therefore checks
-that all parts are inside the repository. A plain folder is a source too: one snapshot of the files inside of
-it.
+A foreign repository is a folder of files that its author wrote. Git follows links among them. Git also
+follows files that name another repository, and reads the objects of that one as if they belonged to this one.
+So `find_layout` checks that all parts are inside the repository.
+
+A plain folder is a source too: it is read as one snapshot of its files.
 """
 
 import contextlib
@@ -35,21 +36,27 @@ UNREADABLE = "0" * 40
 _VERSION = re.compile(r"[\w.-]+")
 CHUNK_BYTES = 1 << 20
 MAX_HASHED_BYTES = 64 << 20
-"""Files of a plain folder beyond this size are identified by size alone: a sparse file may be endless."""
+"""Size limit of files whose content is hashed in a plain folder.
+
+Larger files are identified by their size alone, because a sparse file may be endless.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DirectoryFile:
-    """A file in a known language; `raw` is its path relative to the folder, as the system's bytes."""
+    """A file of a plain folder, in a known language.
+
+    `raw` is its path relative to the folder, as the bytes that the system gives.
+    """
 
     raw: bytes
     is_link: bool
 
 
 def directory_files(root: Path) -> Iterator[DirectoryFile]:
-    """Yield regular files and links in known languages, and licence files, sorted by path.
+    """Yield the files of a folder in known languages, and its licence files, sorted by path.
 
-    Links are yielded but never followed; `.git` folders are skipped.
+    Links are yielded too but never followed. `.git` folders are skipped.
     """
     for raw in sorted(directory_paths(os.fsencode(root))):
         path = os.fsdecode(raw)
@@ -62,7 +69,7 @@ def directory_files(root: Path) -> Iterator[DirectoryFile]:
 
 
 def directory_sizes(root: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield path and size of every regular file, sorted by path."""
+    """Yield (path, size) of every regular file in a folder, sorted by path."""
     for raw in sorted(directory_paths(os.fsencode(root))):
         status = regular_files.status(root / os.fsdecode(raw))
         if status is not None:
@@ -70,7 +77,7 @@ def directory_sizes(root: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def directory_content(root: Path, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield path and content of the readable files with at most MAX_HASHED_BYTES."""
+    """Yield (path, content) of each of `paths` that is readable and has at most MAX_HASHED_BYTES."""
     for raw in paths:
         with contextlib.suppress(OSError):
             content = read_in_directory(root, raw, max_bytes=MAX_HASHED_BYTES)[1]
@@ -79,7 +86,7 @@ def directory_content(root: Path, paths: Sequence[bytes]) -> Iterator[tuple[byte
 
 
 def read_in_directory(root: Path, raw: bytes, *, max_bytes: int) -> tuple[str, bytes | None]:
-    """Return a file's git blob id, and its content if it has at most `max_bytes` bytes.
+    """Return the git blob id of a file, and its content if it has at most `max_bytes` bytes.
 
     A file over MAX_HASHED_BYTES isn't read; its id depends on its size only.
 
@@ -114,7 +121,10 @@ class DirectoryDigest:
 
 
 def directory_digest(root: Path) -> str:
-    """Return the digest of all files in known languages; an unreadable file counts as UNREADABLE."""
+    """Return the digest of all files in known languages below `root`.
+
+    An unreadable file contributes UNREADABLE in place of its blob id.
+    """
     built = DirectoryDigest()
     for file in directory_files(root):
         if not file.is_link:
@@ -130,15 +140,15 @@ def _id(root: Path, raw: bytes) -> str:
 
 
 def directory_paths(root: bytes) -> Iterator[bytes]:
-    """Yield relative paths of everything except directories; `.git` folders are skipped."""
+    """Yield the relative paths of everything in a folder except folders; `.git` folders are skipped."""
     for leaf in leaves_below(Path(os.fsdecode(root)), without=".git"):
         yield os.fsencode(leaf)[len(root) + 1 :]
 
 
 def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:
-    """Yield a notice for each pin that is a plain folder and therefore read without history.
+    """Yield a notice for each pin that is a plain folder and is therefore read without history.
 
-    The notice names the clone that contains the folder, if there is one.
+    If the folder is inside of a clone, the notice names the clone.
     """
     for spec in specs:
         path = expanded(spec.path).absolute() if spec.path else None
@@ -171,9 +181,9 @@ CLONE = "Clone it and give the path of the clone"
 
 
 def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
-    """Find the repository of a work tree or a bare repository; None if `path` is a plain folder.
+    """Find the repository at `path`, which is a work tree or a bare repository; None for a plain folder.
 
-    `path` itself may be reached through links.
+    Links may lead to `path` itself.
 
     Raises:
         CorpusError: with `name` and the faulty part: a link, a pipe or a device, objects borrowed from
@@ -189,7 +199,10 @@ def find_layout(path: Path, *, name: str) -> git.RepositoryLayout | None:
 
 
 def _git_folder(inner: Path, name: str) -> Path:
-    """Return the folder behind `.git`, which is a file `gitdir: …` in linked work trees and submodules."""
+    """Return the git folder that `.git` is or refers to.
+
+    In linked work trees and submodules, `.git` is a file `gitdir: …`.
+    """
     if inner.is_symlink():
         _refuse(name, inner, "it is a link", "Give the path of the repository that it links to")
     if inner.is_dir():
@@ -210,9 +223,10 @@ def _git_folder(inner: Path, name: str) -> Path:
 
 
 def _names_back(folder: Path, inner: Path) -> bool:
-    """Return True if the repository `folder` itself refers to the work tree of `inner`.
+    """Return True if the repository `folder` refers back to the work tree that contains `inner`.
 
-    For a linked work tree the reference is in `gitdir`, for a submodule in `core.worktree`.
+    In a linked work tree the reference is in the file `gitdir`, in a submodule it is the setting
+    `core.worktree`.
     """
     linked = _path_in(folder / "gitdir", b"")
     if linked is not None and _is_same(linked, inner):
@@ -226,7 +240,7 @@ def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
     except OSError:
-        return False  # A missing path, or a loop of links.
+        return False  # The path is missing, or its links form a loop.
 
 
 def _layout_of(folder: Path, name: str) -> git.RepositoryLayout | None:
@@ -251,7 +265,7 @@ def _is_repository(folder: Path, common: Path) -> bool:
 
 
 def _require_own_parts(folder: Path, common: Path, name: str) -> None:
-    """Raise if a file that git opens is a link, a pipe or a device, or if objects are elsewhere."""
+    """Raise if a file that git opens is a link, a pipe or a device, or if objects are in another folder."""
     for file in (folder / "HEAD", *(common / control for control in CONTROL_FILES)):
         if file.is_symlink():
             _refuse(name, file, "it is a link", CLONE)
@@ -270,7 +284,7 @@ def _require_own_parts(folder: Path, common: Path, name: str) -> None:
 
 
 def _irregular_entries(folder: Path) -> Iterator[Path]:
-    """Yield everything below `folder` except regular files and folders, for example links."""
+    """Yield everything below `folder` that is neither a regular file nor a folder, for example links."""
     folders = [folder]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -282,7 +296,10 @@ def _irregular_entries(folder: Path) -> Iterator[Path]:
 
 
 def _path_in(file: Path, prefix: bytes) -> Path | None:
-    """Return the path in a control file, relative to the file's folder; None if missing or malformed."""
+    """Return the path that a control file contains, resolved relative to the file's folder.
+
+    Return None if the file is missing or malformed.
+    """
     raw = git.control_file(file)
     if raw is None or not raw.startswith(prefix) or b"\0" in raw or len(raw) > MAX_PATH_BYTES:
         return None
@@ -299,10 +316,11 @@ def _refuse(name: str, part: Path, cause: str, cure: str) -> NoReturn:
 
 
 def make_folder_once(target: Path, make: Callable[[Path], None]) -> Path:
-    """Return the folder `target`; if it doesn't exist, create it with `make` at a temporary path first.
+    """Return the folder `target`, which `make` creates if it doesn't exist.
 
-    If two processes run at the same time, the first to finish wins and the other's work is discarded. If
-    `make` fails, no new folder remains.
+    `make` gets a temporary path, and the folder is renamed when it is complete. If two processes do this at
+    the same time, the first to finish wins and the other's work is discarded. If `make` fails, no new folder
+    remains.
     """
     if target.is_dir():
         return target
@@ -333,9 +351,10 @@ BUNDLE_MAGIC = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A resolved pin; `commit` is a commit id, or for a plain folder the digest of its files.
+    """A resolved pin.
 
-    For git, `layout` is the repository to read: a work tree, a bare repository or a cached clone.
+    `commit` is a commit id, or the digest of the files of a plain folder. `layout` is the repository to read,
+    which is a work tree, a bare repository or a cached clone; it is None for a plain folder.
     """
 
     kind: Literal["git", "directory"]
@@ -343,42 +362,42 @@ class Source:
     commit: str
     layout: git.RepositoryLayout | None
     boundary: tuple[str, ...] = ()
-    """Boundary commits of a shallow clone, sorted."""
+    """Commits at which the history of a shallow clone begins, sorted."""
 
 
 Clones = Literal["kept", "aside", "none"]
-"""Allowed clones: in the cache; only of bundles, in a temporary folder; or none."""
+"""Clones that may be made: all, in the cache; only those of bundles, in a temporary folder; or none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sources:
-    """Cache of resolved pins; each pin is resolved once.
+    """Cache of resolved pins; each pin is resolved only once.
 
-    A branch may move, so every command creates its own Sources, shared by all its phases.
+    A branch may move, so every command creates its own Sources, which all phases of the command share.
     """
 
     cache: Path
-    """Folder for clones of bundles and urls."""
+    """Folder that contains the clones of bundles and urls."""
     workspace: Path | None = None
-    """Workspace that contains `cache`; created before the first clone."""
+    """Workspace that contains `cache`; it is created before the first clone is made."""
     clones: Clones = "kept"
     aside: Path | None = None
-    """Folder for clones that only these sources use, with "aside"."""
+    """Folder for clones that are used only by this object, if `clones` is "aside"."""
     found: dict[str, Source] = field(default_factory=dict)
-    """Resolved sources, by the JSON of the pin."""
+    """Resolved pins; the keys are the pins as JSON."""
     asked: dict[Question, KeptAnswer] = field(default_factory=dict)
-    """Git's answers so far, by question."""
+    """Answers that git has given so far, by question."""
 
     @staticmethod
     def from_workspace(
         workspace: Path, *, clones: Clones = "kept", aside: Path | None = None
     ) -> "Sources":
-        """Return sources with their clones in a workspace."""
+        """Return a cache whose clones are in a workspace."""
         cache = workspace / CLONES
         return Sources(cache=cache, workspace=workspace, clones=clones, aside=aside)
 
     def resolve(self, spec: RepositorySpec) -> Source:
-        """Resolve a pin; bundles and urls are cloned on first use, other repositories are read in place.
+        """Resolve a pin. A bundle or url is cloned on first use; other repositories are read where they are.
 
         Raises:
             CorpusError: if the path doesn't exist, is unreadable or lacks the commit; if git can't clone it;
@@ -398,9 +417,9 @@ class Sources:
         return self.found[pin]
 
     def resolve_all(self, specs: Sequence[RepositorySpec]) -> tuple[Source, ...]:
-        """Resolve all pins; clone last, and keep a clone only if it has its commit.
+        """Resolve all pins; clones are made last, and a clone is kept only if it has the pinned commit.
 
-        So a corpus with a wrong path or commit leaves nothing behind.
+        So a corpus with a wrong path or commit leaves no clone behind.
 
         Raises:
             CorpusError: as `resolve`, for all pins that can't be resolved; nothing is cloned unless all other
@@ -412,7 +431,7 @@ class Sources:
         return tuple(self.resolve(spec) for spec in specs)
 
     def uncloned(self, specs: Sequence[RepositorySpec]) -> tuple[RepositorySpec, ...]:
-        """Return the pins whose url isn't cloned yet."""
+        """Return those pins whose url isn't cloned yet."""
         return tuple(
             spec
             for spec in specs
@@ -430,14 +449,20 @@ class Sources:
             KeptAnswers.from_clones(self.cache).keep(question, answer)
 
     def _make_workspace(self) -> None:
-        """Create the workspace before its first file: a folder with other content is not accepted later."""
+        """Create the workspace before the first file is written into it.
+
+        A folder that already has other content would later not be accepted as a workspace.
+        """
         if self.workspace is not None:
             Store(self.workspace).open()
 
     def _answer(
         self, question: Question, state: str, ask: Callable[[], str], form: re.Pattern[str]
     ) -> str:
-        """Ask git, or use a cached answer if clones aren't kept."""
+        """Return git's answer to a question, asking git with `ask`.
+
+        If clones aren't kept, a cached answer for the same state is used instead.
+        """
         answers = KeptAnswers.from_clones(self.cache)
         kept = None if self.clones == "kept" else answers.find(question, state)
         is_sound = kept is not None and len(kept) == 1 and form.fullmatch(kept[0])
@@ -476,7 +501,7 @@ class Sources:
         return self._clone(f"bundle-{named[:32]}.git", spec)
 
     def _clone(self, name: str, spec: RepositorySpec) -> Path:
-        """Make a bare clone of a url or a bundle atomically; an existing clone is reused.
+        """Return the bare clone of a url or a bundle, which is made if it doesn't exist; this is atomic.
 
         A clone without the pinned commit isn't kept.
 
@@ -514,19 +539,19 @@ def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
 
 
 def _clone_name(url: str) -> str:
-    """Return the folder name of a url's clone in the cache."""
+    """Return the name of the folder for a clone of `url`."""
     return f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}.git"
 
 
 def _is_cloned(spec: RepositorySpec) -> bool:
-    """Return True for a url or a bundle, which are read from a cached clone."""
+    """Return True if a pin has a url or a bundle, because these are read from a clone."""
     return spec.path is None or not expanded(spec.path).is_dir()
 
 
 def _require_readable(spec: RepositorySpec) -> None:
-    """Raise unless the url is well formed, or the path is a folder or a bundle.
+    """Raise unless a pin's url is well formed, or its path is a folder or a bundle.
 
-    A named pipe at the path never blocks the check.
+    The check never blocks, even if the path is a named pipe.
     """
     if spec.path is None:
         local_folder(spec)
@@ -558,7 +583,10 @@ def _require_commit(path: Path, spec: RepositorySpec) -> None:
 
 
 def _clone_url(spec: RepositorySpec) -> str | None:
-    """Return the url passed to git; for a local url, the repository's own folder. None for a bundle."""
+    """Return the url that git gets for a clone, or None for a bundle.
+
+    For a repository on this machine, it is the url of the repository's own folder.
+    """
     if spec.url is None:
         return None
     place = local_folder(spec)
@@ -566,7 +594,10 @@ def _clone_url(spec: RepositorySpec) -> str | None:
 
 
 def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
-    """Return a link to a bundle in a separate folder, since git tries `<path>.git` beside a path first."""
+    """Return the path of a link to a bundle, in a folder of its own.
+
+    Next to the bundle itself there may be a `<path>.git`, which git would prefer.
+    """
     assert spec.path is not None
     bundle = draft.parent / "bundle"
     bundle.symlink_to(expanded(spec.path).resolve())

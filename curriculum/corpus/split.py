@@ -5,18 +5,19 @@
               vendored copies, forks, moved files, files that were merged into others
     stratum   clusters of one repository and language, with tests separate from other files
 
-Clusters are assigned from oldest to newest. A cluster's age is that of its oldest lineage: the repository
-that the corpus lists first, then the earliest lineage in it. A cluster goes to val if its hash says so, which
-fills half of `val_fraction`, or if val still lacks a cluster of its stratum, repository or corpus. So a
-stratum gets its share as soon as that amounts to one cluster, and small strata fill theirs together.
+Clusters are assigned from oldest to newest. The age of a cluster is that of its oldest lineage: lineages of
+the repository that the corpus lists first are older, and within a repository the first to appear. A cluster
+goes to val for one of two reasons. Its hash may say so; this fills half of `val_fraction`. Or val lacks a
+cluster of its stratum, its repository or the whole corpus. So a stratum gets its share as soon as the share
+amounts to one cluster, and small strata fill theirs together.
 
-Files of an unseen repository are in unseen. A cluster that contains such files is not assigned: its other
-files are in val, so that no training file shares much text with an unseen one. Documents of later commits
-are in later if their file is in train.
+Files of an unseen repository are on side unseen. If a cluster contains such files, its other files are on
+side val, so that no training file shares much text with an unseen one. Documents of later commits are on side
+later if their file is on side train.
 
-A decision depends only on the cluster and older clusters. Appending to a corpus or a history changes no
-earlier side, unless it joins two clusters or moves the first version of a file that is read; even then,
-clusters held out by hash stay in val.
+A decision depends only on the cluster and older clusters. So appending to a corpus or a history changes no
+earlier decision, with two exceptions: it may join two clusters, or move the first version of a file that is
+read. Even then, clusters held out by hash stay in val.
 """
 
 import hashlib
@@ -28,41 +29,47 @@ from dataclasses import dataclass
 from curriculum.corpus.disjoint_sets import DisjointSets
 
 BY_HASH = 0.5
-"""Share of val_fraction that is decided by hash; the rest fills groups that lack val."""
+"""Fraction of val_fraction that hashes decide; the rest goes to groups that lack clusters in val."""
 WHOLE_COMMITS = 0.5
-"""Minimum share of all commits in val, as a share of val_fraction: many commits change files of both
-sides."""
+"""Minimum fraction of all commits that must be complete in val, divided by val_fraction.
+
+Many commits change files of both sides and are in neither.
+"""
 _TEST = re.compile(r"(?i:(?:^|[/_.-])(?:unit_?)?test(?:s|ing)?[/_.-])|[a-z]Tests?\.[a-z+]+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lineage:
-    """A lineage with all that decides its side; `order` is its repository's position in the corpus."""
+    """A lineage with everything that decides its side.
+
+    `order` is the position of its repository in the corpus.
+    """
 
     name: str
     repository: str
     order: int
     since: int
-    """Timestamp of its first document, in UTC seconds."""
+    """Timestamp of the lineage's first document, in UTC seconds."""
     language: str = ""
 
     @property
     def age(self) -> tuple[int, int, str]:
-        """Sort key: oldest first."""
+        """Key that sorts lineages from oldest to newest."""
         return self.order, self.since, self.name
 
     @property
     def strata(self) -> tuple[tuple[str, ...], ...]:
-        """Groups that each get their share of val: stratum, repository, corpus."""
+        """The three groups of which val must have its share: stratum, repository, corpus."""
         is_test = _TEST.search(self.name.partition(":")[2]) is not None
         kind = "tests" if is_test else "files"
         return (self.repository, self.language, kind), (self.repository,), ()
 
 
 def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> dict[str, Lineage]:
-    """Map each lineage's name to the oldest lineage of its cluster; `pairs` are names that share text.
+    """Return for each lineage, by name, the oldest lineage of its cluster.
 
-    Memory grows with the lineages, not with the documents.
+    `pairs` are the names of lineages that share text. Memory grows with the number of lineages, not of
+    documents.
     """
     oldest = sorted(lineages, key=lambda lineage: lineage.age)
     numbers = {lineage.name: number for number, lineage in enumerate(oldest)}
@@ -73,17 +80,18 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
 
 
 def hash_fraction(unit: str) -> float:
-    """Hash the name of a cluster or lineage to a number in [0, 1); never changes."""
+    """Return a number in [0, 1) that depends only on the name of a cluster or lineage, and never changes."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
 
 
 def clusters_beside_unseen(
     oldest: Mapping[str, Lineage], unseen: Collection[str]
 ) -> frozenset[str]:
-    """Return the clusters with files of unseen repositories, by the names of their oldest lineages.
+    """Return the clusters that contain files of unseen repositories, named after their oldest lineages.
 
-    A cluster with more than half of the lineages of seen repositories is excluded, so that something remains
-    to train on; then only the text that its files share with unseen ones is excluded from the loss.
+    A cluster is left out if it has more than half of the lineages of all other repositories, so that
+    something remains to train on. Of such a cluster, only the text that it shares with unseen files is
+    excluded from the loss.
     """
     seen = Counter[str]()
     beside = set[str]()
@@ -96,10 +104,10 @@ def clusters_beside_unseen(
 
 
 def choose_val_clusters(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozenset[str]:
-    """Return the clusters in val, by the names of their oldest lineages.
+    """Return the clusters in val, named after their oldest lineages.
 
-    `oldest` maps each lineage to the oldest one of its cluster. A cluster with more than half of all lineages
-    is in train, so that something remains to train on.
+    `oldest` maps each lineage to the oldest lineage of its cluster. A cluster with more than half of all
+    lineages is in train, so that something remains to train on.
     """
     sizes = Counter(lineage.name for lineage in oldest.values())
     units = {lineage.name: lineage for lineage in oldest.values()}
@@ -119,10 +127,11 @@ def choose_val_clusters(oldest: Mapping[str, Lineage], *, val_fraction: float) -
 def clusters_to_move(
     units: Mapping[str, Sequence[str]], val: frozenset[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the (family, cluster) that move to val so that every family has a cluster there.
+    """Return pairs (family, cluster) of clusters that must move to val so that val has one of every family.
 
-    The lowest hash is chosen first. `units` are the clusters of each family's lineages. A family with a
-    single cluster keeps it in train, and a cluster with more than half of a family's lineages is chosen last.
+    `units` are the clusters of each family's lineages. Clusters with a low hash move first. A cluster with
+    more than half of a family's lineages moves only if there is no other. If a family has a single cluster,
+    it stays in train.
     """
     joined: dict[str, str] = {}
     for family, own in units.items():
@@ -138,11 +147,11 @@ def clusters_to_move(
 def clusters_for_whole_commits(
     commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
 ) -> tuple[str, ...]:
-    """Return the clusters that move to val, lowest hash first, so that val has enough complete commits.
+    """Return the clusters that must move to val so that val has enough complete commits, lowest hash first.
 
     `commits` are the clusters that each commit changed. A commit that changed clusters on both sides loses
-    its document. Val gets WHOLE_COMMITS of its fraction, at least one commit, from commits that changed a
-    single cluster; train keeps at least one of these clusters.
+    its document. Val gets commits that changed a single cluster, until it has WHOLE_COMMITS × val_fraction of
+    all commits, but at least one commit. Train keeps at least one of these clusters.
 
     >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
     >>> clusters_for_whole_commits(commits, frozenset(), val_fraction=0.4)

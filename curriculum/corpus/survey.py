@@ -1,6 +1,7 @@
 """Survey of a history from its log and the sizes of its blobs, before any text is read.
 
-Commits are sampled by the digest of their id: a fair sample in which a commit stays when the history grows.
+Commits are sampled by the digest of their ids. So the sample is fair, and a commit stays in the sample when
+the history grows.
 """
 
 import hashlib
@@ -28,33 +29,39 @@ SURVEY_SCHEMA = pl.Schema(
         "edits": pl.Int64,
     }
 )
-"""One row per change that is read. `versions`: bytes of the file's versions that no earlier change shows.
-`edits`: bytes of the edited file, 0 for a new or deleted file."""
+"""One row per change that is read.
+
+`versions` is the size in bytes of those versions of the file that no earlier change shows. `edits` is the
+size of the edited file, and 0 for a new or deleted file.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survey:
-    """Changes of a history after the window, the path rules and the version limit."""
+    """Changes of a history that pass the window, the path rules and the version limit."""
 
     changes: pl.DataFrame
-    """Table with SURVEY_SCHEMA, oldest change first; about 100 bytes per row."""
+    """Table of SURVEY_SCHEMA, oldest change first; about 100 bytes per row."""
     marks: frozenset[int]
-    """`version_mark` each version that is the `after` of a change."""
+    """`version_mark` of each version that is the `after` of a change."""
     tree_bytes: int
-    """Bytes of the files in a wanted language at the pin: roughly the cost of parsing a whole tree."""
+    """Size of the files in wanted languages at the pin.
+
+    The cost of parsing a whole tree is roughly proportional to it.
+    """
     in_log: int = 0
     """Number of commits up to the pin, as in `git log`; 0 for a plain folder."""
     unread: Mapping[str, int] = field(default_factory=dict)
-    """Commits without a read change, by the limit that excludes them; see `unread_commits`."""
+    """Number of commits of which no change is read, by the limit that excludes them; see `unread_commits`."""
 
     @property
     def commits(self) -> list[str]:
-        """Commits with at least one such change, oldest first."""
+        """Commits that have at least one of `changes`, oldest first."""
         return self.changes["commit"].unique(maintain_order=True).to_list()
 
 
 def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
-    """Survey an open history up to its pin; costs two walks of its log and a size lookup per blob.
+    """Survey an open history up to its pin; this reads its log twice and looks up the size of each blob.
 
     Raises:
         CorpusError: if git fails.
@@ -82,17 +89,20 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
 
 
 MERGES, WINDOW, MAX_COMMITS, NO_FILE = "merges", "window", "max_commits", "no_file"
-"""Limits on whole commits: several parents, since and until, max_commits, no change of a wanted file."""
+"""Names of the limits that exclude whole commits.
+
+Such a commit is a merge, is outside of since and until, is beyond max_commits, or changes no wanted file.
+"""
 
 
 @dataclass(kw_only=True, slots=True)
 class CommitSkips(Skips):
-    """Skips that also record, per commit, the reasons for skipped changes."""
+    """Counts of skipped changes that also record the reasons by commit."""
 
     reasons: dict[str, set[Reason]] = field(default_factory=dict)
 
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
-        """Count a skipped change and record its reason for the commit."""
+        """Count a skipped change, and record its reason under its commit."""
         Skips.add(self, reason, path=path, commit=commit)
         self.reasons.setdefault(commit, set()).add(reason)
 
@@ -103,10 +113,14 @@ def unread_commits(
     before: Mapping[str, int],
     reasons: Mapping[str, Collection[Reason]],
 ) -> dict[str, int]:
-    """Count the commits without any read change by the limit that excludes them, highest count first.
+    """Count the commits of which no change is read, by the limit that excludes them, highest count first.
 
-    `before` has the counts of limits on whole commits. If the changes of a commit have several `reasons`, the
-    version limit counts first, then the alphabetically first reason.
+    Args:
+        in_log: Number of all commits.
+        read: Commits of which a change is read.
+        before: Number of commits that each limit on whole commits excludes.
+        reasons: Reasons why changes of a commit were skipped, by commit. Of several reasons, the version
+            limit counts, else the alphabetically first reason.
 
     >>> unread_commits(9, {"a"}, {"merges": 2}, {"a": {"vendored"}, "b": {"versions", "vendored"}})
     {'no_file': 5, 'merges': 2, 'versions': 1}
@@ -120,7 +134,7 @@ def unread_commits(
 
 
 def survey_snapshot(files: Iterable[FileChange]) -> Survey:
-    """Return the survey of a plain folder: one commit that adds every file."""
+    """Return the survey of a plain folder, which counts as one commit that adds every file."""
     rows = [
         (file.commit, file.lineage, len(file.after.text.encode()), 0)
         for file in files
@@ -131,7 +145,7 @@ def survey_snapshot(files: Iterable[FileChange]) -> Survey:
 
 
 def sample_commits(commits: Iterable[str], share: float, *, min_count: int) -> list[str]:
-    """Return a share of the commits in sample order, at least `min_count` (or all, if there are fewer).
+    """Return a `share` of the commits in sample order, but at least `min_count` if there are as many.
 
     A smaller sample of the same commits is a prefix of a larger one.
     """
@@ -140,7 +154,10 @@ def sample_commits(commits: Iterable[str], share: float, *, min_count: int) -> l
 
 
 def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[str, str, int, int]:
-    """Return a row of the survey, and add the candidate's new version to `marks` of earlier changes."""
+    """Return the row of a change in the survey, and add the file's new version to `marks`.
+
+    `marks` are the new versions of all earlier changes.
+    """
     before, after = (sizes.get(blob_id, 0) for blob_id in (candidate.before_id, candidate.after_id))
     is_new = bool(before) and version_mark(candidate, candidate.before_id) not in marks
     if candidate.after_id and not candidate.is_edit_only:
@@ -165,7 +182,7 @@ def _tree_bytes(past: OpenHistory, pin: str) -> int:
 
 
 def _sizes(past: OpenHistory, found: Iterable[Candidate]) -> dict[str, int]:
-    """Return the size of each blob within the size limits of the quality rules."""
+    """Return the size of each blob whose size is within the limits of the quality rules."""
     ids = list(dict.fromkeys(_blobs(found)))
     quality: QualitySpec = past.rules.corpus.quality
     return {

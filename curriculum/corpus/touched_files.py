@@ -1,7 +1,9 @@
-"""Files whose functions each commit touched, derived from the documents of files.
+"""Files in which each commit touched functions, derived from the documents of files.
 
-v3_simple   a `repeated` span (lines added by a hunk) overlaps a `body` span
-v2_simple   a new file, for which v3 has no document, with a `body` span
+A document shows that its commit touched a function of the file:
+
+v3_simple   if a `repeated` span (lines added by a hunk) overlaps a `body` span
+v2_simple   if it shows a new file, for which v3 has no document, with a `body` span
 """
 
 import polars as pl
@@ -10,14 +12,14 @@ from curriculum import frames
 from schemas.corpus import CODE
 
 _WIDTH = 1 << 32
-"""Distance between the offsets of consecutive documents, which makes all offsets one sorted column."""
+"""Distance between the offsets of consecutive documents, so that all offsets form one sorted column."""
 
 
 def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
-    """Return, per commit, the lineages in which it touched a C or C++ function.
+    """Return for each commit the lineages of the files in which it touched a C or C++ function.
 
-    `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of
-    their spans, about 40 bytes each.
+    `rows` are documents with family, language, lineage, timestamp, spans and provenance. Their spans are
+    joined, at about 40 bytes each.
     """
     coded = (
         rows.filter(pl.col("language").is_in(sorted(CODE)))
@@ -41,7 +43,7 @@ def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
 
 
 def _edited(documents: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the documents in which added lines overlap a function's body."""
+    """Return the documents in which added lines overlap the body of a function."""
     place = pl.col("document").cast(pl.Int64) * _WIDTH
     spans = (
         documents.explode("spans")
@@ -52,7 +54,7 @@ def _edited(documents: pl.LazyFrame) -> pl.LazyFrame:
     )
     bodies = spans.filter(kind="body").select(body_start="start", body_end="end").sort("body_end")
     added = spans.filter(kind="repeated").sort("start")
-    # Find the first body that ends behind the start of the added lines.
+    # Find the first body that ends after the start of the added lines.
     met = added.with_columns(at=pl.col("start") + 1).join_asof(
         bodies, left_on="at", right_on="body_end", strategy="forward"
     )

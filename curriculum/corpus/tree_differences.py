@@ -21,24 +21,24 @@ ARGUMENTS = (
     "--no-textconv",
 )
 END = b"end\n"
-"""Line that git echoes behind an answer, since it is not an object id."""
+"""Line that git repeats after an answer, because it isn't an object id."""
 
 
 @contextmanager
 def open_comparison(repository: Path) -> Iterator["Comparison"]:
-    """Open a comparison of the repository's trees; its git process ends with the block."""
+    """Open a comparison of a repository's trees for the `with` block, at whose end its git process ends."""
     with closing(GitProcess.start(repository, *ARGUMENTS)) as asked:
         yield Comparison(asked=asked)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """A git process that compares any number of tree pairs."""
+    """A git process that compares pairs of trees, one after another."""
 
     asked: GitProcess
 
     def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
-        """Yield the entries in the tree of `after` at the paths that differ from `before`.
+        """Yield the entries in the tree of `after` for all paths that differ from the tree of `before`.
 
         The two commits need not be parent and child.
 
@@ -54,7 +54,7 @@ class Comparison:
             yield TreeEntry(next(tokens), mode, blob_id)
 
     def _tokens(self) -> Iterator[bytes]:
-        """Yield the texts between NULs, up to an END in place of an entry."""
+        """Yield the texts between NULs in git's output, until END comes in place of an entry."""
         rest, number = bytearray(), 0
         while number % 2 or rest != END:
             first, *others = self.asked.read_answer().split(b"\0")

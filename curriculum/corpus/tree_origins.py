@@ -1,4 +1,4 @@
-"""Origins of the files in a commit's tree: licences and holders in their heads, and bulk imports."""
+"""Origins of the files in a commit's tree: the licences and holders that they state, and bulk imports."""
 
 import posixpath
 from collections import Counter
@@ -25,7 +25,7 @@ from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
 
 def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
-    """Return the origin of a file from its head and the licence files above it."""
+    """Return the origin of a file, from its first comment and the licence files in the folders above it."""
     text = as_utf8(raw)
     head = text[:HEAD_CHARACTERS].decode(errors="replace")
     own, nearest = (
@@ -42,7 +42,9 @@ def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
 
 
 def vendored_at(repository: Path, commit: str, log: CommitLog, *, max_bytes: int) -> VendoredCode:
-    """Find vendored code in a commit's tree; reads each C or C++ file of at most `max_bytes` bytes once.
+    """Find vendored code in the tree of a commit.
+
+    Each C or C++ file of at most `max_bytes` bytes is read once.
 
     Raises:
         CorpusError: if git fails.
@@ -73,12 +75,12 @@ def vendored_at(repository: Path, commit: str, log: CommitLog, *, max_bytes: int
 
 
 def is_code(path: str) -> bool:
-    """Return True for a file in C or C++."""
+    """Return True if a file is in C or C++."""
     return language_of(path, headers="cpp") in CODE
 
 
 def is_build_file(path: str) -> bool:
-    """Return True for a file in the language of a build system."""
+    """Return True if a file is in the language of a build system."""
     return language_of(path, headers="cpp") not in (None, *CODE)
 
 

@@ -1,10 +1,10 @@
-"""Commits with their whole trees: entries of a tree, and differences between two trees.
+"""Commits with their whole trees, each given by its differences from the tree before.
 
     log        commits, and the lineage of each path             walked in parallel to the changes
     diff-tree  paths that differ from the previous tree          one git process for all commits
     blobs      their texts                                       as for changes
 
-Memory is the texts of one delta, the first of which is a whole tree, plus a path and an id per file.
+The texts of one difference are in memory, the first of which is a whole tree, plus a path and an id per file.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 
 REVISION = 6
-"""Raise if the same history gives other trees."""
+"""Revision of the reader; increase it when the same history gives other trees."""
 
 
 def read_commits(
@@ -43,8 +43,9 @@ def read_commits(
 ) -> Iterator[CommitChange]:
     """Yield every commit with a change that the corpus wants, oldest first, along with its tree.
 
-    The changes are those of history.read_changes; a plain folder is one commit. A commit costs its difference
-    from the previous one. Files of a tree that are not yielded are counted in `skips.trees`.
+    The changes are those of history.read_changes; a plain folder is one commit. The cost of a commit grows
+    with its difference from the previous one. Files of a tree that are not yielded are counted in
+    `skips.trees`.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -61,7 +62,7 @@ def read_commits(
 def iterate_commits(
     past: OpenHistory, spec: RepositorySpec, skips: Skips, sampled: SampledCommits | None = None
 ) -> Iterator[CommitChange]:
-    """Yield the commits of an open history as `read_commits` does, optionally `sampled` commits only."""
+    """Yield the commits of an open history as `read_commits` does, or only the `sampled` commits."""
     with open_comparison(past.repository) as compared:
         trees = _Trees(
             past=past,
@@ -101,7 +102,7 @@ def _snapshot(changes: tuple[FileChange, ...]) -> TreeDelta:
 
 @dataclass(kw_only=True, slots=True)
 class _Trees:
-    """State of the walk over trees: the last yielded tree, the log, and the origins of paths."""
+    """State of the walk over trees: the files of the last tree, the log, and the first path of each file."""
 
     past: OpenHistory
     compared: Comparison
@@ -109,10 +110,10 @@ class _Trees:
     origins: Origins
     _commit: str = ""
     _held: dict[bytes, TreeEntry] = field(default_factory=dict)
-    """Files of the last yielded tree."""
+    """Entries of the files in the tree that was yielded last."""
 
     def delta(self, commit: str, skips: Skips) -> TreeDelta:
-        """Return the difference from the previous tree to that of `commit`, which comes later in the log."""
+        """Return the differences from the previous tree to that of `commit`, which comes later in the log."""
         moved = self._advance(commit)
         entries = (
             self.compared.entries(self._commit, commit)
@@ -125,7 +126,7 @@ class _Trees:
         return self._delta({**again, **changed}, skips)
 
     def _advance(self, commit: str) -> set[bytes]:
-        """Walk the log up to a commit; return the paths whose lineage changed."""
+        """Read the log up to `commit`; return the paths that now belong to another lineage."""
         moved: set[bytes] = set()
         for passed in self.log:
             moved.update(entry.path for entry in passed.entries if self.origins.follow(entry))
@@ -175,19 +176,21 @@ class _Trees:
 
 
 PRECOMPILED = (".ast", ".gch", ".hmap", ".pch", ".pcm")
-"""Suffixes of precompiled headers and modules, syntax trees and header maps, as files or folders. Clang loads
-`a.h.pch` and `a.h.gch` in place of `a.h` and trusts their content."""
+"""Suffixes of precompiled headers and modules, syntax trees and header maps, as files or folders.
+
+Clang would load `a.h.pch` or `a.h.gch` instead of `a.h` and trust their content.
+"""
 MAX_TREE_BYTES = 16 << 30
-"""Size limit of an exported tree; a repository of one megabyte can contain a gigabyte of zeros."""
+"""Size limit of an exported tree, because a repository of one megabyte can contain a gigabyte of zeros."""
 
 
 def export_tree(source: Source, folder: Path) -> None:
     """Write all regular files of the pinned commit into `folder`, which must be empty or missing.
 
-    C and C++ files are written as families see them (corpus.blobs.decode), so that offsets agree with
-    Blob.text. Undecodable and other files are written as stored. Excluded are links, submodules, damaged or
-    missing blobs, files over MAX_FILE_BYTES, `.git`, PRECOMPILED files, and paths that could lead out of the
-    folder.
+    C and C++ files are written with the text that families see (corpus.blobs.decode), so that offsets agree
+    with Blob.text. Undecodable files and files in other languages are written as stored. These are left out:
+    links, submodules, damaged or missing blobs, files over MAX_FILE_BYTES, `.git`, PRECOMPILED files, and
+    paths that could lead out of the folder.
 
     Raises:
         CorpusError: if the tree can't be listed or has more than MAX_TREE_BYTES.
@@ -198,7 +201,7 @@ def export_tree(source: Source, folder: Path) -> None:
 
 
 def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    """Check the total size, then yield path and content of every readable regular file."""
+    """Check the total size of a tree, then yield (path, content) of every readable regular file."""
     if source.layout is None:
         sizes = list(sources.directory_sizes(source.path))
         files = {path: size for path, size in sizes if _is_safe(path) and size <= MAX_FILE_BYTES}
@@ -242,7 +245,7 @@ def _as_read(path: str, raw: bytes) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file; if another path already needs its place as a file or folder, skip it."""
+    """Write a file, unless a file or folder that was written before is in its way."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

@@ -1,16 +1,20 @@
-"""Vendored code, found by what files state at the newest commit: copyright, licence, and bulk imports.
+"""Vendored code, found by what files state at the newest commit and by bulk imports.
 
-    file     a header of some size with another licence and copyright holder than the repository's
+Files state copyright holders and licences. A holder or licence is foreign if it isn't one of the repository's
+own. These are vendored:
+
+    file     a header of some size with a foreign licence and a foreign copyright holder
     folder   most files that name a holder name a foreign one and state a foreign licence
     import   most files name the same foreign holder, and most changes came in bulk commits
-    package  a licence file of a foreign holder, beside a build file or with changes from bulk commits
+    package  a licence file of a foreign holder, next to a build file or with changes from bulk commits
 
-Code that includes headers of the repository around it was written for this repository, whoever its author is:
-such a header is not vendored, and neither is a folder in which half of the files do so.
+Code that includes headers of the repository around it was written for this repository, whoever its author is.
+So a header that does this is not vendored, and neither is a folder in which half of the files do so.
 
-The repository's own licences are that of most files and that of the licence file at the root. Its own holder
-is the holder in that licence file if a fifth of the files under the usual licence names it, else every holder
-that a fifth of them names; a holder that half of all files name is always its own.
+The repository's own licences are the one that most files have and the one of the licence file at the root.
+Its own holder is the holder in that licence file, if a fifth of the files under the usual licence name this
+holder. Otherwise its own holders are all that a fifth of these files name. A holder that half of all files
+name is always its own.
 """
 
 import posixpath
@@ -24,62 +28,71 @@ from curriculum.corpus.sorted_paths import SortedPaths
 from schemas.tree_licences import FolderLicence
 
 OWN_SHARE = 0.2
-"""Minimum share of the files naming a holder, at which the holder is the repository's own."""
+"""A holder is the repository's own if at least this share of the files that name a holder names it."""
 MAJORITY = 0.5
-"""Minimum share of all files naming a holder, at which the holder is the repository's own everywhere."""
+"""A holder is the repository's own in any case if at least this share of all files with a holder names it."""
 OTHER_SHARE = 0.8
-"""Minimum share of foreign holders among a vendored folder's files that name a holder."""
+"""Minimum share of files with a foreign holder among the files of a vendored folder that name a holder."""
 MIN_FOLDER_FILES, MIN_IMPORTED_FILES = 2, 3
-"""Minimum number of a folder's files that name a foreign holder."""
+"""Minimum number of files with a foreign holder in a vendored folder, and in an imported one."""
 HOST_SHARE = 0.5
-"""Share of a folder's files including headers around it, at which the folder isn't vendored."""
+"""A folder isn't vendored if at least this share of its files includes headers of the code around it."""
 MIN_HEADER_BYTES = 20_000
-"""Minimum bytes of a single vendored header; smaller ones are often contributed."""
+"""Minimum size in bytes of a single vendored header; smaller ones are often contributed to a project."""
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp")
 BULK_SHARE = 0.5
-"""Minimum share of a folder's files in a bulk commit, of the commit's files in the folder, and of the
-folder's changes in bulk commits."""
+"""Minimum share for three conditions on bulk commits.
+
+A bulk commit changes at least this share of a folder's files, and at least this share of its changed files is
+in the folder. A folder is imported if at least this share of its changes came from bulk commits.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileOrigin:
-    """Licence, copyright holder and includes of a C or C++ file."""
+    """Licence, copyright holder and includes that a C or C++ file states."""
 
     num_bytes: int
     licence: str | None
-    """Licence stated in the file's own head."""
+    """Licence that the file's own first comment states."""
     nearest: str | None
-    """Licence in the file's head, else in the nearest licence files."""
+    """Licence in the file's first comment, or else in the nearest licence files."""
     holder: str | None
-    """Copyright holder in the file's own head."""
+    """Copyright holder that the file's own first comment names."""
     includes: tuple[str, ...] = ()
-    """Names of the included headers."""
+    """Names of the headers that the file includes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VendoredCode:
-    """Evidence for vendored files of a tree, and for folders whose deleted files are vendored too."""
+    """Vendored files and folders of a tree, each with the evidence.
+
+    The folders apply to files that are deleted in this tree.
+    """
 
     files: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
-    """Files of the tree; each one is judged by itself."""
+    """Files that the tree contains; these are judged one by one, not by `folders`."""
 
     def evidence(self, path: str) -> str | None:
-        """Return the evidence that a path is vendored, or None."""
+        """Return the evidence that the file at `path` is vendored, or None if it isn't."""
         if path in self.present:
             return self.files.get(path)
         return next((self.folders[name] for name in _above(path) if name in self.folders), None)
 
     def counted(self) -> dict[str, int]:
-        """Count the files of the tree by evidence."""
+        """Return the number of vendored files in the tree by evidence."""
         return dict(sorted(Counter(self.files.values()).items()))
 
 
 NOTHING_VENDORED = VendoredCode()
 
 BulkShares = Callable[[Mapping[str, int]], Mapping[str, float]]
-"""Returns each folder's share of changes from bulk commits, given the folders' numbers of files."""
+"""Function that returns the share of each folder's changes that came from bulk commits.
+
+Its argument is the number of files in each folder.
+"""
 
 
 def find_vendored(
@@ -94,7 +107,7 @@ def find_vendored(
         origins: Origins of the C and C++ files, by path.
         licences: Licence files by folder.
         paths: Build files of the tree.
-        bulk_shares: Returns the share of changes from bulk commits in the history, by folder.
+        bulk_shares: Returns for folders the share of their changes that came from bulk commits.
     """
     own = _own(origins, licences)
     foreign = _foreign_folders(origins, licences, paths, bulk_shares, own)
@@ -121,7 +134,7 @@ def _foreign_folders(
     bulk_shares: BulkShares,
     own: "_Own",
 ) -> dict[str, str]:
-    """Return the evidence for folders of foreign code, regardless of their includes."""
+    """Return the folders of foreign code with the evidence; includes aren't considered yet."""
     code, built = SortedPaths(origins), SortedPaths(paths)
     packages = {
         folder: code.below(folder)
@@ -159,7 +172,7 @@ def _foreign_folders(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Surroundings:
-    """The repository around foreign folders, to check whether their files include it."""
+    """The repository around foreign folders, used to check whether their files include its headers."""
 
     origins: Mapping[str, FileOrigin]
     paths: SortedPaths
@@ -167,14 +180,14 @@ class _Surroundings:
     headers: HeaderPaths
 
     def include_host(self, folder: str) -> bool:
-        """Return True if enough of a folder's files include headers of the repository around it."""
+        """Return True if at least HOST_SHARE of a folder's files include headers of the code around it."""
         files = self.paths.below(folder)
         return sum(map(self.includes_host, files)) >= HOST_SHARE * len(files)
 
     def includes_host(self, path: str) -> bool:
-        """Return True if a file includes a header of the repository outside of foreign folders.
+        """Return True if a file includes a header that is outside of all foreign folders.
 
-        A name without a folder, such as value.h, and a name that matches several headers are no evidence.
+        Names without a folder, such as value.h, and names that match several headers don't count.
         """
         matches = (
             self.headers.matching(path, name) for name in self.origins[path].includes if "/" in name
@@ -188,24 +201,24 @@ class _Surroundings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Own:
-    """Licences and holders of the repository itself."""
+    """The repository's own licences and copyright holders."""
 
     licences: frozenset[str]
     holders: frozenset[str]
 
     def names(self, holder: str | None) -> bool:
-        """Return True if a holder is the repository's own; the name may be a longer or shorter form."""
+        """Return True if `holder` is one of the repository's own, perhaps in a longer or shorter form."""
         name = (holder or "").casefold()
         return bool(name) and any(own in name or name in own for own in self.holders)
 
     def is_foreign(self, origin: FileOrigin) -> bool:
-        """Return True for a file that states a foreign licence and a foreign holder."""
+        """Return True if a file states both a foreign licence and a foreign holder."""
         other_licence = origin.licence is not None and origin.licence not in self.licences
         return other_licence and origin.holder is not None and not self.names(origin.holder)
 
     @property
     def words(self) -> str:
-        """Own licences in words, as shown in evidence."""
+        """The repository's own licences as text for evidence."""
         return " and ".join(sorted(self.licences))
 
 
@@ -252,7 +265,7 @@ def _is_foreign_folder(files: Sequence[FileOrigin], own: _Own) -> bool:
 
 
 def _other_holder(files: Sequence[FileOrigin], own: _Own) -> str | None:
-    """Return the foreign holder that nearly all files of a folder name, or None."""
+    """Return the foreign holder that most files of a folder name, or None if there is none."""
     named = Counter(origin.holder for origin in files if origin.holder)
     if not named:
         return None
