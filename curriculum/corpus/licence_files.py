@@ -27,7 +27,7 @@ _NOTHING = StatedLicence(licence=None, holder=None, offers_choice=False)
 
 
 LicenceText = StatedLicence | AnnotationFile
-"""What a licence file or an annotation file states."""
+"""Statement of a licence file or an annotation file."""
 
 
 def read_licence_file(path: str, raw: bytes) -> LicenceText:

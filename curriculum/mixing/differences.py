@@ -57,7 +57,7 @@ class Change:
     """Factors by domain as text, such as `testing 4, * 1`; empty if all factors are equal."""
     repositories: tuple[str, ...]
     score: Score
-    """Which tokens of the training rows are targets."""
+    """Tokens of the training rows that are targets: new ones or all."""
     tokens_before: int
     tokens_after: int
     tokens_change: int

@@ -60,7 +60,7 @@ class ResolvedServing:
     packer: Packer = "best_fit"
     """Packer of the training rows; only studies change it."""
     score: Score = "new"
-    """Which tokens of the training rows are targets; has no effect on conversations and imported rows."""
+    """Tokens of the training rows that are targets: new ones or all; has no effect on conversations and imported rows."""
     both: bool = False
     """True if the rows include commits that another family of the phase also shows."""
 

@@ -58,7 +58,7 @@ class DocumentKind:
     """Family of the documents; never v6_enriched, because structure doesn't change their length."""
     row_length: int
     score: Score = "new"
-    """Which tokens are targets; has no effect on conversations."""
+    """Tokens that are targets: new ones or all; has no effect on conversations."""
 
     @property
     def objective(self) -> str:

@@ -42,7 +42,7 @@ LINES_SCHEMA = pl.Schema({"unit": pl.String, "key": pl.UInt64, "tokens": pl.Int6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierVersions:
-    """What is known about files before their sampled changes: earlier documents and previous text."""
+    """State of files before their sampled changes: earlier documents and previous text."""
 
     again: frozenset[Change] = frozenset()
     """Changes of files that were already shown by an earlier document."""

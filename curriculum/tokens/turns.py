@@ -48,7 +48,7 @@ class TurnFormat(Protocol):
 
     @property
     def style(self) -> Style:
-        """Where the marks come from: a template, role tokens, or lines of text."""
+        """Source of the marks: a template, role tokens, or lines of text."""
         ...
 
     @property
