@@ -60,7 +60,7 @@ class ResolvedServing:
     packer: Packer = "best_fit"
     """Packer of the training rows; only studies change it."""
     score: Score = "new"
-    """Tokens of the training rows that are targets: new ones or all; has no effect on conversations and imported rows."""
+    """Training tokens that are targets: new ones or all; has no effect on chat and imported rows."""
     both: bool = False
     """True if the rows include commits that another family of the phase also shows."""
 
