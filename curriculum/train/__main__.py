@@ -1,13 +1,13 @@
 """`python -m curriculum.train job.json`: train one job, in as many processes as the job says.
 
-If the job names another trainer's command, the command is run, provided that --trainer names the same.
+If the job names another trainer's command, this command is run, but only if --trainer names it, too.
 
-On several machines: run `torchrun … -m curriculum.train job.json` on each, with one shared workspace.
+On several machines: run `torchrun … -m curriculum.train job.json` on each machine, with one shared workspace.
 
 Exit codes: 0 the job ended by its budget or its gate; 1 it failed, and the last line says why; 2 the
-command line is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71 memory
-is full; 75 the job was asked to stop (SIGTERM, SIGHUP, SIGINT), finished its step and saved a checkpoint:
-the same command resumes it.
+command line is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71
+memory is full; 75 the job was asked to stop (SIGTERM, SIGHUP, SIGINT), finished its step and saved a
+checkpoint. After 75, the same command resumes the job.
 """
 
 import argparse
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _WRONG = 2
 GRACE_SECONDS = 10
-"""Seconds for the step in progress after the parent has died; then this process and its group are killed."""
+"""Seconds that this process and its group may still run after their parent has died. Then they are killed."""
 
 
 def main() -> int:
-    """Parse the command line, tie this process to its parent's life, and train."""
+    """Parse the command line, make this process end with its parent, and train."""
     arguments = _arguments()
     if arguments.parent is not None:
         _end_with(arguments.parent)
@@ -111,7 +111,7 @@ def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[],
 
 
 def _exit_code(failed: "CurriculumError") -> int:
-    """Write an error as the last line of the log, if its disk allows it, and return the error's exit code."""
+    """Write an error as the last line of the log, if the disk allows it, and return the error's exit code."""
     from curriculum.train.processes import code_of
 
     with contextlib.suppress(OSError):
@@ -160,7 +160,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _end_with(parent: int) -> None:
-    """Request SIGTERM for when the parent dies; exit at once if it is already dead."""
+    """Let the system send SIGTERM to this process when the process `parent` dies.
+
+    Exit if it is already dead.
+    """
     signal_with_parent(signal.SIGTERM)()
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this job, has ended")
@@ -168,7 +171,7 @@ def _end_with(parent: int) -> None:
 
 
 def _outlive_not(parent: int) -> None:
-    """End this process after its parent, even if it hangs in a call and never handles the signal."""
+    """Kill this process some time after its parent has died, even if it hangs and never handles a signal."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -181,7 +184,7 @@ def _outlive_not(parent: int) -> None:
 
 
 def _listen() -> list[int]:
-    """Return a list that collects received SIGTERM, SIGHUP and SIGINT signals."""
+    """Return a list to which each SIGTERM, SIGHUP and SIGINT that this process gets is appended."""
     received: list[int] = []
     numbers = (*terminating_signals(), signal.SIGINT)
     for number in numbers:

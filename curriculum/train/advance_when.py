@@ -1,4 +1,4 @@
-"""Rule that ends a phase before its budget; pipeline/gates.py checks the gate after a run has ended."""
+"""Rule that may end a phase before its budget is used. pipeline/gates.py checks the gate after a run."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from schemas.objectives import FIXED_SETS, PHASE_SET
 def gate_reason(
     rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]
 ) -> str | None:
-    """Return the reason to end the phase, or None; `bits` has val_bpb of all evaluations, from step 0 on.
+    """Return the reason to end the phase now, or None. `bits` has val_bpb of all evaluations since step 0.
 
-    A rule of 0.002 over 3 evaluations opens after 1.500, 1.4995, 1.499, 1.4985, but not after the first
-    three.
+    With a rule of 0.002 over 3 evaluations, 1.500, 1.4995, 1.499, 1.4985 ends the phase. The first three
+    values alone don't.
     """
     if rule is None or (rule.min_tokens is None and rule.val_bpb is None):
         return None
@@ -29,13 +29,16 @@ def gate_reason(
 
 
 def fall(bits: Sequence[float], asked: StopsImproving) -> float | None:
-    """Return how much val_bpb fell over the last evaluations, or None if there are too few evaluations."""
+    """Return how much val_bpb fell over the last evaluations, or None if there were too few evaluations.
+
+    `asked.over_evaluations` is the number of evaluations.
+    """
     over = asked.over_evaluations
     return bits[-1 - over] - bits[-1] if len(bits) > over else None
 
 
 def fall_words(fell: float, asked: StopsImproving) -> str:
-    """Describe a fall: val_bpb fell by 0.0011 over 3 evaluations."""
+    """Describe how much val_bpb fell: val_bpb fell by 0.0011 over 3 evaluations."""
     over = asked.over_evaluations
     return f"{asked.what} fell by {fell:.4f} over {over} evaluation{'' if over == 1 else 's'}"
 
@@ -43,9 +46,10 @@ def fall_words(fell: float, asked: StopsImproving) -> str:
 def gate_bits(
     figures: Sequence[Figure], phase: str, rule: AdvanceWhen | None = None
 ) -> list[float]:
-    """Return val_bpb of the rule's set at each evaluation; without a rule, of the phase's own set.
+    """Return val_bpb of a set at each evaluation.
 
-    Empty if the set has too few documents for a reliable result: a rule on val_bpb then never ends the phase.
+    It is the set that the rule names, or else the phase's own set. The list is empty if the set has too few
+    documents for a reliable result. Then a rule on val_bpb never ends the phase.
     """
     return [figure.val_bpb for figure in gate_figures(figures, phase, rule) if figure.is_sure]
 
@@ -53,9 +57,10 @@ def gate_bits(
 def gate_figures(
     figures: Sequence[Figure], phase: str, rule: AdvanceWhen | None = None
 ) -> list[Figure]:
-    """Return the figures of the rule's set at each evaluation; without a rule, of the phase's own set.
+    """Return the figures of a set at each evaluation.
 
-    If an objective has no set of its own, the phase trains on nothing else, and the phase's own set is used.
+    It is the set that the rule names, or else the phase's own set. The rule may name an objective that has no
+    set, because the phase trains on nothing else. Then the result is also about the phase's own set.
     """
     asked = rule.val_bpb.set if rule is not None and rule.val_bpb is not None else PHASE_SET
     return _means(figures, asked, phase) or _means(figures, PHASE_SET, phase)

@@ -1,4 +1,4 @@
-"""Access to rows of a plan by number, and batches: the tensors that models read and trainers count.
+"""Access to the rows of a plan, and batches: the tensors that models read and trainers count.
 
 rows        [5 6 7 8 9] of documents [5 6 7] [8 9], all predictions within a document scored
 input_ids   [[5 6 7 8 9]]      doc_ids      [[0 0 0 1 1]]
@@ -29,7 +29,7 @@ from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
 Int32s = npt.NDArray[np.int32]
 COLUMNS = ("pack_id", "input_ids", "loss_mask", "doc_ids", "valid_token_count", "attention_pairs")
-"""Columns that are read; target_ids is derived, which is faster."""
+"""Columns that are read from files. target_ids is computed instead, which is faster."""
 EVALUATION_COLUMNS = (*COLUMNS, "document_ids")
 _STRUCTURE = tuple(field.name for field in STRUCTURE_COLUMNS)
 _EDGE = ("source", "target")
@@ -42,7 +42,7 @@ _LISTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """Packed row for training; arrays are [T]."""
+    """Packed row for training. Its arrays have the shape [T]."""
 
     pack_id: str
     input_ids: Int32s
@@ -52,13 +52,13 @@ class Row:
     valid_token_count: int
     attention_pairs: int
     document_ids: tuple[str, ...]
-    """Empty unless requested; evaluation requests them."""
+    """Ids of the row's documents. Empty unless they were requested, which evaluation does."""
     structure: RowStructure | None = None
-    """None unless requested, or if the rows have no structure."""
+    """Structure of the row. None if it wasn't requested, or if the rows have no structure."""
 
 
 class Shards:
-    """Rows of an artefact by (shard, row); with `structure`, including stored structure columns."""
+    """Rows of an artefact by (shard, row). With `structure`, rows include the stored structure columns."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Shards:
         self._reader = RowReader(self.files, columns=columns, cache=self._cache)
 
     def row(self, shard: int, row: int) -> Row:
-        """Return a row of data/part-<shard>; its arrays are views of its row group's arrays.
+        """Return row `row` of the shard data/part-<shard>. Its arrays are views into its row group's arrays.
 
         Raises:
             SchemaError: for a shard or a row that doesn't exist.
@@ -97,7 +97,7 @@ class Shards:
         ).row(at)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return the shard and the row within it of a row numbered across all shards.
+        """Convert the number of a row among all shards' rows to its shard and its number in the shard.
 
         Raises:
             SchemaError: for a row that doesn't exist.
@@ -116,7 +116,7 @@ class Shards:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowGroup:
-    """Rows of a row group as arrays, [n, T] except for columns of one value per row."""
+    """Rows of a Parquet row group as arrays [n, T]. Columns with one value per row are arrays [n]."""
 
     pack_ids: tuple[str, ...]
     input_ids: Int32s
@@ -126,15 +126,15 @@ class RowGroup:
     valid_token_counts: tuple[int, ...]
     attention_pairs: tuple[int, ...]
     document_ids: tuple[tuple[str, ...], ...] | None
-    """None unless requested."""
+    """Ids of each row's documents. None unless they were requested."""
     structure: "GroupStructure | None"
-    """None unless requested, or if the rows have no structure."""
+    """Structure of the rows. None if it wasn't requested, or if the rows have no structure."""
     nbytes: int
-    """Bytes of the stored columns and of the targets; most arrays are views of the stored columns."""
+    """Bytes of the stored columns and of the targets. Most arrays are views of the stored columns."""
 
     @staticmethod
     def from_batch(batch: RowBatch) -> "RowGroup":
-        """Convert all rows of a batch to arrays; derive targets and document ids if they aren't stored."""
+        """Convert all rows of a batch to arrays. Targets and document ids that aren't stored are computed."""
         listed = batch.document_ids() if batch.has("document_ids") else None
         targets = batch.target_ids
         return RowGroup(
@@ -167,12 +167,15 @@ class RowGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupStructure:
-    """Structure of a row group: values per token, and concatenated lists of chunks and edges."""
+    """Structure of a row group: one array with values per token, and lists of chunks and edges."""
 
     tokens: npt.NDArray[np.uint8]
-    """[n, T, 5]: columns with one value per token."""
+    """Codes of the tokens, [n, T, 5]. Each of the 5 columns has one value per token."""
     lists: tuple[tuple[Int32s, npt.NDArray[np.int64]], ...]
-    """Chunks, call edges and type edges: items [items, fields], and the item range of each row, [n + 1]."""
+    """Chunks, call edges and type edges of all rows.
+
+    Each is a pair of the items [items, fields], and the limits between the rows' items [n + 1].
+    """
 
     @staticmethod
     def from_batch(batch: RowBatch) -> "GroupStructure":
@@ -196,39 +199,42 @@ class GroupStructure:
 
 
 IGNORED = -100
-"""Label that Hugging Face losses ignore."""
+"""Label of positions that Hugging Face losses ignore."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Rows of one length; tensors are [B, T] except the boundaries' cu_seqlens."""
+    """Rows of one length. All tensors are [B, T], except cu_seqlens in the boundaries."""
 
     input_ids: Tensor
     target_ids: Tensor
     loss_mask: Tensor
     boundaries: Boundaries
     structure: StructureTensors | None
-    """None if no row of the batch has structure, or the model doesn't read it."""
+    """Structure of the batch. None if no row has structure, or the model doesn't read it."""
     pack_ids: tuple[str, ...]
     document_ids: tuple[tuple[str, ...], ...]
     documents: int
     valid_tokens: int
     attention_pairs: int
-    """Pairs of tokens that attention computes, without padding."""
+    """Number of token pairs that attention computes, not counting padding."""
     masked: bool = True
-    """False in a study's steps without document masks, where boundaries join the documents of a row."""
+    """False in those steps of a study that train without document masks.
+
+    Boundaries then join a row's documents.
+    """
 
     @property
     def positions(self) -> int:
-        """Number of positions, B·T."""
+        """Number of positions in the batch, B·T."""
         return self.input_ids.numel()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors under the names that other trainers expect.
 
-        input_ids, target_ids, loss_mask, doc_ids, position_ids [B, T]; cu_seqlens [S + 1] are the segment
-        edges of the concatenated rows. Rows with structure also have structure [B, T, 5], structure_chunks
-        [B, T] and structure_relations [B, C, C].
+        input_ids, target_ids, loss_mask, doc_ids and position_ids are [B, T]. cu_seqlens [S + 1] has the
+        segment edges of the concatenated rows. Rows with structure also have structure [B, T, 5],
+        structure_chunks [B, T] and structure_relations [B, C, C].
         """
         found = {
             "input_ids": self.input_ids,
@@ -245,10 +251,11 @@ class Batch:
         return found
 
     def labels(self) -> Tensor:
-        """Return targets as Hugging Face models expect them, int64 [B, T].
+        """Return the targets in the form that Hugging Face models expect, int64 [B, T].
 
-        These models shift labels themselves. A label is at the position of the predicted token, −100
-        elsewhere: ids [5 6 7 8 9] with loss_mask [1 1 0 1 0] -> [-100 6 7 -100 9].
+        These models shift the labels themselves. Therefore, a label is at the position of the predicted
+        token, and all other positions have −100: ids [5 6 7 8 9] with loss_mask [1 1 0 1 0] -> [-100 6 7 -100
+        9].
         """
         is_scored = F.pad(self.loss_mask[:, :-1].bool(), (1, 0))
         return torch.where(is_scored, self.input_ids.long(), IGNORED)
@@ -258,12 +265,15 @@ class Batch:
         return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
-        """Copy the batch to pinned memory for asynchronous copies to a GPU; called by DataLoader."""
+        """Copy the batch to pinned memory, from which copies to a GPU are asynchronous.
+
+        DataLoader calls this.
+        """
         return map_tensors(self, Tensor.pin_memory)
 
 
 def blank(batch: Batch) -> Batch:
-    """Return the batch without targets; its loss and gradients are exactly 0."""
+    """Return a copy of the batch without targets. Its loss and gradients are exactly 0."""
     return replace(
         batch,
         loss_mask=torch.zeros_like(batch.loss_mask),
@@ -276,11 +286,11 @@ def blank(batch: Batch) -> Batch:
 
 
 def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -> Batch:
-    """Combine rows of one length to a batch; check and build its boundaries.
+    """Combine rows of one length to a batch, with checked boundaries.
 
     Only studies set `masked` or `restart` to False. Without `masked`, the boundaries join the documents of
-    each row. Without `restart`, rotations continue across documents. Padding stays separate, and targets
-    don't change.
+    each row. Without `restart`, rotations don't restart at documents. Padding is always separate, and targets
+    are always the same.
     """
     boundaries = Boundaries.from_doc_ids(torch.from_numpy(np.stack([row.doc_ids for row in rows])))
     pairs = sum(row.attention_pairs for row in rows)
@@ -311,7 +321,7 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a dataclass and of nested dataclasses."""
+    """Yield all tensors in a dataclass, and in the dataclasses inside it."""
     for field in fields(value):
         held = getattr(value, field.name)
         if isinstance(held, Tensor):

@@ -1,10 +1,10 @@
 """`python -m curriculum.train.bundle FOLDER`: train the arms of a bundle within a time limit.
 
-`curriculum ablate --bundle` writes the folder; training needs no corpus, no server and no network. The same
-command resumes where it stopped, and reports how much is left.
+`curriculum ablate --bundle` writes the folder. Training needs no corpus, no server and no network. The
+same command resumes where training stopped, and reports how much is left.
 
 Exit codes: 0 all arms are trained; 1 a training failed, and the last line says why; 2 the command line is
-wrong; 75 the time was up, or a stop was requested: the same command resumes.
+wrong; 75 the time was up, or a stop was requested. After 75, the same command resumes.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def read_runs(folder: Path) -> BundledRuns:
-    """Read which arms of a bundle are trained.
+    """Read the file that lists the trained arms of a bundle.
 
     Raises:
         JobError: if the file was changed.
@@ -75,7 +75,7 @@ def read_runs(folder: Path) -> BundledRuns:
 
 
 def train_arm(store: Store, arm: BundledArm, machine: Machine) -> list[Artefact]:
-    """Find or train the runs of an arm; return them up to the first that was stopped."""
+    """Return the runs of an arm's phases, and train those that don't exist. End at a run that was stopped."""
     runs: list[Artefact] = []
     for phase in arm.phases:
         job = job_of(store, arm, phase, machine, previous=runs[-1] if runs else None)
@@ -94,7 +94,7 @@ def job_of(
     *,
     previous: Artefact | None,
 ) -> Job:
-    """Build the job of a phase for a machine, continuing the previous phase's run."""
+    """Build the job of a phase for a machine. The job continues the run of the previous phase."""
     root = store.root
     return make_job(
         arm.diet,
@@ -114,9 +114,9 @@ def job_of(
 
 
 def require_own_bundle(folder: Path) -> None:
-    """Raise unless a folder holds plain files and folders that no other user can change.
+    """Raise unless a folder has only plain files and folders, which no other user can change.
 
-    A bundle comes from another machine: a link in it would lead what training writes out of the folder.
+    A bundle comes from another machine. If it had a link in it, training could write outside of the folder.
 
     Raises:
         StoreError: naming the link, the special file, or the path that another user can change.
@@ -135,7 +135,7 @@ def require_own_bundle(folder: Path) -> None:
 
 
 def train_bundle(folder: Path) -> bool:
-    """Train all arms of a bundle and record every trained arm; return False if one was stopped."""
+    """Train all arms of a bundle, and record each trained arm. Return False if one was stopped."""
     if folder.is_dir():
         require_own_bundle(folder)
     bundle, store, machine = read_bundle(folder), Store(folder), Machine.local()
@@ -156,7 +156,7 @@ def _tell(line: str) -> None:
 
 
 def main() -> int:
-    """Train until all arms are trained, time is up or a signal arrives."""
+    """Train until all arms are trained, the time is up or a signal arrives; return the exit code."""
     arguments = _arguments()
     folder = real_path(arguments.folder)
     if not is_trusted_by_environment(folder):

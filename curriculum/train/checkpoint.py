@@ -2,10 +2,10 @@
 
     checkpoints/step=120/model.safetensors  optimizer.safetensors  model.json  state.json  manifest.json
 
-This portable form contains only tensors and JSON, so that reading it runs no code, and equal values give
-equal bytes. Every phase ends with a portable checkpoint. Intermediate checkpoints of several ranks have
-shards/ instead of the two tensor files, where every rank writes its own part (sharded.py). Any number of
-ranks reads either form. A checkpoint is valid once its manifest exists.
+This portable form has only tensors and JSON. Therefore, reading it runs no code, and equal values give
+equal bytes. Every phase ends with a portable checkpoint. If several ranks train, their intermediate
+checkpoints have a folder shards/ instead of the two tensor files, and every rank writes its own part
+(sharded.py). Any number of ranks can read either form. A checkpoint is valid once its manifest exists.
 """
 
 import shutil
@@ -42,21 +42,21 @@ MAX_KEPT = 2
 
 
 class CheckpointState(Strict):
-    """Progress of a run at a checkpoint; `slot` is the data cursor."""
+    """Progress of a run at a checkpoint. `slot` is the position in the data at which training continues."""
 
     step: int = 0
     slot: int = 0
     tokens: TokenCounts = TokenCounts(positions=0, valid=0, scored=0, bytes=0)
     figures: tuple[Figure, ...] = ()
-    """Figures of all evaluations: strata and weighted means."""
+    """Figures of all evaluations so far: one for each stratum, and the weighted means."""
     device: str = ""
     backend: str = ""
-    """Device and backend of the last steps; empty if another trainer doesn't record them."""
+    """Device and backend of the last steps. Empty if another trainer doesn't record them."""
     switched: tuple[str, ...] = ()
-    """Changes of device or backend when the run was resumed."""
+    """Descriptions of changes of the device or backend when the run was resumed."""
 
     def computed_by(self, device: str, backend: str) -> "CheckpointState":
-        """Return the state for continuing on a device and backend; log and record a change of either."""
+        """Return the state for training on a device and backend. Log and record a change of either."""
         was, becomes = (self.backend, self.device), (backend, device)
         switched = self.switched
         if any(was) and was != becomes:
@@ -100,7 +100,10 @@ class CheckpointCopy:
 
 
 def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
-    """Copy a checkpoint's content to the host. Every rank must call this; only rank 0 keeps tensors."""
+    """Copy the content of a checkpoint to host memory.
+
+    Every rank must call this; only rank 0 keeps the tensors.
+    """
     taken = CheckpointCopy(spec=train_state.model.spec, state=state)
     for name, tensor in tensors(train_state):
         gathered = gather_whole(tensor)
@@ -113,12 +116,12 @@ def snapshot(train_state: TrainState, state: CheckpointState) -> CheckpointCopy:
 
 
 def save(folder: Path, train_state: TrainState, state: CheckpointState) -> Path:
-    """Write the portable checkpoint `folder`/step=N, keep only the newest two, and return its path."""
+    """Write the portable checkpoint `folder`/step=N and return its path. Only the newest two are kept."""
     return write(folder, snapshot(train_state, state))
 
 
 def write(folder: Path, taken: CheckpointCopy) -> Path:
-    """Write a snapshot to `folder`/step=N, keep only the newest two checkpoints, and return its path."""
+    """Write a copied checkpoint to `folder`/step=N and return its path. Only the newest two are kept."""
     path = new_draft(folder, taken.state.step)
     write_tensors(taken.weights, path / WEIGHTS)
     write_tensors(taken.moments, path / MOMENTS)
@@ -134,7 +137,7 @@ def new_draft(folder: Path, step: int) -> Path:
 
 
 def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Path:
-    """Complete a draft that contains its tensors, rename it to step=N, and remove older checkpoints.
+    """Complete a draft that has its tensors already, rename it to step=N, and remove older checkpoints.
 
     `spec` is None for a checkpoint of another trainer, whose model is unknown. The manifest is written last.
 
@@ -160,7 +163,7 @@ def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Pat
 
 
 def newest(folder: Path) -> Path | None:
-    """Return the newest undamaged checkpoint, or None; log the damaged ones that are skipped."""
+    """Return the newest undamaged checkpoint, or None. Log the damaged checkpoints that are skipped."""
     for path in _numbered(folder):
         fault = damage(path)
         if fault is None:
@@ -170,7 +173,10 @@ def newest(folder: Path) -> Path | None:
 
 
 def newest_step(folder: Path) -> int:
-    """Return the step of the newest checkpoint by its name, 0 if there is none; for progress displays."""
+    """Return the step in the name of the newest checkpoint, or 0 if there is none.
+
+    Progress displays use it; the checkpoint isn't verified.
+    """
     return max((step for step, _ in numbered(folder, STEP)), default=0)
 
 
@@ -180,12 +186,12 @@ def read_state(checkpoint: Path) -> CheckpointState:
 
 
 def _numbered(folder: Path) -> list[Path]:
-    """Return the checkpoints, newest first."""
+    """Return the checkpoints in `folder`, the newest first."""
     return [path for _, path in numbered(folder, STEP)][::-1]
 
 
 class Saver:
-    """Writer of a run's checkpoints; all ranks must make the same calls."""
+    """Writer of a run's checkpoints. All ranks must make the same calls."""
 
     def __init__(self, folder: Path, train_state: TrainState, last: Path | None = None) -> None:
         self.folder, self.train_state = folder, train_state
@@ -195,10 +201,10 @@ class Saver:
         self._pending: Future[Path | None] | None = None
 
     def save(self, state: CheckpointState, *, portable: bool = False) -> None:
-        """Copy a checkpoint's content and write it in a background thread.
+        """Copy the content of a checkpoint, and write it in a background thread.
 
-        A single rank writes the portable form. Several ranks write shards, or with `portable` rank 0
-        gathers all.
+        A single rank writes the portable form. Several ranks write shards. With `portable`, rank 0 gathers
+        everything and writes the portable form.
 
         Raises:
             JobError: on every rank, if the previous checkpoint could not be written.
@@ -212,7 +218,7 @@ class Saver:
             self._pending = self._shards(state)
 
     def wait(self) -> Path | None:
-        """Wait until nothing is being written, and return the newest complete checkpoint.
+        """Wait until no checkpoint is being written, and return the newest complete checkpoint.
 
         Raises:
             JobError: on every rank, if a checkpoint could not be written; the previous one is kept.
@@ -223,7 +229,7 @@ class Saver:
         return self.last
 
     def close(self) -> None:
-        """Finish writing; log errors instead of raising them, because the run has already ended."""
+        """Finish writing. Errors are logged instead of raised, because the run has already ended."""
         try:
             self._written()
         except CurriculumError as failed:
@@ -246,7 +252,7 @@ class Saver:
         return self._threads.submit(finish)
 
     def _written(self) -> Path | None:
-        """Wait for this rank's write."""
+        """Wait until this rank's write is complete; raise an error if it failed."""
         pending, self._pending = self._pending, None
         if pending is None:
             return None
@@ -268,7 +274,7 @@ class Saver:
 
 
 def _root_of(failed: BaseException) -> BaseException:
-    """Return the operating system's error behind a failed save, else the failure itself."""
+    """Return the operating system's error that made a save fail, or else the failure itself."""
     seen: list[BaseException] = [failed]
     for error in seen:
         if isinstance(error, OSError):

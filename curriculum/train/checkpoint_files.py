@@ -1,4 +1,4 @@
-"""Files of a checkpoint, compared with its manifest; doesn't need torch."""
+"""Files of a checkpoint, and their comparison with its manifest. The module doesn't need torch."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class CheckpointManifest(Sealed):
 
 
 def damage(checkpoint: Path) -> str | None:
-    """Return the first fault of a checkpoint's files, or None; reads every byte of them."""
+    """Return the first fault of a checkpoint's files, or None. All files are read completely."""
     manifest = _listed(checkpoint)
     if isinstance(manifest, str):
         return manifest
@@ -34,7 +34,7 @@ def damage(checkpoint: Path) -> str | None:
 
 
 def require_whole(checkpoint: Path) -> None:
-    """Raise unless a checkpoint's files equal those of its manifest, byte by byte.
+    """Raise unless all files of a checkpoint have exactly the bytes that its manifest records.
 
     Raises:
         JobError: names the damaged or missing file.
@@ -71,7 +71,9 @@ def content_of(checkpoint: Path) -> str:
 
 
 def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
-    """Read a file of a checkpoint after verifying it against the manifest, which has the writer's version.
+    """Read a file of a checkpoint after verifying it against the manifest.
+
+    The manifest also gives the schema version with which the file was written.
 
     Raises:
         JobError: if the file is damaged or of another kind.
@@ -81,7 +83,7 @@ def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
 
 
 def require_part(checkpoint: Path, name: str) -> None:
-    """Raise unless a file of a checkpoint equals the one recorded in its manifest.
+    """Raise unless a file of a checkpoint has exactly the bytes that its manifest records.
 
     Raises:
         JobError: names the file.
@@ -131,7 +133,7 @@ def _read(model: type[Model], file: Path, *, version: str | None = None) -> Mode
 
 
 def _listed(checkpoint: Path) -> CheckpointManifest | str:
-    """Return a checkpoint's manifest if all its files exist, else the fault."""
+    """Return the manifest of a checkpoint if all its files exist, or else a description of the fault."""
     if not (checkpoint / MANIFEST_NAME).is_file():
         return "it has no manifest"
     try:
@@ -147,6 +149,6 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
 
 
 def record_of(folder: Path, path: Path) -> FileRecord:
-    """Return the manifest record of a checkpoint's file."""
+    """Return the record of a checkpoint's file for its manifest."""
     name = path.relative_to(folder).as_posix()
     return FileRecord(name=name, sha256=sha256_of(path), num_bytes=path.stat().st_size)

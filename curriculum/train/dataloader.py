@@ -7,9 +7,9 @@
     rows = PlannedRows.from_job(job, workspace)               # a torch Dataset: the row at each position
     batches = DataLoader(rows, batch_sampler=MicroBatches.from_job(job, rows), collate_fn=as_tensors)
 
-The order depends only on the plan, not on workers or ranks. batch.py shows the contents of a batch with an
-example. `as_tensors` returns all of its tensors by name, `for_transformers` the inputs of Hugging Face
-models.
+The order depends only on the plan, not on the number of workers or ranks. batch.py shows an example of a
+batch. `as_tensors` returns all tensors of a batch by name; `for_transformers` returns the inputs of
+Hugging Face models.
 """
 
 import functools
@@ -45,23 +45,24 @@ __all__ = [
 ]
 
 MAX_CACHE_BYTES = 1 << 28
-"""Max bytes of decoded row groups per reading process: 20 million positions without structure."""
+"""Maximum bytes of decoded row groups in each process that reads: 20 million positions without structure."""
 MAX_AHEAD = 32
-"""Max micro-batches that a worker prepares ahead."""
+"""Maximum number of micro-batches that a worker prepares ahead."""
 
 
 def as_tensors(rows: Sequence[Row]) -> dict[str, Tensor]:
-    """Combine rows of one length to tensors under the usual names for packed rows: `Batch.tensors`."""
+    """Combine rows of one length to tensors under the usual names; see `Batch.tensors`."""
     return collate(rows).tensors()
 
 
 def for_transformers(rows: Sequence[Row]) -> dict[str, Tensor | bool]:
-    """Combine rows of one length to inputs of Hugging Face causal models: int64 [B, T], and use_cache.
+    """Combine rows of one length to inputs of Hugging Face causal models: int64 tensors and use_cache.
 
-    Labels are at the position of the predicted token, because the models shift them. Documents [5 6 7] [8 9]:
-    input_ids [5 6 7 8 9], position_ids [0 1 2 0 1], labels [-100 6 7 -100 9]. The models keep documents
-    separate by position_ids that restart, but only without a cache. They use a cache by default, and with a
-    cache every document sees the documents before it.
+    The tensors are [B, T]. Labels are at the position of the predicted token, because the models shift them.
+    Documents [5 6 7] [8 9]: input_ids [5 6 7 8 9], position_ids [0 1 2 0 1], labels [-100 6 7 -100 9].
+
+    `use_cache` is False. The models keep documents separate by position_ids that restart, but only without a
+    cache. By default they use a cache, and with a cache every document sees the documents before it.
     """
     batch = collate(rows)
     return {
@@ -73,7 +74,7 @@ def for_transformers(rows: Sequence[Row]) -> dict[str, Tensor | bool]:
 
 
 class PlannedRows(Dataset[Row]):
-    """Dataset of the rows of a plan by position; positions come from MicroBatches or any sampler.
+    """Dataset of the rows of a plan by position. MicroBatches or any other sampler supplies the positions.
 
     With `structure`, rows include their structure, if they have any.
     """
@@ -91,7 +92,7 @@ class PlannedRows(Dataset[Row]):
 
     @staticmethod
     def from_job(job: Job, workspace: Path) -> "PlannedRows":
-        """Open the rows of a job; its paths are relative to `workspace`."""
+        """Open the rows of a job. The job's paths are relative to `workspace`."""
         return PlannedRows(
             workspace / job.plan,
             {rows.key: workspace / rows.path for rows in job.rows},
@@ -119,19 +120,20 @@ class PlannedRows(Dataset[Row]):
         return row
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Reopen the files in a worker process."""
+        """Pickle only the arguments, so that a worker process opens the files again."""
         opened = functools.partial(PlannedRows, structure=self.structure)
         return opened, (self.path, self.folders)
 
 
 class MicroBatches(Sampler[list[int]]):
-    """Sampler of the positions of each micro-batch, step by step, for one of several ranks.
+    """Sampler that yields the positions of each micro-batch, step by step, for one of several ranks.
 
     Within a step, rows are grouped by length, so that a micro-batch has one T: lengths 2 1 1 2 1 in
-    micro-batches of 2 positions -> [0] [3] [1 2] [4]. All ranks have equally many micro-batches per step:
-    `deal` distributes the rows, and a rank with too few rows of a length gets stand-ins, copies of the
-    step's first row of this length, which `steps_of` turns into blanks. So all ranks take part in every
-    forward and backward pass of sharded layers.
+    micro-batches of 2 positions -> [0] [3] [1 2] [4].
+
+    All ranks have equally many micro-batches per step, so that all of them take part in every forward and
+    backward pass of sharded layers. `deal` distributes the rows. A rank with too few rows of a length gets
+    stand-ins: copies of the step's first row of this length. `steps_of` turns stand-ins into blanks.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class MicroBatches(Sampler[list[int]]):
         return (positions for step in self.steps for positions, _ in self.of_step(step))
 
     def of_step(self, step: int) -> list[tuple[list[int], bool]]:
-        """Return the positions of each micro-batch of a step, with False for a stand-in."""
+        """Return the positions of each micro-batch of a step, each with False for a stand-in, else True."""
         first = step * self.slots_per_step
         rows = self.plan.slots(first, first + self.slots_per_step)
         dealt = deal(rows.row_lengths, rows.attention_pairs, self.ranks)
@@ -193,11 +195,11 @@ def loader_of(
     ranks: int = 1,
     collate_fn: Callable[[list[Row]], Any] = as_tensors,
 ) -> "DataLoader[Row]":
-    """Return a DataLoader of a job's micro-batches from a step on, combined by `collate_fn`.
+    """Return a DataLoader of a job's micro-batches from `first_step` on. `collate_fn` combines their rows.
 
     A micro-batch has rows of one length and at most `job.micro_positions` positions. The micro-batches of a
-    step have `job.tokens_per_step` positions in total. Every rank gets its own rows, distributed by `deal`;
-    if the rows can't be divided evenly, a rank gets a row of another rank again.
+    step have `job.tokens_per_step` positions in total. Every rank gets its own rows, distributed by `deal`.
+    If the rows can't be divided evenly, a rank gets a copy of another rank's row.
 
     Raises:
         JobError: for a job of a study, because other training loops don't switch masks and positions.
@@ -217,10 +219,10 @@ def loader_of(
 def steps_of(
     job: Job, rows: PlannedRows, *, first_step: int, workers: int, rank: int = 0, ranks: int = 1
 ) -> Iterator[list[Batch]]:
-    """Yield the micro-batches of each step from `first_step` on, all of a step together.
+    """Yield all micro-batches of each step together, from `first_step` on.
 
-    Every rank reads only its own rows, in equally many micro-batches; missing ones are blanks. Workers
-    prepare the next step during the current one. Batches of a job on CUDA are in pinned memory.
+    Every rank reads only its own rows. All ranks get equally many micro-batches; missing ones are blanks.
+    Workers prepare the next step during the current one. Batches of a job on CUDA are in pinned memory.
 
     Raises:
         JobError: for ids outside the model's vocabulary, and for a worker that died.
@@ -268,7 +270,10 @@ class Lookahead(Iterator[T]):
         return self._seen.pop() if self._seen else next(self._items)
 
     def peek(self) -> T | None:
-        """Return the next item; None at the end, or if it failed (`next` then raises the error)."""
+        """Return the next item without taking it.
+
+        None at the end, and if reading failed; `next` then raises the error.
+        """
         if not self._seen and self._failed is None:
             try:
                 self._seen.append(next(self._items))
@@ -279,7 +284,10 @@ class Lookahead(Iterator[T]):
 
 
 class _Checked(Dataset[Any]):
-    """Dataset of whole micro-batches, or errors as values: exceptions of workers lose their type."""
+    """Dataset of whole micro-batches.
+
+    An error is returned as a value, since worker exceptions lose their type.
+    """
 
     def __init__(self, rows: PlannedRows, job: Job) -> None:
         self.rows, self.job = rows, job
@@ -296,7 +304,7 @@ class _Checked(Dataset[Any]):
         return batch
 
     def _collated(self, positions: list[int]) -> Batch:
-        """Combine the rows of one step's positions, with the study's masks and positions at this step."""
+        """Combine rows of one step to a batch. A study may set the masks and positions for this step."""
         rows, study = [self.rows[position] for position in positions], self.job.study
         if study is None:
             return collate(rows)

@@ -1,6 +1,6 @@
-"""Device of a process: threads, determinism, precision, and memory.
+"""Settings of a process for its device: threads, determinism, precision and memory.
 
-CPUs compute in float32 and give the same bits every time; GPUs compute products in bfloat16.
+CPUs compute in float32 and give the same bits every time. GPUs compute products in bfloat16.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from schemas.job import Job
 
 
 def mixed_precision(device: torch.device) -> torch.autocast:
-    """Return an autocast context: bfloat16 matrix products on GPUs, float32 throughout on CPUs."""
+    """Return an autocast context: matrix products in bfloat16 on GPUs, everything in float32 on CPUs."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
 
 def prepare(job: Job, local: int = 0) -> torch.device:
-    """Set threads and determinism of this process, and return its device.
+    """Set the threads and the determinism of this process, and return its device.
 
-    `local` is the process's number on its machine.
+    `local` is the number of the process on its machine.
 
     Raises:
         JobError: if the GPU doesn't exist.
@@ -57,7 +57,7 @@ def prepare(job: Job, local: int = 0) -> torch.device:
 
 
 def capabilities(device: torch.device) -> Capabilities:
-    """Return the attention kernels that a device supports with the installed torch."""
+    """Return the attention kernels that run on a device with the installed torch."""
     if device.type != "cuda":
         return Capabilities.expected("cpu")
     generation, _ = torch.cuda.get_device_capability(device)
@@ -69,11 +69,11 @@ def capabilities(device: torch.device) -> Capabilities:
 
 
 _TRITON_FROM, _FLASH_FROM = 7, 8
-"""Min major compute capabilities: Volta and Ampere."""
+"""Minimum major compute capability of a GPU for Triton (Volta) and FlashAttention (Ampere)."""
 
 
 def needs_of(job: Job) -> AttentionNeeds:
-    """Return what a job's model and its longest rows, including evaluation rows, need from a backend."""
+    """Return what a job needs from an attention backend. Its longest row may be an evaluation row."""
     evaluated = (stratum.rows for evaluation in job.evaluations for stratum in evaluation.strata)
     return AttentionNeeds(
         row_length=max(rows.row_length for rows in (*job.rows, *evaluated)),
@@ -84,7 +84,7 @@ def needs_of(job: Job) -> AttentionNeeds:
 
 
 def with_backend(job: Job, device: torch.device) -> Job:
-    """Choose the backend for this process, log the reason, and return the job with it.
+    """Return the job with the backend chosen for this process. Log the reason for the choice.
 
     Raises:
         JobError: if the device or the model doesn't support the requested backend.
@@ -95,16 +95,16 @@ def with_backend(job: Job, device: torch.device) -> Job:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-"""Options of mallopt in glibc's malloc.h."""
+"""Numbers of two options of mallopt, from glibc's malloc.h."""
 _MAX_KEPT = 2**31 - 1
-"""Max free bytes at the end of the heap that are kept."""
+"""Maximum bytes of free memory that malloc keeps at the end of the heap."""
 
 
 def keep_freed_memory() -> None:
-    """Make malloc reuse freed memory instead of returning it, which saves page faults.
+    """Make malloc reuse freed memory instead of returning it to the system, which saves page faults.
 
-    Applies to the whole process until it ends, and saves 1/7 of a step of `tiny` on a CPU. Only glibc
-    supports this.
+    The setting applies to the whole process until it ends. It saves 1/7 of a step of the model `tiny` on a
+    CPU. Only glibc supports it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -113,12 +113,14 @@ def keep_freed_memory() -> None:
 
 
 _OF_THE_CPU = "DefaultCPUAllocator"
-"""Name in the message of the RuntimeError that torch raises if the host's memory is full."""
+"""Word in the message of the RuntimeError that torch raises if host memory is full."""
 
 
 @contextlib.contextmanager
 def enough_memory(job: Job, where: str) -> Iterator[None]:
-    """Convert out-of-memory errors to a JobMemoryError with a cure; `where` names the job's progress.
+    """Convert out-of-memory errors in the block to a JobMemoryError with a hint.
+
+    `where` says in the error how far the job got.
 
     Raises:
         JobMemoryError: instead of the errors of torch, NumPy or Python.

@@ -1,8 +1,8 @@
 """Processes that train one job together: communication, and distribution of a step's rows.
 
-Host values use a gloo group of their own, and checkpoints another one. On the group of the gradients, calls
-of another thread would interleave with the gradients' calls. Values are sent as JSON and tensors as
-safetensors, so that reading another rank's data runs no code.
+Host values have a process group of their own (gloo), and so have checkpoints. If another thread used the
+group of the gradients, its calls would mix with the gradients' calls. Values are sent as JSON and tensors
+as safetensors, so that reading another rank's data runs no code.
 """
 
 import atexit
@@ -33,23 +33,23 @@ N = TypeVar("N", int, float)
 ENVIRONMENT = "env://"
 Int64s = npt.NDArray[np.int64]
 MAX_IMBALANCE = 1.01
-"""Max attention pairs of a rank relative to the mean, above which rows are exchanged."""
+"""Maximum attention pairs of a rank relative to the mean of all ranks. Above it, ranks exchange rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessRank:
-    """Rank of a process among those that train a job."""
+    """Rank of a process among the processes that train a job."""
 
     rank: int = 0
     size: int = 1
     local: int = 0
-    """Number among the processes of its machine, and number of its GPU."""
+    """Number of the process among those on its machine. It is also the number of its GPU."""
     meet: str = ENVIRONMENT
-    """Address at which ranks connect: set by torchrun in the environment, or file:///…"""
+    """Address at which the ranks connect: the one that torchrun sets in the environment, or file:///…"""
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> "ProcessRank":
-        """Return the rank set by torchrun, or the rank of a single process."""
+        """Return the rank that torchrun set, or the rank of a single process."""
         return ProcessRank(
             rank=int(environment.get("RANK", "0")),
             size=int(environment.get("WORLD_SIZE", "1")),
@@ -59,10 +59,10 @@ class ProcessRank:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankFailure:
-    """CurriculumError in a form that can be sent between ranks."""
+    """CurriculumError in a form that ranks can send to each other."""
 
     kind: str
-    """Name of the closest class in schemas.errors."""
+    """Name of the error's closest class in schemas.errors."""
     name: str
     value: str | None
     cause: str
@@ -71,7 +71,7 @@ class RankFailure:
 
     @staticmethod
     def from_error(failed: CurriculumError) -> "RankFailure":
-        """Return the fields of an error."""
+        """Return the parts of an error in the form that ranks can send."""
         return RankFailure(
             kind=next(kind.__name__ for kind in type(failed).__mro__ if kind in _KINDS.values()),
             name=failed.name,
@@ -82,7 +82,7 @@ class RankFailure:
         )
 
     def error(self) -> CurriculumError:
-        """Return the error, with its value as text."""
+        """Return the error. Its value has become text."""
         return _KINDS.get(self.kind, CurriculumError)(
             self.name, self.value, cause=self.cause, cure=self.cure, location=self.location
         )
@@ -105,18 +105,18 @@ PATH_OR_NONE = TypeAdapter[Path | None](Path | None)
 class Ranks:
     """Processes of a job, from the view of one of them.
 
-    Every rank must make the same calls in the same order; with a single rank all calls are no-ops.
+    Every rank must make the same calls in the same order. With a single rank no call communicates.
     """
 
     rank: int = 0
     size: int = 1
     mesh: DeviceMesh | None = None
-    """Mesh over which weights and moments are sharded; None for a single rank."""
+    """Mesh over which weights and Adam's moments are sharded. None for a single rank."""
     context: ContextRanks | None = None
-    """Ranks that share rows with this one; None if every rank has its own rows."""
+    """Ranks that share rows with this rank. None if every rank has its own rows."""
     host: dist.ProcessGroup | None = None
     saving: dist.ProcessGroup | None = None
-    """Process group of the thread that writes checkpoints."""
+    """Process group that only the thread that writes checkpoints uses."""
 
     @property
     def leads(self) -> bool:
@@ -130,25 +130,25 @@ class Ranks:
 
     @property
     def readers(self) -> int:
-        """Number of groups of ranks that share rows; every group reads its own micro-batches."""
+        """Number of groups of ranks that share rows. Every group reads its own micro-batches."""
         return self.size // self.sharing
 
     @property
     def reader(self) -> int:
-        """Number of this rank's group; the ranks of a group are consecutive."""
+        """Number of the group that this rank is in. The ranks of a group are consecutive."""
         return self.rank // self.sharing
 
     @property
     def counts(self) -> bool:
-        """True for the rank that counts the rows of its group."""
+        """True for the one rank in each group that counts the group's rows."""
         return self.rank % self.sharing == 0
 
     def by_reader(self, value: T, kind: TypeAdapter[T]) -> list[T]:
-        """Gather the value of one rank per group, in the order of groups."""
+        """Gather the value of one rank per group, in the order of the groups."""
         return self.gather(value, kind)[:: self.sharing]
 
     def gather(self, value: T, kind: TypeAdapter[T]) -> list[T]:
-        """Gather the value of every rank, in the order of ranks; `kind` converts it to JSON and back.
+        """Gather the value of every rank, in the order of the ranks. `kind` converts values to JSON and back.
 
         Raises:
             JobError: if a rank sent a value of another type.
@@ -159,7 +159,7 @@ class Ranks:
         return self._parsed(self._bytes(sent), lambda data: kind.validate_python(json.loads(data)))
 
     def gather_tensors(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Gather named tensors of every rank on the host, in the order of ranks.
+        """Gather the named tensors of every rank in host memory, in the order of the ranks.
 
         Raises:
             JobError: if a rank sent anything else.
@@ -172,17 +172,17 @@ class Ranks:
         return self._parsed(self._bytes(save(tensors)), _tensors)
 
     def total(self, values: Sequence[N]) -> list[N]:
-        """Sum values over ranks, in the order of ranks; all ranks get identical bits."""
+        """Sum values over all ranks, in the order of the ranks. All ranks get identical bits."""
         columns = zip(*self.gather(list(values), _NUMBERS), strict=True)
         return [sum(column) for column in columns]
 
     def any(self, flag: bool) -> bool:
-        """Return True if the flag is true on any rank."""
+        """Return True if `flag` is True on at least one rank."""
         flags: list[bool] = self.gather(flag, FLAG)
         return any(flags)
 
     def run_together(self, make: Callable[[], T]) -> T:
-        """Return this rank's value once all ranks have computed theirs.
+        """Call `make` on every rank, and return this rank's value once all ranks have theirs.
 
         Raises:
             CurriculumError: on every rank, the error of the first failed rank.
@@ -201,11 +201,14 @@ class Ranks:
         return made[0]
 
     def run_on_first(self, do: Callable[[], object]) -> None:
-        """Run a function on rank 0 while the others wait; its CurriculumError is raised on every rank."""
+        """Call `do` on rank 0 while the others wait. Its CurriculumError is raised on every rank."""
         self.run_together(lambda: do() if self.leads else None)
 
     def broadcast_first(self, make: Callable[[], T], kind: TypeAdapter[T]) -> T:
-        """Return rank 0's value on every rank; its CurriculumError is raised on every rank."""
+        """Call `make` on rank 0, and return its value on every rank.
+
+        Its CurriculumError is raised on every rank.
+        """
         made = self.run_together(lambda: [make()] if self.leads else [])
         if self.size == 1:
             return made[0]
@@ -244,7 +247,7 @@ ALONE = Ranks()
 
 
 def _tensors(data: bytes) -> dict[str, Tensor]:
-    """Parse tensors sent by a rank; raise ValueError for anything else."""
+    """Parse tensors that a rank sent; raise ValueError for anything else."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -258,7 +261,10 @@ def _tensors(data: bytes) -> dict[str, Tensor]:
 def join_ranks(
     place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1
 ) -> Iterator[Ranks]:
-    """Join the other ranks, where `sharing` consecutive ranks share rows; a no-op for a single process."""
+    """Connect this process with the other ranks. A single process doesn't connect.
+
+    `sharing` is the number of consecutive ranks that share rows.
+    """
     if place.size == 1:
         yield ALONE
         return
@@ -285,7 +291,10 @@ def join_ranks(
 
 
 def _context(place: ProcessRank, sharing: int) -> ContextRanks | None:
-    """Return this rank's group; every rank creates all groups. Indivisible numbers are refused later."""
+    """Return the ranks that share rows with this rank. Every rank creates the groups of all ranks.
+
+    A number of processes that `sharing` doesn't divide is refused elsewhere, later.
+    """
     if sharing == 1 or place.size % sharing:
         return None
     groups = [
@@ -298,9 +307,9 @@ def _context(place: ProcessRank, sharing: int) -> ContextRanks | None:
 
 
 def exit_rank(code: int) -> NoReturn:
-    """End a rank's process immediately after its work.
+    """End a rank's process immediately after its work, without Python's shutdown.
 
-    During Python's shutdown, a gloo thread that releases a value would abort the process.
+    During the shutdown, a gloo thread that releases a value would abort the process.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -309,12 +318,13 @@ def exit_rank(code: int) -> NoReturn:
 
 
 def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
-    """Return the rank of each row of a step; ranks get equally many rows of a length, or one more.
+    """Distribute the rows of a step to ranks; return the rank of each row.
 
-    Rows of a length are dealt back and forth, rows with the most attention pairs first. The rank with the
-    most pairs then exchanges rows while this lowers the maximum. Two ranks, rows of one length, pairs [9 1
-    5 4 2] -> [0 0 1 1 0], 12 and 9 pairs. An imbalance remains if one row has more pairs than the other
-    rows can balance.
+    All ranks get equally many rows of each length, or one more. First, the rows of a length are dealt to the
+    ranks in turn, forwards and backwards, those with the most attention pairs first. Then the rank with the
+    most pairs exchanges rows with others while this lowers the maximum. Example for two ranks and rows of one
+    length: pairs [9 1 5 4 2] -> ranks [0 0 1 1 0] with 12 and 9 pairs. A single row may have more pairs than
+    all other rows can balance.
     """
     rank = np.zeros(len(row_lengths), dtype=np.int64)
     if ranks == 1:
@@ -330,7 +340,10 @@ def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
 
 
 def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> bool:
-    """Exchange two rows between the heaviest rank and another to lower the maximum; False if none helps."""
+    """Exchange two rows between the rank with the most pairs and another rank, to lower the maximum.
+
+    Return False if no exchange helps.
+    """
     load = np.bincount(rank, weights=pairs, minlength=ranks).astype(np.int64)
     heaviest = int(load.argmax())
     if load[heaviest] <= MAX_IMBALANCE * load.mean():
@@ -347,5 +360,5 @@ def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> b
 
 
 def descending(row_lengths: Int64s) -> list[int]:
-    """Return the distinct lengths, longest first."""
+    """Return the distinct row lengths, the longest first."""
     return sorted(set(row_lengths.tolist()), reverse=True)

@@ -1,8 +1,8 @@
-"""Nats and bytes of held-out documents: bits per byte, confidence intervals, paired changes, and files.
+"""Losses and bytes of held-out documents: bits per byte, confidence intervals, paired changes, and files.
 
     evaluations/step=120/documents.parquet
 
-Every evaluation writes such a file, so that any two runs can be compared later, document by document.
+Every evaluation writes such a file. Therefore, any two runs can be compared later, document by document.
 """
 
 import math
@@ -32,22 +32,25 @@ NAME = "documents.parquet"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentSums:
-    """Nats, bytes and number of the scored tokens of each document, sorted by document_id."""
+    """Sums over the scored tokens of each document: nats, bytes and tokens.
+
+    Documents are sorted by document_id.
+    """
 
     document_ids: tuple[str, ...]
     lineages: tuple[str, ...]
-    """Lineages of the documents."""
+    """Lineage of each document."""
     nats: Floats
     num_bytes: Int64s
     tokens: Int64s
 
     @property
     def bits_per_byte(self) -> float:
-        """Σ nats / ln 2 ÷ Σ bytes; the sum of nats is rounded only once and doesn't depend on the order."""
+        """Σ nats / ln 2 ÷ Σ bytes. The sum of nats is rounded only once, so that the order doesn't matter."""
         return bits(math.fsum(self.nats.tolist()), int(self.num_bytes.sum()))
 
     def select(self, ids: Collection[str]) -> "DocumentSums":
-        """Return the sums of the given documents."""
+        """Return the sums of the documents in `ids`."""
         kept = np.array([document_id in ids for document_id in self.document_ids], dtype=np.bool_)
         return DocumentSums(
             document_ids=tuple(np.array(self.document_ids)[kept].tolist()),
@@ -64,7 +67,7 @@ def bits(nats: float, num_bytes: int) -> float:
 
 
 def interval(strata: Sequence[DocumentSums], weights: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the weighted mean of the strata's bits per byte."""
+    """Return the 95 % confidence interval of the strata's weighted mean in bits per byte."""
     total = math.fsum(weights)
     pairs = zip(strata, weights, strict=True)
     return _interval([_jackknifed([sums], weight / total) for sums, weight in pairs])
@@ -72,7 +75,7 @@ def interval(strata: Sequence[DocumentSums], weights: Sequence[float]) -> tuple[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
-    """Stratum measured twice on the same documents in the same order, with its weight."""
+    """Two measurements of a stratum on the same documents in the same order, and its weight."""
 
     before: DocumentSums
     after: DocumentSums
@@ -81,7 +84,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedChange:
-    """Bits per byte after minus before on the same documents, with its 95 % interval."""
+    """Change in bits per byte between two measurements of the same documents, with its 95 % interval."""
 
     change: float
     low: float
@@ -97,10 +100,10 @@ class PairedChange:
 
 
 def paired_change(pairs: Sequence[Pair]) -> PairedChange:
-    """Compute the weighted mean change of the strata's bits per byte, and its interval.
+    """Compute the weighted mean of the strata's changes in bits per byte, and its interval.
 
-    A lineage is left out on both sides at once, so that its difficulty on both sides doesn't widen the
-    interval.
+    The jackknife leaves out a lineage in both measurements at once. Therefore, a lineage that is difficult in
+    both doesn't widen the interval.
     """
     assert all(pair.before.document_ids == pair.after.document_ids for pair in pairs)
     total = math.fsum(pair.weight for pair in pairs)
@@ -125,18 +128,21 @@ def paired_change(pairs: Sequence[Pair]) -> PairedChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Jackknifed:
-    """Estimate of a stratum, and the estimates without each of its lineages."""
+    """Estimate of a stratum, and the estimates in which one lineage is left out."""
 
     share: float
-    """Share in the total weight of all strata."""
+    """Weight of the stratum divided by the total weight of all strata."""
     figure: float
     lineages: tuple[str, ...]
     without: Floats
-    """[lineages]: estimate without each lineage; empty if there is only one lineage."""
+    """Estimate without each lineage, [lineages]. Empty if there is only one lineage."""
 
 
 def _jackknifed(sides: Sequence[DocumentSums], share: float) -> _Jackknifed:
-    """Estimate a stratum's bits per byte, or the difference of two sides, leaving out each lineage."""
+    """Estimate a stratum's bits per byte, with all lineages and without each lineage.
+
+    If `sides` has two measurements, their difference is estimated.
+    """
     names, lineage_of = np.unique(sides[0].lineages, return_inverse=True)
     sizes_of = [np.bincount(lineage_of, side.num_bytes) for side in sides]
     scored = np.all([sizes > 0 for sizes in sizes_of], axis=0)
@@ -158,12 +164,11 @@ def _mean(strata: Sequence[_Jackknifed]) -> float:
 
 
 def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
-    """Return the 95 % interval of the strata's mean by a stratified jackknife over lineages and Student's t.
+    """Return the 95 % interval of the strata's mean: a stratified jackknife over lineages, and Student's t.
 
-    A lineage in several strata is left out of all of them at once. Strata with a single lineage are assumed
-    to have the variance of the other strata; if there are no others, the interval has width 0. Sources: W.
-    G. Cochran, Sampling Techniques (1977), 5.4 and 5A.12; J. N. K. Rao and C. F. J. Wu, JASA 83 (1988),
-    231.
+    A lineage in several strata is left out of all of them at once. A stratum with a single lineage is assumed
+    to have the variance of the other strata. If there are no others, the interval has width 0. Sources: W. G.
+    Cochran, Sampling Techniques (1977), 5.4 and 5A.12; J. N. K. Rao and C. F. J. Wu, JASA 83 (1988), 231.
     """
     moved: dict[str, float] = defaultdict(float)
     alone: dict[str, float] = defaultdict(float)
@@ -195,7 +200,7 @@ def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
 
 _FREEDOM = (math.inf, 60, 30, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1)
 _T = (1.960, 2.000, 2.042, 2.086, 2.145, 2.228, 2.306, 2.447, 2.571, 2.776, 3.182, 4.303, 12.706)
-"""97.5 % points of Student's t for _FREEDOM degrees of freedom; values in between are interpolated."""
+"""97.5 % points of Student's t for the degrees of freedom in _FREEDOM. Values in between are interpolated."""
 
 
 def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
@@ -224,29 +229,29 @@ def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
 
 
 def concat_tables(tables: Iterable[pa.Table]) -> pa.Table:
-    """Concatenate tables of EVALUATED_SCHEMA and sort them."""
+    """Concatenate tables of EVALUATED_SCHEMA, and sort the rows."""
     whole = pa.concat_tables([EVALUATED_SCHEMA.empty_table(), *tables])
     first = EVALUATED_SCHEMA.names[: EVALUATED_SCHEMA.names.index("document_id") + 1]
     return whole.sort_by([(name, "ascending") for name in first])
 
 
 def filter_evaluation(table: pa.Table, evaluation: Evaluation) -> pa.Table:
-    """Return the rows of one evaluation."""
+    """Return the rows of `table` that belong to one evaluation."""
     phase, name = pc.field("phase"), pc.field("set")
     return table.filter((phase == evaluation.phase) & (name == evaluation.set))
 
 
 def file_at(run: Path, step: int) -> Path:
-    """Return the path of a run's evaluation file at a step."""
+    """Return the path of the file with a run's evaluation at a step."""
     return run / EVALUATIONS / f"{STEP}{step}" / NAME
 
 
 SECONDS = b"seconds"
-"""Metadata key for the duration of a file's evaluation, which isn't part of its results."""
+"""Metadata key for the duration of an evaluation. It is metadata, since it isn't part of the results."""
 
 
 def write(run: Path, step: int, table: pa.Table, *, seconds: float = 0.0) -> None:
-    """Write the file of an evaluation atomically, as one row group."""
+    """Write the file of an evaluation atomically and as one row group."""
     file = file_at(run, step)
     table = table.replace_schema_metadata(
         {**EVALUATED_SCHEMA.metadata, SECONDS: f"{seconds:.3f}".encode()}
@@ -260,19 +265,22 @@ def write(run: Path, step: int, table: pa.Table, *, seconds: float = 0.0) -> Non
 
 
 def read(run: Path, step: int) -> pa.Table | None:
-    """Read the documents of a run's evaluation at a step; None if it has none."""
+    """Read the documents of a run's evaluation at a step. None if there was no evaluation."""
     file = file_at(run, step)
     return parquet.read_table(file) if file.is_file() else None
 
 
 def seconds_of(run: Path) -> float:
-    """Sum the seconds of a run's evaluations."""
+    """Return the total duration of a run's evaluations in seconds."""
     schemas = (parquet.read_schema(path) for path in (run / EVALUATIONS).glob(f"{STEP}*/{NAME}"))
     return math.fsum(float((schema.metadata or {}).get(SECONDS, 0)) for schema in schemas)
 
 
 def keep_only(run: Path, steps: Collection[int]) -> None:
-    """Remove the files of other steps: evaluations after the checkpoint from which a run resumes."""
+    """Remove the evaluation files of all steps that aren't in `steps`.
+
+    They are left from evaluations after the checkpoint from which a run resumes.
+    """
     for folder in (run / EVALUATIONS).glob(f"{STEP}*"):
         if number_of(folder.name, STEP) not in steps:
             shutil.rmtree(folder)

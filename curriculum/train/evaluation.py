@@ -1,4 +1,4 @@
-"""Bits per byte on held-out rows, with an interval over documents, and per document."""
+"""Evaluation on held-out rows: bits per byte with a confidence interval, and results per document."""
 
 import functools
 import itertools
@@ -38,16 +38,16 @@ from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
 Strings = npt.NDArray[np.str_]
 _Measured = tuple[str, float, int, int]
-"""Document id, nats, bytes and scored tokens of a document in a batch."""
+"""Part of a document in a batch: document id, nats, bytes and number of scored tokens."""
 _OF_TURNS = TypeAdapter(list[list[_Measured]])
 _Asked = tuple[str, tuple[int, ...]]
-"""Path of an artefact of rows, and the numbers of the measured rows."""
+"""Path of a rows artefact, and the numbers of its rows that are measured."""
 
 
 def is_evaluated(step: int, *, every: int, steps: int) -> bool:
-    """Return True at steps with an evaluation: the first, every `every` steps, and the last.
+    """Return True if an evaluation follows step `step`: at step 0, after every `every` steps, and at the end.
 
-    An evaluation less than half an interval before the end is skipped.
+    An evaluation is skipped if less than half of `every` steps remain until the end.
 
     >>> [step for step in range(24) if is_evaluated(step, every=10, steps=23)]
     [0, 10, 23]
@@ -58,7 +58,7 @@ def is_evaluated(step: int, *, every: int, steps: int) -> bool:
 
 
 def evaluations_left(step: int, *, every: int, steps: int) -> int:
-    """Return the number of evaluations after a step, including the last one.
+    """Return the number of evaluations that follow after a step, including the last one.
 
     >>> [evaluations_left(step, every=10, steps=25) for step in (0, 9, 10, 20, 25)]
     [3, 3, 2, 1, 0]
@@ -68,24 +68,24 @@ def evaluations_left(step: int, *, every: int, steps: int) -> int:
 
 
 class Cancelled(Exception):  # noqa: N818 - it is an outcome, not a fault
-    """Raised when the run was asked to stop."""
+    """Raised when a stop of the run was requested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluated:
-    """Figures of the evaluations at a step, and their documents as a table of EVALUATED_SCHEMA."""
+    """Results of the evaluations at a step: figures, and documents as a table of EVALUATED_SCHEMA."""
 
     figures: tuple[Figure, ...]
     documents: pa.Table
     seconds: float = 0.0
-    """Duration of the evaluations."""
+    """Duration of the evaluations in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluator:
-    """Evaluator of a model during training, on the job's validation rows in the workspace.
+    """Evaluator of a model during its training, on the job's validation rows.
 
-    Ranks share the micro-batches; all ranks get equal figures, the same as with one rank.
+    Ranks share the micro-batches. All ranks get equal figures, which are the same as with one rank.
     """
 
     train_state: TrainState
@@ -94,10 +94,10 @@ class Evaluator:
     token_bytes: torch.Tensor
     stop: Callable[[], bool]
     before: Evaluated | None = None
-    """Evaluations of step 0 returned by `reuse_evaluations`."""
+    """Results for step 0 that `reuse_evaluations` returned, to be used instead of new ones."""
 
     def evaluate(self, step: int) -> Evaluated:
-        """Evaluate the train state's model at a step, and return it to training mode.
+        """Evaluate the model at a step, then put it back into training mode.
 
         Raises:
             Cancelled: between two batches, if a stop was requested.
@@ -121,7 +121,10 @@ class Evaluator:
 
 @torch.no_grad()
 def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
-    """Return the nats of a batch's scored targets, row by row, [N]; documents are always masked."""
+    """Return the loss of each scored target of a batch in nats, row by row, [N].
+
+    Documents are always masked.
+    """
     device = model.head.weight.device
     moved = batch.to(device)
     with mixed_precision(device):
@@ -136,10 +139,10 @@ def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOut:
-    """Evaluation of any model on a job's validation rows."""
+    """Evaluation of any model on the validation rows of a job."""
 
     nll: Callable[[Batch], torch.Tensor]
-    """Function that returns the nats of a batch's scored targets, row by row, [N]."""
+    """Function that returns the loss of each scored target of a batch in nats, row by row, [N]."""
     job: Job
     workspace: Path
     token_bytes: torch.Tensor
@@ -147,9 +150,10 @@ class HeldOut:
     ranks: Ranks = ALONE
 
     def evaluate(self, step: int, known: Evaluated | None = None) -> Evaluated:
-        """Run the job's evaluations at a step; the figures of strata precede their weighted mean.
+        """Run the job's evaluations at a step. The figures of strata come before their weighted mean.
 
-        Rows used by several evaluations are read and computed once. Evaluations in `known` are not computed.
+        Rows that several evaluations use are read and computed once. The evaluations in `known` are not
+        computed.
 
         Raises:
             Cancelled: between two batches, if a stop was requested.
@@ -186,7 +190,7 @@ class HeldOut:
         )
 
     def _sums(self, evaluations: Sequence[Evaluation]) -> Mapping[_Asked, DocumentSums]:
-        """Compute the sums of all distinct strata."""
+        """Compute the document sums of each stratum. Strata of several evaluations are computed once."""
         strata = {
             _asked(stratum): stratum for evaluation in evaluations for stratum in evaluation.strata
         }
@@ -217,7 +221,7 @@ class HeldOut:
         ]
 
     def _documents(self, batch: Batch) -> list[_Measured]:
-        """Measure the documents of a batch; a blank batch has none."""
+        """Measure the documents in a batch. A blank batch has none."""
         nll_N = self.nll(batch)
         row_N, position_N = (index.numpy() for index in batch.loss_mask.nonzero(as_tuple=True))
         document_N = batch.boundaries.doc_ids.numpy()[row_N, position_N]
@@ -234,7 +238,7 @@ class HeldOut:
 
 @functools.lru_cache(maxsize=64)
 def lineages_in(rows: Path) -> Mapping[str, str]:
-    """Return the lineages of held-out documents by document id; empty if the rows don't list them."""
+    """Return the lineage of each held-out document by document id. Empty if the rows don't list lineages."""
     if not (rows / ORDER_NAME).is_file():
         return {}
     return {
@@ -251,9 +255,9 @@ def _asked(stratum: EvaluationStratum) -> _Asked:
 def _added_up(
     stratum: EvaluationStratum, measured: Sequence[_Measured], lineages: Mapping[str, str]
 ) -> DocumentSums:
-    """Sum the parts of each document over batches.
+    """Add up the parts of each document over the batches of a stratum.
 
-    A document missing in `lineages` is a lineage of its own.
+    A document that isn't in `lineages` is a lineage of its own.
     """
     names, *columns = zip(*measured, strict=True)
     ids, document_of = np.unique(names, return_inverse=True)
@@ -284,16 +288,17 @@ _MEASURES = (
     "micro_positions",
     "rope_base",
 )
-"""Fields of a job that influence the last bits of figures, besides model, rows, device and backend."""
+"""Fields of a job, apart from model, rows, device and backend, that affect the last bits of figures."""
 
 
 def reuse_evaluations(
     job: Job, before: Job, state: CheckpointState, documents: pa.Table
 ) -> Evaluated | None:
-    """Return the evaluations at step 0 of a job that continues `before`, taken from its last checkpoint.
+    """Return the results of the job `before` at its end, for use as the results of `job` at step 0.
 
-    Only evaluations with the same rows and the same arithmetic are reused: a new evaluation would give the
-    same bits. Structure weights added in between start at zero and don't change the result.
+    `job` continues `before`. Only evaluations with the same rows and the same arithmetic are reused, since
+    these would give the same bits again. Structure weights that `job` adds start at zero and don't change the
+    results.
     """
     model = before.model.model_copy(update={"structure": job.model.structure})
     same = all(getattr(job, name) == getattr(before, name) for name in _MEASURES)
@@ -315,14 +320,14 @@ def reuse_evaluations(
 def rows_of(
     stratum: EvaluationStratum, workspace: Path, *, structure: bool = False
 ) -> Iterator[Row]:
-    """Yield the rows of a stratum that are measured; no other rows are read."""
+    """Yield the rows of a stratum that are measured. No other rows are read."""
     shards = Shards(workspace / stratum.rows.path, EVALUATION_COLUMNS, structure=structure)
     for number in stratum.measured:
         yield shards.row(*shards.place(number))
 
 
 def read_token_bytes(folder: Path) -> torch.Tensor:
-    """Read the number of bytes that each id encodes, 0 for control tokens; int64 [vocab_size]."""
+    """Read how many bytes each id encodes, int64 [vocab_size]. Control tokens have 0."""
     path = folder / "token_bytes.parquet"
     if not path.is_file():
         raise JobError(str(path), cause="the tokenizer is missing", cure="Build the phase again")
@@ -337,7 +342,7 @@ def _figure(
     strata: Sequence[DocumentSums],
     weights: Sequence[float],
 ) -> Figure:
-    """Compute the figure of a stratum, or of the weighted mean of an evaluation's strata."""
+    """Compute the figure of one stratum, or of the weighted mean of all strata if `stratum` is None."""
     low, high = interval(strata, weights)
     counted = evaluation if stratum is None else stratum
     total = math.fsum(weights)

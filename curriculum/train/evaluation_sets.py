@@ -1,8 +1,9 @@
 """Sets of held-out rows on which a job is evaluated, and the choice of how many rows are read.
 
-Rows are taken in the order of packing/held_out_order.py, so that few rows cover many documents. The number of
-rows depends on the size of training, so that evaluation takes a small part of the time even if a small diet
-holds out much. The choice is recorded in the job, because runs are only comparable on the same rows.
+Rows are read in the order of packing/held_out_order.py, so that few rows have many documents. The number
+of rows depends on the size of training. Therefore, evaluation takes a small part of the time, even if a
+small diet holds out much. The chosen rows are recorded in the job, because runs can be compared only on
+the same rows.
 """
 
 import math
@@ -21,18 +22,18 @@ from schemas.objectives import ANCHOR_SET, PHASE_SET, FixedSet
 from schemas.reports import RowsReport
 
 MIN_POSITIONS = 1 << 11
-"""Min limit of a stratum, in row positions; at least one whole row is read."""
+"""Lowest limit of row positions per stratum. At least one whole row is read."""
 MAX_READ = MAX_POSITIONS * MIN_DOCUMENTS
-"""Max limit of a stratum, in row positions, at which all its rows are read."""
+"""Highest limit of row positions per stratum. All rows are within it."""
 PHASE_SHARE = 1 / 16
-"""Max positions read by all sets of a phase, as a share of the tokens that the phase trains on."""
+"""Maximum positions that all sets of a phase read, divided by the tokens that the phase trains on."""
 FIXED_SHARE = 1 / 64
-"""Max positions read by a fixed set, as a share of the tokens that the whole diet trains on."""
+"""Maximum positions that a fixed set reads, divided by the tokens that the whole diet trains on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Validation rows of a family and objective, with their share of the phase and factors by domain."""
+    """Validation rows of one family and objective, with their share of the phase and factors by domain."""
 
     family: str
     share: float
@@ -42,7 +43,7 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutStratum:
-    """Stratum with all rows that may be measured, in their order of measurement."""
+    """Stratum with all rows that may be measured, in the order in which they are measured."""
 
     family: str
     objective: str
@@ -54,16 +55,16 @@ class HeldOutStratum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutSet:
-    """Set of validation rows, before the number of rows to read is chosen."""
+    """Set of validation rows for which the number of rows to read hasn't been chosen yet."""
 
     name: str
     phase: str
     strata: tuple[HeldOutStratum, ...]
     trained_share: float | None
-    """Share of its targets that also occur in training documents; None if not compared."""
+    """Share of the set's targets that also occur in training documents. None if they weren't compared."""
 
     def limit_positions(self, limit: int) -> Evaluation:
-        """Limit each stratum to `limit` positions, but to at least one row."""
+        """Return an evaluation that reads at most `limit` positions of each stratum, but at least one row."""
         rows = [
             stratum.order[: max(limit // stratum.rows.row_length, 1)] for stratum in self.strata
         ]
@@ -96,7 +97,10 @@ class HeldOutSet:
 
 
 def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:
-    """Return a serving's validation rows; imported rows have their own name instead of a family's."""
+    """Return a serving's validation rows.
+
+    Imported rows are named by their own name, other rows by their family.
+    """
     return Validation(
         family=serving.imported.name if serving.imported else serving.family,
         share=serving.share,
@@ -106,10 +110,10 @@ def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:
 
 
 def evaluation(phase: str, validations: Sequence[Validation], *, workspace: Path) -> HeldOutSet:
-    """Build the set of a phase, with strata by family and domain.
+    """Build the evaluation set of a phase. Its strata are families and domains.
 
-    A family's share is spread over its domains in proportion to available tokens × factor, as in a serving.
-    Shares of one family are added.
+    A family's share is divided among its domains in proportion to available tokens × factor, as in a serving.
+    If a family occurs several times, its shares are added.
 
     Raises:
         JobError: if there are no validation rows.
@@ -118,7 +122,7 @@ def evaluation(phase: str, validations: Sequence[Validation], *, workspace: Path
 
 
 def fixed_evaluation(name: FixedSet, rows: Artefact, *, workspace: Path) -> HeldOutSet | None:
-    """Build a fixed set; return None for unseen repositories or later commits without rows.
+    """Build a fixed set. Return None if a set of unseen repositories or of later commits has no rows.
 
     Raises:
         JobError: if the anchor set has no rows.
@@ -128,7 +132,7 @@ def fixed_evaluation(name: FixedSet, rows: Artefact, *, workspace: Path) -> Held
 
 
 def fixed_set(name: FixedSet, rows: Artefact, *, workspace: Path) -> HeldOutSet | None:
-    """Build a fixed set from rows of any format; None without rows."""
+    """Build a fixed set from rows of any format. Return None if there are no rows."""
     whole = Validation(family=rows.manifest.labels["family"], share=1.0, rows=rows)
     return held_out_set(name, name, [whole], workspace=workspace)
 
@@ -146,9 +150,10 @@ def _required(found: HeldOutSet | None, name: str) -> HeldOutSet:
 def evaluations_apart(
     whole: HeldOutSet, apart: Mapping[str, Sequence[Validation]], *, workspace: Path
 ) -> list[HeldOutSet]:
-    """Build the sets of a phase by objective, without empty sets and sets equal to the phase's own, `whole`.
+    """Build a phase's sets by objective.
 
-    Shares are relative to a set: in a set of one serving its share is 1.
+    Empty sets and sets equal to the phase's own set `whole` are left out. A serving's share is relative to
+    its set: if it is the only serving of a set, its share is 1.
     """
     found = (
         held_out_set(objective, whole.phase, some, workspace=workspace)
@@ -160,11 +165,11 @@ def evaluations_apart(
 
 
 def limit_positions(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
-    """Limit sets to about `positions` row positions in total.
+    """Choose the rows of the sets so that about `positions` row positions are read in total.
 
-    All strata have the same limit: the largest power of two that keeps the total, so that similar budgets
-    mostly read the same rows. The limit isn't lowered below the point where a set would have too few
-    documents to be reliable, so the total may be exceeded.
+    All strata have the same limit: the largest power of two with which the total isn't exceeded. Therefore,
+    similar budgets mostly read the same rows. A limit with which a set would have too few documents to be
+    reliable is not used, so the total may be exceeded.
     """
     limit = MAX_READ
     found = [held_out.limit_positions(limit) for held_out in sets]
@@ -178,7 +183,7 @@ def limit_positions(sets: Sequence[HeldOutSet], positions: float) -> list[Evalua
 
 
 def positions_read(evaluations: Iterable[Evaluation]) -> int:
-    """Count the row positions of one evaluation of the sets; rows in several sets count once."""
+    """Return the row positions that one evaluation of all sets reads. Rows in several sets count once."""
     asked = {
         (stratum.rows.key, stratum.measured): stratum.positions
         for evaluation in evaluations
@@ -188,7 +193,7 @@ def positions_read(evaluations: Iterable[Evaluation]) -> int:
 
 
 def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
-    """Return a rows artefact in the form in which a job lists it."""
+    """Return the entry for a rows artefact in a job."""
     return RowsSource(
         key=rows.key,
         content=rows.content,
@@ -198,19 +203,19 @@ def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
 
 
 def relative(path: Path, workspace: Path) -> str:
-    """Return a path relative to the workspace, in the form in which a job lists it."""
+    """Return a path relative to the workspace, in the form that jobs use."""
     return path.relative_to(workspace.absolute()).as_posix()
 
 
 def order_of(rows: Artefact) -> HeldOutRows:
-    """Return the rows of an artefact that may be measured; none for a planned artefact."""
+    """Return the rows of an artefact that may be measured. A planned artefact has none."""
     return HeldOutRows(rows=()) if rows.planned else read_order(rows.path)
 
 
 def held_out_set(
     name: str, phase: str, validations: Sequence[Validation], *, workspace: Path
 ) -> HeldOutSet | None:
-    """Build a set of validation rows; None if there are none."""
+    """Build the set `name` from validation rows. Return None if there are none."""
     strata = _added_up(
         stratum for validation in validations for stratum in _strata(validation, workspace)
     )
@@ -225,7 +230,7 @@ def held_out_set(
 def trained_share(rows: Iterable[Artefact]) -> float | None:
     """Return the share of held-out targets that also occur in training documents.
 
-    None if no rows have been compared.
+    The result is None if the targets of these rows haven't been compared.
     """
     distinct = {artefact.key: artefact for artefact in rows}
     counts = [artefact.reported(RowsReport).encode.objective for artefact in distinct.values()]
@@ -259,7 +264,7 @@ def _strata(validation: Validation, workspace: Path) -> list[HeldOutStratum]:
 
 
 def _added_up(strata: Iterable[HeldOutStratum]) -> list[HeldOutStratum]:
-    """Merge strata of the same rows, family and domain; add their weights."""
+    """Merge strata with the same rows, family and domain, and add their weights."""
     merged: dict[tuple[str, str, str], HeldOutStratum] = {}
     for stratum in strata:
         place = stratum.rows.key, stratum.family, stratum.domain

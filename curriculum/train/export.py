@@ -1,7 +1,7 @@
 """Export of a checkpoint to a folder: weights, model configuration, tokenizer, and loading instructions.
 
 model.safetensors  config.json  tokenizer.json  README.md
-tokenizer_config.json      with hf, or if the tokenizer has a chat template
+tokenizer_config.json      in the format hf, or if the tokenizer has a chat template
 """
 
 import json
@@ -48,7 +48,7 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 ids = [model.config.bos_token_id, *tokenizer.encode("int main", add_special_tokens=False)]
 """,
 }
-"""Code in the exported README.md, by format; a test runs it."""
+"""Code that loads the model, by export format. It is part of the exported README.md, and a test runs it."""
 _USE = {
     "curriculum": "`model(ids, Boundaries.from_doc_ids(doc_ids))` gives logits; both are [rows, tokens], and "
     "`curriculum.model.masks` has Boundaries. A document begins with BOS where there is one.",
@@ -58,21 +58,21 @@ _USE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
-    """Tokenizer data for an export."""
+    """Parts of a tokenizer that an export needs."""
 
     json: str
     """Content of tokenizer.json."""
     document_tokens: str
     ids: Mapping[str, int]
-    """Ids of control tokens by role."""
+    """Id of each control token by its role."""
     texts: Mapping[str, str]
-    """Texts of control tokens by role."""
+    """Text of each control token by its role."""
     chat: Mapping[str, str]
-    """Chat template and the tokens that it names, by field of tokenizer_config.json; may be empty."""
+    """Chat template and the tokens in it, by their field in tokenizer_config.json. May be empty."""
 
 
 def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> Path:
-    """Write a checkpoint's model to the folder `to`, atomically.
+    """Write the model of a checkpoint to the folder `to`, atomically.
 
     Raises:
         JobError: for a damaged checkpoint, a checkpoint of a study, or a model that the format can't express.
@@ -162,7 +162,7 @@ def _tokenizer_config(vocabulary: Vocabulary, job: Job) -> dict[str, JsonValue]:
 
 
 def _interval(figure: Figure) -> str:
-    """Format the 95 % interval as in all tables."""
+    """Format the 95 % interval of a figure like all tables do."""
     if not figure.is_sure:
         return "too few to tell"
     return f"{figure.low:.3f} to {figure.high:.3f}"
@@ -233,7 +233,7 @@ _FEED_FORWARD = {
 
 
 def require_counterpart(spec: ModelSpec) -> None:
-    """Raise unless a model has only attention and can be expressed as Qwen3.
+    """Raise unless Qwen3's architecture can express a model. Such a model has only attention layers.
 
     Raises:
         JobError: names the part of the model that Qwen3 doesn't have.
@@ -263,7 +263,7 @@ def _without_counterpart(spec: ModelSpec) -> str | None:
 
 
 def qwen_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename weights to Qwen3's names.
+    """Return the weights under Qwen3's names.
 
     blocks.2.layer.query.weight -> model.layers.1.self_attn.q_proj.weight
     """
@@ -273,7 +273,10 @@ def qwen_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def qwen_config(
     spec: ModelSpec, *, rope_base: float, row_length: int, ids: Mapping[str, int]
 ) -> dict[str, JsonValue]:
-    """Return config.json of Qwen3ForCausalLM, for old (rope_theta) and new (rope_parameters) transformers."""
+    """Return the config.json of a Qwen3ForCausalLM.
+
+    It works with old versions of transformers (rope_theta) and new ones (rope_parameters).
+    """
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",

@@ -1,4 +1,4 @@
-"""Command of another trainer: start it, stop it, and check the files that it writes."""
+"""Command of another trainer: start the command, stop it, and check the files that it writes."""
 
 import ctypes
 import os
@@ -20,17 +20,22 @@ from schemas.job import Failure, Job, Report, Stopped
 from schemas.visible import visible
 
 GRACE_SECONDS = 10.0
-"""Seconds for the command to end after the signal; then it and all its processes are killed."""
+"""Seconds that the command gets to end after the signal.
+
+Then the command and all its processes are killed.
+"""
 _POLL_SECONDS = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 TRAINER = "--trainer"
-"""The option of `python -m curriculum.train` that permits a job's command."""
+"""Option of `python -m curriculum.train` that allows a job's command to run."""
 
 
 def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
-    """Raise unless a job names no command or the permitted one, because anybody may have written job.json.
+    """Raise unless a job names no command, or exactly the permitted one.
+
+    Anybody may have written job.json. Therefore, a command in it isn't run without permission.
 
     Raises:
         JobError: for any other command.
@@ -48,13 +53,13 @@ def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
 
 
 def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -> int:
-    """Run the command of the job in a file until it ends; return 0, or 75 if it was asked to stop.
+    """Run the command of the job in a file until it ends. Return 0, or 75 if it was asked to stop.
 
-    A stop is forwarded as SIGTERM. All processes that the command started are ended after it.
+    A requested stop is forwarded as SIGTERM. All processes that the command started are ended after it.
 
     Raises:
         JobError: if the command can't be started, ends with another code, or leaves an incomplete run. The
-            type follows from the exit code. The report then says failed, with the reason.
+            error's type depends on the exit code. The report then says `failed`, with the reason.
     """
     job = read_job(path)
     assert job.trainer is not None
@@ -84,12 +89,15 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
 
 
 def words_of(command: str, job: Path) -> list[str]:
-    """Return the command line: `python my_train.py {job}` -> [python] [my_train.py] [/…/job.json]."""
+    """Split a command into words, with the path of the job in place of {job}.
+
+    `python my_train.py {job}` -> [python] [my_train.py] [/…/job.json].
+    """
     return [word.replace(JOB_FIELD, str(job.absolute())) for word in shlex.split(command)]
 
 
 def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
-    """Run a command and return its exit code; negative for a signal."""
+    """Run a command and return its exit code. A negative code is a signal."""
     if sys.platform == "linux":
         # Become the parent of orphans, so that they can be ended: torchrun starts sessions of its own.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -126,7 +134,10 @@ def _waited(process: "subprocess.Popen[bytes]", asked_to_stop: Callable[[], bool
 
 
 def _end_orphans() -> None:
-    """Kill the processes that the command left running; their children become ours and are killed next."""
+    """Kill the processes that the command left running.
+
+    When a process is killed, its children become children of this process and are killed next.
+    """
     while children := _children():
         for child in children:
             os.kill(child, signal.SIGKILL)

@@ -16,7 +16,7 @@ _WRITE = "Write it with curriculum.train.external_trainer"
 
 
 def require_whole_run(job: Job, workspace: Path, directory: Path) -> Report:
-    """Return the report of a finished run, after checking that all its files exist and match.
+    """Check that all files of a finished run exist and match each other; return the run's report.
 
     Raises:
         JobError: names the file or field that is missing or wrong.

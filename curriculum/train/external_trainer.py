@@ -1,4 +1,4 @@
-"""Support for another trainer in place of ours.
+"""Functions for another trainer that trains instead of ours.
 
     trainer: {command: "python my_train.py {job}"}                        # in a diet
 
@@ -17,9 +17,11 @@
 The trainer must read job.json and the plan, train `job.steps` steps from where it stopped, and write
 metrics/, a checkpoint and report.json. On SIGTERM it finishes its step, publishes a checkpoint and exits
 with 75; the same command then resumes. It may exit with 71 if memory is full, and with 65 if a loss isn't
-finite. The run is checked when the trainer ends; a trainer that writes the files without these functions
-gets an error that names the missing file. If several processes train, only one of them calls the functions
-other than `steps`.
+finite.
+
+The run is checked when the trainer ends. A trainer may write the files without these functions; if a file
+is missing, the error names it. If several processes train, they all call `steps`, and only one of them
+calls the other functions.
 """
 
 import signal
@@ -53,8 +55,8 @@ EXIT_CODES: dict[Stopped, int] = {"budget": 0, "gate": 0, "cancelled": CANCELLED
 class ForeignRun:
     """Directory and progress of a run that another trainer trains.
 
-    `resumed` is the newest complete checkpoint of this run. Without one, `start` is the checkpoint of the
-    previous phase. Without either, training starts with new weights.
+    `resumed` is the newest complete checkpoint of this run. If there is none, `start` is the checkpoint of
+    the previous phase. If there is none either, training starts with new weights.
     """
 
     def __init__(self, job: Job, workspace: Path, directory: Path) -> None:
@@ -72,19 +74,19 @@ class ForeignRun:
 
     @property
     def step(self) -> int:
-        """Number of steps that are trained and recorded."""
+        """Number of steps that have been trained and recorded."""
         return self.state.step
 
     @property
     def is_due(self) -> bool:
-        """True if a checkpoint is due after the last recorded step."""
+        """True if a checkpoint should be published after the last recorded step."""
         return self.step % self.job.checkpoint_every == 0 or self.step == self.job.steps
 
     def steps(self, *, rank: int = 0, ranks: int = 1) -> Iterator[list[Batch]]:
         """Yield the micro-batches of each remaining step, for one of several ranks.
 
-        A micro-batch has rows of one length. The loss of a step is the sum over its micro-batches and
-        ranks, divided by the number of scored targets, i.e. the sum of all loss_mask.
+        A micro-batch has rows of one length. The loss of a step is the sum over all of its micro-batches on
+        all ranks, divided by the number of scored targets, which is the sum of all loss_mask.
         """
         self._began = time.perf_counter()
         return steps_of(
@@ -97,7 +99,7 @@ class ForeignRun:
         )
 
     def counts(self, batches: Sequence[Batch]) -> StepCounts:
-        """Count the contents of micro-batches; counts of several ranks are added by their `numbers`."""
+        """Count the contents of micro-batches. To add the counts of several ranks, add their `numbers`."""
         return counts_of_step(batches, self._token_bytes)
 
     def record(
@@ -109,9 +111,9 @@ class ForeignRun:
         gradient_norm: float = 0.0,
         z_loss: float = 0.0,
     ) -> None:
-        """Count a finished step, and record its metrics: a row of schemas.job.METRICS_SCHEMA.
+        """Record the metrics of a finished step: a row of schemas.job.METRICS_SCHEMA.
 
-        `loss` is in nats per scored target. Seconds are counted since the previous call.
+        `loss` is in nats per scored target. The duration of the step is the time since the previous call.
         """
         seconds = time.perf_counter() - self._began
         metrics = self._open_metrics()
@@ -138,8 +140,8 @@ class ForeignRun:
 
         Results per document are written to evaluations/step=<step>/documents.parquet.
 
-        `nll` returns the nats of a batch's scored targets (where loss_mask is 1), row by row, [N]. Costs a
-        forward pass over the rows of each stratum.
+        `nll` returns the loss of each scored target of a batch (where loss_mask is 1) in nats, row by row,
+        [N]. It is called once for the rows of each stratum.
         """
         held_out = HeldOut(
             nll=nll,
@@ -158,15 +160,15 @@ class ForeignRun:
         return found.figures
 
     def gate(self) -> str | None:
-        """Return the reason why the phase may end now, from its evaluations, or None."""
+        """Return the reason why the phase may end now, or None. It follows from the evaluations so far."""
         bits = gate_bits(self.state.figures, self.job.phase, self.job.advance_when)
         return gate_reason(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
 
     def publish_checkpoint(self, write: Callable[[Path], object]) -> Path:
-        """Publish a checkpoint of this step atomically; `write` puts files of any kind into a folder.
+        """Publish a checkpoint of this step atomically. `write` writes files of any kind into a folder.
 
-        state.json (the progress) and a manifest with the hashes of all files are added. The newest two
-        checkpoints are kept.
+        The checkpoint also gets state.json, which has the progress, and a manifest with the hashes of all
+        files. The newest two checkpoints are kept.
         """
         self._open_metrics().flush()
         folder = self.directory / CHECKPOINTS
@@ -185,8 +187,8 @@ class ForeignRun:
     ) -> int:
         """Write report.json for the last published checkpoint, and return the exit code.
 
-        `stopped` is budget after the job's last step, gate if `gate` returned a reason, and cancelled after
-        a request to stop.
+        `stopped` is `budget` after the job's last step, `gate` if the method `gate` returned a reason, and
+        `cancelled` after a requested stop.
         """
         if self._metrics is not None:
             self._metrics.flush()
@@ -210,7 +212,10 @@ class ForeignRun:
         return EXIT_CODES[stopped]
 
     def _open_metrics(self) -> Metrics:
-        """Open the metrics late: of several processes only the recording one removes outdated files."""
+        """Open the metrics when they are first needed, not earlier.
+
+        Opening removes outdated files. If several processes train, only the one that records may do that.
+        """
         if self._metrics is None:
             figures = self.state.figures
             self._metrics = Metrics.open(self.job, self.directory, step=self.step, figures=figures)
@@ -227,7 +232,10 @@ def open_run(job: Path) -> ForeignRun:
 
 
 def listen() -> Callable[[], bool]:
-    """Catch SIGTERM, SIGHUP and SIGINT; the returned function is true once one was received."""
+    """Handle SIGTERM, SIGHUP and SIGINT.
+
+    Return a function that returns True once one of them was received.
+    """
     received: list[int] = []
     for number in (*terminating_signals(), signal.SIGINT):
         signal.signal(number, lambda received_number, _frame: received.append(received_number))

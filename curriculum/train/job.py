@@ -21,12 +21,14 @@ from schemas.objectives import FIXED_SETS, PHASE_SET
 from schemas.study import study_mark
 
 EVALUATIONS = 10
-"""Target number of evaluations in a job, without the one before its first step."""
+"""Intended number of evaluations in a job, not counting the one before the first step."""
 MIN_BETWEEN_EVALUATIONS = 10
-"""Min steps between evaluations."""
+"""Minimum number of steps between two evaluations."""
 MAX_EVALUATED = 0.1
-"""Max positions of an evaluation, as a share of the positions trained on since the previous one. In a small
-training, the validation rows of all phases exceed those of a step."""
+"""Maximum positions of an evaluation, divided by the positions trained on since the previous evaluation.
+
+In a small training, the validation rows of all phases have more positions than a step.
+"""
 MAX_BETWEEN_CHECKPOINTS = 500
 MIN_BETWEEN_CHECKPOINTS = 10
 
@@ -35,7 +37,8 @@ MIN_BETWEEN_CHECKPOINTS = 10
 class JobInputs:
     """Published artefacts that a job reads.
 
-    `previous` is the finished run that the job continues; `middle`, a checkpoint of any run, replaces it.
+    `previous` is the finished run that the job continues. If `middle`, a checkpoint of any run, is given, the
+    job continues this checkpoint instead.
     """
 
     workspace: Path
@@ -56,10 +59,10 @@ def make_job(
     machine: Machine | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Job:
-    """Build the job of a diet's phase, or of its final phase `anneal`, which uses the last phase's spec.
+    """Build the job of a phase of a diet.
 
-    `evaluations` are this phase's sets, its own first, and the fixed sets. The sets of earlier phases come
-    from the previous run.
+    The phase `anneal` comes after all phases and uses the last one's spec. `evaluations` are the sets of this
+    phase, its own set first, and the fixed sets. The sets of earlier phases are taken from the previous run.
 
     Raises:
         JobError: for an unknown model or phase, a plan without one whole step, a model that would lose its
@@ -159,7 +162,10 @@ def _mixture(plan: Artefact) -> MixtureReport:
 def _optimizer(
     size: Preset, phase: str, mixture: MixtureReport, before: Job | None
 ) -> OptimizerSpec:
-    """Return optimizer settings; warm-up only at the beginning and where the row length changes."""
+    """Return optimizer settings.
+
+    There is a warm-up only at the beginning and where the row length changes.
+    """
     longest = before.slot_length if before is not None else None
     no_warmup = phase == ANNEAL or mixture.slot_length == longest
     return OptimizerSpec(
@@ -172,7 +178,10 @@ def _optimizer(
 def _between_evaluations(
     evaluations: Sequence[Evaluation], mixture: MixtureReport, gate: AdvanceWhen | None
 ) -> int:
-    """Return the steps between evaluations; with a gate on val_bpb, evaluations aren't reduced."""
+    """Return the number of steps between evaluations.
+
+    With a gate on val_bpb, it isn't raised to save time.
+    """
     steps = max(mixture.steps // EVALUATIONS, MIN_BETWEEN_EVALUATIONS)
     if gate is not None and gate.val_bpb is not None:
         return steps
@@ -183,7 +192,7 @@ def _between_evaluations(
 def _gate(
     phase: DietPhase, mixture: MixtureReport, evaluations: Sequence[Evaluation]
 ) -> AdvanceWhen | None:
-    """Return the gate of a phase, without tokens that a continued mixture has already used."""
+    """Return the gate of a phase. Tokens that a continued mixture has already used don't count again."""
     rule = phase.advance_when
     if rule is not None and rule.val_bpb is not None:
         _require_measured(phase.phase, rule.val_bpb.set, evaluations)
@@ -194,7 +203,9 @@ def _gate(
 
 
 def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) -> None:
-    """Raise unless the set of a gate is evaluated, or its objective is the only one of the phase.
+    """Raise unless the set that a gate names is evaluated.
+
+    A set of an objective isn't needed if the phase has no other objective.
 
     Raises:
         JobError: if no rows of the set are held out.
@@ -216,7 +227,7 @@ def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) 
 
 
 def require_same_study(before: Job, diet: Diet) -> None:
-    """Raise unless the run to continue belongs to no study or to the diet's study.
+    """Raise unless the run that is continued belongs to no study or to the diet's study.
 
     Raises:
         JobError: for a run of another study.
@@ -262,9 +273,10 @@ def _tokenizer(ingredients: JobInputs) -> TokenizerRef:
 
 
 def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:
-    """Return True from the first phase with rows of v6_enriched to the last, if structure inputs are on.
+    """Return whether the model of a phase reads structure.
 
-    `phase` is a phase of the diet or comes after all of them; `before` is the job that is continued.
+    It does from the first phase with rows of the family v6_enriched on, if structure_inputs is true. `phase`
+    is a phase of the diet or comes after all of them. `before` is the job that is continued.
 
     Raises:
         JobError: if structure_inputs is false, but the continued model reads structure.
@@ -281,7 +293,7 @@ def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:
 
 
 def would_lose_structure(name: str, value: str, trained: str) -> JobError:
-    """Return the error for continuing a model that reads structure with one that doesn't."""
+    """Return the error for a model that reads structure and would be continued without structure."""
     return JobError(
         name,
         value,

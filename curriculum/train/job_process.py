@@ -1,6 +1,6 @@
-"""A training job from its file to its report, in each of its processes.
+"""A training job from its file to its report, as each of its processes runs it.
 
-run_job prepares the device and checks the job; Trainer.train (trainer.py) is the training loop; write_end and
+run_job prepares the device and checks the job. Trainer.train (trainer.py) is the training loop. write_end and
 report_of (report.py) produce report.json.
 """
 
@@ -29,12 +29,12 @@ from schemas.job import Job, Report
 
 
 def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
-    """Train the job in a file until it ends or `stop` returns true, and write report.json beside it.
+    """Train the job in a file until it ends or `stop` returns True, and write report.json next to it.
 
-    Every rank calls this; rank 0 owns the directory.
+    Every rank calls this function. Only rank 0 owns the run's directory.
 
     Raises:
-        CurriculumError: the error that ended the job; the report then has `failed` and the reason.
+        CurriculumError: the error that ended the job; the report then says `failed`, with the reason.
     """
     job = read_job(path)
     with join_ranks(place, job.device, job.context_parallel) as ranks, ExitStack() as stack:
@@ -95,7 +95,7 @@ def _trained(
 
 
 def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
-    """Write the report of a run that was stopped during its leakcheck, before its first step."""
+    """Write the report of a run that was stopped before its first step, during its leakcheck."""
     reason = "stopped during leakcheck"
     ranks.run_on_first(
         lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)

@@ -1,4 +1,4 @@
-"""Processes that load rows; they ignore interrupts, and a dead worker raises an error at the next batch."""
+"""Processes that load rows. They ignore interrupts. If one dies, the next batch raises an error."""
 
 import contextlib
 import signal
@@ -13,7 +13,7 @@ from schemas.errors import JobError
 
 
 def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
-    """Yield the batches of a loader with `workers` processes.
+    """Yield the batches of a loader that has `workers` processes.
 
     Raises:
         JobError: at the next batch after a worker died.
@@ -39,7 +39,7 @@ _END = object()
 
 @contextlib.contextmanager
 def _deaths_named(workers: int) -> Iterator[None]:
-    """Convert errors that torch raises for a dead worker to a JobError."""
+    """Convert the errors that torch raises for a dead worker to a JobError."""
     try:
         yield
     except (RuntimeError, OSError, EOFError) as failed:
@@ -55,7 +55,10 @@ def _deaths_named(workers: int) -> Iterator[None]:
 
 
 def _is_a_death(failed: Exception) -> bool:
-    """Return False for an error that a worker survived and torch quotes."""
+    """Return True if an error means that a worker died.
+
+    Return False for an error inside a worker that torch only reports.
+    """
     if isinstance(failed, RuntimeError):
         return str(failed).startswith("DataLoader worker")
     # The connection broke while the worker sent a batch.
@@ -63,6 +66,9 @@ def _is_a_death(failed: Exception) -> bool:
 
 
 def ignore_group_signals(worker: int) -> None:
-    """Ignore signals to the whole group, from Ctrl-C or a closed terminal: the trainer ends its workers."""
+    """Ignore signals to the whole process group, such as Ctrl-C or a closed terminal.
+
+    The trainer ends its workers itself.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -1,8 +1,8 @@
-"""Cost of document masks: speed on the same rows with masks and as one document per row.
+"""Cost of document masks: training speed with masks, compared with the same rows as one document each.
 
-Masked passes include the time to build boundaries and masks. Unmasked passes reuse them: without documents
-they are equal for all rows. The ratio is therefore below 1 by the cost of masking, even if a single
-document fills each row.
+Masked passes include the time to build boundaries and masks. Unmasked passes reuse them, since without
+documents they are the same for all rows. Therefore, the ratio is below 1 by the cost of masking, even if
+a single document fills each row.
 """
 
 import itertools
@@ -29,22 +29,27 @@ from schemas.job import Job, MaskingCost
 from schemas.json_text import Sealed, read_json
 
 FROM_LENGTH = 16_384
-"""Min row length of which the cost is measured even if the diet doesn't require it. On a CPU only rows of
-exactly this length are measured, because longer ones take minutes."""
+"""Row length from which the cost is measured even if the diet doesn't require it.
+
+On a CPU only rows of exactly this length are measured, because longer rows take minutes.
+"""
 STEPS = 20
 MAX_SECONDS = 120.0
-"""Time after which no further micro-batch is started; one takes three passes, of a new shape five."""
+"""Time after which no further micro-batch is started.
+
+A micro-batch takes three passes, or five if it has a new shape.
+"""
 MIN_RATIO = 0.95
-"""Min ratio of masked to unmasked speed if a diet requires masking_cost."""
+"""Minimum ratio of the speed with masks to the speed without, if a diet requires masking_cost."""
 FILE = "masking_cost.json"
 COST = TypeAdapter[MaskingCost | None](MaskingCost | None)
 
 Loss = Callable[[Decoder, Tensor, Batch], Tensor]
-"""Function that computes the loss of a batch from the stream x_BTD."""
+"""Function that computes the loss of a batch. Its arguments are the model, the stream x_BTD and the batch."""
 
 
 class KeptCost(Sealed):
-    """masking_cost.json in a run's directory."""
+    """masking_cost.json in the directory of a run."""
 
     cost: MaskingCost
 
@@ -52,7 +57,9 @@ class KeptCost(Sealed):
 def measure_once(
     job: Job, workspace: Path, directory: Path, device: torch.device
 ) -> MaskingCost | None:
-    """Measure the masking cost on a job's first rows and save it; None if it isn't needed.
+    """Measure the masking cost on a job's first rows and save it; return a cost that was saved before.
+
+    The result is None if no cost needs to be measured for this job.
 
     Raises:
         JobError: if the diet requires the measurement and masked rows are too slow.
@@ -97,9 +104,10 @@ def require_cheap(cost: MaskingCost) -> None:
 def masking_cost(
     model: Decoder, batches: Iterable[Batch], *, longest_seconds: float = MAX_SECONDS
 ) -> MaskingCost:
-    """Measure the cost over batches until time runs out; weights don't change, gradients are cleared.
+    """Measure the cost over batches until the time is up. Weights don't change, and gradients are cleared.
 
-    Every batch runs masked, unmasked and masked again; a batch of a new shape first runs once for warm-up.
+    Every batch runs masked, unmasked and masked again. A batch with a new shape runs once before, as a
+    warm-up.
     """
     rounds: list[Round] = []
     seen: set[tuple[int, ...]] = set()
@@ -123,7 +131,7 @@ def masking_cost(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Seconds of one forward and backward pass of the same batch; CPU seconds on a CPU."""
+    """Seconds of a forward and backward pass of one batch, with masks and without. On a CPU, CPU seconds."""
 
     positions: int
     masked: float
@@ -131,12 +139,12 @@ class Round:
 
     @property
     def ratio(self) -> float:
-        """Masked ÷ unmasked tokens per second."""
+        """Tokens per second with masks ÷ tokens per second without."""
         return self.unmasked / self.masked
 
 
 def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) -> Round:
-    """Time a batch masked, unmasked and masked again; the masked seconds are the mean of both passes."""
+    """Time a batch masked, unmasked and masked again. `masked` is the mean of the two masked passes."""
     here = batch.to(model.head.weight.device)
     one_document = torch.zeros_like(batch.boundaries.doc_ids)
     boundaries = Boundaries.from_doc_ids(one_document).to(here.input_ids.device)
@@ -157,18 +165,24 @@ def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) 
 
 
 def masked_pass(model: Decoder, batch: Batch, here: Batch, loss: Loss) -> Tensor:
-    """Compute the loss of a batch and rebuild its boundaries and masks; `here` is the batch on the device."""
+    """Rebuild the boundaries and masks of a batch, and compute its loss.
+
+    `here` is the batch on the device.
+    """
     boundaries = Boundaries.from_doc_ids(batch.boundaries.doc_ids).to(here.input_ids.device)
     return loss(model, model.hidden(here.input_ids, boundaries, here.structure), here)
 
 
 def loss_of(model: Decoder, x_BTD: Tensor, batch: Batch) -> Tensor:
-    """Compute Σ nll through the head, as in training."""
+    """Compute the sum of the losses through the head, like training does."""
     return loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask).total
 
 
 def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:
-    """Time forward and backward of a loss; clearing the gradients isn't timed."""
+    """Time the forward and backward pass of the loss that `work` returns.
+
+    Clearing the gradients isn't timed.
+    """
     device = model.head.weight.device
     began = now(device)
     with mixed_precision(device):
@@ -180,7 +194,10 @@ def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:
 
 
 def now(device: torch.device) -> float:
-    """Return wall-clock seconds after the GPU has finished, or CPU seconds, which ignore other processes."""
+    """Return wall-clock seconds once the GPU has finished its work.
+
+    On a CPU return CPU seconds, which other processes don't affect.
+    """
     if device.type != "cuda":
         return time.process_time()
     torch.cuda.synchronize(device)
@@ -188,7 +205,7 @@ def now(device: torch.device) -> float:
 
 
 def _of_job(job: Job, workspace: Path, device: torch.device) -> MaskingCost:
-    """Measure with an untrained model of the job's sizes."""
+    """Measure the cost with an untrained model of the job's sizes."""
     model = new_train_state(job, device).model
     rows = PlannedRows.from_job(job, workspace)
     steps = itertools.islice(steps_of(job, rows, first_step=0, workers=0), STEPS)

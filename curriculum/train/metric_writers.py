@@ -1,10 +1,12 @@
-"""Metrics for TensorBoard and, offline, for Weights & Biases: optional packages behind one protocol.
+"""Metrics for TensorBoard and, offline, for Weights & Biases.
+
+Both are optional packages with one protocol here.
 
     tensorboard/  tensorboard --logdir <run>/tensorboard
     wandb/        wandb sync <run>/wandb/offline-run-*
 
-At each start a writer is refilled from the run's own metrics, so that a resumed run looks as if it had never
-stopped, and no step appears twice.
+At each start, a writer is filled again from the run's own metrics. Therefore, a resumed run looks as if
+it had never stopped, and no step appears twice.
 """
 
 import importlib
@@ -23,16 +25,16 @@ _SERVICE_SECONDS = 600.0
 
 
 class Writer(Protocol):
-    """Writer of scalars, in the order of steps."""
+    """Writer of scalars. Steps come in ascending order."""
 
     def write(self, step: int, scalars: Scalars) -> None:
-        """Write the scalars of a step; consecutive calls may have the same step."""
+        """Write the scalars of a step. Several calls in a row may have the same step."""
 
     def flush(self) -> None:
-        """Flush to disk, if the writer supports it."""
+        """Write everything to disk, if the writer supports it."""
 
     def close(self) -> None:
-        """Write the rest and close the writer."""
+        """Write the rest, and close the writer."""
 
 
 def parse_writers(text: str | None) -> tuple[WriterName, ...]:
@@ -57,7 +59,7 @@ def parse_writers(text: str | None) -> tuple[WriterName, ...]:
 
 
 def require_installed(names: Iterable[WriterName]) -> None:
-    """Raise a JobError with the install command unless the writers' packages are installed."""
+    """Raise a JobError with the install command unless the packages of the writers `names` are installed."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise JobError(
@@ -69,7 +71,7 @@ def require_installed(names: Iterable[WriterName]) -> None:
 
 
 def open_writers(job: Job, directory: Path) -> tuple[Writer, ...]:
-    """Create the job's writers in the run's directory, without content.
+    """Create the writers of a job in the run's directory. They are empty.
 
     Raises:
         JobError: if a package isn't installed.
@@ -81,7 +83,7 @@ def open_writers(job: Job, directory: Path) -> tuple[Writer, ...]:
 def fill(
     writers: Sequence[Writer], rows: Sequence[Mapping[str, Any]], figures: Sequence[Figure]
 ) -> None:
-    """Write earlier steps and evaluations, in the order of steps."""
+    """Write earlier steps and evaluations to new writers, in the order of steps."""
     if not writers:
         return
     scalars = [(int(row["step"]), step_scalars(row)) for row in rows]
@@ -92,7 +94,7 @@ def fill(
 
 
 def step_scalars(row: Mapping[str, Any]) -> Scalars:
-    """Convert a row of metrics to scalars, without missing values."""
+    """Convert a row of metrics to scalars. Missing values are left out."""
     return {
         f"train/{name}": float(value)
         for name, value in row.items()
@@ -101,7 +103,7 @@ def step_scalars(row: Mapping[str, Any]) -> Scalars:
 
 
 def figure_scalars(figures: Iterable[Figure]) -> Scalars:
-    """Convert figures to scalars; a weighted mean is named after its evaluation only.
+    """Convert figures to scalars. A weighted mean has the name of its evaluation; a stratum's name is longer.
 
     val_bpb/phase syntax, val_bpb/phase syntax, v2_simple general
     """
@@ -164,7 +166,7 @@ class _WeightsAndBiases:
         self._run.log(dict(scalars), step=step)
 
     def flush(self) -> None:
-        """Do nothing: the service writes continuously."""
+        """Do nothing, since wandb writes continuously."""
 
     def close(self) -> None:
         self._run.finish()

@@ -1,7 +1,7 @@
-"""Metrics as Parquet parts (one row per step) and log lines; counts and FLOPs of a step.
+"""Metrics of a run as Parquet parts (one row per step) and as log lines; counts and FLOPs of a step.
 
-FLOPs include matrix products only, two operations per multiply-add. Attention counts pairs within
-documents, not T². Padding and recomputation in backward don't count.
+FLOPs are those of matrix products, with two operations per multiply-add. For attention, only pairs within
+documents count, not T². Padding and recomputation in backward don't count.
 """
 
 import functools
@@ -31,7 +31,7 @@ from schemas.visible import visible
 from schemas.whole_numbers import whole_number
 
 FORWARD_AND_BACKWARD = 3
-"""Products of forward and backward relative to forward; backward takes two per product."""
+"""Matrix products of forward and backward together, relative to forward. Backward needs two for each."""
 
 _PEAKS = (
     (r"\bB200\b", 2250e12),
@@ -42,31 +42,31 @@ _PEAKS = (
     (r"\bL40S\b", 362e12),
     (r"\bL4\b", 121e12),
 )
-"""Dense bfloat16 FLOP/s by patterns of the driver's device name; the first match counts."""
+"""Peak FLOP/s of dense bfloat16 products, by patterns of the driver's device name. The first match counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepWork:
-    """Amounts of a step that determine its FLOPs."""
+    """Numbers about a step from which its FLOPs are computed."""
 
     tokens: int
-    """Valid tokens."""
+    """Number of valid tokens."""
     attention_pairs: int
-    """Σ length · (length + 1) / 2 over documents."""
+    """Number of pairs that attention computes: Σ length · (length + 1) / 2 over documents."""
     scored: int
-    """Positions whose prediction is scored."""
+    """Number of positions whose prediction is scored."""
 
 
 def step_flops(spec: ModelSpec, work: StepWork) -> int:
-    """Compute the FLOPs of forward and backward of a step."""
+    """Compute the FLOPs of a step's forward and backward passes."""
     return FORWARD_AND_BACKWARD * forward_flops(spec, work)
 
 
 def forward_flops(spec: ModelSpec, work: StepWork) -> int:
     """Compute the FLOPs of one forward pass.
 
-    Example: one attention layer of width 8 with 2 heads on a document of 3 tokens has 6 pairs · 4 · 8 = 192
-    FLOPs plus those of its projections.
+    Example: one attention layer of width 8 with 2 heads, on a document of 3 tokens, takes 6 pairs · 4 · 8 =
+    192 FLOPs in addition to those of its projections.
     """
     return (
         work.tokens * _flops_of_a_token(spec)
@@ -76,27 +76,27 @@ def forward_flops(spec: ModelSpec, work: StepWork) -> int:
 
 
 def peak_flops(device_name: str) -> float | None:
-    """Return the dense bfloat16 FLOP/s of a GPU by its name; None if unknown, or for a MIG slice."""
+    """Return the peak FLOP/s of a GPU for dense bfloat16 products. None for an unknown GPU or a MIG slice."""
     if re.search(r"\bMIG\b", device_name):
         return None
     return next((peak for name, peak in _PEAKS if re.search(name, device_name)), None)
 
 
 def peak_of(device: torch.device) -> float | None:
-    """Return the peak FLOP/s of a device; None for a CPU."""
+    """Return the peak FLOP/s of a device. None for a CPU."""
     if device.type != "cuda":
         return None
     return peak_flops(torch.cuda.get_device_name(device))
 
 
 def mfu(flops: int, seconds: float, peak: float | None, *, devices: int = 1) -> float | None:
-    """Return the share of the devices' peak FLOP/s that was used; None if the peak is unknown."""
+    """Return FLOP/s divided by the devices' peak FLOP/s. None if the peak is unknown."""
     return flops / seconds / (peak * devices) if peak is not None else None
 
 
 @functools.cache
 def _flops_of_a_token(spec: ModelSpec) -> int:
-    """Compute the FLOPs of a token in all blocks, without attention scores and the head."""
+    """Compute the FLOPs of one token in all blocks. Attention scores and the head aren't included."""
     with torch.device("meta"):
         model = Decoder(spec, "math")
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
@@ -112,7 +112,7 @@ def _flops_of_a_token(spec: ModelSpec) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepCounts:
-    """Counts of a step, or of one rank's part of it."""
+    """Counts of a step, or of the part of a step that one rank computes."""
 
     positions: int
     valid: int
@@ -120,36 +120,36 @@ class StepCounts:
     bytes: int
     """Bytes of the scored targets."""
     attention_pairs: int
-    """Pairs that attention within documents computes."""
+    """Number of pairs that attention computes within documents."""
     causal_pairs: int
-    """Pairs that attention would compute if every row were one document."""
+    """Number of pairs that attention would compute if every row were one document."""
     padded_positions: int
-    """Positions that the same documents would take with one document per row."""
+    """Number of positions that the same documents would take if each had a row of its own."""
     context: int
-    """Sum over scored tokens of the preceding tokens of their document."""
+    """Number of preceding tokens in the document, summed over all scored tokens."""
 
     def numbers(self) -> list[int]:
-        """Return the counts in the order of their fields, to be summed over ranks."""
+        """Return the counts in the order of their fields, so that they can be summed over ranks."""
         return list(astuple(self))
 
     @staticmethod
     def from_numbers(numbers: Sequence[int]) -> "StepCounts":
-        """Build the counts from their `numbers`."""
+        """Return the counts whose `numbers` are given."""
         return StepCounts(**dict(zip(StepCounts.__dataclass_fields__, numbers, strict=True)))
 
     @property
     def tokens(self) -> TokenCounts:
-        """Counts that are stored in a run's state and report."""
+        """The counts that the state and the report of a run store."""
         return TokenCounts(
             positions=self.positions, valid=self.valid, scored=self.scored, bytes=self.bytes
         )
 
 
 def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
-    """Count a batch; `token_bytes` has the number of bytes of each id.
+    """Count the contents of a batch. `token_bytes` has the number of bytes of each id.
 
-    A document of 4 tokens whose last 3 are scored has context 1 + 2 + 3 and 10 pairs. Two documents in a
-    row of 12 positions would take 24 positions in rows of their own. A blank counts as 0.
+    A document of 4 tokens whose last 3 are scored has context 1 + 2 + 3 and 10 pairs. Two documents in a row
+    of 12 positions would take 24 positions in rows of their own. A blank counts as 0.
     """
     if not batch.pack_ids:
         return StepCounts.from_numbers([0] * len(StepCounts.__dataclass_fields__))
@@ -170,7 +170,7 @@ def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
 
 
 def counts_of_step(batches: Sequence[Batch], token_bytes: Tensor) -> StepCounts:
-    """Count all micro-batches of a step."""
+    """Count the contents of all micro-batches of a step."""
     counts = [counts_of(batch, token_bytes).numbers() for batch in batches]
     return StepCounts.from_numbers([sum(column) for column in zip(*counts, strict=True)])
 
@@ -180,10 +180,10 @@ FLUSH_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepOutcome:
-    """Loss and gradient of a step, and its learning rate."""
+    """Losses and gradient norm of a step, and its learning rate."""
 
     loss: float
-    """Nats per scored target."""
+    """Loss in nats per scored target."""
     z_loss: float
     gradient_norm: float
     learning_rate: float
@@ -191,7 +191,7 @@ class StepOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepMetrics:
-    """One row of METRICS_SCHEMA."""
+    """Metrics of one step: a row of METRICS_SCHEMA."""
 
     step: int
     position: int
@@ -202,11 +202,11 @@ class StepMetrics:
     gradient_norm: float
     learning_rate: float
     attention_density: float
-    """Pairs within documents as a share of the pairs of unmasked rows."""
+    """Pairs within documents divided by the pairs of rows without masks."""
     padding_share: float
     padded_positions: int
     mean_context: float
-    """Mean number of preceding tokens of a scored token in its document."""
+    """Number of preceding tokens in the document, averaged over scored tokens."""
     seconds: float
     tokens_per_second: float
     scored_tokens_per_second: float
@@ -226,9 +226,9 @@ class StepMetrics:
         spec: ModelSpec | None = None,
         devices: int = 1,
     ) -> "StepMetrics":
-        """Build the row of a step, after which `position` row positions have been trained on.
+        """Build the row of a step. After the step, `position` row positions have been trained on.
 
-        MFU is computed only for our own models, given as `spec`, on `devices` devices.
+        MFU is computed only for our own models, whose specification is `spec`, on `devices` devices.
         """
 
         def share(pairs: int) -> float | None:
@@ -261,7 +261,7 @@ class StepMetrics:
 class Metrics:
     """Metrics of a run.
 
-    A part never extends past a checkpoint, so that parts after the resumed step can be removed as a whole.
+    A checkpoint always ends a part. Therefore, all parts after a resumed step can be removed as a whole.
     Empty writers are filled with the remaining steps and with the earlier `figures`.
     """
 
@@ -287,7 +287,7 @@ class Metrics:
 
     @staticmethod
     def open(job: Job, directory: Path, *, step: int, figures: Sequence[Figure]) -> "Metrics":
-        """Open the metrics of a run at a step; remove evaluations that aren't among its figures."""
+        """Open the metrics of a run at a step. Evaluations that aren't among `figures` are removed."""
         document_sums.keep_only(directory, {figure.step for figure in figures})
         return Metrics(
             directory / METRICS,
@@ -303,7 +303,7 @@ class Metrics:
                 writer.write(figure.step, figure_scalars([figure]))
 
     def record(self, row: StepMetrics, *, steps: int) -> None:
-        """Keep a row; write kept rows every ten seconds."""
+        """Pass a row to the writers and keep it. Every ten seconds, write all kept rows as a part."""
         self._rows.append(row)
         for writer in self.writers:
             writer.write(row.step, step_scalars(asdict(row)))
@@ -328,13 +328,13 @@ class Metrics:
             writer.flush()
 
     def close(self) -> None:
-        """Close the writers; rows that aren't flushed belong to no checkpoint and are dropped."""
+        """Close the writers. Rows that haven't been flushed belong to no checkpoint and are dropped."""
         for writer in self.writers:
             writer.close()
 
 
 def read_metrics(folder: Path) -> pa.Table:
-    """Read all parts of a run in step order; columns missing in older parts are null."""
+    """Read all parts of a run in step order. Columns that older parts don't have are null."""
     parts = sorted(folder.glob("*.parquet"))
     tables = [parquet.read_table(part) for part in parts]
     return pa.concat_tables([METRICS_SCHEMA.empty_table(), *tables], promote_options="default")
@@ -342,18 +342,18 @@ def read_metrics(folder: Path) -> pa.Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricsSummary:
-    """Summary of a run's metrics; None for values that no step measured."""
+    """Summary of a run's metrics. A value is None if no step measured it."""
 
     seconds: float
     masked_mfu: float | None
-    """MFU over all steps, counting pairs within documents only."""
+    """MFU over all steps, where only pairs within documents count."""
     causal_mfu: float | None
-    """MFU over all steps, counting all pairs of a row."""
+    """MFU over all steps, where all pairs of a row count."""
     padded_positions: int | None
     mean_context: float | None
-    """Mean over all scored tokens."""
+    """Number of preceding tokens in the document, averaged over all scored tokens."""
     attention_density: float | None
-    """Mean over steps, which all have the same number of positions."""
+    """Mean over steps. All steps have the same number of positions."""
 
 
 def summary(metrics: pa.Table) -> MetricsSummary:
@@ -369,14 +369,14 @@ def summary(metrics: pa.Table) -> MetricsSummary:
 
 
 def _mean(metrics: pa.Table, name: str, *, by: str) -> float | None:
-    """Compute the mean of a column, weighted by another, over the steps that have it."""
+    """Compute the mean of the column `name`, weighted by the column `by`, over the steps that have it."""
     known = metrics.filter(metrics[name].is_valid())
     weight = pc.sum(known[by]).as_py()
     return float(pc.sum(pc.multiply(known[name], known[by])).as_py() / weight) if weight else None
 
 
 def memory_bytes(device: torch.device) -> int:
-    """Return the peak memory so far: of the GPU if there is one, else of the process."""
+    """Return the peak memory so far: of the GPU, or of the process if there is no GPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

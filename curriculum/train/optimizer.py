@@ -1,4 +1,4 @@
-"""Model and optimizer, whole on one rank or sharded over several, and the learning rate."""
+"""Model and optimizer, whole on one rank or sharded over several ranks, and the learning rate."""
 
 import functools
 import re
@@ -15,12 +15,12 @@ from schemas.job import Job, OptimizerSpec
 
 MOMENT_NAMES = ("step", "exp_avg", "exp_avg_sq")
 _SPARED = {"embedding", "embeddings", "table", "tables", "norm", "bias", "biases"}
-"""Words in the names of weights that never decay, whatever their shape."""
+"""Words in the names of weights to which weight decay never applies, whatever their shape."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainState:
-    """Model and optimizer, as held by one rank."""
+    """Model and optimizer, or the shard of them that one rank has."""
 
     model: Decoder
     optimizer: torch.optim.AdamW
@@ -32,7 +32,7 @@ class TrainState:
         return self.model.head.weight.device
 
     def reshard(self) -> None:
-        """Free gathered weights, so that the model's parameters are those of the optimizer."""
+        """Free gathered weights. Then the model's parameters are the optimizer's parameters again."""
         if self.ranks.mesh is None:
             return
         # FSDP takes half a second to import, and a single rank doesn't need it.
@@ -45,7 +45,7 @@ class TrainState:
 def new_train_state(
     job: Job, device: torch.device, ranks: Ranks = ALONE, *, dtype: torch.dtype = torch.float32
 ) -> TrainState:
-    """Create a new model on the device, and its AdamW; weights don't depend on the number of ranks."""
+    """Create a new model on the device, and its AdamW. The weights don't depend on the number of ranks."""
     model = initialise(Decoder(job.model, job.kernel), job.seed).to(device, dtype)
     model.rope_base = job.rope_base
     model.context = ranks.context
@@ -72,7 +72,7 @@ def new_train_state(
 def decays(name: str, weight: Tensor) -> bool:
     """Return True if weight decay applies: to matrices in products, not to vectors, tables and biases.
 
-    It applies to blocks.0.layer.query.weight, but not to embedding.weight, blocks.0.norm.weight and
+    It applies to blocks.0.layer.query.weight. It doesn't apply to embedding.weight, blocks.0.norm.weight and
     blocks.3.layer.tables.2.
     """
     words = set(re.split(r"[._]", name))
@@ -80,16 +80,16 @@ def decays(name: str, weight: Tensor) -> bool:
 
 
 def recompute(model: Decoder) -> None:
-    """Make backward recompute every block instead of keeping its activations; losses don't change."""
+    """Make backward recompute every block, so that its activations need no memory. Losses don't change."""
     for block in model.blocks:
         block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def shard(model: Decoder, ranks: Ranks) -> None:
-    """Shard each block, and the rest; bfloat16 products on GPUs, float32 weights and sums.
+    """Shard each block of the model, and the rest as a whole.
 
-    The rest, including the head, stays gathered from `hidden` to the end of backward, because the loss is
-    computed after `hidden`.
+    On GPUs, products are in bfloat16; weights and sums are float32. The rest, which includes the head, stays
+    gathered from `hidden` to the end of backward, because the loss is computed after `hidden`.
     """
     from torch.distributed.fsdp import (
         MixedPrecisionPolicy,
@@ -107,7 +107,7 @@ def shard(model: Decoder, ranks: Ranks) -> None:
 
 
 def tensors(train_state: TrainState) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights and Adam's moments by their names in a checkpoint, sharded if the model is."""
+    """Yield weights and Adam's moments with their names in a checkpoint. They are sharded if the model is."""
     train_state.reshard()
     for name, weight in train_state.model.named_parameters():
         yield name, weight.detach()
@@ -116,9 +116,9 @@ def tensors(train_state: TrainState) -> Iterator[tuple[str, Tensor]]:
 
 
 def is_moment(name: str, names: Container[str]) -> bool:
-    """Return True if a name in a checkpoint is one of Adam's moments.
+    """Return True if `name` in a checkpoint is one of Adam's moments. `names` are all names in it.
 
-    head.weight.step is a moment if head.weight exists; a weight blocks.0.layer.step isn't.
+    head.weight.step is a moment if head.weight exists. A weight blocks.0.layer.step isn't.
     """
     weight, _, moment = name.rpartition(".")
     return moment in MOMENT_NAMES and weight in names
@@ -133,7 +133,7 @@ def generators(train_state: TrainState) -> dict[str, Tensor]:
 
 
 def set_generators(train_state: TrainState, states: dict[str, Tensor]) -> None:
-    """Restore the random states of this rank; generators without a saved state don't change."""
+    """Restore the random states of this rank. Generators without a saved state don't change."""
     for kind, put in (
         ("generator", torch.set_rng_state),
         ("cuda_generator", torch.cuda.set_rng_state),
@@ -148,7 +148,7 @@ def _of_rank(kind: str, ranks: Ranks) -> str:
 
 
 def gather_whole(tensor: Tensor) -> Tensor:
-    """Gather a tensor from all ranks; all ranks must call this."""
+    """Gather a tensor from all ranks. All ranks must call this function."""
     # Only a DTensor has this method; importing its class takes half a second.
     gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
@@ -156,7 +156,7 @@ def gather_whole(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def whole_model(train_state: TrainState, job: Job) -> Decoder:
-    """Return the unsharded model; takes its whole memory on every rank."""
+    """Return the model without sharding. It takes the memory of a whole model on every rank."""
     if train_state.ranks.mesh is None:
         return train_state.model
     train_state.reshard()
@@ -168,12 +168,12 @@ def whole_model(train_state: TrainState, job: Job) -> Decoder:
 
 
 REWARM_FROM = 0.1
-"""Initial share of the learning rate in the warm-up of a job that continues at another row length."""
+"""Share of the learning rate at which warm-up begins if a job continues at another row length."""
 DECAY_TO = 0.1
 
 
 def learning_rate(step: int, steps: int, optimizer: OptimizerSpec, *, carries_on: bool) -> float:
-    """Return the learning rate of a step, counted from 0 of `steps`.
+    """Return the learning rate of step number `step` of `steps`. Steps count from 0.
 
     stable, 4 steps of warm-up to 1.0: 0.25, 0.5, 0.75, 1.0, 1.0 …
     decay over 10 steps from 1.0: 1.0, 0.9, …, 0.2, 0.1 at the last.

@@ -1,4 +1,4 @@
-"""Access to a plan's rows by position or by a range of slots, reading few row groups at a time."""
+"""Access to a plan's rows by position or by a range of slots. Few row groups are read at a time."""
 
 import functools
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _COLUMNS = [*_NUMBERS, "rows_key", "pack_id"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow:
-    """Row at one position of a plan, with its place in the shards."""
+    """Row at one position of a plan: the shard that it is in, and its number there."""
 
     slot: int
     row_length: int
@@ -32,26 +32,26 @@ class PlannedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedSlots:
-    """Rows of a range of slots, at consecutive positions from `start` on."""
+    """Rows in a range of slots. Their positions are consecutive and begin with `start`."""
 
     start: int
     row_lengths: Int64s
-    """[n]"""
+    """Length of each row, [n]."""
     attention_pairs: Int64s
-    """[n]"""
+    """Number of attention pairs in each row, [n]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _PlanGroup:
-    """Row group of a plan: numbers as arrays, names as stored."""
+    """Row group of a plan. Numbers are arrays; names are in their stored form."""
 
     numbers: dict[str, Int64s]
-    """[n] for each column of `_NUMBERS`."""
+    """Array [n] of each column in `_NUMBERS`."""
     names: pa.Table
 
 
 class PlanReader:
-    """Reader of plan.parquet; memory holds a few row groups for plans of any length."""
+    """Reader of plan.parquet. Only a few row groups are in memory, however long the plan is."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -87,9 +87,9 @@ class PlanReader:
         )
 
     def slots(self, first_slot: int, end_slot: int) -> PlannedSlots:
-        """Return the rows of a range of slots.
+        """Return the rows of the slots from `first_slot` up to, but without, `end_slot`.
 
-        Column statistics locate the slots, so that only their row groups are read.
+        Column statistics show which row groups have these slots, and only these are read.
         """
         start, end = self._position(first_slot), self._position(end_slot)
         first, last = (parquet.place(self._first_rows, row)[0] for row in (start, end - 1))
@@ -130,7 +130,7 @@ class PlanReader:
 
 
 def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """Return the first and last slot of a row group, from its statistics; slots increase with positions."""
+    """Return the first and last slot of a row group from its statistics. Slots increase with positions."""
     column = group.column(PLAN_SCHEMA.get_field_index("slot"))
     known = column.statistics if column.path_in_schema == "slot" else None
     first, last = (known.min, known.max) if known is not None else (None, None)

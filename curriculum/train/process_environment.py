@@ -1,16 +1,19 @@
-"""Environment variables of a training process, set before torch is loaded."""
+"""Environment variables of a training process. They must be set before torch is loaded."""
 
 import os
 from pathlib import Path
 
 
 def wait_passively() -> None:
-    """Make OpenMP threads wait without spinning, which slows down all work on shared cores."""
+    """Make idle OpenMP threads sleep. Spinning threads slow down all other work on shared cores."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def restrict_visible_gpus(slot: int, of: int) -> None:
-    """Restrict the visible GPUs to a slot's share, before torch is imported."""
+    """Make only the share of slot `slot` of `of` slots visible among the GPUs.
+
+    Call it before torch is imported.
+    """
     # Imported late, because a job's process handles signals before slow imports.
     from curriculum.train.launch.gpu_slots import share_of
 

@@ -1,8 +1,8 @@
-"""Processes of a training job: start, end with their parent, and exit codes.
+"""Processes of a training job: start them, end them with their parent, and interpret exit codes.
 
-torchrun can start ranks too (`torchrun --nproc-per-node 2 -m curriculum.train job.json`), also on several
+torchrun can start ranks too (`torchrun --nproc-per-node 2 -m curriculum.train job.json`), even on several
 machines. But it starts every rank in its own session, so that ending the process group doesn't end the
-ranks, and it returns 1 for any exit code of a rank. Local runs therefore don't use it.
+ranks. It also returns 1 for any exit code of a rank. Therefore, local runs don't use it.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ from schemas.job import Failure
 FAILED = 1
 NOT_FINITE = 65
 KILLED = 69
-"""Exit code if one of several processes or another trainer's command was killed."""
+"""Exit code if one of several processes was killed, or another trainer's command."""
 MEMORY = 71
 CANCELLED = 75
-"""Exit code after a request to stop; a checkpoint is saved, and the same command resumes."""
+"""Exit code after a requested stop. A checkpoint is saved, and the same command resumes."""
 
 _KINDS: dict[int, type[JobError]] = {
     NOT_FINITE: NotFiniteError,
@@ -48,7 +48,7 @@ _FAILURES: dict[type[JobError], Failure] = {
 
 
 def kind_of(code: int) -> type[JobError]:
-    """Return the error type of an exit code; negative codes are signals.
+    """Return the error type that belongs to an exit code. A negative code is a signal.
 
     >>> kind_of(71).__name__, kind_of(-9).__name__, kind_of(1).__name__
     ('JobMemoryError', 'JobKilledError', 'JobError')
@@ -57,7 +57,7 @@ def kind_of(code: int) -> type[JobError]:
 
 
 def words_of(code: int) -> str:
-    """Describe the end of a process.
+    """Describe how a process ended, given its exit code.
 
     >>> words_of(1), words_of(-9)
     ('exit code 1', 'signal SIGKILL')
@@ -66,7 +66,7 @@ def words_of(code: int) -> str:
 
 
 def first_of(codes: Sequence[int]) -> int:
-    """Return the most specific of simultaneous exit codes; other failures may be its consequences.
+    """Return the most specific one of several exit codes. The other failures may be consequences of it.
 
     >>> first_of([1, 71]), first_of([1, -9]), first_of([-6, 1])
     (71, 69, 1)
@@ -77,12 +77,12 @@ def first_of(codes: Sequence[int]) -> int:
 
 
 def code_of(failed: CurriculumError) -> int:
-    """Return the exit code of an error's type."""
+    """Return the exit code that belongs to the type of an error."""
     return next((code for code, kind in _KINDS.items() if isinstance(failed, kind)), FAILED)
 
 
 def failure_of(kind: type[CurriculumError]) -> Failure:
-    """Return the failure kind of an error's type, for a report."""
+    """Return the kind of failure in reports that belongs to an error type."""
     return next((name for base, name in _FAILURES.items() if issubclass(kind, base)), "other")
 
 
@@ -90,10 +90,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def job_environment() -> dict[str, str]:
-    """Return this process's environment for a job, without variables that a job must not or need not have.
+    """Return this process's environment for a job, without variables that the job must not or need not get.
 
-    Prefect's variables contain credentials of its server. PYTHONSAFEPATH would keep a user's command from
-    importing modules beside its script.
+    Prefect's variables have credentials of its server. With PYTHONSAFEPATH, a user's command couldn't import
+    modules from the folder of its script.
     """
     return {
         name: value
@@ -103,10 +103,10 @@ def job_environment() -> dict[str, str]:
 
 
 def signal_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """Return a preexec function that makes Linux signal the new process when its parent thread ends.
+    """Return a preexec function that lets Linux signal the new process when its parent thread ends.
 
-    The function may be called between fork and exec: it takes no locks, because its symbols are looked up
-    before. It does nothing on other systems.
+    The function may run between fork and exec. It takes no locks, because its symbols are looked up before.
+    On other systems it does nothing.
     """
     if sys.platform != "linux":
         return lambda: None
@@ -115,15 +115,20 @@ def signal_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], 
 
 
 MARK = "CURRICULUM_RUN"
-"""Environment variable with the run's directory, inherited by all processes of a job. It also finds processes
-that moved to another session."""
+"""Environment variable with the run's directory. All processes of a job inherit it.
+
+It also finds processes that moved to another session.
+"""
 _RANK = "--rank"
 _MAX_LOOKS = 200
-"""Max looks at killed processes, ten seconds: a process that waits for a disk or GPU ends later."""
+"""Maximum number of checks whether killed processes have ended, within ten seconds.
+
+A process that waits for a disk or a GPU ends later.
+"""
 
 
 def processes_of(run: Path) -> list[int]:
-    """Return the pids of this machine's processes that train a run, if a launcher started them."""
+    """Return the process ids of this machine's processes that train a run and that a launcher started."""
     words = f"{MARK}={run.resolve()}".encode()
     found = []
     for file in Path("/proc").glob("[0-9]*/environ"):
@@ -137,7 +142,7 @@ def processes_of(run: Path) -> list[int]:
 
 
 def has_open(run: Path, file: Path) -> bool:
-    """Return True if a process of a run has a file open, such as the lock of a slot."""
+    """Return True if a process of a run has `file` open, such as the lock of a slot."""
     for pid in processes_of(run):
         for handle in Path(f"/proc/{pid}/fd").glob("*"):
             with contextlib.suppress(OSError):  # The file was closed, or the process has ended.
@@ -147,9 +152,9 @@ def has_open(run: Path, file: Path) -> bool:
 
 
 def describe_stopped(run: Path) -> list[str]:
-    """Describe the stopped or blocked processes of a run, by rank if they have one.
+    """Describe the processes of a run that are stopped or blocked, by rank if they have one.
 
-    If one of several ranks is stopped, the others wait for it in a collective until gloo times out.
+    If one of several ranks is stopped, the others wait for it in a collective operation until gloo times out.
     """
     described = []
     for pid in sorted(processes_of(run)):
@@ -170,7 +175,10 @@ def describe_stopped(run: Path) -> list[str]:
 
 
 def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
-    """Wait for the processes of a run to end, then kill the rest; return the pids that still exist."""
+    """Wait until the processes of a run end, and kill those left after `grace_seconds`.
+
+    Return the process ids of processes that exist even then.
+    """
     until, looks = time.monotonic() + grace_seconds, 0
     while (left := processes_of(run)) and looks < _MAX_LOOKS:
         if time.monotonic() >= until:
@@ -184,7 +192,7 @@ def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
 
 
 GRACE_SECONDS = 10.0
-"""Seconds for the other ranks to end after a failure; they may get the same error, or wait in vain."""
+"""Seconds that the other ranks get to end after one failed. They may fail too, or wait in vain."""
 _POLL_SECONDS = 0.05
 _MEETINGS = "curriculum-ranks-"
 Rank = subprocess.Popen[bytes]
@@ -196,11 +204,12 @@ def start_ranks(
     environment: dict[str, str],
     asked_to_stop: Callable[[], bool],
 ) -> int:
-    """Run `command` once per rank until all ranks have ended; return the exit code.
+    """Run `command` once per rank until all ranks have ended; return the exit code of the job.
 
-    The code is 0 or 75 if all ranks ended so, else the code of the first failure, or 69 if a rank was
-    killed. The last line written lists how every rank ended. A requested stop is forwarded to all ranks.
-    Ranks start with SIGINT, SIGTERM and SIGHUP blocked, and unblock them when they can handle them.
+    It is 0 or 75 if all ranks ended with these codes, 69 if a rank was killed, and otherwise the code of the
+    first failure. Then the last line of the output lists how every rank ended. A requested stop is forwarded
+    to all ranks. Ranks start with SIGINT, SIGTERM and SIGHUP blocked. They unblock the signals once they can
+    handle them.
     """
     with _meeting() as folder:
         meet = (folder / "meet").as_uri()
@@ -231,10 +240,10 @@ def start_ranks(
 
 @contextlib.contextmanager
 def _meeting() -> Iterator[Path]:
-    """Create a private folder, locked by this process and its ranks, and remove it afterwards.
+    """Create a private folder that this process and its ranks lock, and remove it afterwards.
 
-    Folders left by killed processes are removed first, unless another user could place a folder of this
-    user under such a name.
+    Folders that killed processes left behind are removed first. They are not removed if another user could
+    move a folder of this user to such a name.
     """
     temporary = Path(tempfile.gettempdir()).resolve()
     is_safe = exposure_above(temporary / _MEETINGS) is None
@@ -254,7 +263,7 @@ def _meeting() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Lock a folder, in this process and in processes that inherit the lock.
+    """Lock a folder for this process, and for processes that inherit the lock.
 
     Raises:
         OSError: if another process holds the lock, another user owns the folder, or the path is a link.
@@ -271,7 +280,10 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _until_the_end(ranks: Sequence[Rank], asked_to_stop: Callable[[], bool]) -> list[int]:
-    """Wait for all ranks, or up to GRACE_SECONDS after a failure; return the first failures' codes."""
+    """Wait for all ranks, after a failure only up to GRACE_SECONDS.
+
+    Return the codes of the first failures.
+    """
     asked, failed_at, first = False, 0.0, list[int]()
     while True:
         codes = [rank.poll() for rank in ranks]

@@ -1,4 +1,4 @@
-"""Report of a run, from its last state and its metrics, and heartbeat while it runs."""
+"""Report of a run, built from its last state and its metrics, and heartbeat while the run trains."""
 
 import contextlib
 import time
@@ -22,7 +22,7 @@ from schemas.json_text import now
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingEnd:
-    """End of a run, with its last checkpoint."""
+    """End of a training, with the reason and the last checkpoint."""
 
     stopped: Stopped
     reason: str
@@ -41,7 +41,7 @@ def report_of(
     masking_cost: MaskingCost | None = None,
     failure: Failure | None = None,
 ) -> Report:
-    """Build the report of a run from its state, its figures, and a summary of its metrics."""
+    """Build the report of a run from its state, its figures and a summary of its metrics."""
     state = outcome.state
     measured = summary(read_metrics(directory / METRICS))
     seconds, evaluating = measured.seconds, seconds_of(directory)
@@ -90,7 +90,10 @@ def write_end(
     failure: Failure | None = None,
     devices: int = 1,
 ) -> None:
-    """Write report.json of a run that failed or was cancelled, with the progress of its last checkpoint."""
+    """Write report.json of a run that failed or was cancelled.
+
+    Its progress is that of the last checkpoint.
+    """
     last = checkpoint.newest(directory / CHECKPOINTS)
     state = CheckpointState()
     if last is not None and (last / "state.json").is_file():
@@ -101,7 +104,7 @@ def write_end(
 
 
 def record_kernel(directory: Path, job: Job) -> None:
-    """Record the chosen device and backend in the state.json of a claimed run."""
+    """Record the chosen device and backend in the state.json of a run that this process owns."""
     chosen = {"device": job.device, "backend": job.kernel}
     state = this_process().model_copy(update=chosen)
     write_whole(directory / STATE, state.model_dump_json(indent=1))
@@ -113,11 +116,11 @@ def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
 
 MIN_SECONDS = 1.0
 FORWARD = 1 / 3
-"""Time of a forward pass relative to a step on equally many positions; backward takes twice as long."""
+"""Time of a forward pass relative to a step on equally many positions. Backward takes twice as long."""
 
 
 class HeartbeatWriter:
-    """Writer of heartbeats: after steps, at most one per second, and before any other activity.
+    """Writer of heartbeats after steps, at most one per second, and before any other activity.
 
     A heartbeat is a file of a few kilobytes.
     """
@@ -129,7 +132,7 @@ class HeartbeatWriter:
         self._speed, self._evaluation = 0.0, 0.0
 
     def step(self, state: CheckpointState, *, positions: int, seconds: float) -> None:
-        """Record a step of `positions` row positions that took `seconds`; write a heartbeat if one is due."""
+        """Record a step on `positions` row positions that took `seconds`. Write a heartbeat if one is due."""
         self._positions += positions
         self._seconds += seconds
         at = time.monotonic()
@@ -140,11 +143,11 @@ class HeartbeatWriter:
         self._last, self._positions, self._seconds = at, 0, 0.0
 
     def set_evaluation_seconds(self, seconds: float) -> None:
-        """Set the expected duration of later evaluations to that of a complete one."""
+        """Set the duration that later evaluations are expected to have to that of a complete evaluation."""
         self._evaluation = seconds
 
     def beat(self, state: CheckpointState, doing: Doing | None = None) -> None:
-        """Write a heartbeat now; `doing` names the activity that begins, unless it is a step."""
+        """Write a heartbeat now. `doing` names the activity that begins, unless it is a step."""
         bits = gate_bits(state.figures, self.job.phase)
         left = evaluations_left(state.step, every=self.job.evaluate_every, steps=self.job.steps)
         one = self._evaluation

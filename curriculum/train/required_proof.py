@@ -1,4 +1,4 @@
-"""Leakcheck required by a job, run in the training process before its first step."""
+"""Leakcheck that a job requires. It runs in the training process before the first step."""
 
 import importlib
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from schemas.leak import LeakReport, ProvenJob
 from schemas.progress import Progress, ProgressCallback
 
 PROOF = "curriculum.leakcheck.job_proof"
-"""Module of the leakcheck, imported late because it imports this package."""
+"""Module with the leakcheck. It is imported late, because it imports this package itself."""
 
 
 class _StoppedError(Exception):
-    """Raised when training was asked to stop during the leakcheck."""
+    """Raised when a stop was requested during the leakcheck."""
 
 
 def run_leakcheck(path: Path, stop: Callable[[], bool]) -> bool:
-    """Run the leakcheck of the job in a file; return False if `stop` returned true before its end.
+    """Run the leakcheck of the job in a file. Return False if `stop` returned True before it was complete.
 
-    The report is written beside the job. `stop` is called after each packing.
+    The report is written next to the job. `stop` is called after each packing.
 
     Raises:
         JobError: if a leak was found.

@@ -1,4 +1,4 @@
-"""Reading of checkpoints: a run on any number of ranks, or the model alone, for sampling or export."""
+"""Reading of checkpoints: the whole state of a run on any number of ranks, or only the model."""
 
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ from schemas.job import Job, ModelSpec
 
 
 def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
-    """Load the whole state, so that the run continues as if it had never stopped.
+    """Load the whole state of a checkpoint, so that the run continues as if it had never stopped.
 
-    A rank that has no saved random state keeps the state of its seed.
+    A rank without a saved random state continues with the state from its seed.
 
     Raises:
         JobError: as `carry_over`, and for an invalid random state.
@@ -55,7 +55,7 @@ def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
 
 @torch.no_grad()
 def carry_over(checkpoint: Path, train_state: TrainState) -> None:
-    """Load weights and Adam's moments, for the start of a new phase.
+    """Load the weights and Adam's moments of a checkpoint, for the start of a new phase.
 
     Raises:
         JobError: for a damaged checkpoint, a model of other sizes, or a model that reads structure if this
@@ -84,7 +84,7 @@ def carry_over(checkpoint: Path, train_state: TrainState) -> None:
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """Read the whole weights of a checkpoint of either form, by name.
+    """Read the whole weights of a checkpoint by name. The checkpoint may be portable or sharded.
 
     Raises:
         JobError: if the weights don't match the model; checked before memory is allocated.
@@ -111,7 +111,7 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def names_in(checkpoint: Path) -> dict[str, torch.Size]:
-    """Return the names and whole shapes of a checkpoint's tensors.
+    """Return the names of a checkpoint's tensors, and their shapes without sharding.
 
     Raises:
         JobError: if the tensor files can't be read.
@@ -120,7 +120,7 @@ def names_in(checkpoint: Path) -> dict[str, torch.Size]:
 
 
 def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
-    """Read tensors in place; every rank reads its part of sharded tensors.
+    """Read the tensors `wanted` from a checkpoint, in place. Every rank reads its part of sharded tensors.
 
     Raises:
         JobError: for a missing tensor, or another shape or dtype than requested.
@@ -144,7 +144,7 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
 
 
 def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Return shapes and dtypes of a checkpoint's tensors by name, without reading tensors."""
+    """Return the shapes and dtypes of a checkpoint's tensors by name, without reading the tensors."""
     if (checkpoint / SHARDS).is_dir():
         from curriculum.train import sharded
 
@@ -158,7 +158,7 @@ def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
 
 
 def copy_into(value: Tensor, into: Tensor, ranks: Ranks) -> None:
-    """Copy a whole tensor that every rank has to a tensor that may be sharded."""
+    """Copy a whole tensor, which every rank has, to a tensor that may be sharded."""
     if ranks.mesh is not None:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -210,12 +210,12 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
 
 
 def job_of(checkpoint: Path) -> Job:
-    """Read the job of a checkpoint runs/…/attempt=1/checkpoints/step=N."""
+    """Read the job to which a checkpoint runs/…/attempt=1/checkpoints/step=N belongs."""
     return read_job(checkpoint.absolute().parents[1] / JOB)
 
 
 def model_in(checkpoint: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """Read the model specification and weights of a checkpoint, on the CPU.
+    """Read the model specification and the weights of a checkpoint into CPU memory.
 
     Raises:
         JobError: for a damaged checkpoint, or weights that don't match the model.
@@ -225,7 +225,7 @@ def model_in(checkpoint: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
 
 
 def evaluated_before(job: Job, workspace: Path, step: int) -> Evaluated | None:
-    """Return step 0 evaluations that the previous run has already measured; None if there are none."""
+    """Return results of the previous run's last evaluation that apply to step 0 of this job, or None."""
     if job.start_from is None or step:
         return None
     start = workspace / job.start_from.path

@@ -1,4 +1,4 @@
-"""Parent side of a run: open or resume it, start its process, and publish the result."""
+"""Parent side of a run: open or resume the run, start its process, and publish the result."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from schemas.job import Job, Report
 from schemas.json_text import now
 
 AT_ONCE = Launch()
-"""Launch without waiting for a slot, and without messages."""
+"""Launch that doesn't wait for a slot and sends no messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,17 +34,17 @@ class Run:
     directory: Path
     report: Report
     artefact: Artefact | None
-    """None if the run was cancelled and can be resumed."""
+    """Artefact of the finished run. None if the run was cancelled and can be resumed."""
 
 
 @in_lease
 def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ONCE) -> Run:
-    """Return the finished run of a job: an existing, resumed or new one.
+    """Return the finished run of a job. It may exist already, be resumed, or be new.
 
-    A finished attempt is returned even if a later attempt was begun. With `again`, the unfinished attempt
-    is resumed with its frozen job, or a new attempt begins. Numbers of attempts are never reused. If
-    another process trains the run, this process waits, and an attempt that finishes meanwhile satisfies
-    `again`.
+    If there is a finished attempt, it is returned, even if a later attempt was begun. With `again`, it isn't:
+    then the unfinished attempt is resumed with the job in its job.json, or a new attempt begins. Numbers of
+    attempts are never reused. If another process trains the run, this process waits. An attempt that finishes
+    in the meantime is returned even with `again`.
 
     Raises:
         JobError: if training failed; the type says how, the message has the end of the log.
@@ -79,7 +79,9 @@ def _finished_run(run: Artefact) -> Run:
 
 
 def _require_same(directory: Path, job: Job) -> None:
-    """Raise unless job.json has the key of its run, because anybody may have written the workspace.
+    """Raise unless the recipe of job.json has the key of this run.
+
+    Anybody may have written the workspace, so job.json may be another run's.
 
     Raises:
         JobError: if job.json belongs to another run.
@@ -94,9 +96,9 @@ def _require_same(directory: Path, job: Job) -> None:
 
 
 def freeze(directory: Path, job: Job) -> Job:
-    """Write job.json with the current time into a run's directory; an existing file is kept.
+    """Write job.json with the current time into a run's directory. An existing job.json stays.
 
-    Only fields that depend on the machine are updated: device, processes, context_parallel, workers,
+    Only fields that depend on the machine are updated in it: device, processes, context_parallel, workers,
     recompute, writers and gpu_price.
     """
     file = directory / JOB

@@ -1,4 +1,4 @@
-"""Key and directory of a run: open until its manifest exists, owned by one process at a time."""
+"""Key and directory of a run. A run is open until its manifest exists; one process at a time owns it."""
 
 import contextlib
 import importlib.util
@@ -33,7 +33,7 @@ WHICH_RUN = (
     "ordinal",
     "overrides",
 )
-"""Fields of a job that identify the run and don't influence training."""
+"""Fields of a job that identify the run but don't affect training."""
 _NO_PART_OF_THE_KEY = {
     *WHICH_RUN,
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
@@ -51,9 +51,9 @@ _NO_PART_OF_THE_KEY = {
 
 
 def run_recipe(job: Job) -> Recipe:
-    """Return the recipe of a run; its key doesn't depend on names, paths, threads or devices.
+    """Return the recipe of a run. Its key doesn't depend on names, paths, threads or devices.
 
-    A backend is part of the key if the diet names one, but not if the training process chooses it.
+    A backend is part of the key only if the diet names it, not if the training process chooses it.
     """
     left_to_choice = {"backend"} if job.backend == "auto" else set()
     config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY | left_to_choice)
@@ -79,7 +79,7 @@ def run_recipe(job: Job) -> Recipe:
 
 
 def finished(store: Store, job: Job) -> Artefact | None:
-    """Return a job's latest finished attempt, or None.
+    """Return the latest finished attempt of a job, or None.
 
     An unfinished attempt never replaces a finished one.
     """
@@ -88,7 +88,7 @@ def finished(store: Store, job: Job) -> Artefact | None:
 
 
 def resumable(folder: Path) -> Path | None:
-    """Return the attempt that training would resume: the latest one, unless it is finished."""
+    """Return the attempt that training would resume: the latest one, or None if it is finished."""
     newest = attempts(folder)[-1:]
     return newest[0] if newest and not is_finished(newest[0]) else None
 
@@ -99,19 +99,19 @@ def is_finished(attempt: Path) -> bool:
 
 
 def attempts(folder: Path) -> list[Path]:
-    """Return the attempts of a run in the order of their numbers."""
+    """Return all attempts of a run in the order of their numbers."""
     return [path for _, path in numbered(folder, ATTEMPT)]
 
 
 def attempt_number(attempt: Path) -> int:
-    """Return the number of an attempt's directory; 0 for any other directory."""
+    """Return the number of an attempt from the name of its directory; 0 for any other directory."""
     return number_of(attempt.name, ATTEMPT) or 0
 
 
 def last_number(store: Store, folder: Path) -> int:
-    """Return the highest attempt number ever used for a run, as far as the workspace shows; 0 for none.
+    """Return the highest attempt number that a run has ever had, as far as the workspace shows; 0 for none.
 
-    Considers existing attempts, attempts in the trash of gc, and attempts named in current/*.txt.
+    The attempts may exist, be in the trash of gc, or be named in current/*.txt.
     """
     place = folder.relative_to(store.root).as_posix()
     pinned = (
@@ -125,9 +125,9 @@ def last_number(store: Store, folder: Path) -> int:
 
 
 def last_ordinal(store: Store) -> int:
-    """Return the highest ordinal of all attempts in a workspace; 0 for none.
+    """Return the highest ordinal of all attempts in a workspace; 0 if there are none.
 
-    Unreadable jobs are ignored; reading their run reports the fault.
+    Jobs that can't be read are ignored here. Their fault is reported when their run is read.
     """
     jobs = (inside.read(Job, file) for file in (store.root / "runs").rglob(JOB))
     return max((job.ordinal for job in jobs if job is not None), default=0)
@@ -181,8 +181,10 @@ CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
 EVALUATIONS = "evaluations"
 LEAKCHECK = "leakcheck.json"
 ENDING_SECONDS = 10.0
-"""Seconds to wait for a lock of a killed process: its memory is freed before its locks, and on a busy machine
-this takes seconds."""
+"""Seconds to wait for a lock of a killed process.
+
+The system frees the memory of a process before its locks, which takes seconds on a busy machine.
+"""
 
 
 def read_job(path: Path) -> Job:
@@ -205,7 +207,7 @@ def read_job(path: Path) -> Job:
 
 
 def read_report(directory: Path) -> Report:
-    """Read the report of an attempt, from the manifest if it is finished, else from report.json.
+    """Read the report of an attempt: from the manifest if the attempt is finished, else from report.json.
 
     Raises:
         JobError: if the file is missing or was changed.
@@ -227,11 +229,11 @@ def read_report(directory: Path) -> Report:
 
 @contextlib.contextmanager
 def claim_directory(store: Store, job: Job, directory: Path) -> Iterator[None]:
-    """Own a run's directory; the system releases the lock when this process dies.
+    """Own the directory of a run. When this process dies, the system releases the lock.
 
-    Partial files of a killed owner and the report of an earlier end are removed. Everything the run reads
-    is protected from gc, even after the launcher has ended. Links out of the directory are refused, because
-    job.json may come from anywhere.
+    Partial files of a killed owner and the report of an earlier end are removed. Everything that the run
+    reads is protected from gc, even after the launcher has ended. Links that lead out of the directory are
+    refused, because job.json may come from anywhere.
 
     Raises:
         JobError: if another process trains the run; names the process.
@@ -265,9 +267,9 @@ def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
 
 @contextlib.contextmanager
 def lock_launch(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[None]:
-    """Allow only one process to launch a run, from before it waits for a slot, for all attempts.
+    """Ensure that only one process launches a run, including all attempts and the time it waits for a slot.
 
-    If another process is launching the run, call `say` once with its name, and wait.
+    If another process is launching the run, call `say` once with the name of that process, and wait.
     """
     owner = inside.lock(store.root, launcher_record(store.root, job.run_key).name)
     file = inside.lock(store.root, launch_lock(store.root, job.run_key).name)
@@ -301,6 +303,6 @@ def _acquired(store: Store, job: Job, directory: Path) -> filelock.BaseFileLock:
 
 
 def _process_of(owner: Path) -> str:
-    """Name the process recorded in a state.json."""
+    """Return a description of the process that is recorded in a state.json."""
     there = inside.read(RunState, owner)
     return f"process {there.pid} on {there.host}" if there else "another process"

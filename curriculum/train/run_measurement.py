@@ -1,4 +1,4 @@
-"""Evaluation of a finished run's last checkpoint on other held-out rows."""
+"""Evaluation of a finished run's last checkpoint on held-out rows that the run didn't use."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,10 +16,11 @@ from schemas.job import DeviceName, Evaluation
 def measure(
     run: Path, groups: Sequence[Sequence[Evaluation]], workspace: Path, device_name: DeviceName
 ) -> list[Evaluated]:
-    """Evaluate each group of evaluations; return figures and documents as the run itself would find them.
+    """Evaluate a run's last checkpoint on each group of evaluations; return figures and documents.
 
-    Uses the code of evaluations during training, with the run's threads and backend. Document masks are on,
-    even if the run was trained without them. Threads and determinism are set for the whole process.
+    They are those that the run itself would get: the code is that of evaluations during training, with the
+    run's threads and backend. Document masks are on, even if the run was trained without them. Threads and
+    determinism are set for the whole process.
 
     Raises:
         JobError: for a damaged checkpoint or one of another trainer, and for a loss that isn't finite.

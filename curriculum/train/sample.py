@@ -1,6 +1,6 @@
-"""Sampling from a checkpoint: continue a document token by token.
+"""Sampling from a checkpoint: a document is continued token by token.
 
-Every token takes a forward pass over the whole prefix. This is slow, but no layer family needs a cache.
+Every token takes a forward pass over all tokens before it. This is slow, but no layer family needs a cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,9 @@ from schemas.objectives import PHASE_SET
 def trained_model(
     checkpoint: Path, device: torch.device, backend: Backend | None = None
 ) -> Decoder:
-    """Load the model of a checkpoint, with its job's rope base.
+    """Load the model of a checkpoint, with the rope base of its job.
 
-    Without a backend, one that suits single documents is used.
+    If no backend is given, one that suits single documents is used.
     """
     spec, weights = model_in(checkpoint)
     model = Decoder(spec, backend or backend_for_one(spec))
@@ -33,12 +33,15 @@ def trained_model(
 
 
 def backend_for_one(spec: ModelSpec) -> Backend:
-    """Return a backend for single documents on any device; masks are needed only for softcap or structure."""
+    """Return a backend for single documents on any device.
+
+    Only softcap or structure needs the backend with full score matrices.
+    """
     return "math" if spec.structure or spec.softcap is not None else "documents"
 
 
 def longest_row(job: Job) -> int:
-    """Return the tokens of the longest row on which a run and its predecessors were trained."""
+    """Return the number of tokens of the longest row on which a run and the runs before it were trained."""
     evaluated = (
         stratum.rows.row_length
         for evaluation in job.evaluations
@@ -78,9 +81,9 @@ def complete(
 def continuation(
     model: Decoder, ids: Sequence[int], sampling: Sampling, *, tokens: int, end: int | None
 ) -> Iterator[int]:
-    """Yield up to `tokens` ids that continue `ids` as one document; stop after `end`.
+    """Yield up to `tokens` ids that continue `ids` within one document. Stop after the id `end`.
 
-    Equal ids and sampling give equal tokens. Costs a forward pass over the whole prefix per token.
+    Equal ids and sampling give equal tokens. Each token takes a forward pass over all tokens before it.
     """
     generator = torch.Generator().manual_seed(sampling.seed)
     document = list(ids)
@@ -94,7 +97,7 @@ def continuation(
 
 @torch.no_grad()
 def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
-    """Return logits_V of the token after the given ids of one document.
+    """Return the logits [V] of the token that follows the given ids of one document.
 
     Raises:
         JobError: if the logits aren't finite.
@@ -112,9 +115,9 @@ def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
 
 
 def sample_token(logits_V: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
-    """Draw one id, in float64 on the CPU, so that equal seeds draw equally.
+    """Draw one id. It is drawn in float64 on the CPU, so that equal seeds draw equal ids.
 
-    Among equally likely ids the smallest comes first.
+    Equally likely ids are ordered by number.
     """
     logits_V = logits_V.double().cpu()
     if sampling.temperature == 0:

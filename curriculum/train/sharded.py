@@ -1,12 +1,13 @@
-"""Sharded checkpoints, one part per rank: torch's distributed checkpoint with safetensors and a JSON index.
+"""Checkpoints with one part per rank: torch's distributed checkpoint with safetensors and a JSON index.
 
     shards/rank-00000.safetensors  rank-00001.safetensors …  index.json
 
-Any number of ranks can read them. torch's own storage keeps its index as a pickle, which may run code when
-read. This storage contains only tensors and JSON, like the portable form.
+Any number of ranks can read them. torch's own storage writes its index as a pickle, which may run code
+when it is read. This storage writes only tensors and JSON, like the portable form.
 
-torch's HuggingFaceStorageWriter and Reader aren't used. Their parts have no index, so that without the
-first rank's file a load succeeds and leaves its rows unchanged. They also serialise a part in memory.
+torch's HuggingFaceStorageWriter and HuggingFaceStorageReader aren't used, since their parts have no
+index: if the first rank's file is missing, loading succeeds and leaves its rows unchanged. They also
+serialise a whole part in memory.
 """
 
 import itertools
@@ -55,7 +56,7 @@ _RAISED = "torch.distributed is disabled"
 
 
 class TensorRows(Strict):
-    """Consecutive rows of a tensor, in the file of one rank."""
+    """Consecutive rows of a tensor that are in the file of one rank."""
 
     file: str
     offsets: tuple[Size, ...]
@@ -63,7 +64,7 @@ class TensorRows(Strict):
 
 
 class ShardedTensor(Strict):
-    """Tensor written in chunks."""
+    """Tensor that was written in chunks of rows."""
 
     name: str
     kind: Kind
@@ -73,13 +74,13 @@ class ShardedTensor(Strict):
 
 
 class ShardIndex(Strict):
-    """index.json: the written tensors and the files of their chunks."""
+    """index.json: all written tensors, and the files that their chunks are in."""
 
     tensors: tuple[ShardedTensor, ...]
 
 
 def start(folder: Path, train_state: TrainState) -> "Future[object]":
-    """Copy the state, then write it in a background thread with its own process group.
+    """Copy the state, then write it in a background thread that uses a process group of its own.
 
     The future is done when the parts of all ranks and the index are written.
     """
@@ -97,7 +98,7 @@ def start(folder: Path, train_state: TrainState) -> "Future[object]":
 
 
 def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
-    """Return the written tensors by name, after comparing the index with the files' headers.
+    """Return the written tensors by name, after comparing the index with the headers of the files.
 
     Raises:
         JobError: if the index can't be read, or chunks overlap, leave gaps, or don't match the files.
@@ -120,7 +121,7 @@ def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
 
 
 def fill(folder: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
-    """Read tensors in place; every rank reads its part of sharded tensors."""
+    """Read the tensors `wanted` in place. Every rank reads its part of sharded tensors."""
     with warnings.catch_warnings():
         # A single rank may read what several ranks wrote, which makes torch warn.
         warnings.filterwarnings("ignore", _RAISED)
@@ -133,16 +134,16 @@ def fill(folder: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
 
 
 class _Writer(StorageWriter):
-    """Storage that writes the chunks of each rank to a file, and the index on the coordinator."""
+    """Storage in which each rank writes its chunks to a file, and the coordinator writes the index."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def reset(self, checkpoint_id: object = None) -> None:
-        """Keep the folder; a writer is used once."""
+        """Do nothing: the folder stays, since a writer is used only once."""
 
     def set_up_storage_writer(self, is_coordinator: bool, *_: Any, **__: Any) -> None:
-        """Create the folder, on every rank."""
+        """Create the folder. Every rank does this."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -157,7 +158,7 @@ class _Writer(StorageWriter):
         ]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> TorchFuture[list[WriteResult]]:
-        """Write this rank's chunks, named after tensor and offsets."""
+        """Write this rank's chunks. A chunk's name has the tensor's name and the offsets."""
         parts: dict[str, Tensor] = {}
         results: list[WriteResult] = []
         for item in plan.items:
@@ -175,7 +176,7 @@ class _Writer(StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the index, after the files of all ranks."""
+        """Write the index after the files of all ranks have been written."""
         files = {
             (result.index.fqn, _offsets(result.index)): result.storage_data
             for result in itertools.chain(*results)
@@ -191,22 +192,22 @@ class _Writer(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
-        """Return True: the storage is never chosen by torch."""
+        """Return True. torch never has to choose this storage by a checkpoint id."""
         return True
 
 
 class _Reader(StorageReader):
-    """Storage that reads chunks written by `_Writer`, only the requested parts."""
+    """Storage that reads the requested parts of chunks that `_Writer` wrote."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[MetadataIndex, str] = {}
 
     def reset(self, checkpoint_id: object = None) -> None:
-        """Keep the folder; a reader is used once."""
+        """Do nothing: the folder stays, since a reader is used only once."""
 
     def read_metadata(self) -> Metadata:
-        """Return the index as torch's metadata."""
+        """Return the index in the form of torch's metadata."""
         found = tensors_in(self.folder)
         return Metadata(
             state_dict_metadata={name: _metadata(tensor) for name, tensor in found.items()},
@@ -218,7 +219,7 @@ class _Reader(StorageReader):
         )
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool) -> None:
-        """Store the file of each chunk."""
+        """Look up which file each chunk is in."""
         self._files = metadata.storage_data
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
@@ -230,7 +231,7 @@ class _Reader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> TorchFuture[None]:
-        """Copy the requested part of each chunk to its tensor."""
+        """Copy the requested part of each chunk to the requested tensor."""
         by_file = defaultdict[str, list[ReadItem]](list)
         for item in plan.items:
             by_file[self._files[item.storage_index]].append(item)
@@ -249,7 +250,7 @@ class _Reader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
-        """Return True: the storage is never chosen by torch."""
+        """Return True. torch never has to choose this storage by a checkpoint id."""
         return True
 
 
@@ -295,7 +296,7 @@ def _metadata(tensor: ShardedTensor) -> TensorStorageMetadata:
 
 
 def _is_whole(tensor: ShardedTensor) -> bool:
-    """Return True if the chunks cover all rows without gap or overlap."""
+    """Return True if the chunks of a tensor cover all rows without gap or overlap."""
     if not tensor.shape:
         return [(chunk.offsets, chunk.sizes) for chunk in tensor.chunks] == [((), ())]
     row, rest = 0, tensor.shape[1:]

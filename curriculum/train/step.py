@@ -1,8 +1,8 @@
-"""One optimizer step: micro-batches shared among ranks, and one gradient of one loss.
+"""One optimizer step. Ranks share its micro-batches and compute one gradient of one loss.
 
-The loss of a step is the sum over its micro-batches divided by the number of scored targets, independent of
-which rank computes which batch. If the loss or the gradient isn't finite, the responsible rows and
-documents are searched.
+The loss of a step is the sum over its micro-batches divided by the number of scored targets. It doesn't
+matter which rank computes which batch. If the loss or the gradient isn't finite, the step searches for
+the rows and documents that cause it.
 """
 
 import itertools
@@ -35,21 +35,21 @@ _KEY_DIGITS = 12
 
 What = Literal["the loss", "the gradient"]
 Measure = Callable[[Batch], float]
-"""Function that computes the loss of a batch, or the norm of its gradient."""
+"""Function that computes the loss of a batch, or the norm of the gradient of this loss."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonfiniteRow:
-    """Row whose own loss or gradient isn't finite, with its documents for which this is true.
+    """Row whose loss or gradient isn't finite, and those of its documents that cause this by themselves.
 
-    No document is listed if all are finite by themselves and only their sum isn't.
+    The list of documents is empty if each document is finite by itself and only their sum isn't.
     """
 
     pack_id: str
     documents: tuple[int, ...]
-    """Numbers of the documents in the row."""
+    """Numbers of these documents in the row."""
     document_ids: tuple[str, ...] = ()
-    """Ids of these documents; empty if the files of the rows aren't available."""
+    """Ids of these documents. Empty if the files of the rows aren't available."""
 
     def __str__(self) -> str:
         named = self.document_ids or tuple(f"number {number}" for number in self.documents)
@@ -58,7 +58,7 @@ class NonfiniteRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowVerdict:
-    """Result of the search for nonfinite rows."""
+    """Result of the search for rows that aren't finite."""
 
     what: What
     rows: int
@@ -80,19 +80,21 @@ _FOUND = TypeAdapter(tuple[RowVerdict, list[str]])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinitenessCheck:
-    """Check of a step for finiteness, and search for the rows responsible."""
+    """Check whether a step is finite, and search for the rows that cause it if not."""
 
     model: Decoder
     step: int
     count: int
-    """Number of scored targets of the step, by which its loss is divided."""
+    """Number of scored targets in the step. The loss is divided by it."""
     z_weight: float
     folders: Mapping[str, Path]
-    """Folders of the rows by key, to look up document ids; may be empty."""
+    """Folders of rows by key, in which document ids are looked up. May be empty."""
     ranks: Ranks = ALONE
 
     def require(self, value: float, what: What, batches: Sequence[Batch]) -> None:
-        """Raise unless a value is finite; all ranks search their batches for the rows responsible.
+        """Raise unless `value` is finite.
+
+        Before that, all ranks search their batches for the rows that cause it.
 
         Raises:
             NotFiniteError: on every rank; names the step, and the rows and documents that aren't finite by
@@ -118,10 +120,10 @@ class FinitenessCheck:
         )
 
     def find_nonfinite(self, what: What, batches: Sequence[Batch]) -> RowVerdict:
-        """Check the rows one by one, and the documents of nonfinite rows; existing gradients are dropped.
+        """Check each row by itself, then each document of the rows that aren't finite.
 
-        Costs a forward pass per row, for a gradient also a backward pass; for a nonfinite row as many as it
-        has documents.
+        Existing gradients are dropped. It takes a forward pass per row and, for a gradient, a backward pass.
+        A row that isn't finite takes as many passes again as it has documents.
         """
         measure = self._loss if what == "the loss" else self._norm
         rows = [row for batch in batches for row in _rows(batch)]
@@ -185,14 +187,14 @@ def _rows(batch: Batch) -> Iterator[Batch]:
 
 
 def _documents(row: Batch) -> Iterator[tuple[int, Batch]]:
-    """Yield the row once per document with targets, with only this document scored."""
+    """Yield a copy of the row for each document with targets, in which only this document is scored."""
     doc_ids = row.boundaries.doc_ids
     for number in sorted(set(doc_ids[row.loss_mask.bool()].tolist())):
         yield number, replace(row, loss_mask=row.loss_mask * (doc_ids == number))
 
 
 def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
-    """Read the document ids of a row from its shard."""
+    """Read the ids of the documents in a row from the row's shard."""
     mine = (folder for key, folder in folders.items() if pack_id.startswith(key[:_KEY_DIGITS]))
     folder = next(mine, None)
     if folder is None:
@@ -222,9 +224,9 @@ def _listed(thing: str, names: Sequence[str]) -> str:
 
 
 class Prefetcher:
-    """Copies of batches to a device; on CUDA a batch is copied while the previous one is computed.
+    """Copier of batches to a device. On CUDA it copies a batch while the previous one is computed.
 
-    Copies overlap only for batches in pinned memory, as `steps_of` returns them for a job on CUDA.
+    The two overlap only for batches in pinned memory. `steps_of` returns such batches for a job on CUDA.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -237,12 +239,12 @@ class Prefetcher:
         self._coming: tuple[Batch, Batch, torch.cuda.Event] | None = None
 
     def send(self, batch: Batch) -> None:
-        """Start to copy the batch that is taken next; on a CPU nothing is copied ahead."""
+        """Start to copy the batch that `take` returns next. On a CPU nothing is copied ahead."""
         if self._side is not None and (self._coming is None or self._coming[0] is not batch):
             self._coming = (batch, *_sent(batch, self.device, self._side))
 
     def take(self, batch: Batch) -> Batch:
-        """Return the batch on the device."""
+        """Return the batch on the device. It may have been sent before."""
         self.send(batch)
         if self._coming is None:
             return batch.to(self.device)
@@ -250,7 +252,10 @@ class Prefetcher:
         return _arrived(here, copied, self.device)
 
     def each(self, batches: Sequence[Batch]) -> Iterator[Batch]:
-        """Yield the batches in order; each is sent after work on the previous one has started."""
+        """Yield the batches in order, on the device.
+
+        A batch is sent after the work on the previous one has started.
+        """
         for batch, following in itertools.zip_longest(batches, batches[1:]):
             yield self.take(batch)
             if following is not None:
@@ -275,15 +280,17 @@ def _arrived(batch: Batch, copied: torch.cuda.Event, device: torch.device) -> Ba
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gradient:
-    """Sums over one step's micro-batches."""
+    """Sums over the micro-batches of one step, after its gradient was computed."""
 
     loss: float
     z_loss: float
     norm: float
     documents: tuple[Tensor, ...]
-    """Σ nll of the scored targets of each segment, [S], one tensor per micro-batch, on the model's device.
+    """Sum of the losses of each segment's scored targets: a tensor [S] per micro-batch, on the device.
+
     Segments are the documents and the padding of the concatenated rows. Ranks that share rows have the sums
-    over their own positions."""
+    over their own positions.
+    """
 
 
 def gradients(
@@ -296,12 +303,12 @@ def gradients(
     prefetcher: Prefetcher | None = None,
     send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
-    """Accumulate the gradient of Σ loss / number of scored targets over a step, and clip it.
+    """Compute the gradient of Σ loss / number of scored targets over all batches of a step, and clip it.
 
-    `batches` are this rank's batches of the step: equally many on all ranks, and whole rows even if ranks
-    share them. `folders` of rows by key allow to name documents in errors. `send_next` is called while a
-    GPU still computes the last batch; what it sends to `prefetcher` is on the device when the next step
-    begins.
+    `batches` are this rank's batches of the step. All ranks have equally many, with whole rows even if ranks
+    share rows. With `folders` (the rows' folders by key), errors can name documents. `send_next` is called
+    while a GPU still computes the last batch. A batch that it sends to `prefetcher` is on the device when the
+    next step begins.
 
     Raises:
         NotFiniteError: on every rank, if loss or gradient isn't finite; names the rows responsible.
@@ -362,9 +369,9 @@ def optimizer_step(
     prefetcher: Prefetcher | None = None,
     send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
-    """Update the weights once from a step's micro-batches at a learning rate, and free the gradients.
+    """Update the weights once from the batches of a step, with the learning rate `rate`.
 
-    The other arguments are those of `gradients`.
+    Then free the gradients. The other arguments are those of `gradients`.
 
     Raises:
         NotFiniteError: on every rank, if loss or gradient isn't finite; names the rows responsible.
@@ -390,9 +397,9 @@ class _BatchSums:
     """Sums over the scored targets of one micro-batch."""
 
     step: Tensor
-    """[2]: Σ nll and Σ z."""
+    """Sum of the losses and sum of the z-losses, [2]."""
     documents: Tensor
-    """[S]: Σ nll of each segment."""
+    """Sum of the losses of each segment, [S]."""
 
 
 def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: float) -> _BatchSums:

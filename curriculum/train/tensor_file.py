@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: writing with the system's errors, and headers without reading tensors."""
+"""Tensors in safetensors files: write them with the system's errors, and read headers without tensors."""
 
 import os
 import re
@@ -13,16 +13,16 @@ from torch import Tensor
 from curriculum.train.checkpoint_files import damaged
 
 _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
-"""Pattern of an operating system's error number in a message of safetensors."""
+"""Pattern of the number of an operating system's error in a message of safetensors."""
 
 
 def write_tensors(
     tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors and metadata as safetensors; the file's permissions follow the umask.
+    """Write tensors and metadata to a safetensors file. The file's permissions follow the umask.
 
     Raises:
-        OSError: with its number, also for a full disk, where safetensors raises its own error.
+        OSError: with the error's number, even for a full disk, where safetensors raises its own error.
     """
     file.touch()
     mode = file.stat().st_mode
@@ -38,7 +38,7 @@ def write_tensors(
 
 
 def head(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Return shapes and dtypes of the tensors in a safetensors file, by name, without reading tensors.
+    """Return the shapes and dtypes of the tensors in a safetensors file by name, without reading the tensors.
 
     Raises:
         JobError: if the file isn't a safetensors file, or its size doesn't match its tensors.
@@ -61,4 +61,4 @@ _KINDS: dict[str, Any] = {
     "F64": "float64",
     "U8": "uint8",
 }
-"""Kinds by their names in safetensors."""
+"""dtypes by their names in safetensors files."""

@@ -1,4 +1,4 @@
-"""Training loop of one process: evaluate, check the gate, step, checkpoint."""
+"""Training loop of one process: evaluate, check the gate, train a step, save a checkpoint."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,14 +27,14 @@ from curriculum.train.step import Gradient, Prefetcher, optimizer_step
 from schemas.job import Job
 
 StepWatch = Callable[[int, Sequence[Batch], Gradient], None]
-"""Function called after each step with its number from 1, its batches, and its gradient's sums."""
+"""Function called after each step with the step's number (from 1), its batches and its gradient's sums."""
 
 
 class Trainer:
-    """Training loop of one rank, from a run's newest undamaged checkpoint or from the start.
+    """Training loop of one rank. It begins at the run's newest undamaged checkpoint, or at step 0.
 
-    Every rank creates a trainer. Only rank 0 writes files, except for each rank's shard of a checkpoint.
-    Training can be stopped and resumed at any step with identical bits.
+    Every rank creates a trainer. Only rank 0 writes files, except that each rank writes its shard of a
+    checkpoint. Training can be stopped and resumed at any step, with identical bits.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Trainer:
         self.prefetcher = Prefetcher(device)
 
     def train(self) -> TrainingEnd:
-        """Train step by step until the budget is used, the gate opens or `stop` returns true.
+        """Train step by step until the budget is used, the gate opens or `stop` returns True.
 
         Raises:
             NotFiniteError: for a loss or gradient that isn't finite; names step and rows.
@@ -140,7 +140,7 @@ class Trainer:
         return CheckpointState().computed_by(self.job.device, self.job.kernel)
 
     def _evaluate_if_due(self) -> str | None:
-        """Run an evaluation if one is due; return the reason if the gate opens."""
+        """Evaluate the model if an evaluation is due. Return the reason if the gate opens."""
         step, known = self.state.step, {figure.step for figure in self.state.figures}
         due = is_evaluated(step, every=self.job.evaluate_every, steps=self.job.steps)
         if due and step not in known:
@@ -209,7 +209,7 @@ class Trainer:
         self.heartbeat.step(self.state, positions=counts.positions, seconds=seconds)
 
     def _send_next(self) -> None:
-        """Start to copy the next step's first batch to a GPU that still computes this step."""
+        """Start to copy the first batch of the next step to a GPU that still computes this step."""
         if self.device.type == "cuda" and self.state.step + 1 < self.job.steps:
             batches = self.steps.peek()
             if batches:

@@ -1,4 +1,4 @@
-"""Validation before the first step: job, plan, rows, tokenizer and start checkpoint must match."""
+"""Checks before the first step: job, plan, rows, tokenizer and start checkpoint must match each other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ _MIX_AGAIN = "Mix the phase again, and start a new run of it"
 
 
 def require_fitting(job: Job, workspace: Path) -> None:
-    """Raise unless the parts of a job match. Costs a pass over some columns of its plan.
+    """Raise unless the parts of a job match each other. Some columns of the whole plan are read.
 
     Raises:
         JobError: names the part that doesn't match, its value, and the cure.
@@ -64,7 +64,7 @@ def _require_sizes(job: Job) -> None:
 
 
 def require_shared_rows(job: Job, processes: int) -> None:
-    """Raise unless `processes` processes can share the job's rows as context_parallel says.
+    """Raise unless `processes` processes can share the job's rows, as many per row as context_parallel says.
 
     Raises:
         JobError: for another trainer, a context_parallel that doesn't divide processes or rows, or too
@@ -100,7 +100,7 @@ def require_shared_rows(job: Job, processes: int) -> None:
 
 
 def _rows_of(job: Job) -> list[RowsSource]:
-    """Return the rows on which a job trains, then the rows on which it is evaluated."""
+    """Return the rows on which a job trains, followed by the rows on which it is evaluated."""
     held_out = (stratum.rows for evaluation in job.evaluations for stratum in evaluation.strata)
     return [*job.rows, *held_out]
 
@@ -152,7 +152,7 @@ def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
 
 
 def _require_measured(stratum: EvaluationStratum, workspace: Path) -> None:
-    """Raise unless all rows that a stratum names exist."""
+    """Raise unless all rows exist that a stratum names."""
     folder = workspace / stratum.rows.path
     count = sum(_sizes(folder))
     if not stratum.measured or stratum.measured[-1] >= count:
@@ -165,7 +165,7 @@ def _require_measured(stratum: EvaluationStratum, workspace: Path) -> None:
 
 
 def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
-    """Return the model of the start checkpoint; None without one, or for another trainer."""
+    """Return the model of the start checkpoint. None if there is none, or if another trainer wrote it."""
     if job.start_from is None:
         return None
     path = workspace / job.start_from.path
@@ -255,7 +255,7 @@ def _require_plan(job: Job, workspace: Path) -> None:
 
 
 def _used(table: pa.Table) -> Iterator[dict[str, object]]:
-    """Yield per shard in a part of the plan: the largest row, the row lengths, and one pack_id."""
+    """Yield for each shard in a part of the plan: the highest row number, the row lengths, one pack_id."""
     plain = table.set_column(2, "rows_key", pc.cast(table["rows_key"], pa.string()))
     grouped = plain.group_by(["rows_key", "shard"], use_threads=False).aggregate(
         [("row", "max"), ("row_length", "min"), ("row_length", "max"), ("pack_id", "min")]

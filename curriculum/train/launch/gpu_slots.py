@@ -1,4 +1,4 @@
-"""GPU slots of a machine, each held by one run at a time, and the machine that a job asks for.
+"""GPU slots of a machine, and the machine that a job asks for. One run at a time uses a slot.
 
     <folder>/<host>-0.lock   locked while a job trains, by its launcher and by all processes that train
              <host>-0.json   record of the launcher, locked by the launcher
@@ -6,8 +6,8 @@
 
 Locks belong to the operating system, so that nothing must be cleaned up after a killed process. On shared
 storage every machine has its own files. Other users may add files to the folder, but must not be able to
-rename or remove files of this user. Of other users' records only the owner is read, and no process is ended
-because of one.
+rename or remove files of this user. Only the owner of another user's record is read, not its content, and
+no process is ended because of such a record.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from schemas.errors import StoreError
 from schemas.job import DeviceName, SlotState
 
 WORKERS_FOR_A_GPU = 2
-"""Loader processes per training process on a GPU; on a CPU they would only take cores from training."""
+"""Number of loader processes per training process on a GPU. On a CPU they would take cores from training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ class Machine:
 
     device: DeviceName
     threads: int
-    """Threads of each process."""
+    """Number of threads in each process."""
     workers: int = 0
     processes: int = 1
     context_parallel: int = 1
@@ -58,7 +58,7 @@ class Machine:
         loader_workers: int | None = None,
         slots: int = 1,
     ) -> "Machine":
-        """Return a slot's share of this machine's GPUs, or of its CPU cores if it has no GPU."""
+        """Return a slot's part of this machine: its share of the GPUs, or of the CPU cores without a GPU."""
         gpus = _usable_gpus()
         gpu = gpus > 0
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -79,7 +79,7 @@ class Machine:
         recompute: bool = False,
         loader_workers: int | None = None,
     ) -> "Machine":
-        """Return the machine that a template requests; this machine may have no GPU."""
+        """Return the machine that an sbatch template requests. This machine itself may have no GPU."""
         processes = processes or max(template.gpus, 1)
         return Machine(
             device="cuda" if template.gpus else "cpu",
@@ -91,7 +91,10 @@ class Machine:
 
 
 def _usable_gpus() -> int:
-    """Count the GPUs that torch can use; a CPU build of torch isn't imported, which would take seconds."""
+    """Return the number of GPUs that torch can use.
+
+    A torch build for CPUs isn't imported, since that takes seconds.
+    """
     if "torch" not in sys.modules and not torch_build().is_for_gpus:
         return 0
     import torch
@@ -107,19 +110,19 @@ def _loaders(asked_for: int | None, *, gpu: bool) -> int:
 
 POLL_SECONDS = 0.25
 GRACE_SECONDS = 15.0
-"""Seconds after which processes of a dead launcher are killed; they were signalled when it died."""
+"""Seconds that the processes of a dead launcher get to end, since the signal that they got when it died."""
 
 
 _DIGITS = 10
 _LAST_TICKET = 10**_DIGITS - 1
 _MAX_RECORD_BYTES = 1 << 16
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-"""Permissions with which other users could have written a file of this user."""
+"""Permissions that allow other users to write a file of this user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """Slot that is held while `lock` is open, here or in a process that inherited it."""
+    """Slot that a run occupies as long as `lock` is open, here or in a process that inherited it."""
 
     number: int
     of: int
@@ -129,20 +132,20 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotRecord:
-    """Record of a slot or a ticket; of another user's record only the user is known."""
+    """Record of a slot or a ticket. If another user wrote it, only the user is known."""
 
     is_alive: bool
     """True while the process that wrote the record is alive."""
     host: str = ""
     pid: int = 0
-    """Pid of the run's launcher; 0 if it is unknown, or has ended and left processes behind."""
+    """Process id of the run's launcher. 0 if unknown, or if the launcher ended and left processes behind."""
     run: str = ""
     """Directory of the run; empty if unknown."""
     user: str = ""
     """Name of another user who wrote the record; empty for this user."""
 
     def __str__(self) -> str:
-        """Describe the holder of a slot."""
+        """Describe the run that occupies a slot."""
         if self.user:
             return f"user {self.user}"
         known = f"process {self.pid} on {self.host} with {self.run}" if self.pid else self.run
@@ -154,7 +157,7 @@ class SlotRecord:
 
 
 class Slots:
-    """Slots of this machine in a folder."""
+    """Slots of this machine, whose files are in a folder."""
 
     def __init__(self, folder: Path, number: int) -> None:
         assert number > 0
@@ -163,7 +166,7 @@ class Slots:
 
     @contextlib.contextmanager
     def hold(self, run: str, say: Callable[[str], None]) -> Iterator[Slot]:
-        """Wait for a slot, first come first served, and hold it.
+        """Wait for a slot, first come first served, and occupy it until the context exits.
 
         `say` is called when waiting begins, and when the reason for waiting changes.
         """
@@ -177,7 +180,10 @@ class Slots:
             self._leave(slot, record, run)
 
     def _leave(self, slot: Slot, record: HeldFile, run: str) -> None:
-        """Release a slot; if a process of the job still holds it, record the run that must be ended."""
+        """Release a slot.
+
+        If a process of the job still locks it, record the run, so that others can end it.
+        """
         with self._guard():
             # Close the lock without unlocking it: the slot belongs to the job while one of its processes
             # lives.
@@ -190,17 +196,17 @@ class Slots:
                 record.release()
 
     def holders(self) -> list[SlotRecord | None]:
-        """Return the holder of each slot, None for a free one; writes nothing."""
+        """Return the record of each slot, or None for a free slot. Nothing is written."""
         return [self._holder(number) for number in range(self.number)]
 
     def line(self) -> list[SlotRecord]:
-        """Return the waiting runs in their order; writes nothing."""
+        """Return the waiting runs in their order. Nothing is written."""
         records = map(_read, self._all_tickets())
         return [record for record in records if record.is_alive and (record.run or record.user)]
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """Let only one process at a time inspect or change the line and the slots."""
+        """Ensure that only one process at a time reads or changes the slots and the waiting line."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = inside.open_lock(self.folder / f"{self._host}.lock")
         try:
@@ -211,7 +217,7 @@ class Slots:
 
     @contextlib.contextmanager
     def _ticket(self, me: SlotState) -> Iterator[Path]:
-        """Take the last place in the line until the context exits."""
+        """Take the last place in the waiting line until the context exits."""
         with self._guard():
             self._tickets()
             before = self._all_tickets()
@@ -233,7 +239,7 @@ class Slots:
         return sorted(self.folder.glob(f"{self._host}.{'[0-9]' * _DIGITS}.json"))
 
     def _tickets(self) -> list[Path]:
-        """Return the tickets of processes that still wait, and remove the others."""
+        """Return the tickets of processes that still wait, and remove all others."""
         tickets = self._all_tickets()
         held = [ticket for ticket in tickets if _is_held(ticket)]
         for ticket in tickets:
@@ -269,7 +275,7 @@ class Slots:
             time.sleep(POLL_SECONDS)
 
     def _write_record(self, slot: Slot, me: SlotState) -> HeldFile:
-        """Write the record of a slot; release the slot if this fails."""
+        """Write the record of a slot. If this fails, release the slot."""
         record = HeldFile(self._record(slot.number))
         try:
             record.write(me.model_dump_json())
@@ -312,7 +318,7 @@ def _in_the_way(file: Path, cause: str) -> StoreError:
 
 
 def _is_held(file: Path) -> bool:
-    """Return True if a process holds a file; False if another user forbids opening it."""
+    """Return True if a process locks a file. Return False if another user doesn't allow to open it."""
     try:
         return is_held(file)
     except PermissionError:
@@ -322,8 +328,8 @@ def _is_held(file: Path) -> bool:
 def _read(file: Path) -> SlotRecord:
     """Read the record of a slot or a ticket.
 
-    The user is the owner of the opened file. The content of another user's record is ignored, because the
-    run that it names would be ended.
+    The user is the owner of the opened file. The content of another user's record is ignored, because the run
+    that it names would be ended.
     """
     is_alive = _is_held(file)
     try:
@@ -347,13 +353,13 @@ def _user_name(uid: int) -> str:
 
 
 class _Patience:
-    """Tracker of runs whose launcher is gone; ends them after GRACE_SECONDS."""
+    """Tracker of runs whose launcher has ended. It ends such runs after GRACE_SECONDS."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def look_at(self, held: Mapping[Path, SlotRecord]) -> None:
-        """End every run whose launcher is gone for long and that still holds the lock of its slot."""
+        """End every run that still locks its slot GRACE_SECONDS after its launcher ended."""
         now = time.monotonic()
         orphans = {
             record.run: lock for lock, record in held.items() if record.run and not record.is_alive
@@ -366,7 +372,7 @@ class _Patience:
 
 
 def share_of(slot: int, slots: int, devices: int) -> list[int]:
-    """Return the GPU numbers of a slot; slots share GPUs if there are more slots than GPUs.
+    """Return the GPU numbers of a slot. If there are more slots than GPUs, slots share GPUs.
 
     >>> share_of(1, 2, 8), share_of(1, 2, 5), share_of(2, 3, 2)
     ([4, 5, 6, 7], [2, 3], [0])

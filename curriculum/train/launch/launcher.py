@@ -1,4 +1,4 @@
-"""A job as a separate process: start, follow by log and heartbeat, end, and interpret the exit code."""
+"""A job as a separate process: start it, follow its log and heartbeat, end it, interpret its exit code."""
 
 import contextlib
 import os
@@ -43,8 +43,10 @@ from schemas.job import Job, Report
 from schemas.progress import Progress, ProgressCallback, ignore_message, ignore_progress
 
 GRACE_SECONDS = 10.0
-"""Seconds for the step in progress and its checkpoint; then all processes of the job are killed, and the
-previous checkpoint is the last one."""
+"""Seconds that a job gets to finish its step and save a checkpoint.
+
+Then all of its processes are killed, and the previous checkpoint is the last one.
+"""
 POLL_SECONDS = 0.2
 COMMAND = (sys.executable, "-P", "-m", "curriculum.train")
 _LOG_LINES = 12
@@ -61,30 +63,37 @@ class Launch:
     """Place where a job runs, and callbacks that follow its progress."""
 
     slots: Slots | None = None
-    """Slots for one of which the job waits; None to start without waiting."""
+    """Slots, one of which the job needs and waits for. None starts the job without waiting."""
     watch: ProgressCallback = ignore_progress
-    """Receives the number of finished steps."""
+    """Callback that gets the number of finished steps."""
     tell: Callable[[str], None] = ignore_message
-    """Receives new lines of train.log."""
+    """Callback that gets new lines of train.log."""
     stalled: Callable[[str], None] = ignore_message
-    """Receives a message once if no step was finished for long, until the next step."""
+    """Callback that gets a message if no step was finished for long.
+
+    It is called again only after another step.
+    """
     sbatch: slurm.SbatchTemplate | None = None
-    """Script with which the job is submitted to Slurm, which has its own queue."""
+    """Script that submits the job to Slurm, which has its own queue."""
     trainer: str | None = None
-    """Command of another trainer that is permitted, from its diet; job.json alone doesn't permit any."""
+    """Permitted command of another trainer, taken from the diet.
+
+    A command in job.json isn't permitted by itself.
+    """
 
 
 def launch_job(store: Store, path: Path, how: Launch) -> Report:
-    """Train the job in a file, in processes of a new session whose output goes to train.log beside it.
+    """Train the job in a file, in processes of a new session.
 
-    Processes that a killed launcher left behind are ended first. An interrupt lets the current step finish
-    with a checkpoint, and is raised again.
+    Their output goes to train.log next to the file. Processes that a killed launcher left behind are ended
+    first. If this process is interrupted, the job finishes its step with a checkpoint, and the interrupt is
+    raised again.
 
     Raises:
-        JobKilledError: if its process was killed.
-        JobMemoryError, NotFiniteError: if its exit code says so.
+        JobKilledError: if the job's process was killed.
+        JobMemoryError, NotFiniteError: if the exit code says so.
         JobError: for any other exit code than 0 and 75 (cancelled), with the last lines of the log; if
-            another process trains the run; and if it names a command that isn't permitted.
+            another process trains the run; and if the job names a command that isn't permitted.
     """
     job, directory = read_job(path), path.absolute().parent
     require_permitted(job, path, how.trainer)
@@ -99,7 +108,7 @@ def launch_job(store: Store, path: Path, how: Launch) -> Report:
 
 
 def _begin(store: Store, job: Job, directory: Path) -> None:
-    """Check that nobody trains the run, and remove files that record an earlier end."""
+    """Check that no other process trains the run, and remove files that record an earlier end."""
     require_unclaimed(store, job, directory)
     for stale in (REPORT, HEARTBEAT, slurm.EXIT):
         (directory / stale).unlink(missing_ok=True)
@@ -126,7 +135,7 @@ def _through_slurm(
 
 
 def outcome(job: Job, directory: Path, code: int) -> Report:
-    """Return the report of a job that ended with an exit code.
+    """Return the report of a job that ended with exit code `code`.
 
     Raises:
         JobError: of the type that belongs to the code, unless it is 0 or 75.
@@ -153,7 +162,7 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
 
 
 def _remedy(job: Job, directory: Path, code: int) -> str:
-    """Return the cure for a failed training; after a leak the same command would fail again."""
+    """Return the hint for a failed training. After a leak, the same command would fail again."""
     # Imported late, because the module imports torch.
     from curriculum.train.required_proof import is_refuted
 
@@ -185,7 +194,7 @@ def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
 
 
 def wait_reporter(job: Job, how: Launch) -> Callable[[str], None]:
-    """Return a function that reports why a job waits, as a log line and as a progress note."""
+    """Return a function that reports why a job waits: as a log line, and as a note in the progress."""
 
     def log_wait(words: str) -> None:
         how.tell(words)
@@ -202,7 +211,7 @@ def _permission(how: Launch) -> list[str]:
 
 
 def _ended(directory: Path, slot: Slot | None, follower: LogFollower, permission: list[str]) -> int:
-    """Run the job's process and return its exit code; negative for a signal."""
+    """Run the job's process and return its exit code. A negative code is a signal."""
     command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid()), *permission]
     if slot is not None:
         command += ["--slot", f"{slot.number}/{slot.of}"]
@@ -228,7 +237,7 @@ def _ended(directory: Path, slot: Slot | None, follower: LogFollower, permission
 
 
 def _end(process: "subprocess.Popen[bytes]", directory: Path) -> None:
-    """Let a running process finish its step, then end everything that it started."""
+    """Let a process finish its step, then end everything that it started."""
     grace = GRACE_SECONDS
     try:
         if process.poll() is None:
@@ -253,7 +262,7 @@ def _kill(process: "subprocess.Popen[bytes]", directory: Path, grace: float = 0.
 
 
 def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
-    """End processes left behind by an earlier launcher; they were signalled when it died."""
+    """End processes that an earlier launcher left behind. They got a signal when it died."""
     if not (left := processes_of(directory)):
         return
     listed = ", ".join(map(str, left))

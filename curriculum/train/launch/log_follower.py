@@ -1,4 +1,4 @@
-"""Follower of a run's log and heartbeat: reports new lines, new steps, and stalls."""
+"""Follower of a run's log and heartbeat. It reports new lines, new steps and stalls."""
 
 import statistics
 import time
@@ -14,14 +14,14 @@ from schemas.progress import Progress, ProgressCallback
 
 MIN_SILENCE_SECONDS = 600.0
 STEPS_OF_SILENCE = 20
-"""Silence after which a run counts as stalled, in median durations of a step."""
+"""Time without a new step after which a run counts as stalled, in median durations of a step."""
 _MAX_KEPT_STEPS = 101
 _MAX_BYTES_PER_LOOK = 1 << 20
 _MAX_LINES_PER_LOOK = 200
 
 
 class LogFollower:
-    """Reports everything new since the last look."""
+    """Reporter of everything new in a run's log and heartbeat since the last look."""
 
     def __init__(
         self,
@@ -38,7 +38,10 @@ class LogFollower:
         self._seen: Heartbeat | None = None
 
     def look(self, runs: bool = True) -> None:
-        """Report new lines and steps, and a stall that began; a job that doesn't run yet can't stall."""
+        """Report new lines and steps, and a stall that has begun.
+
+        `runs` is False for a job that doesn't run yet. Such a job can't stall.
+        """
         if not runs:
             self._pulse = StepMonitor(time.monotonic())
         for line in self._tail.lines():
@@ -60,7 +63,7 @@ class LogFollower:
 
 
 class Tail:
-    """New lines of a growing file, starting at its current end."""
+    """Reader of the lines that are appended to a file from now on."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -68,9 +71,10 @@ class Tail:
         self._rest = b""
 
     def lines(self) -> list[str]:
-        r"""Return new complete lines, at most 200; of a line overwritten by \r only its last state.
+        r"""Return the new complete lines, at most 200.
 
-        b"10%\r20%\r30%\nstep 1\nste" -> ["30%", "step 1"]
+        If \r overwrites a line, only its last state is returned. b"10%\r20%\r30%\nstep 1\nste" -> ["30%",
+        "step 1"]
         """
         if not self.file.exists():
             return []
@@ -87,14 +91,17 @@ class Tail:
 
 
 class StepMonitor:
-    """Detector of stalls; all times are from one monotonic clock."""
+    """Detector of stalls. All times passed to it come from one monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._step, self._since, self._reported = 0, now, False
         self._took: deque[float] = deque(maxlen=_MAX_KEPT_STEPS)
 
     def seconds_stalled(self, step: int, now: float) -> float | None:
-        """Return the seconds without a step once they are too many; then None until the next step."""
+        """Return the seconds since the last step if they are too many, else None.
+
+        A stall is reported once. After that, the result is None until the next step.
+        """
         if step != self._step:
             if self._step and step > self._step:
                 self._took.append((now - self._since) / (step - self._step))
@@ -108,12 +115,15 @@ class StepMonitor:
 
 
 def read_heartbeat(directory: Path) -> Heartbeat | None:
-    """Read the last heartbeat of an open run; None if there is none."""
+    """Read the last heartbeat of an open run. None if there is none."""
     return inside.read(Heartbeat, directory / HEARTBEAT)
 
 
 def progress_of(job: Job, beat: Heartbeat) -> Progress:
-    """Convert a heartbeat to progress; the last step counts as not done while it is evaluated."""
+    """Convert a heartbeat to progress.
+
+    While the model is evaluated after a step, this step counts as not done.
+    """
     measured = [] if beat.val_bpb is None else [f"val_bpb {beat.val_bpb:.3f}"]
     speed = f"{beat.tokens_per_second:,.0f} tokens/s"
     return Progress(

@@ -1,10 +1,11 @@
-"""Jobs through Slurm: submitted once, followed through the shared workspace, cancelled by scancel.
+"""Jobs that run through Slurm.
 
-Slurm has its own queue, so no slot is taken. sbatch.json in the run's directory names the Slurm job, so
-that a restarted launcher follows the running job instead of submitting it again.
+They are submitted once, followed through the shared workspace, and cancelled by scancel. Slurm has its
+own queue, so that a job needs no slot. sbatch.json in the run's directory names the Slurm job. By this
+file, a restarted launcher follows the running job instead of submitting another one.
 
-The job is a user's sbatch script used as a template: the line {command} is replaced by the training
-command, and a comment gives the number of GPUs per machine, so that no sbatch options need to be parsed.
+The template of a job is a user's sbatch script. Its line {command} is replaced by the training command. A
+comment in the script gives the number of GPUs per machine, so that sbatch options need not be parsed.
 """
 
 import re
@@ -31,7 +32,7 @@ _EXAMPLES = {"gpus": "# gpus: 4 (0 trains on CPUs)", "cores": "# cores: 32"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SbatchTemplate:
-    """sbatch script with a placeholder line for the training; counts are per machine."""
+    """sbatch script with a placeholder line for the training command. All counts are per machine."""
 
     file: Path
     script: str
@@ -39,7 +40,7 @@ class SbatchTemplate:
     cores: int = 1
 
     def filled(self, lines: str) -> str:
-        """Return the script with shell lines in place of the line {command}."""
+        """Return the script with the shell lines `lines` instead of the line {command}."""
         written = self.script.splitlines()
         return "\n".join(lines if line.strip() == COMMAND_LINE else line for line in written) + "\n"
 
@@ -81,10 +82,10 @@ def _refused(value: object, cause: str, cure: str) -> JobError:
 
 SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
 POLL_SECONDS = 5.0
-"""Seconds between calls of squeue, whose server may manage thousands of jobs."""
+"""Seconds between two calls of squeue. They are many, since its server may manage thousands of jobs."""
 GRACE_SECONDS = 10.0
 SECONDS_TO_APPEAR = 30.0
-"""Seconds to wait for the appearance of a file written on another machine."""
+"""Seconds that a file may take to appear here after another machine wrote it."""
 _ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
@@ -113,7 +114,7 @@ class SlurmHandle:
         self.number, self.directory = number, directory
 
     def state(self) -> str | None:
-        """Return the state by squeue (PENDING, RUNNING …); None if squeue doesn't know the job any more.
+        """Return the state that squeue shows (PENDING, RUNNING …), or None if squeue doesn't know the job.
 
         Raises:
             ConnectionError: if squeue doesn't answer.
@@ -127,14 +128,14 @@ class SlurmHandle:
         raise ConnectionError(done.stderr.strip())
 
     def is_active(self) -> bool:
-        """Return True if the job waits or runs, or if Slurm doesn't answer."""
+        """Return True if the job waits or runs. Return True also if Slurm doesn't answer."""
         try:
             return self.state() not in {None, *_ENDED}
         except ConnectionError:
             return True
 
     def end(self) -> None:
-        """Cancel the job and wait a while for its checkpoint; Slurm kills a job that doesn't end."""
+        """Cancel the job, and wait some time for its checkpoint. Slurm kills a job that doesn't end."""
         if _run(["scancel", self.number]).returncode != 0:
             return  # The job still runs; the next launcher follows it.
         until = time.monotonic() + GRACE_SECONDS
@@ -143,12 +144,15 @@ class SlurmHandle:
         self.forget()
 
     def forget(self) -> None:
-        """Remove the records of the job, so that the next launcher submits it again."""
+        """Remove the files about the job. Then the next launcher submits it again."""
         (self.directory / SUBMITTED).unlink(missing_ok=True)
         (self.directory / EXIT).unlink(missing_ok=True)
 
     def code(self, state: str | None) -> int:
-        """Return the exit code of an ended job, negative for a signal; 75 only if somebody cancelled it."""
+        """Return the exit code of a job that has ended, negative for a signal.
+
+        It is 75 only for a cancelled job.
+        """
         until = time.monotonic() + SECONDS_TO_APPEAR
         while not (file := self.directory / EXIT).is_file() and time.monotonic() < until:
             if state not in (None, "COMPLETED", "FAILED"):
@@ -190,7 +194,7 @@ def find_submitted(directory: Path) -> SlurmHandle | None:
 def submit_job(
     job: Job, directory: Path, template: SbatchTemplate, command: Sequence[str]
 ) -> SlurmHandle:
-    """Submit the command of a job; its output goes to train.log.
+    """Submit a job whose script runs `command`. Its output goes to train.log.
 
     Raises:
         JobError: if sbatch is missing or rejects the job.
@@ -219,9 +223,10 @@ def submit_job(
 def follow_job(
     handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[str], None]
 ) -> int:
-    """Wait for a job to end and return its exit code; call `look` often with True while it runs.
+    """Wait until a job ends, and return its exit code.
 
-    An interrupt cancels the job, and is raised again.
+    Meanwhile `look` is called often, with True while the job runs. An interrupt cancels the job and is raised
+    again.
     """
     state: str | None = None
     try:
