@@ -141,7 +141,11 @@ def _future(subject: Subject) -> Iterator[Finding]:
 
 
 def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
-    """Train a copy of the model by plain steps on every packing; return one REPACKED finding per packing."""
+    """Train a copy of the model by plain steps on every packing; return the REPACKED findings.
+
+    There are two sets of packings: of a few long documents, and of many short ones. In each set, the first
+    packing is the reference, and each of the others gives one finding.
+    """
     spec = _setting(subject).model
     few = proof_documents(spec, longest=subject.row_length, steps=STEPS)
     many = many_documents(spec)

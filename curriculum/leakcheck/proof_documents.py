@@ -81,7 +81,7 @@ def _first_of(structure: EncodedStructure, n: int) -> EncodedStructure:
 
 
 ProofSteps = Sequence[Sequence[ProofDocument]]
-"""Documents of each step; documents are numbered across all steps."""
+"""Documents of each step. Documents are numbered across all steps."""
 LATER_LONGEST = 256
 """Maximum length of a document in all steps except the first."""
 MANY = 1_030

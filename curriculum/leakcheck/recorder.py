@@ -101,7 +101,7 @@ class Recorder:
         )
 
     def fed(self, batches: Sequence[Batch], nll: Sequence[Sequence[float]]) -> FedDocuments:
-        """Return the documents of a step's batches, with the summed losses in `nll` by batch and segment."""
+        """Return the documents of a step's batches. `nll` has their summed losses by batch and segment."""
         # A rank without rows gets a blank batch instead.
         real = [pair for pair in zip(batches, nll, strict=True) if pair[0].pack_ids]
         fault = next(filter(None, (self._fault(batch) for batch, _ in real)), "")

@@ -33,7 +33,7 @@ def math_attend(
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK."""
+        """Return the attention output, out_BHTK."""
         bias = bias_of(table_HR, relation_BTT)
         k_BHTK, v_BHTK = repeat_for_heads(q_BHTK, k_BGTK, v_BGTK)
         return dense(q_BHTK, k_BHTK, v_BHTK, visible_B1TT, bias=bias, softcap=softcap)
@@ -58,7 +58,7 @@ def sdpa_attend(
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK."""
+        """Return the attention output, out_BHTK."""
         k_BHTK, v_BHTK = repeat_for_heads(q_BHTK, k_BGTK, v_BGTK)
 
         def plain() -> Tensor:

@@ -57,7 +57,7 @@ def documents_attend(
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK."""
+        """Return the attention output, out_BHTK."""
         B, _, Q, _ = q_BHTK.shape
         k_BHTK, v_BHTK = repeat_for_heads(q_BHTK, k_BGTK, v_BGTK)
         documents = zip(

@@ -57,7 +57,7 @@ def flex_attend(
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK."""
+        """Return the attention output, out_BHTK."""
         score = _score(softcap, table_HR, related)
         if q_BHTK.is_cuda:
             out: Tensor = _compiled()(

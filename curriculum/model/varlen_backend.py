@@ -37,7 +37,7 @@ def varlen_attend(
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
-        """Return out_BHTK."""
+        """Return the attention output, out_BHTK."""
         assert table_HR is None, "the backend varlen doesn't support relations"
         _require_gpu(q_BHTK)
         B, _, T, _ = q_BHTK.shape

@@ -12,8 +12,8 @@ def gate_reason(
 ) -> str | None:
     """Return the reason to end the phase now, or None. `bits` has val_bpb of all evaluations since step 0.
 
-    With a rule of 0.002 over 3 evaluations, 1.500, 1.4995, 1.499, 1.4985 ends the phase. The first three
-    values alone don't.
+    Example: a rule ends the phase once val_bpb falls by less than 0.002 over 3 evaluations. It ends the phase
+    after 1.500, 1.4995, 1.499, 1.4985, but not after the first three values.
     """
     if rule is None or (rule.min_tokens is None and rule.val_bpb is None):
         return None

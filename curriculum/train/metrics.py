@@ -353,7 +353,7 @@ class MetricsSummary:
     mean_context: float | None
     """Number of preceding tokens in the document, averaged over all scored tokens."""
     attention_density: float | None
-    """Mean over steps. All steps have the same number of positions."""
+    """Attention density, averaged over steps. All steps have the same number of positions."""
 
 
 def summary(metrics: pa.Table) -> MetricsSummary:
