@@ -46,8 +46,7 @@ def _judged(home: Path, file: Path, repositories: Sequence[str]) -> tuple[Outcom
     """Train the arms of an ablation file and judge its claims.
 
     Raises:
-        CurriculumError: if the file's workspace isn't trusted, and for the reasons for which `curriculum
-            ablate` raises it.
+        CurriculumError: if the file's workspace isn't trusted, or for a mistake in the file.
     """
     trust.require_trusted(home, file)
     for line in trust.shadow_words(home):
