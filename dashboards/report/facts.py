@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from curriculum.inspection.formats import Line, count, family_title
+from curriculum.inspection.formats import Line, family_title
 from curriculum.inspection.held_out import filling_of
 from curriculum.inspection.largest_files import lines_of_artefacts
 from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place, changes_within
-from curriculum.inspection.row_yields import RowYields
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import gates
@@ -23,6 +22,7 @@ from curriculum.published_files import require_published
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, REPORT, read_report
+from dashboards.report.packed_data_sets import PackedDataSet
 from dashboards.report.step_curves import StepCurves, read_step_curves
 from dashboards.rows.write import ExampleRow
 from schemas.errors import SchemaError, StoreError
@@ -30,46 +30,11 @@ from schemas.job import Figure, Job, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
 from schemas.objectives import FIXED_SETS, PHASE_SET
-from schemas.packed_row import unusual_options
 from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport
 from schemas.specialist import file_stem
 
 TOKENIZERS = "tokenizers"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Packed:
-    """An artefact of training rows, with an example row if the page of its rows could be written."""
-
-    labels: Mapping[str, str]
-    report: RowsReport
-    example: ExampleRow | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the family; for rows with structure it includes their base family."""
-        return family_title(self.labels)
-
-    @property
-    def how(self) -> str:
-        """Objective, row length, variant and unusual options, in words."""
-        labels = self.labels
-        variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
-        options = f", {unusual}" if (unusual := unusual_options(labels)) else ""
-        imported = ", imported" if "imported" in labels else ""
-        return f"{labels['objective']} at {int(labels['row_length']):,}{variant}{options}{imported}"
-
-    @property
-    def yields(self) -> RowYields | None:
-        """Yield of the rows, the yields of other ways to fill rows, and the reasons for unused positions."""
-        return RowYields.of(self.report, int(self.labels["row_length"]))
-
-    @property
-    def distinct(self) -> str:
-        """Numbers of distinct tokens and of scored tokens, in words."""
-        windows = self.report.windows
-        return f"{count(windows.distinct)} distinct of {count(windows.scored)} scored tokens"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +104,7 @@ class PhaseFacts:
     """Changes of val_bpb during the phase, measured on the same documents before and after."""
     approval: Approval | None
     mixture: MixtureReport | None
-    packed: tuple[Packed, ...]
+    packed: tuple[PackedDataSet, ...]
     earlier: tuple[TrainedRun, ...]
     """Attempts that are neither current nor running, in order of their start."""
     started: str = ""
@@ -331,7 +296,7 @@ def _phase(
         approval=gates.find_approval(plan.store, run) if run else None,
         mixture=mixture_report_of(mixture) if mixture else None,
         packed=tuple(
-            Packed(
+            PackedDataSet(
                 labels=rows[key].manifest.labels,
                 report=rows[key].reported(RowsReport),
                 example=examples.get(key),

@@ -13,7 +13,8 @@ from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
 from dashboards.charts.marks import Band, BarPart, ServingShares, ShareLine, share_end
 from dashboards.palette import phase_class
-from dashboards.report.facts import Facts, Packed, PhaseFacts
+from dashboards.report.facts import Facts, PhaseFacts
+from dashboards.report.packed_data_sets import PackedDataSet
 from schemas.mixture import MixtureReport
 
 PHASE_STEP, SERVING_STEP = 0.25, 0.1
@@ -192,7 +193,7 @@ def mixture_warnings(report: MixtureReport) -> Iterator[str]:
         yield f"{number(excluded.rows, 'row')} with {count(excluded.tokens)} tokens excluded"
 
 
-def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
+def outcomes(row: PackedDataSet) -> list[tuple[BarPart, str]]:
     """Return what became of the documents that were packed into rows.
 
     Each outcome has a part of a bar, for its share, and its number of documents in words.
@@ -210,7 +211,7 @@ def outcomes(row: Packed) -> list[tuple[BarPart, str]]:
     ]
 
 
-def outcomes_met(packed: Sequence[Packed]) -> list[tuple[str, str]]:
+def outcomes_met(packed: Sequence[PackedDataSet]) -> list[tuple[str, str]]:
     """Return the names of the outcomes that occur in some rows artefacts, each with its meaning in words."""
     return [
         (name, words)

@@ -25,7 +25,7 @@ TAKES_A_WAY = (
     "report {}",
     "approve {} syntax",
     "compare {} {}",
-    "sample {} --prompt int --tokens 1",
+    "generate {} --prompt int --tokens 1",
     "export {} --to TO",
 )
 TAKES_A_PHASE = (
@@ -33,7 +33,7 @@ TAKES_A_PHASE = (
     "compare {}/syntax {}/syntax",
     "diff {}/syntax {}/syntax",
     "lineage {}/syntax --step 1",
-    "sample {}/syntax --prompt int --tokens 1",
+    "generate {}/syntax --prompt int --tokens 1",
     "export {}/syntax --to TO",
     "export {}/syntax --format flat --to TO",
     "leakcheck {}/syntax",

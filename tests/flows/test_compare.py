@@ -230,7 +230,7 @@ def test_a_run_is_found_by_key_and_by_path_too(home: Path) -> None:
 
 @pytest.mark.parametrize("names", [["fmt/syntax"], ["fmt/syntax", "nobody"]])
 def test_what_cannot_be_compared_says_so(home: Path, names: list[str]) -> None:
-    with pytest.raises(JobError, match=r"at least two runs|no such run"):
+    with pytest.raises(JobError, match=r"at least two runs|no run of that name"):
         compare.compare(home, names)
 
 

@@ -558,7 +558,7 @@ def test_a_path_in_another_workspace_opens_the_door_of_that_one(
     for words in (
         f"train {diet}",
         f"export {home}/runs --to {tmp_path}/out",
-        f"sample {home}/runs",
+        f"generate {home}/runs",
     ):
         refused = curriculum(*shlex.split(words), home=own)
         assert refused.returncode == WRONG
@@ -580,7 +580,7 @@ def test_a_link_out_of_a_workspace_opens_the_door_of_that_one(home: Path, tmp_pa
     own = tmp_path / "own"
     trust.make_trusted(own)
     job = next((home / "runs").rglob("job.json"))
-    for words in (f"leakcheck {job}", f"sample {job.parent}", f"check {home}/documents"):
+    for words in (f"leakcheck {job}", f"generate {job.parent}", f"check {home}/documents"):
         refused = curriculum(*shlex.split(words), home=own)
         assert refused.returncode == WRONG
         assert str(home) in refused.stderr
