@@ -11,7 +11,8 @@ from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import PhaseStatus, State
 from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
-from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
+from dashboards.report.facts import Facts, PhaseFacts, TrainedRun
+from dashboards.report.packed_data_sets import PackedDataSet
 from dashboards.report.step_curves import StepCurves
 from dashboards.rows.write import ExampleRow
 from schemas.diet import AdvanceWhen, StopsImproving
@@ -246,9 +247,9 @@ def mixture(each: ResolvedPhase) -> MixtureReport:
     )
 
 
-def packed(each: ResolvedServing) -> Packed:
+def packed(each: ResolvedServing) -> PackedDataSet:
     """The rows of a serving."""
-    return Packed(
+    return PackedDataSet(
         labels={
             "family": each.family,
             "objective": each.objective,
