@@ -152,7 +152,7 @@ class RowSource:
     base: Artefact
     tokens: Artefact
     overlong: Overlong = "skip"
-    """What to do with conversations that are longer than a row."""
+    """Treatment of conversations that are longer than a row."""
     licences: LicencesSpec = USUAL_LICENCES
     """Licences of files that contexts may show."""
 
