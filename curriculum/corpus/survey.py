@@ -145,7 +145,7 @@ def survey_snapshot(files: Iterable[FileChange]) -> Survey:
 
 
 def sample_commits(commits: Iterable[str], share: float, *, min_count: int) -> list[str]:
-    """Return a `share` of the commits in sample order, but at least `min_count` if there are as many.
+    """Return a `share` of the commits in sample order, but at least `min_count`, or all if there are fewer.
 
     A smaller sample of the same commits is a prefix of a larger one.
     """

@@ -34,7 +34,7 @@ class FrameCounts:
     claimed: DocumentTokens
     """Control tokens that documents have according to --document-tokens."""
     bos_id: int | None
-    """Id of the tokenizer's BOS, whether or not documents have one; None if BOS doesn't mark documents."""
+    """Id of the tokenizer's BOS, whether or not documents have one; None if it is also padding or EOS."""
     eos_id: int | None
     ender: int | None
     """Id of EOS; None if the same id is also the BOS of documents."""

@@ -196,7 +196,7 @@ def _read_record(file: Path) -> ExportRecord:
 
 
 def _require_none_stored(other: Path, form: TokenFormat) -> None:
-    """Raise if the file `other` stores boundaries, because they needn't be inferred from EOS then."""
+    """Raise if the file `other` stores boundaries, although the user asks to infer them from EOS."""
     if form == "megatron" or other.is_file():
         raise SchemaError(
             BY_EOS,

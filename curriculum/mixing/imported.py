@@ -50,7 +50,7 @@ def check_name(name: str) -> None:
     """Raise unless `name` can name imported rows without being confused with something else.
 
     Raises:
-        DietError: for invalid characters, a name that looks like a key, and the name of a family.
+        DietError: for invalid characters, a name that looks like digits of a key, and the name of a family.
     """
     cause = None
     if not is_name(name):

@@ -140,10 +140,10 @@ class _Lane:
 
 
 def _halvings(reports: Sequence[WindowsReport]) -> int:
-    """Return the number of times that the range of counted hashes must be halved.
+    """Return how often the range of counted hashes must be halved.
 
-    After so many halvings, at most MAX_COUNTED windows are counted. If windows of an artefact were stored
-    with more halvings, their number is returned.
+    After so many halvings, at most MAX_COUNTED windows are counted. The windows of each artefact were stored
+    after a number of halvings, so the result is at least the highest of these numbers.
     """
     lowest = max((report.halvings for report in reports), default=0)
     kept = sum(report.kept >> (lowest - report.halvings) for report in reports)

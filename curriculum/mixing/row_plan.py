@@ -56,7 +56,7 @@ class WholeSteps:
 
     steps: int = 0
     tokens: int = 0
-    """Valid tokens of these steps."""
+    """Valid tokens in the whole steps."""
     first: int = 0
     """Valid tokens of the first step, even if it exceeds the budget; a phase needs at least so many."""
 

@@ -60,7 +60,7 @@ class SupplyLine:
     documents: float
     """Number of documents with tokens in rows of this kind."""
     shortened: float
-    """Number of these documents with parts left out to fit a row."""
+    """Number of documents with parts left out to fit a row."""
     routed: float
     """Number of documents that are too long for this row length and need longer rows."""
     held_out: float

@@ -420,7 +420,7 @@ def _reference_engine(bare: str) -> Encode:
 
 @contextlib.contextmanager
 def _panics_named(at: str) -> Iterator[None]:
-    """Turn an engine's panic in the `with` block into a TokenizerError.
+    """Turn an engine's panic in the `with` block into a TokenizerError; `at` says what was being done.
 
     An engine panics, for example, if a regular expression exceeds its limit.
 
