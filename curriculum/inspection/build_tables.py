@@ -1,4 +1,4 @@
-"""Tables and warnings of builds and mixtures, shared by the terminal and the pages of runs."""
+"""Tables and warnings about builds and mixtures, shared by the terminal and the pages of runs."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -36,9 +36,9 @@ YIELD_NOTE = (
     "if mixed: had domains shared rows, which they never do"
 )
 MIN_LENGTH = 1 / 3
-"""Ratio of mean document lengths, held-out to training, below which a build warns."""
+"""Minimum ratio of the mean lengths of held-out and training documents; below it, a build warns."""
 MAX_REPOSITORIES = 12
-"""Maximum number of repositories shown, the largest first; the selection's report lists all."""
+"""Maximum number of repositories to show, the largest first. The report of the selection lists all."""
 
 COUNTS = ("documents", "val", "bytes", "code_bytes", "comment_bytes")
 Place = TypeVar("Place", bound=Hashable)
@@ -46,14 +46,14 @@ Place = TypeVar("Place", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildTable:
-    """Table with notes below it; either may be empty."""
+    """A table and the notes below it. Either may be empty."""
 
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
 
 
 def build_tables(built: Built) -> Iterator[BuildTable]:
-    """Yield the tables of a phase's build: yields, context lengths, graphs, domains and comments."""
+    """Yield the tables about the build of a phase: yields, context lengths, graphs, domains and comments."""
     notes = (YIELD_NOTE, *fullness_lines(built))
     yield BuildTable(lines=tuple(yield_lines(built)), notes=notes)
     for listed in (new_line_lines, held_out_lines, chop_lines, length_lines, context_lines):
@@ -64,7 +64,7 @@ def build_tables(built: Built) -> Iterator[BuildTable]:
 
 
 def build_warnings(built: Built) -> Iterator[str]:
-    """Yield all warnings about a phase's build."""
+    """Yield all warnings about the build of a phase."""
     yield from lack_warnings(built)
     yield from graph_warnings(built)
     yield from context_warnings(built)
@@ -77,7 +77,7 @@ def build_warnings(built: Built) -> Iterator[str]:
 
 
 def yield_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per training data set: the yield of its rows, and the outcomes of its documents.
+    """Yield one table row per training data set: the yield of its rows, and its documents by outcome.
 
     Columns for refused and overlong conversations appear only if there are any.
     """
@@ -107,7 +107,7 @@ def yield_lines(built: Built) -> Iterator[Line]:
 
 
 def fullness_lines(built: Built) -> Iterator[str]:
-    """Yield one sentence per training data set with a low yield: the known causes."""
+    """Yield one sentence with the known causes for each training data set whose yield is low."""
     for rows in built.rows:
         yields = RowYields.of(_train(rows), rows.wanted.row_length)
         if yields and yields.causes:
@@ -115,7 +115,10 @@ def fullness_lines(built: Built) -> Iterator[str]:
 
 
 def new_line_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per data set that scores new lines: their share, and documents without new lines."""
+    """Yield one table row for each data set that scores only new lines.
+
+    It has the share of new lines, and the number of documents that have none.
+    """
     for rows in built.rows:
         report = _train(rows)
         counts = report.encode.objective
@@ -130,7 +133,10 @@ def new_line_lines(built: Built) -> Iterator[Line]:
 
 
 def chop_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per training data set that cuts documents: cut documents, and rows without a target."""
+    """Yield one table row for each training data set whose packer cuts documents.
+
+    It has the number of documents that were cut, and of rows that have no target.
+    """
     for rows in built.rows:
         if rows.wanted.packer == "chop":
             report = _train(rows)
@@ -144,7 +150,7 @@ def chop_lines(built: Built) -> Iterator[Line]:
 
 
 def yield_words(built: Built) -> str:
-    """Return the yields of all data sets in one sentence.
+    """Return one sentence with the yields of all data sets.
 
     yield_words(built) ->
     'v3_simple causal 512: 98.2%, v3_doxygen causal 512: 98.4% of all positions'
@@ -154,7 +160,7 @@ def yield_words(built: Built) -> str:
 
 
 def mixture_words(mixture: Artefact) -> str:
-    """Return the summary of a plan with the warnings of its mixture."""
+    """Return the summary of a mixture, followed by its warnings."""
     report = mix.report_of(mixture)
     largest = max(abs(stratum.tokens / report.tokens - stratum.share) for stratum in report.strata)
     held = (
@@ -165,7 +171,7 @@ def mixture_words(mixture: Artefact) -> str:
 
 
 def mixture_lines(mixture: Artefact) -> Iterator[Line]:
-    """Yield one row per stratum: its planned and realised shares, and its repetition."""
+    """Yield one table row per stratum: its planned share, its actual share, and its repetition."""
     report = mix.report_of(mixture)
     for stratum in report.strata:
         whose = f"{stratum.imported}: " if stratum.imported else ""
@@ -182,7 +188,7 @@ def mixture_lines(mixture: Artefact) -> Iterator[Line]:
 
 
 def branch_lines(branch: Branch, depth: int = 0) -> Iterator[Line]:
-    """Yield one row per branch of a mixture, indented by two spaces per level."""
+    """Yield one table row per branch of a mixture, indented by two spaces per level."""
     yield {
         "mixture": "  " * depth + branch.title,
         "tokens": count(branch.tokens),
@@ -209,7 +215,7 @@ def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
 
 
 def index_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per index: outcomes of its compilation units, and its functions."""
+    """Yield one table row per index: its translation units by outcome, and its functions."""
     for artefact in built.indexes:
         report = artefact.reported(IndexReport)
         yield {
@@ -226,7 +232,10 @@ def index_lines(built: Built) -> Iterator[Line]:
 
 
 def graph_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per repository and graph family: documents, edges by label, coverage by the index."""
+    """Yield one table row per repository and graph family.
+
+    It has the documents, the edges by label, and the share of functions that the index covers.
+    """
     for artefact, report in _reported(built.documents):
         family, coverage = artefact.manifest.labels["family"], report.coverage
         if reads_commits(family):
@@ -243,7 +252,7 @@ def graph_lines(built: Built) -> Iterator[Line]:
 
 
 def changed_lines(built: Built) -> Iterator[str]:
-    """Yield one line per repository: the share of changed lines outside functions."""
+    """Yield one line per repository with the share of changed lines that are outside of functions."""
     found = {
         artefact.manifest.labels["repository"]: report.changed_lines
         for artefact, report in _reported(built.documents)
@@ -259,7 +268,7 @@ def changed_lines(built: Built) -> Iterator[str]:
 
 
 def graph_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings about units that aren't indexed and files without a syntax tree."""
+    """Yield warnings about translation units that aren't indexed, and files without a syntax tree."""
     for artefact in built.indexes:
         index, name = artefact.reported(IndexReport), artefact.manifest.labels["repository"]
         if index.replaced:
@@ -280,9 +289,9 @@ def graph_warnings(built: Built) -> Iterator[str]:
 
 
 def length_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per data set: documents and their tokens by length, before any are left out.
+    """Yield one table row per data set: documents and tokens by length, before any are left out.
 
-    Imported rows are skipped here and below, since their documents are unknown.
+    Imported rows are skipped here and in the following tables, since their documents are unknown.
     """
     for rows in _own_rows(built):
         lengths = _train(rows).encode.lengths
@@ -293,10 +302,12 @@ def length_lines(built: Built) -> Iterator[Line]:
 
 
 def context_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per data set: tokens of the same document before each scored token, and omitted parts.
+    """Yield one table row per data set, about the context of its scored tokens.
 
-    The column for contexts longer than 64k appears only if there are any. The last columns describe the
-    held-out set: its tokens, and its mean context. Only targets are scored in documents with context.
+    The context of a token is the tokens of the same document before it. The column for contexts longer than
+    64k appears only if there are any. Other columns count the parts that were left out. The last columns
+    describe the held-out set: its tokens, and its mean context. In documents with context, only targets are
+    scored.
     """
     reports = [
         (rows.wanted.title, _train(rows), rows.val.reported(RowsReport))
@@ -324,7 +335,10 @@ def context_lines(built: Built) -> Iterator[Line]:
 
 
 def context_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings about rows at least twice as long as 90 % of their context documents."""
+    """Yield a warning for each data set of graph documents whose rows are longer than necessary.
+
+    Rows are too long if they are at least twice as long as the 90th percentile of the document lengths.
+    """
     for rows in _own_rows(built):
         wanted = rows.wanted
         if rows.train.planned or not reads_commits(wanted.flat_family):
@@ -339,7 +353,7 @@ def context_warnings(built: Built) -> Iterator[str]:
 
 
 def held_out_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings about held-out documents that are much shorter than training documents."""
+    """Yield a warning if held-out documents are much shorter than training documents."""
     seen: set[tuple[str, int]] = set()
     for rows in _own_rows(built):
         wanted = rows.wanted
@@ -359,7 +373,7 @@ def held_out_warnings(built: Built) -> Iterator[str]:
 
 
 def domain_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per domain, summed over all families, the largest first."""
+    """Yield one table row per domain, with sums over all families, the largest domain first."""
     sizes = _sizes(built, lambda _, domain: domain)
     whole = sum(size.bytes for size in sizes.values())
     for name, size in sorted(sizes.items(), key=lambda pair: (-pair[1].bytes, pair[0])):
@@ -374,7 +388,7 @@ def domain_lines(built: Built) -> Iterator[Line]:
 
 
 def comment_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per repository: the share of comments in its code, overall and by domain."""
+    """Yield one table row per repository: the share of comments in its code, overall and by domain."""
     sizes = _sizes(built, lambda repository, domain: (repository, domain))
     whole = _sizes(built, lambda repository, _: repository)
     names = sorted({domain for _, domain in sizes})
@@ -388,7 +402,7 @@ def comment_lines(built: Built) -> Iterator[Line]:
 
 
 def tokenizer_warnings(built: Built) -> Iterator[str]:
-    """Yield the reason why the tokenizer doesn't encode at full speed, if there is one."""
+    """Yield the reason why the tokenizer encodes slowly, if it does."""
     reason = built.tokenizer.reported(TokenizerReport).engine_reason
     if reason:
         yield f"tokenizer {built.tokenizer.key[:KEY_DIGITS]} doesn't encode at full speed: {reason}"
@@ -418,7 +432,10 @@ def _bucket(bucket: LengthBucket) -> str:
 
 
 def _sizes(built: Built, by: Callable[[str, str], Place]) -> dict[Place, DomainSize]:
-    """Sum the sizes of selected documents by a function of repository and domain; shares are not summed."""
+    """Return the sums of the sizes of selected documents, grouped by the key that `by` returns.
+
+    `by` is called with a repository and a domain. Shares aren't summed.
+    """
     found: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for selection in (built.selection, *built.selections.values()):
         for repository, domains in selection.reported(SelectionReport).repositories.items():
@@ -429,5 +446,5 @@ def _sizes(built: Built, by: Callable[[str, str], Place]) -> dict[Place, DomainS
 
 
 def _comments(size: DomainSize) -> str:
-    """Return the share of comments in the bytes of code; empty if there is no code."""
+    """Return the share of comments in the bytes of code as text; empty if there is no code."""
     return percent(size.comment_bytes / size.code_bytes) if size.code_bytes else ""

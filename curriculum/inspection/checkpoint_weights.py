@@ -13,12 +13,12 @@ from schemas.whole_numbers import whole_number
 
 WEIGHTS = "model.safetensors"
 _MAX_HEAD = 100_000_000
-"""Maximum number of header bytes that safetensors allows."""
+"""Maximum size of the header in bytes; safetensors has the same limit."""
 _NUMBERED = re.compile(r"^(.*?\.\d+)\.")
 
 
 class _Head(BaseModel):
-    """Entry of one tensor in the header."""
+    """Entry of the header that describes one tensor."""
 
     dtype: str = ""
     shape: tuple[int, ...] = ()
@@ -26,11 +26,11 @@ class _Head(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """One tensor, or a group of tensors from one block or with the same first part of the name."""
+    """One tensor, or a group of tensors: those of a block, or those with the same first part of the name."""
 
     name: str
     kind: str
-    """Type such as F32; all types if a group has several."""
+    """Type such as F32; for a group with several types, all of them."""
     shape: tuple[int, ...] = ()
     """Shape of one tensor; empty for a group."""
     tensors: int = 1
@@ -64,7 +64,7 @@ def tensors(checkpoint: Path) -> list[Weights]:
 
 
 def groups(listed: Sequence[Weights]) -> list[Weights]:
-    """Group tensors by block, or by the first part of their name outside the blocks.
+    """Group tensors by block. Tensors outside of the blocks are grouped by the first part of their name.
 
     blocks.0.norm, blocks.0.mlp.up, embedding.weight -> blocks.0, embedding
     """

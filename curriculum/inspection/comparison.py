@@ -1,4 +1,4 @@
-"""Runs side by side: settings that differ, figures with verdicts, and shares of their mixtures.
+"""Runs side by side: their different settings, their figures with verdicts, and their mixtures' shares.
 
 `curriculum compare` prints these values as tables and as JSON.
 """
@@ -26,14 +26,14 @@ NOT_SETTINGS = {
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
     "study",
 }
-"""Fields of a job that identify the run or are listed under other names."""
+"""Fields of a job that aren't settings: they identify the run, or are compared under other names."""
 ROWS = "rows"
 OTHER_ROWS, TOUCH = "measured on other rows", "intervals touch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedRun:
-    """Open or closed run, and the files that describe it."""
+    """A run, open or closed, with the files that describe it."""
 
     title: str
     path: Path
@@ -49,7 +49,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettingValues:
-    """Setting with its value in each run; None if a run lacks the setting."""
+    """A setting with its value in each run; the value is None if a run lacks the setting."""
 
     name: str
     values: tuple[str | None, ...]
@@ -57,7 +57,7 @@ class SettingValues:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredPair:
-    """Evaluation at the end of each run; None if a run lacks it."""
+    """An evaluation at the end of each run; its figure is None if a run lacks it."""
 
     set: str
     phase: str
@@ -66,22 +66,22 @@ class MeasuredPair:
     domain: str
     figures: tuple[Figure | None, ...]
     is_sure: tuple[bool, ...]
-    """True for each figure with enough documents and lineages."""
+    """For each figure, True if it is based on enough documents and lineages."""
     bpb_change: float | None
-    """Last figure minus first figure; None if one is missing, or more than two runs are compared."""
+    """Last figure minus first figure; None if a figure is missing, or if more than two runs are compared."""
     paired: PairedChange | None
-    """Change on the documents of both runs; None if they share none."""
+    """Change on the documents that both runs measured; None if there are none."""
     documents: int
     lineages: int
-    """Documents and lineages of the paired change, or of the last run with this figure."""
+    """Numbers of documents and lineages behind the paired change, or else behind the last figure."""
     same_rows: bool
-    """True if all figures were measured on the same rows, so that they are comparable."""
+    """True if all figures were measured on the same rows. Only then can they be compared."""
     verdict: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StratumShare:
-    """Share of a stratum in one mixture: the planned share and the realised one."""
+    """Share of a stratum in one mixture, as planned and as it is."""
 
     planned: float
     realised: float
@@ -95,7 +95,7 @@ class StratumShare:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedStratum:
-    """Stratum in each mixture; None if a mixture lacks it."""
+    """A stratum with its share in each mixture; None if a mixture lacks the stratum."""
 
     serving: str
     domain: str
@@ -105,7 +105,7 @@ class ComparedStratum:
 def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
     """Return the settings that differ, in the order of the job's fields.
 
-    Rows that only some runs read appear with the servings instead.
+    Rows that only some of the runs read aren't listed here, but with the servings.
     """
     listed = [dict(_settings(side)) for side in compared]
     names = dict.fromkeys(name for settings in listed for name in settings)
@@ -122,7 +122,7 @@ def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
 
 
 def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
-    """Return all evaluations at the end of the runs: weighted means first, then strata."""
+    """Return all evaluations at the end of the runs: first the weighted means, then the strata."""
     after = [
         {figure.place: figure for figure in (side.report.after if side.report else ())}
         for side in compared
@@ -171,10 +171,11 @@ def _pair(
 def _verdict(
     first: Figure | None, last: Figure | None, change: PairedChange | None, *, same_rows: bool
 ) -> str:
-    """Return `lower` or `higher` if the last figure surely differs from the first, else the reason for doubt.
+    """Return `lower` or `higher` if the last figure surely differs from the first, else why it is uncertain.
 
-    The verdict comes from the change on shared documents if it is known. Otherwise the intervals of the
-    figures must not overlap. Figures with too few documents or lineages have no verdict.
+    If the change on shared documents is known, the verdict depends on it. Otherwise, it depends on the
+    intervals of the figures, which must not overlap. Figures with too few documents or lineages have no
+    verdict.
     """
     if not all(figure is None or figure.is_sure for figure in (first, last)):
         return TOO_FEW
@@ -190,13 +191,13 @@ def _verdict(
 
 
 def _paired(compared: Sequence[ComparedRun]) -> dict[Place, PairedChange]:
-    """Return the changes from the first of two runs to the last, if both stored their documents."""
+    """Return the changes from the first to the last of two runs, if both stored their documents."""
     ends = [(side.path, side.report.steps) for side in compared if side.report]
     return changes_between(*ends) if len(compared) == len(ends) == 2 else {}
 
 
 def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
-    """Return all strata of the mixtures, the largest first."""
+    """Return the strata of all mixtures, the largest first."""
     reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
     shares = [
         {
@@ -245,7 +246,7 @@ def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Serving:
-    """Serving in the manifest of a mixture."""
+    """One serving in the manifest of a mixture."""
 
     family: str
     objective: str
@@ -256,7 +257,7 @@ class _Serving:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Servings:
-    """Servings in the manifest of a mixture."""
+    """The servings in the manifest of a mixture."""
 
     servings: tuple[_Serving, ...]
 
@@ -274,7 +275,7 @@ def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
 
 
 def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield nested values under dotted names.
+    """Yield the values of nested mappings, each with its path as a dotted name.
 
     >>> [*_flatten("", {"model": {"width": 128}, "require": ["leakcheck"]})]
     [('model.width', '128'), ('require', 'leakcheck')]
@@ -289,7 +290,7 @@ def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def _labels(path: str) -> str:
-    """Return the label values in an artefact's path, without its split and a variant of 0.
+    """Return the label values in the path of an artefact, except its split and variant 0.
 
     >>> _labels("rows/family-v3_simple/objective-causal/variant-0/row_length-512/split-train/787bd5ce12ad")
     'v3_simple causal 512'
@@ -303,7 +304,10 @@ def _labels(path: str) -> str:
 
 
 def _grounds(job: Job) -> dict[Place, str]:
-    """Return a text for each figure of a run; equal texts mean that the figures have the same rows."""
+    """Return a text for each figure that identifies the rows it was measured on.
+
+    Figures of two runs were measured on the same rows if their texts are equal.
+    """
     found: dict[Place, str] = {}
     for evaluation in job.evaluations:
         found[evaluation.set, evaluation.phase, "*", "*"] = repr(_ground(evaluation))

@@ -1,4 +1,4 @@
-"""Context documents as trees: each chunk below the chunk that led to it, and edges in words."""
+"""Context documents as trees: each chunk is below the chunk that led to it, with the edge in words."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ WORDS: dict[EdgeKind, tuple[str, str]] = {
     "links": ("links", "linked by"),
     "compiles": ("compiles", "compiled by"),
 }
-"""Words for an edge read from its source to its target, and in the other direction."""
+"""Words for each kind of edge: read from the source to the target, and from the target to the source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeChunk:
-    """Position of a chunk in the tree."""
+    """A chunk and its place in the tree."""
 
     chunk: int
     depth: int
     edge: Edge | None = None
-    """Edge from or to the parent chunk; None at a root."""
+    """Edge between the chunk and its parent, in either direction; None at a root."""
 
     @property
     def word(self) -> str:
-        """Relation to the parent chunk in words; empty at a root.
+        """Relation of the chunk to its parent in words; empty at a root.
 
         TreeChunk(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
         """
@@ -43,7 +43,7 @@ class TreeChunk:
 def branches(document: Document) -> list[TreeChunk]:
     """Return every chunk once, in tree order; siblings are sorted by edge kind, then by confidence.
 
-    A chunk that isn't reachable from a target becomes a root after the targets.
+    The targets are roots. Chunks that can't be reached from a target are roots after them.
     """
     below = _below(document)
     roots = [index for index, chunk in enumerate(document.chunks) if chunk.via < 0]
@@ -67,7 +67,7 @@ def branches(document: Document) -> list[TreeChunk]:
 
 
 def nearest(tree: list[TreeChunk], most: int | None) -> list[TreeChunk]:
-    """Return the `most` shallowest branches in tree order, or all of them for None."""
+    """Return the `most` chunks that are closest to a root, in tree order; with None, return all."""
     if most is None or len(tree) <= most:
         return tree
     kept = {branch.chunk for branch in sorted(tree, key=lambda branch: branch.depth)[:most]}
@@ -75,7 +75,7 @@ def nearest(tree: list[TreeChunk], most: int | None) -> list[TreeChunk]:
 
 
 def guides(tree: list[TreeChunk]) -> list[str]:
-    """Return the connecting lines before each branch of a text tree.
+    """Return, for each chunk of a tree, the characters that connect it to its parent in a text.
 
     At depths 0, 1, 2, 1: ['', '├ ', '│ └ ', '└ ']
     """
@@ -91,7 +91,7 @@ def guides(tree: list[TreeChunk]) -> list[str]:
 
 
 def edge_words(edges: tuple[Edge, ...]) -> str:
-    """Return the number of edges by kind and label, in words.
+    """Return a text with the number of edges by kind and label.
 
     edge_words(edges) ->
     'calls 12 (resolved 8, syntactic 4) · inherits 3 (resolved)'
@@ -108,7 +108,7 @@ def edge_words(edges: tuple[Edge, ...]) -> str:
 
 
 def left_out_words(left_out: tuple[LeftOut, ...]) -> str:
-    """Return the next definitions that the context leaves out, with the reasons.
+    """Return a text that lists the definitions that a context leaves out, with the reasons.
 
     left_out_words(document.left_out) ->
     'calls fill (a.cc): doubtful, 0.33 · called by main (b.cc): unrelated, 2 edges away'
@@ -130,7 +130,10 @@ def _reason(left_out: LeftOut) -> str:
 
 
 def target_parts(document: Document) -> tuple[int, int]:
-    """Return the target's range of parts [first, last); all parts if the document has no chunks."""
+    """Return the range [first, last) of the parts that belong to the target.
+
+    If the document has no chunks, these are all its parts.
+    """
     own = [chunk for chunk in document.chunks if chunk.hop == 0]
     if not own:
         return 0, len(document.parts)
@@ -138,14 +141,14 @@ def target_parts(document: Document) -> tuple[int, int]:
 
 
 def path_of(document: Document, chunk: Chunk) -> str:
-    """Return the path of a chunk's file; empty for generated text."""
+    """Return the path of the file that a chunk comes from; empty for generated text."""
     sources = (document.parts[part].source for part in range(chunk.first_part, chunk.last_part))
     known = next((source for source in sources if source >= 0), None)
     return "" if known is None else document.provenance[known].path
 
 
 def _below(document: Document) -> dict[int, list[tuple[int, Edge]]]:
-    """Return the children of each chunk, with the edges that lead to them."""
+    """Return the children of each chunk, each with the edge that leads to it."""
     below: dict[int, list[tuple[int, Edge]]] = defaultdict(list)
     for index, chunk in enumerate(document.chunks):
         if 0 <= chunk.via < len(document.edges):

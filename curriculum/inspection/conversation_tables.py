@@ -9,7 +9,7 @@ from schemas.reports import DocumentsReport, EncodeReport, RowsReport, Selection
 
 
 def conversation_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per source of conversations."""
+    """Yield one table row per source of conversations."""
     for name, report in _sources(built):
         yield {
             "conversations": name,
@@ -20,7 +20,7 @@ def conversation_lines(built: Built) -> Iterator[Line]:
 
 
 def conversation_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings about omitted lines and conversations, ignored keys, and missing control tokens."""
+    """Yield warnings about lines and conversations left out, ignored keys, and missing control tokens."""
     for name, report in _sources(built):
         lines = report.lines
         reasons = ", ".join(
@@ -62,7 +62,7 @@ def conversation_warnings(built: Built) -> Iterator[str]:
 
 
 def _too_long(place: str, encoded: EncodeReport) -> Iterator[str]:
-    """Yield warnings about conversations longer than a row."""
+    """Yield warnings about conversations that are longer than a row."""
     if left_out := encoded.documents.get("too_long"):
         share = percent(encoded.num_bytes["too_long"] / sum(encoded.num_bytes.values()))
         yield (

@@ -1,4 +1,4 @@
-"""Warnings about large clusters of near copies, which one wrong pair of files may have joined."""
+"""Warnings about large clusters of near-duplicates, which one wrong pair of files may have joined."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,10 @@ from schemas.reports import SelectionReport
 
 
 def copy_warnings(report: SelectionReport) -> Iterator[str]:
-    """Yield a sentence per large cluster of a selection; it names the two files that join most of it."""
+    """Yield a sentence for each large cluster of a selection.
+
+    The sentence names the pair of files that joins most of the cluster.
+    """
     for cluster in report.copy_clusters:
         yield (
             f"{cluster.lineages} files with {cluster.share:.1%} of the bytes are near copies of one "

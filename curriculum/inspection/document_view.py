@@ -22,7 +22,7 @@ _EDGES = ("call_edges", "type_edges")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentView(Document):
-    """Document of an artefact: the columns of its row, its row number and its token counts."""
+    """A document of an artefact: the columns of its row, the number of its row, and its token counts."""
 
     document_id: str = field()
     content_id: str = field()
@@ -30,18 +30,21 @@ class DocumentView(Document):
     number: int
     """Row number in the artefact."""
     part_tokens: tuple[int, ...] | None = None
-    """Number of tokens of each part; None if the workspace lacks the tokens."""
+    """Number of tokens in each part; None if the workspace doesn't have the document's tokens."""
     base_document_id: str | None = None
     structure: Structure | None = None
 
     @property
     def content(self) -> bytes:
-        """Text as UTF-8, which all offsets refer to."""
+        """Text in UTF-8. All offsets refer to it."""
         return self.text.encode()
 
     @property
     def origin(self) -> Provenance | None:
-        """Provenance of the target's largest file: the first entry of the lineage, else the last entry."""
+        """Provenance of the target's largest file.
+
+        This is the first entry of the document's lineage, or else the last entry of all.
+        """
         own = (source for source in self.provenance if source.lineage == self.lineage)
         return next(own, self.provenance[-1] if self.provenance else None)
 
@@ -63,9 +66,9 @@ def documents(store: Store, artefact: Artefact, options: InspectOptions) -> list
 
 
 def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
-    """Return the tokens of the documents; the newest if several tokenizers encoded them.
+    """Return the tokens of an artefact's documents; the newest if several tokenizers encoded them.
 
-    A v6 artefact has the same parts as its base, row by row, so the tokens of the base serve as well.
+    A v6 artefact has the same parts as its base, row by row, so it uses the tokens of its base.
     """
     keys = {artefact.key, *(record.key for record in artefact.manifest.inputs)}
     made = [
@@ -82,7 +85,7 @@ def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
 def document_of(
     artefact: Artefact, line: Line, number: int, tokens: TokenStore | None
 ) -> DocumentView:
-    """Return the document of a row.
+    """Return the document in the row `line`, whose number is `number`.
 
     Raises:
         StoreError: if the row isn't a document.
@@ -118,7 +121,7 @@ _SUBJECT = re.compile(r"Subject: +(.+)|^\S* ?=== TARGET: (.+) ===$", re.MULTILIN
 
 
 def subject_of(document: Document) -> str:
-    """Return the subject of the commit from a generated header, or ""."""
+    """Return the subject line of the commit from a document's generated header, or ""."""
     content = document.text.encode()
     headers = (part for part in document.parts if part.kind == "header")
     for part in headers:
@@ -129,7 +132,7 @@ def subject_of(document: Document) -> str:
 
 
 def facts(document: DocumentView) -> Iterator[str]:
-    """Yield the facts of a document as short lines of text."""
+    """Yield short lines of text with facts about a document."""
     if origin := document.origin:
         path = "" if document.chunks else origin.path
         yield " ".join(filter(None, (origin.repository, origin.commit[:10], path)))

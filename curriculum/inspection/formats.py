@@ -1,4 +1,4 @@
-"""Numbers and times as text, and rows of tables, shared by the terminal, pages and messages."""
+"""Formats of numbers, times and rows of tables, shared by the terminal, pages and messages."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from schemas.diet import AdvanceWhen
 
 Line = Mapping[str, str | int]
-"""Row of a table: its cells by column."""
+"""A row of a table: its cells by column."""
 
 
 def percent(share: float) -> str:
@@ -26,7 +26,7 @@ def percent(share: float) -> str:
 
 
 def count(number: float) -> str:
-    """Format a number with three digits and a letter for its magnitude.
+    """Format a number with three digits and a letter for the power of ten.
 
     >>> count(950), count(16_100_000), count(2e20)
     ('950', '16.1M', '2e+20')
@@ -49,7 +49,7 @@ def integer(amount: float) -> str:
 
 
 def money(amount: float) -> str:
-    """Format an amount of money; amounts near zero with two significant digits.
+    """Format an amount of money; small amounts have two significant digits.
 
     >>> money(1120), money(0.5), money(0.00123)
     ('1,120.00', '0.50', '0.0012')
@@ -58,13 +58,13 @@ def money(amount: float) -> str:
 
 
 MAX_NAMED = 5
-"""Maximum number of names that a message lists."""
+"""Maximum number of names to list in a message."""
 MAX_NAME = 100
-"""Maximum number of characters of each listed name."""
+"""Maximum number of characters to show of each listed name."""
 
 
 def first_names(names: Sequence[str], most: int = MAX_NAMED) -> str:
-    """Return the first names, and the number of the remaining ones.
+    """Return a text with the first names, and the number of the others.
 
     >>> first_names(["a", "b", "c"], 2), first_names(["a", "b"], 2)
     ('a, b and 1 more', 'a, b')
@@ -75,7 +75,7 @@ def first_names(names: Sequence[str], most: int = MAX_NAMED) -> str:
 
 
 def number(amount: int, thing: str) -> str:
-    """Format a number of things, with the noun in the singular or plural.
+    """Return a number with a noun, in the singular or plural.
 
     >>> number(1, "file"), number(1200, "file"), number(2, "repository")
     ('1 file', '1,200 files', '2 repositories')
@@ -85,7 +85,7 @@ def number(amount: int, thing: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in its two largest units; all durations are shown in this format.
+    """Format a duration in its two largest units.
 
     >>> duration(4.2), duration(52), duration(200), duration(4_320), duration(273_600)
     ('4.2 s', '52 s', '3 min 20 s', '1 h 12 min', '3 d 4 h')
@@ -106,7 +106,7 @@ def duration(seconds: float) -> str:
 
 
 def family_title(labels: Mapping[str, str]) -> str:
-    """Return the family of documents or rows, with the base that its structure is added to.
+    """Return the family of documents or rows; for a family that adds structure, also its base.
 
     >>> family_title({"family": "v6_enriched", "base": "v3_simple"})
     'v6_enriched of v3_simple'
@@ -157,7 +157,7 @@ def bits(figure: float) -> str:
 
 
 TOO_FEW = "too few to tell"
-"""Shown instead of an interval if a figure has too few documents or lineages."""
+"""Text in place of an interval, for a figure that has too few documents or lineages."""
 
 
 def interval(low: float, high: float, *, is_sure: bool) -> str:
@@ -170,9 +170,9 @@ def interval(low: float, high: float, *, is_sure: bool) -> str:
 
 
 def held_out_words(count: HeldOutCount) -> str:
-    """Return the number of documents and lineages of a figure.
+    """Return a text with the number of documents and lineages behind a figure.
 
-    The effective numbers follow if unequal weights make the figure unsure.
+    If unequal weights make the figure unsure, the effective numbers follow.
 
     held_out_words(count) ->
     '21 documents of 10 lineages (by weight 4.0 of 1.0)'
@@ -184,7 +184,9 @@ def held_out_words(count: HeldOutCount) -> str:
 
 
 def alike(lines: Iterable[tuple[str, str | None]]) -> list[str]:
-    """Group phases with the same text into one line; skip phases without a text.
+    """Return one line for each text, with all phases that have this text.
+
+    Phases whose text is None are skipped.
 
     >>> alike([("syntax", "too few"), ("file_graph", None), ("anneal", "too few")])
     ['syntax, anneal: too few']
@@ -197,7 +199,7 @@ def alike(lines: Iterable[tuple[str, str | None]]) -> list[str]:
 
 
 def difference(by: float) -> str:
-    """Format the change of a figure with its sign.
+    """Format the change of a figure, with its sign.
 
     >>> difference(-0.1179), difference(0.0021), difference(-0.0001)
     ('−0.118', '+0.002', '±0.000')
@@ -209,7 +211,7 @@ def difference(by: float) -> str:
 
 
 def paired(change: "PairedChange") -> str:
-    """Format a change on the same documents with its interval, if there are enough documents.
+    """Format a change on the same documents, with its interval if there are enough documents.
 
     paired(change) ->
     '−0.118 (−0.130 to −0.104)'
@@ -221,7 +223,7 @@ def paired(change: "PairedChange") -> str:
 
 
 def rule(gate: "AdvanceWhen | None") -> str:
-    """Return the condition of a gate in words; empty if there is none.
+    """Return the condition of a gate as a sentence; empty if there is no gate.
 
     rule(gate) ->
     'val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens'

@@ -1,4 +1,4 @@
-"""Held-out documents by domain: documents behind val_bpb, dominant files of val, and domains without any."""
+"""Held-out documents by domain: those behind val_bpb, files that dominate val, and domains without any."""
 
 import math
 from collections import Counter, defaultdict
@@ -31,38 +31,38 @@ from schemas.objectives import PHASE_SET
 from schemas.reports import RowsReport
 
 FILLED = 0.5
-"""Share of val's bytes above which one or two files dominate it."""
+"""One or two files dominate val if they have more than this share of its bytes."""
 MAX_FILES = 2
 MIN_FILES = 2
-"""Number of files of a domain needed to hold one out and train on another."""
+"""Minimum number of files in a domain, so that one can be held out and another used for training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutDocuments:
-    """Validation documents that the servings of a phase are measured on."""
+    """Validation documents on which the servings of a phase are measured."""
 
     served: tuple[str, ...]
-    """Domains of the training rows, those with most tokens first."""
+    """Domains of the training rows; the domain with most tokens comes first."""
     documents: Mapping[str, int]
     """Number of held-out documents of all servings, by domain."""
     count: HeldOutCount
-    """Documents and lineages behind val_bpb, and their effective numbers given the weights."""
+    """Number of documents and lineages behind val_bpb, and their effective numbers given the weights."""
     knows_lineages: bool = True
-    """False if lineages aren't known yet and each document counts as its own lineage."""
+    """False if lineages aren't known yet, so that each document counts as a lineage of its own."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """Number of held-out rows of all servings, by domain; empty if no row is built."""
     files: tuple[FileSide, ...] = ()
-    """Files of both sides of the corpus, the largest first; files of a sample if nothing is built."""
+    """Files in train and val, the largest first. If nothing is built, these are files of a sample."""
     is_whole: bool = True
-    """False if the files come from a sample, so that other files may exist."""
+    """False if `files` come from a sample, so that there may be others."""
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Domains of the training rows without a held-out document."""
+        """Domains of the training rows that have no held-out document."""
         return tuple(name for name in self.served if not self.documents.get(name))
 
     def warning(self) -> str | None:
-        """Return a warning if val is tiny, consists of one or two files, or lacks a domain; else None."""
+        """Return a warning if val is tiny, has mostly one or two files, or lacks a domain; else None."""
         return ". ".join(self._sentences()) or None
 
     def _sentences(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ class HeldOutDocuments:
         return number(sum(self.documents.values()), "document")
 
     def _filled(self) -> Iterator[str]:
-        """Yield a sentence on the files that dominate val, with the line that excludes them."""
+        """Yield a sentence on the files that dominate val, with the YAML line that would exclude them."""
         if found := filling(self.files):
             listed = ", ".join(f'"{file.path}"' for file, _ in found)
             whole = sum(file.num_bytes for file in self.files)
@@ -103,7 +103,7 @@ class HeldOutDocuments:
             )
 
     def _advice(self) -> str:
-        """Return advice for too few documents, or for domains without any."""
+        """Return advice for a val that has too few documents, or that lacks domains."""
         counted = {name: len(self._files_of(name)) for name in self.unmeasured}
         if not self.is_whole or not counted or not all(counted.values()):
             return "Add repositories, or raise the corpus's val_fraction"
@@ -122,7 +122,10 @@ class HeldOutDocuments:
         return ". ".join(advice)
 
     def _fraction_of(self, domain: str) -> float:
-        """Return the smallest val_fraction at which the hash holds out a file of a domain."""
+        """Return the smallest val_fraction with which some file of a domain is held out.
+
+        A hash of each file's lineage decides at which val_fraction the file is held out.
+        """
         return min(hash_fraction(file.lineage) for file in self._files_of(domain)) / BY_HASH
 
     def _files_of(self, domain: str) -> list[FileSide]:
@@ -130,7 +133,7 @@ class HeldOutDocuments:
 
 
 def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
-    """Return the one or two files that dominate val, with their shares of its bytes."""
+    """Return the one or two files that dominate val, each with its share of val's bytes."""
     held = [file for file in files if file.is_val]
     whole = sum(file.num_bytes for file in held)
     shares = [(file, file.num_bytes / whole) for file in held[:MAX_FILES]] if whole else []
@@ -141,13 +144,13 @@ def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
 
 
 def filling_words(files: Sequence[FileSide]) -> str:
-    """Name the files that dominate val; empty if none do."""
+    """Return a text that names the files that dominate val; empty if none do."""
     named = " and ".join(f"{file.lineage} ({percent(share)})" for file, share in filling(files))
     return f"val is mostly {named}" if named else ""
 
 
 def filling_of(built: Sequence[Artefact]) -> str:
-    """Name the files that dominate val, given the artefacts of a build."""
+    """Return a text that names the files that dominate val, given the artefacts of a build."""
     selections = [artefact for artefact in built if artefact.manifest.stage == "selections"]
     of_files = [
         selection
@@ -165,9 +168,9 @@ def held_out(
     *,
     workspace: Path,
 ) -> HeldOutDocuments | None:
-    """Return the held-out documents of a phase's servings, given their row sets.
+    """Return the held-out documents of a phase's servings, given the row set of each serving.
 
-    The result is None if some rows aren't built or no serving has held-out rows.
+    The result is None if some rows aren't built, or if no serving has held-out rows.
     """
     if any(side is not None and side.planned for pair in sets for side in (pair.train, pair.val)):
         return None
@@ -207,7 +210,7 @@ def _files_of(built: Built) -> tuple[FileSide, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpectedServing:
-    """Kind of rows that isn't built yet: its share of a phase, and its factors by domain."""
+    """A kind of rows that isn't built yet, with its share of a phase and its factors by domain."""
 
     kind: DocumentKind
     share: float
@@ -215,7 +218,7 @@ class ExpectedServing:
 
 
 def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> HeldOutDocuments:
-    """Estimate the documents that a build would hold out for the servings."""
+    """Estimate which documents a build would hold out for the servings."""
     tokens, documents = Counter[str](), Counter[tuple[DocumentKind, str]]()
     of_kind: defaultdict[DocumentKind, Counter[str]] = defaultdict(Counter)
     wanted = {serving.kind for serving in servings}

@@ -1,4 +1,4 @@
-"""Tables of held-out row sets: their size, and the share that training documents also contain."""
+"""Tables of held-out row sets: their size, and the share that also occurs in training documents."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from schemas.objectives import FixedSet
 from schemas.reports import RowsReport
 
 MAX_TRAINED_SHARE = 0.02
-"""Share of an unseen repository's text found in training documents above which a build warns."""
+"""A build warns if training documents contain more than this share of an unseen repository's text."""
 CURES: dict[FixedSet, str] = {
     "anchor": "Raise val_fraction in the corpus",
     "unseen": "Of its repositories no file is kept, or all are copies of files elsewhere: name other ones "
@@ -21,9 +21,10 @@ CURES: dict[FixedSet, str] = {
 
 
 def held_out_lines(built: Built) -> Iterator[Line]:
-    """Yield one row per set of held-out rows: documents, files, scored tokens, and share found in training.
+    """Yield one table row per set of held-out rows: its documents, files and scored tokens.
 
-    Targets found in training documents are left unscored. Conversations and imported rows aren't compared.
+    The last column is the share of targets that also occur in training documents, which are left unscored.
+    Conversations and imported rows aren't compared with training documents.
     """
     measured = {rows.val.key: (_title(rows.wanted), rows.val) for rows in built.rows if rows.val}
     for title, rows in (*measured.values(), *built.fixed.items()):

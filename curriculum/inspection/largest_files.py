@@ -1,4 +1,4 @@
-"""Source files with the largest shares of tokens, over all families and by phase."""
+"""Source files with the largest shares of the tokens, over all families and by phase."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,13 +11,13 @@ from curriculum.store import Artefact
 from schemas.errors import CurriculumError
 
 LARGE = 0.25
-"""Share of a phase's tokens above which a file causes a warning."""
+"""A file causes a warning if it has more than this share of a phase's tokens."""
 LISTED = 3
-"""Maximum number of files listed for a phase."""
+"""Maximum number of files to list for a phase."""
 
 
 def shares_of(built: Built) -> tuple[FileShare, ...]:
-    """Return the files' shares of tokens in a build; empty if a part isn't built."""
+    """Return the shares of files in the tokens of a build; empty if some artefact isn't built."""
     made = [built.selection, *built.documents, *built.tokens]
     if any(artefact.planned for artefact in made):
         return ()
@@ -25,9 +25,9 @@ def shares_of(built: Built) -> tuple[FileShare, ...]:
 
 
 def lines_of_artefacts(built: Sequence[Artefact]) -> tuple[Line, ...]:
-    """Return the table of the largest files in built artefacts.
+    """Return the table of the largest files in the artefacts of a build.
 
-    The table is empty unless exactly one artefact is a selection of files, and if an artefact can't be read.
+    The table is empty if an artefact can't be read, or if there isn't exactly one selection of files.
     """
     by_stage = {
         stage: [artefact for artefact in built if artefact.manifest.stage == stage]
@@ -48,7 +48,7 @@ def lines_of_artefacts(built: Sequence[Artefact]) -> tuple[Line, ...]:
 
 
 def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:
-    """Yield one row per file, the largest first: its share of each family's tokens."""
+    """Yield one table row per file: its share of the tokens of each family. The largest file comes first."""
     families = sorted({file.family for file in shares})
     ranked = dict.fromkeys(
         file.lineage for file in sorted(shares, key=lambda file: file.share, reverse=True)
@@ -63,9 +63,10 @@ def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:
 
 
 def phase_shares(phase: ResolvedPhase, shares: Iterable[FileShare]) -> list[tuple[str, float]]:
-    """Return the files with the largest shares of a phase's tokens.
+    """Return the files that have the largest shares of a phase's tokens.
 
-    Files of graph servings, imported rows and servings of named repositories are unknown and don't count.
+    The files of some servings are unknown and don't count: graphs, imported rows, and servings that name
+    repositories.
     """
     known = [*shares]
     sums: defaultdict[str, float] = defaultdict(float)
@@ -79,7 +80,7 @@ def phase_shares(phase: ResolvedPhase, shares: Iterable[FileShare]) -> list[tupl
 
 
 def phase_words(found: Sequence[tuple[str, float]]) -> str:
-    """Name the largest files of a phase.
+    """Return a text that names the largest files of a phase.
 
     >>> phase_words([("own:deps/one.h", 0.468), ("own:src/a.c", 0.021)])
     'largest files by tokens: own:deps/one.h 46.8%, own:src/a.c 2.1%'
@@ -89,7 +90,7 @@ def phase_words(found: Sequence[tuple[str, float]]) -> str:
 
 
 def large_file_warning(found: Sequence[tuple[str, float]]) -> str | None:
-    """Return a warning if the largest file of a phase has a large share of its tokens."""
+    """Return a warning if the largest file of a phase has a large share of its tokens, else None."""
     lineage, share = found[0] if found else ("", 0.0)
     if share < LARGE:
         return None

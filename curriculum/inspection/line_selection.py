@@ -23,7 +23,7 @@ from schemas.stages import data_table_of
 from schemas.whole_numbers import whole_number
 
 OF_DOCUMENTS = ("repository", "path", "commit", "licence")
-"""Filters on documents; rows are selected by the documents in them."""
+"""Filters on documents. They select a packed row if one of its documents matches."""
 FILTERS = {
     "rows": ("family", "domain", *OF_DOCUMENTS, "where"),
     "documents": ("family", "domain", *OF_DOCUMENTS, "where"),
@@ -33,7 +33,7 @@ FILTERS = {
     "runs": ("family", "domain", "step", "where"),
     "checkpoints": ("family", "domain"),
 }
-"""Filters that each stage supports; the rows of a run are its figures and its steps."""
+"""Filters that each stage supports. For runs, they select figures and steps."""
 FILES = {
     "documents": (PARTS,),
     "rows": (PARTS,),
@@ -42,34 +42,34 @@ FILES = {
     "runs": ("metrics/",),
     "tokenizers": ("token_bytes.parquet",),
 }
-"""Prefixes of the names of the files that hold a stage's rows."""
+"""Prefixes of the names of the files that contain the rows of a stage."""
 NO_LICENCE = "none"
 BATCH_LINES = 8
 Mask = npt.NDArray[np.bool_]
 Line = dict[str, Any]
-"""Row of a Parquet file as a dict."""
+"""A row of a Parquet file: its values by column."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineFilter:
-    """Filter of rows; a row must match all given values."""
+    """Filter of rows. A row must match all values that are given."""
 
     family: str | None = None
     domain: str | None = None
     repository: str | None = None
     path: str | None = None
-    """File, folder, or pattern with * and ?."""
+    """Path of a file or folder, or a pattern with * and ?."""
     commit: str | None = None
-    """Prefix of the commit's hash."""
+    """First digits of the commit's hash."""
     licence: str | None = None
     step: tuple[int, int] | None = None
-    """First and last step, both inclusive and counted from 1."""
+    """First and last step. Both are included, and steps are counted from 1."""
     where: str | None = None
     """SQL condition on the columns."""
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the filters with a value."""
+        """Names of the filters for which a value is given."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
 
     def words(self, name: str) -> str:
@@ -82,7 +82,7 @@ class LineFilter:
         return "-".join(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else str(value)
 
     def has_figure(self, family: str, domain: str) -> bool:
-        """Return True if the filter matches a figure's family and domain."""
+        """Return True if the filter matches a figure of this family and domain."""
         return self.family in (None, family) and self.domain in (None, domain)
 
     def refuse(self, stage: str, what: str, *, known: Collection[str] | None = None) -> None:
@@ -101,7 +101,7 @@ class LineFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectOptions:
-    """Number of rows or documents, their filter, and full texts or excerpts."""
+    """Options of `inspect`: the number of rows or documents, their filter, and how much text to show."""
 
     rows: int = 1
     pack_id: str | None = None
@@ -112,7 +112,7 @@ class InspectOptions:
 
 
 def steps(text: str | None) -> tuple[int, int] | None:
-    """Parse a step or a range of steps.
+    """Parse a step, or a range of steps.
 
     >>> steps("12"), steps("10-20")
     ((12, 12), (10, 20))
@@ -134,7 +134,7 @@ def steps(text: str | None) -> tuple[int, int] | None:
 
 
 def line_files(artefact: Artefact) -> list[Path]:
-    """Return the files that hold an artefact's rows, in order."""
+    """Return the files that contain the rows of an artefact, in order."""
     prefixes = FILES.get(artefact.manifest.stage, ())
     names = [file.name for file in artefact.manifest.files]
     mine = sorted(name for name in names if name.startswith(prefixes) and prefixes)
@@ -142,14 +142,14 @@ def line_files(artefact: Artefact) -> list[Path]:
 
 
 def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
-    """Return the documents from which tokens were encoded, row by row, or None if they were deleted."""
+    """Return the documents that were encoded to `tokens`, row by row, or None if they were deleted."""
     own = {record.key for record in tokens.manifest.inputs if record.name == "documents"}
     found = [documents for documents in inputs(store, tokens, "documents") if documents.key in own]
     return found[0] if found and line_files(found[0]) else None
 
 
 def has_lines(store: Store, artefact: Artefact, options: InspectOptions) -> bool:
-    """Return True if a row of an artefact matches the options; for tokens, the rows of their documents."""
+    """Return True if a row of an artefact matches the options. For tokens, rows of their documents count."""
     stage = artefact.manifest.stage
     if options.pack_id is not None and stage != "rows":
         return False
@@ -163,7 +163,7 @@ def has_lines(store: Store, artefact: Artefact, options: InspectOptions) -> bool
 def chosen_lines(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[tuple[int, Line]]:
-    """Yield the selected rows with their numbers in the artefact.
+    """Yield the selected rows, each with its number in the artefact.
 
     Raises:
         StoreError: if the stage doesn't support a filter.
@@ -177,7 +177,7 @@ def first_lines(
     """Return the first `most` selected rows, and the number of all selected rows.
 
     Raises:
-        StoreError: if a file lacks a column of its table.
+        StoreError: if a file lacks a column that its table requires.
     """
     files, masks = line_files(artefact), select_lines(store, artefact, options)
     for file in files:
@@ -188,7 +188,7 @@ def first_lines(
 
 
 def _require_columns(artefact: Artefact, file: Path) -> None:
-    """Raise unless a file has all required columns of its table."""
+    """Raise unless a file has all columns that its table requires."""
     name = file.relative_to(artefact.path).as_posix()
     kind = data_table_of(artefact.manifest.stage, name)
     there = {*parquet.read_schema(file).names}
@@ -200,7 +200,7 @@ def _require_columns(artefact: Artefact, file: Path) -> None:
 def lines_of(
     files: Sequence[Path], masks: Sequence[Mask] | None, columns: Collection[str] | None = None
 ) -> Iterator[tuple[int, Line]]:
-    """Yield the rows of files that the masks select, by default all, numbered across the files.
+    """Yield those rows of files that the masks select, by default all, with their numbers across all files.
 
     Rows are decoded in small batches. Columns that a file lacks are left out.
     """
@@ -225,7 +225,7 @@ def _lines_in(
     at, left = 0, int(mask.sum())
     for batch in opened.iter_batches(BATCH_LINES, row_groups=[group], columns=names):
         kept = np.flatnonzero(mask[at : at + len(batch)])
-        # `take` would import pandas, and even a run with nothing to do reads rows.
+        # `take` would import pandas, which is slow; even a run that has nothing to do reads rows.
         lines = [line for row in kept.tolist() for line in batch.slice(row, 1).to_pylist()]
         yield from zip((kept + first + at).tolist(), lines, strict=True)
         at, left = at + len(batch), left - len(kept)
@@ -234,7 +234,7 @@ def _lines_in(
 
 
 def select_lines(store: Store, artefact: Artefact, options: InspectOptions) -> list[Mask] | None:
-    """Return a mask of selected rows for each file of the artefact, or None to select all rows.
+    """Return a mask of the selected rows for each file of the artefact, or None to select all rows.
 
     Raises:
         StoreError: if the stage doesn't support a filter.
@@ -256,7 +256,7 @@ def select_lines(store: Store, artefact: Artefact, options: InspectOptions) -> l
 
 
 def _mask(file: Path, condition: pl.Expr) -> Mask:
-    """Return the rows for which a condition is true, reading only its columns."""
+    """Return a mask of the rows that match a condition. Only the columns in the condition are read."""
     names = condition.meta.root_names()
     if not names:
         size = parquet.read_metadata(file).num_rows
@@ -270,7 +270,7 @@ def _frame(file: Path, names: Sequence[str]) -> pl.DataFrame:
 
 
 def _conditions(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[pl.Expr]:
-    """Yield conditions on the columns of an artefact's rows."""
+    """Yield the conditions that the rows of an artefact must match."""
     only, labels = options.only, artefact.manifest.labels
     # An artefact of one family has no rows of another.
     if only.family is not None and labels.get("family", only.family) != only.family:
@@ -310,7 +310,7 @@ def _row_conditions(store: Store, rows: Artefact, options: InspectOptions) -> It
 
 
 def _has_source(only: LineFilter) -> pl.Expr:
-    """Return the condition that at least one provenance entry of a document matches the filter."""
+    """Return the condition that a document has a provenance entry that matches the filter."""
     return pl.col("provenance").list.eval(pl.all_horizontal([*_source_conditions(only)])).list.any()
 
 
@@ -327,7 +327,7 @@ def _source_conditions(only: LineFilter) -> Iterator[pl.Expr]:
 
 
 def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
-    """Return the condition that the newest selection assigned a document to a domain."""
+    """Return the condition that the newest selection assigns a document to `domain`."""
     keys = {documents.key, *(record.key for record in documents.manifest.inputs)}
     decided = [
         artefact
@@ -354,7 +354,7 @@ def _has_domains(selection: Artefact) -> bool:
 
 
 def _with_documents(store: Store, rows: Artefact, only: LineFilter) -> pl.Expr:
-    """Return the condition that a row holds a document that matches the filter."""
+    """Return the condition that a packed row contains a document that matches the filter."""
     wanted = [
         name
         for documents in inputs(store, rows, "documents")
@@ -384,7 +384,7 @@ def _selection_conditions(selection: Artefact, only: LineFilter) -> Iterator[pl.
 
 
 def _plan_conditions(store: Store, mixture: Artefact, only: LineFilter) -> Iterator[pl.Expr]:
-    """Yield conditions on the stratum, the step and the rows' documents."""
+    """Yield the conditions on the rows of a mixture: stratum, step, and documents."""
     report = report_of(mixture)
     if only.family is not None or only.domain is not None:
         strata = [
@@ -413,7 +413,7 @@ def _plan_conditions(store: Store, mixture: Artefact, only: LineFilter) -> Itera
 
 
 def slots_of(steps: tuple[int, int], slots_per_step: int) -> range:
-    """Return the slots of a plan that a range of steps reads.
+    """Return the slots that a range of steps reads.
 
     >>> slots_of((1, 1), 8), slots_of((3, 4), 8)
     (range(0, 8), range(16, 32))
@@ -422,7 +422,7 @@ def slots_of(steps: tuple[int, int], slots_per_step: int) -> range:
 
 
 def regex(pattern: str) -> str:
-    r"""Return a path, folder or pattern as a regular expression.
+    r"""Convert a path, folder or pattern to a regular expression.
 
     >>> regex("src"), regex("*.h")
     ('^src(/.*)?$', '^.*\\.h(/.*)?$')

@@ -1,4 +1,4 @@
-"""Inputs of artefacts, and their tokenizer."""
+"""Inputs of artefacts, and the tokenizer that they were made with."""
 
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
@@ -21,10 +21,10 @@ def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
 
 
 def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
-    """Return the tokenizer that encoded rows or tokens.
+    """Return the tokenizer with which rows or tokens were encoded.
 
     Raises:
-        StoreError: if the tokenizer was deleted; names its folder.
+        StoreError: if the tokenizer was deleted, naming its folder.
     """
     if found := inputs(store, artefact, "tokenizers"):
         return tokenizer_in(found[0])

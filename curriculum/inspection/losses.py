@@ -1,4 +1,4 @@
-"""Counts of excluded documents by reason, from repository to row."""
+"""Counts of excluded documents by reason, at each stage from the repository to the row."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from schemas.families import ENRICHED_FAMILY
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 FILES = "files"
-"""Name of the selection of files, which belongs to no family."""
+"""Name shown for the selection of files, which belongs to no family."""
 HELD_OUT = "held_out"
-"""Reason for a family whose kept documents are all in val."""
+"""Reason for documents that are kept, but not in the training set."""
 SHOWN_BESIDE = "shown_by_another_family"
-"""Reason for a family whose kept documents have commits that another family shows."""
+"""Reason for documents that are kept, but whose commits another family shows."""
 _ALL_CHANGES = "Set changes: all in the corpus file"
 _CURES: Mapping[str, str] = {
     "too_small": "Lower quality.min_bytes in the corpus file",
@@ -41,7 +41,7 @@ _CURES: Mapping[str, str] = {
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
     SHOWN_BESIDE: "Say both: true beside the family in the diet, or read more history",
 }
-"""Hints by reason; other reasons suggest another corpus."""
+"""Hint for each reason. For other reasons, the hint suggests another corpus."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,17 +49,17 @@ class Exclusions:
     """Numbers of changes and documents that were read, kept and left out."""
 
     changes: Mapping[str, SkipsReport]
-    """Changes read by repository. All families share one reading, and some families don't count it."""
+    """Changes that were read, by repository. All families share one reading, and some don't count it."""
     left_out: Mapping[str, Counter[str]]
-    """Changes without a document, by family and reason."""
+    """Number of changes without a document, by family and reason."""
     selections: tuple[tuple[str, SelectionReport], ...]
-    """Selections that decide split and domain, by family; the selection of files first."""
+    """Selections that decide split and domain, each with its family; the selection of files comes first."""
     licences: Mapping[str, int] = field(default_factory=dict)
-    """Documents of all families by licence; a document counts once for each of its licences."""
+    """Number of documents of all families by licence. A document counts once for each of its licences."""
 
     @staticmethod
     def of(artefacts: Iterable[Artefact]) -> "Exclusions":
-        """Sum the reports of the documents and selections among the artefacts."""
+        """Return the sums over the reports of all documents and selections among `artefacts`."""
         changes: dict[str, SkipsReport] = {}
         left_out: dict[str, Counter[str]] = {}
         selections: list[tuple[str, SelectionReport]] = []
@@ -72,7 +72,7 @@ class Exclusions:
                     changes.setdefault(labels.get("repository", ""), report.changes)
                 left_out.setdefault(labels["family"], Counter()).update(report.left_out)
                 licences.update(report.licences)
-            # A selection with a step label decides only which documents are kept.
+            # A selection with a step label only decides which documents are kept.
             if artefact.manifest.stage == "selections" and "step" not in labels:
                 where = labels.get("family", FILES)
                 selections.append((where, artefact.reported(SelectionReport)))
@@ -86,7 +86,7 @@ class Exclusions:
 
     @property
     def read(self) -> int:
-        """Number of changes read."""
+        """Number of changes that were read."""
         return sum(report.read for report in self.changes.values())
 
     @property
@@ -96,7 +96,7 @@ class Exclusions:
 
     @property
     def documents_kept(self) -> int:
-        """Number of documents kept by selection."""
+        """Number of documents that the selections keep."""
         return sum(report.kept for _, report in self.selections)
 
     @property
@@ -105,7 +105,7 @@ class Exclusions:
         return sum(report.val + report.unseen + report.later for _, report in self.selections)
 
     def lines(self) -> Iterator[Line]:
-        """Yield one row per place and reason, and per decoded encoding other than UTF-8."""
+        """Yield one table row per place and reason, and one per encoding other than UTF-8."""
         for repository, changes in self.changes.items():
             yield from _lines("changes skipped", repository, changes.skipped)
             yield from _lines("changes decoded", repository, changes.decoded)
@@ -117,7 +117,7 @@ class Exclusions:
 
     @property
     def words(self) -> str:
-        """Summary of the numbers read and kept.
+        """Summary of how many changes were read and how many documents were kept.
 
         exclusions.words ->
         '171 changes read in 3 repositories; 976 of 976 documents kept'
@@ -132,7 +132,7 @@ class Exclusions:
 
 
 def lack_warnings(built: Built) -> Iterator[str]:
-    """Yield a warning per repository that is skipped or has no index, with the families that lack it."""
+    """Yield a warning for each repository that is skipped or has no index, with the families it lacks."""
     found: dict[tuple[str, str], list[str]] = {}
     for documents in built.documents:
         lacks = documents.reported(DocumentsReport).lacks
@@ -144,10 +144,12 @@ def lack_warnings(built: Built) -> Iterator[str]:
 
 
 def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: bool) -> None:
-    """Raise unless all specs, or at least one of them, have documents to train on.
+    """Raise unless there are documents to train on for all data sets `wanted`, or for at least one.
+
+    `all_of_them` says which of the two is required.
 
     Raises:
-        CorpusError: names the first family without documents, and the most frequent reason.
+        CorpusError: naming the first family without documents, and the most frequent reason.
     """
     empty: list[RowsSpec] = []
     for spec in wanted:
@@ -164,7 +166,7 @@ def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
     """Raise unless at least one of the artefacts has a document.
 
     Raises:
-        CorpusError: names the most frequent reason.
+        CorpusError: naming the most frequent reason.
     """
     reports: dict[str, DocumentsReport] = {}
     for document in documents:
@@ -214,7 +216,7 @@ def _refusal(
 
 
 def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
-    """Return counts of changes without a document by reason, and the missing index if there is one."""
+    """Return the number of changes without a document by reason, and why documents are missing, if so."""
     lost: Counter[str] = Counter()
     for report in reports:
         for counted in (report.changes.skipped, report.lines.skipped, report.left_out):
@@ -223,7 +225,10 @@ def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
 
 
 def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:
-    """Return counts by reason of documents that are rejected, held out or shown by another family."""
+    """Return the number of documents that aren't trained on, by reason.
+
+    They were rejected, are held out, or are shown by another family.
+    """
     selection = built.selections.get(wanted.flat_family, built.selection)
     listed = parquet.read_table(
         selection.path / SELECTION_NAME,
@@ -242,7 +247,7 @@ def _is_source_of(wanted: RowsSpec, repository: str) -> bool:
 
 
 def ranked(counted: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the nonzero counts, the largest first."""
+    """Return the counts that aren't zero, the largest first."""
     pairs = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(reason, amount) for reason, amount in pairs if amount]
 

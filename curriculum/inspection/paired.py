@@ -1,8 +1,8 @@
-"""Two measurements paired document by document: two runs at their ends, or one run before and after.
+"""Two measurements compared document by document: of two runs at their ends, or of one run at two steps.
 
-Two documents are the same if family, objective, domain, row length and document_id are equal. Rows of
-different corpora, diets and specialists may share documents. Their tokenizers may differ, since bits
-are counted per byte.
+Two documents are the same if family, objective, domain, row length and document_id are equal. So rows of
+different corpora, diets and specialists may share documents. Their tokenizers may differ, since bits are
+counted per byte.
 """
 
 from collections import defaultdict
@@ -27,19 +27,19 @@ from schemas.job import Evaluation, Report
 Place = tuple[str, str, str, str]
 """Set, phase, family and domain of a figure."""
 _Stratum = tuple[str, str, str, str, str, int]
-"""Place, objective and row length."""
+"""The Place of a stratum, followed by its objective and its row length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """Documents that a run was measured on at a step, by stratum, and the strata's weights in their sets."""
+    """Documents that a run was measured on at a step, by stratum, and the weights of strata in their sets."""
 
     strata: Mapping[_Stratum, DocumentSums]
     weights: Mapping[_Stratum, float]
 
     @staticmethod
     def of(documents: pa.Table, evaluations: Iterable[Evaluation]) -> "Measured":
-        """Return the documents (a table of EVALUATED_SCHEMA) with the weights from the evaluations."""
+        """Combine the documents (a table of EVALUATED_SCHEMA) with the weights in the evaluations."""
         weights: dict[_Stratum, float] = defaultdict(float)
         for evaluation in evaluations:
             for stratum in evaluation.strata:
@@ -49,7 +49,7 @@ class Measured:
 
 
 def measured(run: Path, step: int) -> Measured | None:
-    """Read the documents of a run's evaluation at a step, or None if none were stored.
+    """Read the documents that a run was measured on at a step; None if none were stored.
 
     Raises:
         JobError: if the run's job is invalid.
@@ -62,9 +62,10 @@ def measured(run: Path, step: int) -> Measured | None:
 
 
 def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
-    """Return the changes of strata's bits per byte and of sets' weighted means, on shared documents.
+    """Return the changes of figures on the documents that both measurements share.
 
-    The weight of a stratum in a mean is the average of its weights in both measurements.
+    The figures are bits per byte of each stratum, and the weighted mean of each set. The weight of a stratum
+    is the average of its weights in both measurements.
     """
     pairs: dict[Place, list[Pair]] = defaultdict(list)
     for stratum, before in first.strata.items():
@@ -84,18 +85,24 @@ def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
 
 
 def changes_between(first: tuple[Path, int], last: tuple[Path, int]) -> dict[Place, PairedChange]:
-    """Return the changes between two steps, given as (run, step); empty if a step has no documents."""
+    """Return the changes of figures from `first` to `last`, which are pairs of a run and a step.
+
+    The result is empty if no documents were stored at one of them.
+    """
     before, after = measured(*first), measured(*last)
     return changes(before, after) if before is not None and after is not None else {}
 
 
 def changes_within(run: Path, report: Report) -> dict[Place, PairedChange]:
-    """Return the changes of a run from before its first step to its end; empty without documents."""
+    """Return the changes of figures of a run, from before its first step to its end.
+
+    The result is empty if no documents were stored.
+    """
     return changes_between((run, 0), (run, report.steps))
 
 
 def _strata(documents: pa.Table) -> dict[_Stratum, DocumentSums]:
-    """Sum the rows of each document, since several servings may contain the same document."""
+    """Return the sums of each document's rows, by stratum. Several servings may contain the same document."""
     names = ("set", "phase", "family", "domain", "objective", "row_length")
     sums = (
         pl.DataFrame(documents)

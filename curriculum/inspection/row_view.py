@@ -1,4 +1,4 @@
-"""Packed rows as values: their columns, and their documents with origins down to the commit."""
+"""Packed rows as values: their columns, and their documents with the files and commits behind them."""
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ COLUMNS = (
     *("attention_pairs", "context_histogram", "domain", "document_ids", "pieces"),
     *("structure_ids", "chunk_boundaries", "call_edges", "type_edges"),
 )
-"""Columns of a row that pages show; structure columns only if the row has them."""
+"""Columns of a row that pages show. Structure columns are shown only if the row has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileRange:
-    """Bytes of one file at a commit."""
+    """A range of bytes of one file at a commit."""
 
     repository: str
     commit: str
@@ -40,7 +40,7 @@ class FileRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentOrigin:
-    """Origin of a document: the first file of its lineage, and all of its files."""
+    """Origin of a document: the first file in its lineage, and all files that it shows."""
 
     repository: str = "?"
     commit: str = ""
@@ -49,26 +49,26 @@ class DocumentOrigin:
     timestamp: int = 0
     num_bytes: int = 0
     files: tuple[FileRange, ...] = ()
-    """Distinct files with their commits, in the order of the text."""
+    """Files with their commits, without repetition, in the order of the text."""
 
 
 UNKNOWN = DocumentOrigin()
-"""Origin of a document whose artefact was deleted."""
+"""Origin of documents whose artefact was deleted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentInRow(DocumentOrigin):
-    """Document in a row."""
+    """A document in a packed row."""
 
     document_id: str
     start: int
     """Position of the document's first token in the row."""
     tokens: int
     scored: int
-    """Number of scored predictions."""
+    """Number of the document's tokens whose prediction is scored."""
     first_byte: int
     last_byte: int
-    """End of the document's bytes in this row, exclusive."""
+    """End of the document's bytes that this row shows (exclusive)."""
 
     @property
     def end(self) -> int:
@@ -78,7 +78,7 @@ class DocumentInRow(DocumentOrigin):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPiece:
-    """Tokens of a row, and the bytes of a document that they encode."""
+    """A range of tokens in a row, and the bytes of a document that they encode."""
 
     doc: int
     kind: int
@@ -90,7 +90,7 @@ class RowPiece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowChunk:
-    """Structure chunk as a token range; rows don't store names."""
+    """A structure chunk as a range of tokens. Rows don't store the names of chunks."""
 
     start: int
     end: int
@@ -100,7 +100,7 @@ class RowChunk:
 
 
 class RowView(BaseModel):
-    """Packed row: all of its columns, including extra ones, and its documents."""
+    """A packed row with all of its columns, including extra ones, and with its documents."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -129,7 +129,7 @@ class RowView(BaseModel):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Half-open token ranges of the documents.
+        """Ranges of tokens of the documents, half-open.
 
         RowView(..., doc_starts=[0, 3, 5], valid_token_count=5).spans -> [(0, 3), (3, 5)]
         """
@@ -138,18 +138,18 @@ class RowView(BaseModel):
 
     @property
     def is_structured(self) -> bool:
-        """True if any token has structure."""
+        """True if any token has a structure code."""
         return any(self.structure_ids)
 
     @property
     def generated(self) -> list[tuple[int, int]]:
-        """Token ranges that encode no byte of a document: BOS, EOS, sentinels, elision lines."""
+        """Ranges of tokens that encode no byte of a document: BOS, EOS, sentinels and elision lines."""
         made = (piece for piece in self.pieces if piece.kind == GENERATED_PIECE)
         return [(piece.token_start, piece.token_end) for piece in made]
 
     @property
     def density(self) -> float:
-        """Computed attention pairs divided by the pairs of one document that fills the row."""
+        """Attention pairs in the row, divided by those of a single document that would fill the row."""
         return self.attention_pairs / (self.length * (self.length + 1) / 2)
 
 
@@ -160,7 +160,7 @@ def rows(store: Store, artefact: Artefact, options: InspectOptions) -> list[RowV
 
 
 def row_views(lines: Iterable[Line], documents: Sequence[Artefact]) -> list[RowView]:
-    """Return rows with their documents; the documents' origins are read once for all rows.
+    """Return rows with their documents. The origins of documents are read once for all rows.
 
     Raises:
         StoreError: if a line isn't a row.
@@ -197,12 +197,12 @@ def _documents(row: RowView, known: dict[str, DocumentOrigin]) -> Iterator[Docum
 def row_pieces(
     row: RowView, tokenizer: Tokenizer, start: int, end: int
 ) -> Iterator[StructuredText]:
-    """Yield the text of the tokens [start, end), split where scoring, category or chunk change."""
+    """Yield the text of the tokens [start, end), split where scoring, category or chunk changes."""
     chunk_of = [-1] * row.length
     for index, chunk in enumerate(row.chunk_boundaries):
         chunk_of[chunk.start : chunk.end] = [index] * (chunk.end - chunk.start)
     scored = [0, *row.loss_mask[:-1]]
-    """Position t - 1 predicts token t."""
+    """loss_mask at position t - 1 belongs to the prediction of token t."""
     codes = row.structure_ids or [0] * row.length
 
     def what(at: int) -> tuple[int, int, bool]:
@@ -216,7 +216,7 @@ def row_pieces(
 def sources_in(
     store: Store, artefact: Artefact, pack_ids: Collection[str]
 ) -> dict[str, list[DocumentOrigin]]:
-    """Return the origins of the documents in some rows of an artefact, by pack_id and in row order."""
+    """Return, for each pack_id, the origins of the documents in that row, in the order of the row."""
     wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
     held: dict[str, list[str]] = {
         line["pack_id"]: line["document_ids"]
@@ -231,7 +231,7 @@ def sources_in(
 
 
 def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) -> Iterator[Line]:
-    """Yield `most` rows at even distances: divide the artefact into `most` parts and take their middle rows.
+    """Yield `most` rows at equal distances: the middle row of each of `most` equal parts of the artefact.
 
     >>> [line["pack_id"] for line in spread(rows_of_nine, 3)]
     ['1', '4', '7']
@@ -246,7 +246,7 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
 
 
 def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[str, DocumentOrigin]:
-    """Return the origins of documents by id, reading only the row groups that contain them."""
+    """Return the origins of the documents `names` by id, reading only row groups that contain them."""
     found: dict[str, DocumentOrigin] = {}
     wanted = pa.array(sorted(names), pa.string())
     for artefact in documents:
@@ -258,7 +258,7 @@ def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[st
 
 
 def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, DocumentOrigin]]:
-    # Artefacts that add structure repeat the document ids and origins of their base.
+    # Artefacts with structure have the same document ids and origins as their base.
     columns = ["document_id", "licence", "timestamp", "num_bytes", "lineage", "provenance"]
     for group in range(file.num_row_groups):
         ids = file.read_row_group(group, columns=["document_id"], use_threads=False)["document_id"]

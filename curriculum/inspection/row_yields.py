@@ -1,4 +1,4 @@
-"""Yields of packed rows compared with other packings of the same documents, and causes of low yields."""
+"""Yields of packed rows, compared with other packings of the same documents, and causes of low yields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from schemas.reports import RowsReport
 
 OTHER_YIELDS = ("lower bound", "first fit in order", "padded", "if mixed")
 FULL = 0.95
-"""Yield above which no causes are listed."""
+"""Causes are only listed for yields below this."""
 MIN_NAMED = 0.005
-"""Share of positions above which a cause is named."""
+"""A cause is only named if it accounts for more than this share of the positions."""
 MANY = 10
-"""Documents per row above which their lengths leave no relevant gaps."""
+"""If a row has more documents than this on average, the gaps that their lengths leave don't matter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowYields:
-    """Shares of positions that hold a token (0…1) for several packings of the same documents.
+    """Yields (tokens ÷ positions, 0…1) of several ways to pack the same documents.
 
     Every packing except `mixed` packs each domain into separate rows.
     """
@@ -25,13 +25,13 @@ class RowYields:
     packed: float
     """Yield of the actual rows."""
     lower_bound: float
-    """Yield of ⌈tokens ÷ T⌉ rows, which no packing of whole documents exceeds."""
+    """Yield of ⌈tokens ÷ T⌉ rows, the smallest number in which whole documents could fit."""
     first_fit: float | None
-    """Yield of first fit in document order; None if it wasn't computed."""
+    """Yield of first-fit packing in document order; None if it wasn't computed."""
     padded: float | None
-    """Yield of one document per row; None if unknown."""
+    """Yield with one document per row; None if unknown."""
     mixed: float | None
-    """Yield of rows that mix domains; None if unknown."""
+    """Yield if domains shared rows; None if unknown."""
     documents_per_row: float
 
     @staticmethod
@@ -55,25 +55,25 @@ class RowYields:
 
     @property
     def others(self) -> Mapping[str, str]:
-        """Yields of the other packings by name; empty text if unknown."""
+        """Yields of the other packings as text, by name; empty if unknown."""
         values = (self.lower_bound, self.first_fit, self.padded, self.mixed)
         words = ("" if value is None else percent(value) for value in values)
         return dict(zip(OTHER_YIELDS, words, strict=True))
 
     @property
     def comparison(self) -> str:
-        """Row yield and the yields of the other packings, as text."""
+        """Text that compares the yield of the rows with those of the other packings."""
         own = {"yield": percent(self.packed), **self.others}
         return ", ".join(f"{name} {value}" for name, value in own.items() if value)
 
     @property
     def words(self) -> str:
-        """Comparison, followed by the causes if there are any."""
+        """The comparison, followed by the causes of a low yield if there are any."""
         return f"{self.comparison}. {self.causes}".rstrip()
 
     @property
     def causes(self) -> str:
-        """Causes of a low yield as a sentence; empty if the yield is high or no cause is known."""
+        """Sentence with the causes of a low yield; empty if the yield is high or no cause is known."""
         if self.packed >= FULL:
             return ""
         apart = (self.mixed or self.packed) - self.packed
@@ -91,7 +91,7 @@ class RowYields:
 
 
 def _mean(parts: list[tuple[int, float]]) -> float | None:
-    """Return the joint yield of several domains, given (tokens, yield); None if one is unknown."""
+    """Return the joint yield of several domains, given pairs of tokens and yield; None if one is unknown."""
     if not all(share for _, share in parts):
         return None
     return sum(tokens for tokens, _ in parts) / sum(tokens / share for tokens, share in parts)

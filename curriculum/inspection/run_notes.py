@@ -1,4 +1,4 @@
-"""Notes on finished runs: rising val_bpb with its likely cause and cure, and domains it doesn't cover."""
+"""Notes on finished runs: a rising val_bpb with its likely cause and cure, and domains that it ignores."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,14 @@ from schemas.job import ANNEAL, Figure, Report
 from schemas.mixture import MixtureReport, StratumReport
 
 OFTEN = 2.5
-"""Minimum repetition at which a rising val_bpb with a falling training loss is attributed to
-memorization."""
+"""Repetition from which on memorization is named as the cause if val_bpb rises while the training loss
+falls.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedRun:
-    """Closed run with the report of its mixture."""
+    """A closed run, with the report of its mixture."""
 
     path: Path
     report: Report
@@ -41,17 +42,20 @@ def finished_runs(store: Store, runs: Iterable[Artefact]) -> list[FinishedRun]:
 
 
 def rises(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return a note for each run whose val_bpb rose by its end, in training order, with its later outcome."""
+    """Return a note for each run whose val_bpb was higher at its end, in training order.
+
+    The note also says how val_bpb changed in later runs.
+    """
     found = [(run.report.phase, rise_words(run, runs[at + 1 :])) for at, run in enumerate(runs)]
     return [f"{phase}: {words}" for phase, words in found if words]
 
 
 def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
-    """Describe the rise of a phase's val_bpb with its likely cause and cure; empty if it didn't rise.
+    """Describe how the val_bpb of a phase rose, with likely cause and cure; empty if it didn't rise.
 
-    The last evaluation is compared with the one before the first step, or with the best one. A rise from
-    the best one counts only if the interval on the same documents excludes 0. `later` are the runs that
-    follow.
+    The last evaluation is compared with the one before the first step if it is higher than that, otherwise
+    with the best one. A rise from the best one counts only if the interval of the change on the same
+    documents excludes 0. `later` are the runs that follow.
     """
     report = run.report
     last = report.own_mean(report.history, "phase")
@@ -84,7 +88,10 @@ def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
 def _outcome(
     run: FinishedRun, last: Figure, since: Figure, later: Sequence[FinishedRun]
 ) -> tuple[str, bool]:
-    """Describe the figure after the anneal, and return whether the anneal reversed the rise."""
+    """Describe how the metric, which had risen from `since` to `last`, ended after the anneal.
+
+    Returns the description, and True if the anneal undid the rise.
+    """
     if run.report.phase == ANNEAL:
         return "", False
     annealed = next((run.report for run in later if run.report.phase == ANNEAL), None)
@@ -102,7 +109,7 @@ def _outcome(
 
 
 def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
-    """Return the likely cause of a rise since a step, and a suggested change."""
+    """Return the likely cause of a rise of val_bpb after `step`, and a change that may help."""
     most, loss = _most_read(run), _losses(run.path, step)
     fewer = "Lower token_budget or max_repetition, or add repositories"
     if most is not None and most.repetition >= OFTEN and loss is not None and loss[1] < loss[0]:
@@ -120,13 +127,13 @@ def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
 
 
 def _most_read(run: FinishedRun) -> StratumReport | None:
-    """Return the stratum with the highest repetition, or None if the plan was deleted."""
+    """Return the stratum with the highest repetition, or None if the mixture was deleted."""
     strata = run.mixture.strata if run.mixture else ()
     return max(strata, key=lambda stratum: stratum.repetition, default=None)
 
 
 def _losses(run: Path, step: int) -> tuple[float, float] | None:
-    """Return the mean losses of the first and last tenth of the steps after `step`, or None without steps."""
+    """Return the mean training loss in the first and in the last tenth of the steps after `step`, or None."""
     found = zip(*step_losses(run / METRICS), strict=True)
     losses = [loss for at, loss in found if at > step]
     if not losses:
@@ -138,12 +145,15 @@ def _losses(run: Path, step: int) -> tuple[float, float] | None:
 def change_between(
     first: tuple[Path, int], last: tuple[Path, int], figure: Figure
 ) -> PairedChange | None:
-    """Return the change of the mean of a figure's set between two (run, step), on shared documents."""
+    """Return the change from `first` to `last` (pairs of run and step) in the set that `figure` is of.
+
+    The change is that of the weighted mean, on the documents that both measurements share.
+    """
     return changes_between(first, last).get((figure.set, figure.phase, "*", "*"))
 
 
 def anchor_words(runs: Sequence[FinishedRun]) -> str:
-    """Name the run with the best anchor figure; empty if the last run has it."""
+    """Describe that an earlier run had a better figure on the anchor than the last run; empty if none had."""
     ends = [
         (run, end)
         for run in runs
@@ -168,7 +178,10 @@ def anchor_words(runs: Sequence[FinishedRun]) -> str:
 
 
 def silences(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return sentences on trained domains that val_bpb doesn't cover; phases with the same text share one."""
+    """Return sentences on domains that were trained on, but that val_bpb doesn't cover.
+
+    Phases with the same text share a sentence.
+    """
     silent = [
         (run.report.phase, unmeasured_domains(run.report, run.mixture))
         for run in runs
@@ -182,12 +195,15 @@ def silences(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def samples(store: Store, runs: Sequence[FinishedRun]) -> list[str]:
-    """Return lines on evaluations that skip held-out documents; phases with the same text share one."""
+    """Return lines about evaluations that skip some held-out documents.
+
+    Phases with the same text share a line.
+    """
     return alike((run.report.phase, sample_words(store.root, run)) for run in runs)
 
 
 def sample_words(workspace: Path, run: FinishedRun) -> str | None:
-    """Compare the documents behind val_bpb with all held-out documents; None if they are the same."""
+    """Compare the documents behind val_bpb with all held-out documents; None if no document is missing."""
     last = run.report.own_mean(run.report.after, "phase")
     job = read_job(run.path / JOB)
     own = [evaluation for evaluation in job.evaluations if last and evaluation.name == last.name]
@@ -213,7 +229,7 @@ def sample_words(workspace: Path, run: FinishedRun) -> str | None:
 
 
 def measured_domains(report: Report) -> tuple[str, ...]:
-    """Return the domains whose held-out rows are part of a phase's val_bpb; empty if it has none."""
+    """Return the domains whose held-out rows count for the val_bpb of a phase; empty if it has none."""
     last = report.own_mean(report.after, "phase")
     own = [
         mean for mean in report.after if last and (mean.set, mean.phase) == (last.set, last.phase)
@@ -222,7 +238,10 @@ def measured_domains(report: Report) -> tuple[str, ...]:
 
 
 def unmeasured_domains(report: Report, mixture: MixtureReport) -> tuple[str, ...]:
-    """Return the trained domains that a phase's val_bpb doesn't cover; empty if it has no val_bpb."""
+    """Return the domains that were trained on, but don't count for a phase's val_bpb.
+
+    The result is empty if the phase has no val_bpb.
+    """
     measured = measured_domains(report)
     served = dict.fromkeys(stratum.domain for stratum in mixture.strata if stratum.drawn)
     return tuple(name for name in served if name not in measured) if measured else ()

@@ -14,11 +14,11 @@ from schemas.study import study_words
 
 Changes = Mapping[Place, PairedChange]
 NO_CHANGES: Changes = MappingProxyType({})
-"""Changes of a run that stored no documents."""
+"""Changes for a run that stored no documents."""
 
 
 def run_line(report: Report, sets: Sequence[FixedSet] = FIXED_SETS) -> Line:
-    """Return a run as a row: val_bpb before and after, figures of fixed sets, tokens, time, stop reason."""
+    """Return a table row for a run: val_bpb before and after, fixed sets, tokens, time, and why it ended."""
     return {
         "phase": report.phase,
         "attempt": report.attempt,
@@ -38,7 +38,7 @@ def run_line(report: Report, sets: Sequence[FixedSet] = FIXED_SETS) -> Line:
 
 
 def run_lines(reports: Sequence[Report]) -> list[Line]:
-    """Return one row per run; columns for fixed sets and studies appear only if a run has them."""
+    """Return one table row per run. Columns for fixed sets and studies appear only if a run has them."""
     measured = [name for name in FIXED_SETS if any(change(report, name) for report in reports)]
     lines = [run_line(report, measured) for report in reports]
     if not any(report.study for report in reports):
@@ -50,7 +50,7 @@ def run_lines(reports: Sequence[Report]) -> list[Line]:
 
 
 def machine_line(report: Report) -> Line:
-    """Return device, throughput and cost of a run; a cell is empty if its value is unknown."""
+    """Return a table row with device, throughput and cost of a run; a cell is empty if unknown."""
     context, masking = report.mean_context, report.masking_cost
     return {
         "device": f"{report.device}, {report.backend}",
@@ -72,7 +72,7 @@ def _share(share: float | None) -> str:
 
 
 def _saved(report: Report) -> str:
-    """Return the extra positions, time and cost of training with one document per row.
+    """Return a text on what packing saved: the additional positions, time and cost with one document per row.
 
     _saved(report) ->
     '2.1 × the positions, 3 min more, 0.42 more'
@@ -85,13 +85,16 @@ def _saved(report: Report) -> str:
 
 
 def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line]:
-    """Yield one row per evaluation of the run: figures before and after, and change on shared documents."""
+    """Yield one table row per evaluation of a run: its figures before and after the run.
+
+    The change on shared documents follows, if `changes` has it.
+    """
     measured: defaultdict[Place, deque[Figure]] = defaultdict(deque)
     for figure in report.before:
         measured[figure.place].append(figure)
     for after in report.after:
         place = after.place
-        # Figures of several row lengths or bases have the same place; their order is always the same.
+        # Figures of several row lengths or bases have the same place, but they always come in the same order.
         before = measured[place].popleft() if measured[place] else None
         yield {
             "set": after.set,
@@ -108,7 +111,7 @@ def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line
 
 
 def set_lines(report: Report, changes: Changes, phase: str) -> list[Line]:
-    """Return one row per set of a phase, or no rows if the phase has only one set."""
+    """Return one table row per set of a phase, or no rows if the phase has only one set."""
     means: list[Line] = [
         {name: value for name, value in line.items() if name not in ("phase", "family", "domain")}
         for line in figure_lines(report, changes)

@@ -1,4 +1,4 @@
-"""Reports of finished runs, and their figures in words."""
+"""Reports of finished runs, and sentences about their figures."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -15,12 +15,12 @@ from schemas.study import Study, study_mark
 
 
 def report_of(run: Artefact) -> Report:
-    """Return the report in a closed run's manifest."""
+    """Return the report in the manifest of a closed run."""
     return run.reported(Report)
 
 
 def run_words(report: Report) -> str:
-    """Summarize a run in one sentence; a study begins with its mark.
+    """Summarize a run in one sentence. For a study, the sentence starts with its mark.
 
     run_words(report) ->
     'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (end of its budget)'
@@ -36,7 +36,7 @@ def run_words(report: Report) -> str:
 
 
 def marked(study: Study | None, words: str) -> str:
-    """Prefix words about a run with the mark of its study, if it is one.
+    """Put the mark of a study before a text about a run; without a study, return the text.
 
     >>> marked(None, "45 steps"), marked(Study(positions="continue"), "")
     ('45 steps', 'study: positions continue')
@@ -45,11 +45,11 @@ def marked(study: Study | None, words: str) -> str:
 
 
 NOTICEABLE = 0.05
-"""Share of a phase's budget above which tokens lost to whole steps are mentioned."""
+"""Tokens that are lost because steps are whole are only mentioned above this share of the budget."""
 
 
 def whole_steps(steps: int, tokens_per_step: int, tokens: int, budget: int) -> str:
-    """Compare the tokens of whole steps with a phase's budget; empty if hardly any are lost.
+    """Compare the tokens in whole steps with the budget of a phase; empty if hardly any are lost.
 
     >>> whole_steps(7, 2048, 14_400, 18_000)
     '7 whole steps of 2,048 positions hold 14.4k of 18k tokens'
@@ -63,17 +63,17 @@ def whole_steps(steps: int, tokens_per_step: int, tokens: int, budget: int) -> s
 
 
 ENDINGS: Mapping[str, str] = {"budget": "end of its budget", "gate": "gate opened"}
-"""Words for stop reasons whose names aren't self-explanatory."""
+"""Texts for reasons of a run's end whose names don't explain themselves."""
 
 
 def ending(report: Report) -> str:
-    """Return the reason why a run stopped, in words."""
+    """Return a text on why a run ended."""
     why = ENDINGS.get(report.stopped, report.stopped)
     return f"{why}: {report.reason}" if report.reason else why
 
 
 def unused_budget(report: Report, mixture: MixtureReport) -> str:
-    """Compare the tokens of a run that used up its budget with the budget; empty if hardly any are lost."""
+    """Compare the tokens of a run with its budget, if the budget ended it; empty if hardly any are unused."""
     if report.stopped != "budget":
         return ""
     tokens = report.tokens.valid
@@ -93,9 +93,9 @@ def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
 
 
 def change(report: Report, kind: Literal["phase"] | FixedSet) -> str:
-    """Return val_bpb before and after as `3.214 → 2.871`; empty if it wasn't measured.
+    """Return val_bpb before and after a run as `3.214 → 2.871`; empty if it wasn't measured.
 
-    The text says so if the figure has too few documents or lineages. A phase that serves only imported rows
+    If the figure has too few documents or lineages, the text says so. A phase that serves only imported rows
     may have no figure of its own.
     """
     before, after = (report.own_mean(figures, kind) for figures in (report.before, report.after))
@@ -106,7 +106,10 @@ def change(report: Report, kind: Literal["phase"] | FixedSet) -> str:
 
 
 def measured_on(report: Report) -> str:
-    """Return the number of documents and lineages behind a phase's val_bpb; empty if it wasn't measured."""
+    """Return a text with the number of documents and lineages behind the val_bpb of a phase.
+
+    The text is empty if val_bpb wasn't measured.
+    """
     last = report.own_mean(report.after, "phase")
     return held_out_words(last) if last else ""
 

@@ -9,28 +9,28 @@ from typing import NamedTuple
 from schemas.structure import Structure, StructureChunk
 
 _INDENT = re.compile(r"(?<![^\n])[ \t]+$")
-"""White space at the end of a text that starts a line or the text."""
+"""White space at the end of a text, if it follows a line feed or the start of the text."""
 _LINE_END = re.compile(r"[ \t]*\n")
 
 
 class StructuredText(NamedTuple):
-    """Piece of text with one category, one chunk and one scoring."""
+    """A piece of text with a single category, chunk and scoring."""
 
     text: str
     code: int = 0
-    """Category, as a STRUCTURE_CODE."""
+    """Category: one of STRUCTURE_CODES."""
     chunk: int = -1
-    """Index of the structure chunk that contains the text; -1 for none."""
+    """Index of the structure chunk that the text belongs to; -1 for none."""
     scored: bool = True
-    """True if predictions of this text are scored."""
+    """True if the predictions of these tokens are scored."""
 
 
 def pieces(
     content: bytes, start: int, end: int, structure: Structure | None
 ) -> Iterator[StructuredText]:
-    """Yield the bytes [start, end) of a text, split where category or chunk change.
+    """Yield the bytes [start, end) of a text, split where category or chunk changes.
 
-    Without structure there is one piece. A character that is split at a border is shown as U+FFFD.
+    Without structure, there is one piece. If a border splits a character, U+FFFD is shown.
     """
     if structure is None:
         yield StructuredText(content[start:end].decode(errors="replace"))
@@ -50,7 +50,7 @@ def pieces(
 
 
 def widened(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
-    r"""Yield the same text with each chunk extended to its indentation and its final line feed.
+    r"""Yield the same text, but let each chunk start with its indentation and end with its line feed.
 
     >>> texts = (StructuredText("a\n  "), StructuredText("f();", 4, 0), StructuredText("\nb"))
     >>> [(piece.text, piece.chunk) for piece in widened(texts)]
@@ -76,7 +76,7 @@ def widened(pieces: Iterable[StructuredText]) -> Iterator[StructuredText]:
 
 
 def shares(structure: Structure) -> list[int]:
-    """Return the number of bytes of each category, by code."""
+    """Return the number of bytes in each category; the index is the category's code."""
     counted = [0] * (max(structure.structure_ids, default=0) + 1)
     start = 0
     for end, code in zip(structure.ends, structure.structure_ids, strict=True):
@@ -88,7 +88,7 @@ def shares(structure: Structure) -> list[int]:
 def _chunk_at(
     chunks: Sequence[StructureChunk], starts: list[int], at: int, end: int
 ) -> tuple[int, int]:
-    """Return the chunk at a byte (-1 for none), and the end of the chunk or gap."""
+    """Return the index of the chunk at byte `at` (-1 for none), and the end of that chunk or gap."""
     index = bisect_right(starts, at) - 1
     if index >= 0 and at < chunks[index].end:
         return index, chunks[index].end

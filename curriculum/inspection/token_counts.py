@@ -1,4 +1,4 @@
-"""Valid tokens of rows or mixtures by document and origin, and differences between two counts."""
+"""Valid tokens of rows or mixtures, counted by document and origin, and differences of two counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from schemas.packed_row import unusual_options
 
 ROWS = "rows"
 KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
-"""Columns by which tokens are counted."""
+"""Columns by which tokens can be counted."""
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
 NO_LICENCE, UNKNOWN = "none", "?"
-"""Licence of documents without one, and origin of deleted documents."""
+"""Text for documents without a licence, and for the origin of deleted documents."""
 _ORIGIN = ("document_id", "repository", "commit", "path", "licence", "lineage")
 _COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
 _NOTHING = pl.DataFrame(
@@ -30,12 +30,12 @@ _NOTHING = pl.DataFrame(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidTokens:
-    """Valid tokens of several rows artefacts or mixtures together."""
+    """Numbers of valid tokens in several artefacts of rows or mixtures together."""
 
     title: str
     artefacts: tuple[Artefact, ...]
     rows: int
-    """Number of packed rows, counting repetitions."""
+    """Number of packed rows; a repeated row counts each time."""
     positions: int
     documents: pl.DataFrame
     """One row per document and serving, with DOCUMENT_COLUMNS."""
@@ -46,13 +46,13 @@ class ValidTokens:
         return int(self.documents["tokens"].sum())
 
     def by(self, kind: str) -> dict[str, int]:
-        """Return the number of valid tokens by one of KINDS, by document_id or by lineage."""
+        """Return the number of valid tokens grouped by `kind`: one of KINDS, document_id or lineage."""
         grouped = self.documents.group_by(kind, maintain_order=True).agg(pl.col("tokens").sum())
         return dict(grouped.iter_rows())
 
 
 def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> ValidTokens:
-    """Count the valid tokens of rows and mixtures by document; `title` is only displayed.
+    """Count the valid tokens of rows and mixtures by document. `title` is the name to display.
 
     Raises:
         StoreError: if rows that a mixture reads were deleted.
@@ -69,11 +69,11 @@ def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> ValidTok
 
 
 _Part: TypeAlias = tuple[int, int, pl.DataFrame]
-"""Number and length of the rows taken from one rows artefact, and their documents."""
+"""Number of rows taken from an artefact, their length, and their documents."""
 
 
 def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
-    """Yield one part per rows artefact: all rows of the artefact, or the rows in the mixture's plan."""
+    """Yield one part for each artefact of rows: all its rows, or those that the mixture selects."""
     if artefact.manifest.stage == ROWS:
         yield _part(store, artefact, None, phase="")
         return
@@ -91,7 +91,7 @@ def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> 
 
 
 def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str) -> _Part:
-    """Return all rows of an artefact, or with a plan the planned rows, counting repetitions."""
+    """Return all rows of an artefact, or the rows that `plan` selects; a repeated row counts each time."""
     labels, number, counts = rows.manifest.labels, 0, []
     for shard, file in enumerate(rows.shards()):
         lines = _frame(file, _COLUMNS).with_row_index("row")
@@ -115,9 +115,9 @@ def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str
 
 
 def _tokens(lines: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per document and packed row, with the number of valid tokens.
+    """Return one line per document and packed row, with the document's number of valid tokens in the row.
 
-    Rows of 8 with documents of 3 and 5 tokens, and with one of 6 before padding, give 3, 5 and 6.
+    If T is 8, a row with documents of 3 and 5 tokens and a row with one of 6 tokens give 3, 5 and 6.
     """
     starts = pl.col("doc_starts").list.head(pl.col("document_ids").list.len())
     ends = pl.concat_list(starts.list.slice(1), "valid_token_count")
@@ -127,7 +127,7 @@ def _tokens(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.DataFrame:
-    """Return counts with the origin of each document, or UNKNOWN if the documents were deleted."""
+    """Return `counts` with the origin of each document, or UNKNOWN if the documents were deleted."""
     made_of = inputs(store, rows, "documents")
     files = [file for artefact in made_of for file in parquet.shards_of(artefact.path)]
     nothing = pl.DataFrame(schema=dict.fromkeys(_ORIGIN, pl.String))
@@ -143,7 +143,7 @@ def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.Data
 
 
 def _origins(file: Path) -> pl.DataFrame:
-    """Return the origin of each document: the first provenance entry of its lineage, else the last entry."""
+    """Return the origin of each document: the first provenance entry of its lineage, or the last entry."""
     entry = pl.col("provenance")
     own = entry.filter(entry.struct.field("lineage") == pl.col("lineage"))
     return (
@@ -168,7 +168,10 @@ def _frame(file: Path, columns: Sequence[str]) -> pl.DataFrame:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenChange:
-    """Valid tokens of one name before and after, and their shares of all tokens; 0 if absent."""
+    """Number of valid tokens with a name before and after, and their shares of all tokens.
+
+    A name that is missing on one side counts as 0.
+    """
 
     name: str
     tokens_before: int
@@ -181,7 +184,7 @@ class TokenChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentChange:
-    """Valid tokens of a document before and after, and its origin."""
+    """Number of valid tokens of a document before and after, and the document's origin."""
 
     document_id: str
     family: str
@@ -196,7 +199,7 @@ class DocumentChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TotalChange:
-    """One total over all rows before and after."""
+    """A total over all rows before and after."""
 
     name: str
     before: float
@@ -206,19 +209,19 @@ class TotalChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenDifference:
-    """Differences between two token counts."""
+    """Differences of two token counts, called before and after."""
 
     before: str
     after: str
-    """Titles of the two sides."""
+    """Title of each of the two counts."""
     paths_before: tuple[Path, ...]
     paths_after: tuple[Path, ...]
-    """Artefacts of the two sides."""
+    """Artefacts of each of the two counts."""
     totals: tuple[TotalChange, ...]
     by: Mapping[str, tuple[TokenChange, ...]]
-    """Changes by kind (see KINDS), the largest first."""
+    """Changes by each of KINDS, the largest first."""
     documents: tuple[DocumentChange, ...]
-    """Changes of documents, the largest first; includes unchanged documents."""
+    """Changes of all documents, the largest first. Unchanged documents are included."""
 
 
 def difference(before: ValidTokens, after: ValidTokens) -> TokenDifference:
@@ -267,7 +270,7 @@ def _document_changes(before: ValidTokens, after: ValidTokens) -> tuple[Document
 
 
 def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[TokenChange, ...]:
-    """Return one change per name, the largest first.
+    """Return one change for each name in one of the counts, the largest first.
 
     >>> [(c.name, c.tokens_change, c.share_change) for c in changes({"a": 3, "b": 1}, {"b": 4})]
     [('a', -3, -0.75), ('b', 3, 0.75)]

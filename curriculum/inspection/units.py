@@ -1,4 +1,4 @@
-"""Units of figures by the words in their names, so that a figure has the same format everywhere."""
+"""Units of figures, by the words in their names, so that a figure has the same format everywhere."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "cost": money,
     "repetition": lambda times: f"{times:.2f}",
 }
-"""Formats by a word of the name: `tokens` also applies to `valid_tokens` and `tokens_before`."""
+"""Format for each word in a name: that of `tokens` also applies to `valid_tokens` and `tokens_before`."""
 CHANGE = "change"
-"""Word in the names of signed figures, which are shown without a value at 0."""
+"""Word in the names of figures that have a sign. Such a figure is left empty if it is 0."""
 DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
-"""Key, commit or document id; tables show only the digits that other commands accept."""
+"""Pattern of keys, commits and document ids. Tables show only as many digits as other commands need."""
 
 
 def cell_text(name: str, value: Any) -> str:
-    """Format the value of a named field for a table; empty for None, False and empty lists.
+    """Return the text of a table cell for the value of a field; empty for None, False and empty lists.
 
     >>> cell_text("valid_tokens", 22_100), cell_text("tokens_change", -300), cell_text("share", 0.5)
     ('22.1k', '−300', '50.0%')
