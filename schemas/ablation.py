@@ -27,7 +27,7 @@ VIEWS: tuple[View, ...] = get_args(View)
 
 
 def viewed_set(name: str, view: View) -> str:
-    """Return the title of a validation set; the view is added unless it is the usual one.
+    """Return the title of a validation set. The view is only named if it isn't the usual one.
 
     >>> viewed_set("anchor", "file"), viewed_set("anchor", "fim")
     ('anchor', 'anchor fim')
@@ -45,7 +45,7 @@ too small to tell  too few seeds to reach any of these verdicts
 none               fewer than MIN_SEEDS seeds, or the ablation's control arms failed"""
 BASE, NULL, CONTROL = "base", "null", "control"
 CLAIMS_NAME, ARMS_NAME = "claims.parquet", "arms.parquet"
-"""File names of a judged ablation."""
+"""Names of the files in which an ablation stores its verdicts and the figures of its arms."""
 OWN_ARMS = (BASE, NULL, CONTROL)
 """Built-in arms of every ablation: the unchanged diet, the diet with another row order, and the diet with
 a quarter of its tokens."""
@@ -54,11 +54,11 @@ MIN_SEEDS = 5
 
 
 MAX_SEEDS, MAX_ARMS = 1000, 100
-"""Maximum number of seeds and of arms; every pair of them writes a diet into the workspace."""
+"""Maximum number of seeds and of arms. Each arm with each seed writes a diet into the workspace."""
 
 
 def _of_a_diet(changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the changes of an arm if they can be merged into a diet; the diet's schema checks them later."""
+    """Return the changes of an arm if they can be merged into a diet. The diet's schema checks them later."""
     if not isinstance(changes.get("study", {}), dict):
         raise ValueError("study must be a mapping. Write for instance study: {document_mask: off}")
     phases = changes.get("phases", [])
@@ -72,11 +72,11 @@ def _of_a_diet(changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 ArmChanges = Annotated[dict[str, JsonValue], AfterValidator(_of_a_diet)]
-"""Changes of an arm to the diet of its ablation."""
+"""Changes that an arm makes to the diet of its ablation."""
 
 
 def arm_title(arm: str, seed: int) -> str:
-    """Return the title of an arm with its seed.
+    """Return the title of an arm that is trained with a seed.
 
     >>> arm_title("flat", 2)
     'flat, seed 2'
@@ -97,8 +97,9 @@ class Claim(Documented):
     """Validation set on which the claim is judged. All arms are measured on the same rows, whatever they
     train on."""
     view: View = FILE_VIEW
-    """Format of the validation rows. Every view except file is measured once, with each arm's last
-    checkpoint."""
+    """Format of the validation rows. Any view other than file is measured only once, with the last
+    checkpoint of each arm.
+    """
     direction: Direction = "lower"
     """Claimed direction of the difference; lower val_bpb is better."""
     delta: Annotated[Number, Field(gt=0)] = 0.01
@@ -109,7 +110,7 @@ class AblationSpec(Documented):
     """An ablation file."""
 
     name: Name
-    """Name in the workspace and in documentation."""
+    """Name of the ablation in the workspace and in documentation."""
     why: str = ""
     """Question that the ablation answers, for readers."""
     diet: str
@@ -119,7 +120,7 @@ class AblationSpec(Documented):
     trained: base, the unchanged diet; null, the same rows in another order; control, a quarter of the
     tokens."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=2, max_length=MAX_SEEDS)]
-    """Seeds of the initial weights and of the row order; every arm is trained once per seed."""
+    """Seeds of the initial weights and of the row order. Every arm is trained once per seed."""
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
     """Claims to judge, fixed before any arm is trained."""
 
@@ -174,8 +175,9 @@ ABLATION_SCHEMA = pa.schema(
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """ablations/…/claims.parquet: one row per claim, then one each for null and control. Differences are
-`arm` minus `against`. The `equal_…` columns compare both arms at `equal_tokens` distinct scored tokens,
-and are null if that point is the end of training."""
+`arm` minus `against`. The `equal_…` columns compare both arms at the point where each has seen
+`equal_tokens` distinct scored tokens. They are null if that point is the end of training.
+"""
 ARMS_SCHEMA = pa.schema(
     [
         required("ablation", pa.string()),
@@ -193,5 +195,6 @@ ARMS_SCHEMA = pa.schema(
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """ablations/…/arms.parquet: one row per arm, seed, set and view. val_bpb is measured at the end of the
-last phase; steps, positions and scored tokens are sums over all phases; `run` is the workspace path of
-the last run."""
+last phase. Steps, positions and scored tokens are sums over all phases. `run` is the workspace path of
+the last run.
+"""

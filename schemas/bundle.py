@@ -1,4 +1,4 @@
-"""bundle.json: trainings for another machine, with all input files in the bundle's folder."""
+"""bundle.json: training jobs for another machine; the bundle's folder has all files that they read."""
 
 from typing import Annotated
 
@@ -14,7 +14,10 @@ from schemas.text import Strict
 
 
 class BundledPhase(Strict):
-    """Inputs of a phase's training job, except the run to continue; paths are relative to the bundle."""
+    """Inputs of the training job for a phase, except the run that it continues.
+
+    Paths are relative to the bundle.
+    """
 
     phase: Name
     spec: PhaseSpec
@@ -27,7 +30,7 @@ class BundledPhase(Strict):
 
 
 class BundledArm(Strict):
-    """One arm with one seed; its phases are trained in order."""
+    """One arm with one seed. Its phases are trained in order."""
 
     arm: Name
     seed: int
@@ -36,19 +39,19 @@ class BundledArm(Strict):
 
     @property
     def title(self) -> str:
-        """Arm and seed as a title, for example `flat, seed 2`."""
+        """Title of the arm with its seed, for example `flat, seed 2`."""
         return arm_title(self.arm, self.seed)
 
 
 class Bundle(Sealed):
-    """Trainings of an ablation."""
+    """All training jobs of an ablation."""
 
     ablation: Name
     arms: Annotated[tuple[BundledArm, ...], Field(min_length=1)]
 
 
 class BundledRuns(Sealed):
-    """runs.json: the finished runs of a bundle's arms."""
+    """runs.json: the finished runs of the arms in a bundle."""
 
     runs: dict[str, tuple[PlainPath, ...]]
-    """Runs in phase order, by the arm's title; paths are relative to the bundle."""
+    """Paths of the runs in phase order, by the title of the arm. Paths are relative to the bundle."""

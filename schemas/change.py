@@ -1,4 +1,4 @@
-"""Inputs of the families: changes of files and commits, and conversations."""
+"""Inputs from which documents are made: changes of files and commits, and conversations."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -13,39 +13,42 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """One non-blank turn of a conversation, with its text unchanged."""
+    """One turn of a conversation, with its text unchanged. It isn't blank."""
 
     role: Role
     text: str
     is_context: bool = False
-    """True for an assistant's turn that is read but never a target, for example a wrong answer."""
+    """True for a turn of the assistant that is read but never a target, for example a wrong answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversation:
-    """Alternating turns of user and assistant, ending with the assistant; a system turn may come first."""
+    """Alternating turns of user and assistant, with the assistant's turn last.
+
+    A system turn may come first.
+    """
 
     source: str
     """Name of the conversation source in the corpus."""
     pin: str
-    """40 hex digits: digest of all files of the source."""
+    """Digest of all files of the source (40 hex digits)."""
     licence: str | None
     file: str
-    """Path relative to the source's folder."""
+    """Path of the file, relative to the folder of the source."""
     line: int
-    """1-based line number."""
+    """Number of the conversation's line in the file, counted from 1."""
     start: int
     end: int
-    """Byte range of the line in the file, half-open, without its line end."""
+    """Bytes `[start, end)` of the line in the file, without its line end."""
     name: str
-    """Id given in the line, or else the digest."""
+    """Id that the line gives, or else the digest."""
     digest: str
-    """40 hex digits: digest of roles, texts and context flags of all turns."""
+    """Digest of the roles, texts and context flags of all turns (40 hex digits)."""
     turns: tuple[Turn, ...]
 
 
 def digest_of(turns: tuple[Turn, ...]) -> str:
-    """Return 40 hex digits of a hash over roles, texts and context flags of turns."""
+    """Return a digest of the roles, texts and context flags of turns, as 40 hex digits."""
     built = hashlib.sha256()
     for turn in turns:
         text = turn.text.encode()
@@ -58,8 +61,8 @@ def digest_of(turns: tuple[Turn, ...]) -> str:
 class Blob:
     """One decoded version of a file; `blob_id` is git's object id of the raw bytes.
 
-    Text in other encodings is converted to Unicode, a BOM is dropped, and CRLF or lone CR become LF. Byte
-    offsets count in the UTF-8 encoding of `text`.
+    Text in other encodings is converted to Unicode. A BOM is dropped, and CRLF and lone CR become LF. Byte
+    offsets refer to the UTF-8 encoding of `text`.
     """
 
     blob_id: str
@@ -68,7 +71,7 @@ class Blob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hunk:
-    """A run of changed lines; `before_start` and `after_start` are 0-based indices of its first line.
+    """A run of changed lines. `before_start` and `after_start` are indices of its first line, counted from 0.
 
     If `before_lines` is 0, lines were only added, in front of line `before_start`. If `after_lines` is 0,
     lines were only removed.
@@ -81,7 +84,7 @@ class Hunk:
 
 
 TREE_WIDE_FILES = 30
-"""Minimum number of files in known languages that a tree-wide commit changes."""
+"""A commit is tree-wide if it changes at least this many files in known languages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,14 +92,15 @@ class FileChange:
     """Change of one file in one commit: both versions and the changed lines.
 
     `before` is None for a new file, `after` for a deleted one. `old_path` differs from `path` after a
-    rename. `kind` is `snapshot` for files of a plain directory and of the first commit of a shallow history;
-    a snapshot has no `before`. `lineage` is `repository:path` with the file's first path.
+    rename. `kind` is `snapshot` for files of a plain directory, and of the first commit in a shallow
+    history; a snapshot has no `before`. `lineage` is `repository:path`, where the path is the first path of
+    the file.
     """
 
     kind: Literal["added", "modified", "renamed", "deleted", "snapshot"]
     repository: str
     licence: str | None
-    """Licence from the corpus file, used for files without a licence of their own."""
+    """Licence that the corpus file states. It is used for files that have no licence of their own."""
     commit: str
     timestamp: int
     subject: str
@@ -108,15 +112,17 @@ class FileChange:
     hunks: tuple[Hunk, ...]
     lineage: str
     before_is_new: bool
-    """True if no earlier change along the lineage that was read had `before` as its `after`."""
+    """True if no change of this lineage that was read earlier had `before` as its `after`."""
     is_tree_wide: bool = False
     """True if the commit changes at least TREE_WIDE_FILES files in known languages."""
     is_replaced: bool = False
-    """True for a deleted file if the commit adds a file with the same stem, in any folder and with any
-    suffix."""
+    """True for a deleted file if the same commit adds a file with the same stem, in any folder and with any
+    suffix.
+    """
     is_edit_only: bool = False
-    """True for a change that only edit families read. Without counting tree-wide commits, the change is
-    within versions_per_path; with them, it isn't."""
+    """True for a change that only edit families read. It is within versions_per_path only if tree-wide
+    commits aren't counted.
+    """
     licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
     """Licence files of the tree after the commit."""
     old_licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
@@ -135,9 +141,9 @@ class TreeFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeDelta:
-    """Difference from the tree of the previously read commit; the first delta adds all files.
+    """Difference between the trees of the previously read commit and of the next one.
 
-    A path is in `removed` or in `files`, never in both. Both are sorted by path.
+    The first delta adds all files. A path is either in `removed` or in `files`. Both are sorted by path.
     """
 
     removed: tuple[str, ...]
@@ -148,13 +154,13 @@ class TreeDelta:
 class CommitChange:
     """One commit of a repository: its changes, sorted by path, and its whole tree.
 
-    `tree` has every readable file in a selected language that passes the quality rules, even if the history
-    doesn't include its changes.
+    `tree` has every readable file in a selected language that passes the quality rules, even if none of the
+    changes of the file is read.
     """
 
     repository: str
     licence: str | None
-    """Licence from the corpus file, used for files without a licence of their own."""
+    """Licence that the corpus file states. It is used for files that have no licence of their own."""
     commit: str
     timestamp: int
     subject: str

@@ -1,9 +1,7 @@
 """Hints for missing packages and tokenizers, and for damaged files.
 
-No hint deletes data that can't be rebuilt.
-
-A build recreates documents, rows and mixtures, but not trained weights. A run with a damaged log or damaged
-metrics keeps its weights and is used without the damaged file.
+No hint deletes data that can't be rebuilt. A build recreates documents, rows and mixtures, but not trained
+weights. So a run whose log or metrics are damaged keeps its weights, and is used without the damaged file.
 """
 
 import importlib.util
@@ -17,17 +15,17 @@ from schemas.visible import one_line
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 CHECKOUT = Path(__file__).parents[1]
-"""Folder that contains the packages: a checkout, unless they were installed from elsewhere."""
+"""Folder that contains the packages. It is a checkout, unless the packages were installed from elsewhere."""
 LOCK = "requirements.lock"
 LOST = ".lost"
-"""Suffix of a marker file beside a run's file: the file is lost, and the run is used without it."""
+"""Suffix of a file that marks a file of a run as lost. The run is then used without that file."""
 _MANIFEST = "manifest.json"
 _NEEDED = re.compile(r"job\.json|manifest\.json|checkpoints/.*")
-"""Files without which a run can't be used."""
+"""Pattern of the files without which a run can't be used."""
 
 
 def run_of(path: Path) -> Path | None:
-    """Return the run directory that contains a path, or None."""
+    """Return the directory of the run that a path belongs to, or None."""
     above = (path, *path.parents)
     return next((folder for folder in above if number_of(folder.name, ATTEMPT) is not None), None)
 
@@ -50,7 +48,7 @@ def cure_of(file: Path) -> str:
 
 
 def set_aside(run: Path) -> str:
-    """Return the hint for an unusable run: restore it, or move it away and train again."""
+    """Return the hint for a run that can't be used: restore it, or move it away and train again."""
     return (
         f"Restore it from a copy, or move {one_line(str(run))} out of the workspace (its checkpoints stay "
         "readable "
@@ -59,15 +57,14 @@ def set_aside(run: Path) -> str:
 
 
 def is_checkout(folder: Path) -> bool:
-    """Return True for a checkout of this project, which has a lock file for its extras."""
+    """Return True for a checkout of this project, which has a file that locks the versions of extras."""
     return (folder / LOCK).is_file() and (folder / "pyproject.toml").is_file()
 
 
 def install_command(requirement: str) -> str:
-    """Return the command that installs a package for this Python, with pip if available, else with uv.
+    """Return the command that installs a package for this Python: with pip if available, else with uv.
 
-    An extra, for example `curriculum[ray]`, is installed from the checkout, with the versions of its lock
-    file.
+    In a checkout, an extra like `curriculum[ray]` is installed with the versions of its lock file.
     """
     python = shlex.quote(_short(Path(sys.executable)))
     has_pip = importlib.util.find_spec("pip") is not None
@@ -87,7 +84,7 @@ def _short(path: Path) -> str:
 
 
 def tokenizer_file(name: str) -> str:
-    """Return the hint for a tokenizer that isn't a file; for hub models, how to download it.
+    """Return the hint for a tokenizer that isn't a file. For a model on the hub, say how to download it.
 
     >>> tokenizer_file("gpt2").split(": ")[1]
     'hf download gpt2 tokenizer.json tokenizer_config.json --local-dir gpt2; then name gpt2/tokenizer.json'
@@ -104,7 +101,7 @@ def tokenizer_file(name: str) -> str:
 
 
 def is_lost(file: Path) -> bool:
-    """Return True if a run's file is marked as lost."""
+    """Return True if a file of a run is marked as lost."""
     run = run_of(file)
     if run is None or _NEEDED.fullmatch(file.relative_to(run).as_posix()):
         return False

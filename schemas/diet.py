@@ -31,14 +31,14 @@ RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=MAX_ROW_LENGTH, multiple_
 
 
 class PhaseSpec(Documented):
-    """Defaults of a phase. A serving may use any family and its own row length."""
+    """Defaults of a phase. A serving may use any family, and a row length of its own."""
 
     row_length: RowLength | Annotated[tuple[RowLength, ...], Field(min_length=1)]
     """Tokens per row, a multiple of 128. If a list is given, each serving chooses one of its lengths."""
     rope_base: Annotated[Number, Field(gt=1)] = 500_000.0
     """Base of the rotary position embedding; longer rows need a larger base."""
     families: Annotated[tuple[FamilyName, ...], Field(min_length=1)]
-    """Families that the phase is intended for; a serving may use any family."""
+    """Families that the phase is meant for. A serving may use any other family, too."""
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ class PhaseSpec(Documented):
 
 
 class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
-    """A phases file: phases by name, in the order of the curriculum."""
+    """A phases file: the phases by name, in the order of the curriculum."""
 
     @model_validator(mode="after")
     def _some(self) -> "PhasesSpec":
@@ -68,11 +68,11 @@ class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([kKMBT]?)")
 TOKEN_COUNT = r"^[0-9_]+(\.[0-9_]+)?[kKMBT]?$"
-"""Regular expression of a token count, for JSON schemas of forms and editors."""
+"""Regular expression of a token count, for the JSON schemas that forms and editors use."""
 
 
 def token_count(value: object) -> object:
-    """Return a number of tokens from `10B`, `500M`, `1.5K` or a whole number.
+    """Convert `10B`, `500M`, `1.5K` or an integer to a number of tokens.
 
     >>> token_count("500M"), token_count("1.5K"), token_count(17)
     (500000000, 1500, 17)
@@ -94,7 +94,7 @@ _UNIT_WORDS = {"": "", "thousand": "K", "million": "M", "mio": "M", "billion": "
 
 
 def _likely_count(text: str) -> str:
-    """Return the likely token count that a text means, in valid spelling; "" if unclear.
+    """Return a valid spelling of the token count that a text probably means; "" if that is unclear.
 
     >>> [_likely_count(text) for text in ("400 k", "400kb", "10,000,000", "20 million", "1e6", "lots")]
     ['400K', '400K', '10_000_000', '20M', '', '']
@@ -125,12 +125,13 @@ TokenCount = Annotated[
     ),
 ]
 Share = Annotated[Number, Field(ge=1e-6, le=1)]
-"""At least one millionth, the tolerance for sums of shares."""
+"""A share of at least one millionth, which is the tolerance for sums of shares."""
 Factor = Annotated[Number, Field(ge=0, le=1e6)]
-"""A domain is weighted at most a million times as much as another."""
+"""Sampling factor of a domain, at most a million."""
 ALTERNATIVE = "|"
 RepositoryPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9*?\[][A-Za-z0-9._*?!|\[\]-]{0,199}$")]
-"""A name or a glob of names: `*` any text, `?` one character, `[…]` one of these, `|` between alternatives.
+"""A name or a glob of names: `*` is any text, `?` one character, `[…]` one of these characters, and `|`
+separates alternatives.
 """
 
 
@@ -156,42 +157,53 @@ class Serving(Documented):
     commit as search/replace blocks; v4 and v5 code touched by a commit, after its callers and callees;
     v6 documents with code structure; chat conversations. Imported rows set it themselves."""
     imported: Annotated[str, Field(min_length=1)] | None = None
-    """Rows published by `curriculum import`, used instead of rows of the corpus: their name, or at least
-    six first digits of their key. Family, objective and row length come from the rows; values given here
-    must match."""
+    """Rows published by `curriculum import`, used instead of rows of the corpus: their name, or at least the
+    first six digits of their key. Family, objective and row length come from the rows; values given here must
+    match.
+    """
     base: FamilyName | None = None
-    """Base of v6_enriched: the family whose documents get code structure. By default v2_simple in rows of
-    at most 4096 tokens and v4_context_graph in longer ones."""
+    """For v6_enriched, the family whose documents get code structure. By default, this is v2_simple in rows
+    of at most 4096 tokens, and v4_context_graph in longer ones.
+    """
     objective: ObjectiveName | None = None
-    """Learning objective: causal predicts every next token; fim a middle part from the text around it;
-    doc_to_code a function body from its documentation; code_to_doc documentation from the body; target
+    """Learning objective. causal predicts every next token; fim a middle part from the text around it;
+    doc_to_code a function body from its documentation; code_to_doc the documentation from the body; target
     the code that a commit changed, from its context; chat the assistant's turns. By default chat for
-    conversations, else causal."""
+    conversations, else causal.
+    """
     share: Share
     """Share of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
     """Tokens per row. By default the phase's row length; required if the phase has several."""
     domains: dict[str, Factor] | None = None
-    """Sampling factors by domain, `*` for all others: how many times as often its rows are used."""
+    """Sampling factors by domain, with `*` for all others. A domain with factor 2 has its rows used twice as
+    often.
+    """
     repositories: tuple[RepositoryPattern, ...] | None = None
     """Use only documents of these corpus repositories, given by name or by a glob, for example `llvm*` or
     `llvm*|lattice`. Each entry must match at least one repository; by default all are used."""
     variants: Annotated[Whole, Field(ge=1, le=64)] | None = None
-    """Number of ways to split each document for fim, 4 by default; each repetition uses the next one."""
+    """Number of ways to split each document for fim, 4 by default. Each repetition uses the next one."""
     score: Score | None = None
     """Scored tokens of training rows. new, the default, scores a line only in the first document of its
-    repository, in commit order, that shows the line after the same previous line; fim then scores no
-    context. all scores every line. Not available for conversations and imported rows."""
+    repository, in commit order, that shows the line after the same previous line; with it, fim scores no
+    context. all scores every line. Not available for conversations and imported rows.
+    """
     both: bool | None = None
     """true keeps every commit of v4_context_graph. By default, commits that v5_clang_graph shows in the
-    same phase are skipped: commits for which the compiler frontend knows at least half of the functions."""
+    same phase are skipped. It shows commits for which the compiler frontend knows at least half of the
+    functions.
+    """
     why: str = ""
-    """Reason for the serving, for readers; it changes no key."""
+    """Reason for the serving, for readers. It changes no key."""
 
     @model_validator(mode="before")
     @classmethod
     def _objective_of_a_family(cls, content: object) -> object:
-        """Fill in the default objective: chat for conversations, else causal. Imported rows set their own."""
+        """Fill in the default objective: chat for conversations, else causal.
+
+        Imported rows have an objective of their own.
+        """
         if not isinstance(content, dict) or content.get("imported") is not None:
             return content
         usual = CHAT_OBJECTIVE if content.get("family") == CHAT_FAMILY else USUAL_OBJECTIVE
@@ -199,7 +211,7 @@ class Serving(Documented):
 
     @model_validator(mode="after")
     def _source(self) -> "Serving":
-        """Raise unless the serving has imported rows as they are, or a family with a matching objective."""
+        """Raise unless the serving names imported rows, or a family with an objective that suits it."""
         if self.imported is None and self.family is None:
             raise ValueError(
                 "a serving needs a family or imported rows. Add family, or imported with the name of the "
@@ -243,7 +255,7 @@ class Serving(Documented):
 
     @model_validator(mode="after")
     def _options(self) -> "Serving":
-        """Raise unless variants, domains, repositories and base apply to the source."""
+        """Raise unless the settings variants, domains, repositories and base suit the family."""
         objective, factors = self.objective, self.domains
         if self.variants is not None and objective and not OBJECTIVES[objective].variants:
             several = ", ".join(name for name, spec in OBJECTIVES.items() if spec.variants)
@@ -280,30 +292,31 @@ class StopsImproving(Documented):
     stops_improving_by: Annotated[Number, Field(gt=0)]
     """Minimum improvement in bits per byte."""
     set: SetName = PHASE_SET
-    """Validation set to look at: phase is everything that the phase serves; an objective is everything
-    served with that objective; target is the targets of graph documents alone; anchor is the validation
-    documents shared by all phases; unseen is the corpus's unseen repositories; later is the corpus's
-    later commits."""
+    """Validation set to look at. phase is everything that the phase serves; an objective is everything
+    served with that objective; target is only the targets of graph documents; anchor is the validation
+    documents that all phases share; unseen is the corpus's unseen repositories; later is the corpus's later
+    commits.
+    """
     over_evaluations: Annotated[Whole, Field(ge=1)] = 3
-    """Number of evaluations to compare over."""
+    """Number of evaluations over which the improvement is computed."""
 
     @property
     def what(self) -> str:
-        """Name of the compared metric: `val_bpb`, or for example `val_bpb of fim`."""
+        """Name of the metric: `val_bpb`, or for example `val_bpb of fim`."""
         return "val_bpb" if self.set == PHASE_SET else f"val_bpb of {self.set}"
 
 
 class AdvanceWhen(Documented):
-    """The gate: the phase ends before its budget when all of its conditions hold."""
+    """The gate: the phase ends before its budget if all of its conditions are met."""
 
     min_tokens: TokenCount | None = None
-    """Valid tokens that the phase trains on at least; scaled by --token-budget."""
+    """Minimum number of valid tokens that the phase trains on. It is scaled by --token-budget."""
     val_bpb: StopsImproving | None = None
     """Condition: the phase's validation bits per byte stop improving."""
 
 
 def _complete_unless_it_extends(schema: dict[str, Any]) -> None:
-    """Require the mandatory fields only of a diet that doesn't extend another, for editors."""
+    """Require the mandatory fields only of a diet that doesn't extend another one, for editors."""
     whole = {"properties": {"phases": {"items": {"required": [*REQUIRED_OF_A_PHASE]}}}}
     schema["if"] = {"required": ["extends"]}
     schema["else"] = {"required": schema.pop("required"), **whole}
@@ -317,36 +330,38 @@ REQUIRED_OF_A_PHASE = ("phase", "portion", "servings")
 
 
 class DietPhase(Documented):
-    """Mixture of one phase of a specialist, and its gate."""
+    """Mixture and gate of one phase of a specialist."""
 
     model_config = ConfigDict(json_schema_extra=_named)
 
     phase: Name
     """Name of a phase in the phases file."""
     portion: Share
-    """Fraction of token_budget; the portions of all phases and of the anneal sum to 1."""
+    """Fraction of token_budget. The portions of all phases and of the anneal sum to 1."""
     servings: Annotated[tuple[Serving, ...], Field(min_length=1)]
     """Servings of this phase, mixed into one order."""
     max_repetition: Annotated[Number, Field(ge=1)] = 4.0
-    """Maximum number of times that a row is used in this phase; a larger demand is a shortage."""
+    """Maximum number of times that a row is used in this phase. If more is demanded, rows are too few."""
     max_token_repetition: Annotated[Number, Field(ge=1)] | None = None
-    """Overrides the diet's max_token_repetition for this phase."""
+    """Value for this phase that overrides the diet's max_token_repetition."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
-    """Handling of servings with too few rows: stop refuses the phase; renormalise lowers their shares to
-    the available rows and raises the other shares."""
+    """Handling of servings with too few rows. stop refuses the phase; renormalise lowers their shares to the
+    available rows, and raises the other shares.
+    """
     advance_when: AdvanceWhen | None = None
-    """The gate: the phase ends before its budget when all of its conditions hold."""
+    """The gate: the phase ends before its budget if all of its conditions are met."""
     on_budget: Literal["advance", "hold"] = "advance"
-    """Action if the budget ends before the gate opens: advance continues with the next phase, hold waits
-    for a person."""
+    """Action if the budget ends before the gate opens. advance continues with the next phase; hold waits for
+    a person.
+    """
     require: tuple[Literal["leakcheck", "approval", "masking_cost"], ...] = ()
     """Checks that must pass before this phase starts, or before the next one does."""
     why: str = ""
-    """Reason for the phase's settings, for readers; it changes no key."""
+    """Reason for the phase's settings, for readers. It changes no key."""
 
     @model_validator(mode="after")
     def _shares_and_gate(self) -> "DietPhase":
-        """Raise unless the shares sum to 1, and a gate has a condition if it needs one."""
+        """Raise unless the shares sum to 1. Also raise if a gate lacks a condition that it needs."""
         total = math.fsum(serving.share for serving in self.servings)
         if abs(total - 1) > 1e-6:
             raise FieldsError(
@@ -369,14 +384,14 @@ class DietPhase(Documented):
 
 
 class Anneal(Documented):
-    """The final decay of the learning rate: a job of its own over the last phase's servings."""
+    """The final decay of the learning rate. It is a job of its own, with the servings of the last phase."""
 
     portion: Share
     """Fraction of token_budget, in addition to the portions of the phases."""
 
 
 JOB_FIELD = "{job}"
-"""Placeholder in a trainer's command for the path of job.json."""
+"""Text in the command of a trainer that is replaced by the path of job.json."""
 
 
 class ExternalTrainer(Documented):
@@ -385,8 +400,9 @@ class ExternalTrainer(Documented):
     command: str
     """Command that is started for each phase, without a shell, in the folder where curriculum was called,
     for example "torchrun --nproc-per-node 8 my_train.py {job}". {job} is the path of job.json;
-    curriculum.train.external_trainer describes the files that it must write. The command enters the keys
-    of runs."""
+    curriculum.train.external_trainer describes the files that it must write. The keys of runs depend on the
+    command.
+    """
 
     @model_validator(mode="after")
     def _names_the_job(self) -> "ExternalTrainer":
@@ -407,7 +423,7 @@ class ExternalTrainer(Documented):
 AskedBackend = Literal["auto", "flex", "varlen", "sdpa", "documents"]
 
 TRAINED_TOKENIZER = "corpus"
-"""Value of a diet's tokenizer that trains a tokenizer on the corpus."""
+"""Value of a diet's `tokenizer` for a tokenizer that is trained on the corpus."""
 
 
 class Diet(Documented):
@@ -416,13 +432,14 @@ class Diet(Documented):
     model_config = ConfigDict(json_schema_extra=_complete_unless_it_extends)
 
     extends: str | None = None
-    """Another diet, by name or path, which can't itself extend a diet. Fields given here override its
-    fields. `phases`, if given, replaces the whole list; fields missing in an entry come from the
-    extended diet's phase of the same name."""
+    """Another diet, by name or path, which can't extend a diet itself. Fields given here override its
+    fields. `phases`, if given, replaces the whole list. Fields that an entry lacks come from the extended
+    diet's phase of the same name.
+    """
     specialist: Name
-    """Specialist that the diet trains; it is part of the paths of mixtures and runs."""
+    """Specialist that the diet trains. Its name is part of the paths of mixtures and runs."""
     why: str = ""
-    """Purpose of the specialist, for readers; it changes no key."""
+    """Purpose of the specialist, for readers. It changes no key."""
     phases_file: str = "phases"
     """Name or path of the phases file that the diet is written for."""
     corpus: str
@@ -431,42 +448,47 @@ class Diet(Documented):
     """`corpus` trains a byte-level BPE tokenizer on the corpus; any other value is the path of a
     tokenizer.json."""
     vocab_size: Annotated[Whole, Field(ge=300, le=1 << 20)] = 32_768
-    """Size of a tokenizer trained on the corpus; ignored for a given one."""
+    """Size of a tokenizer trained on the corpus. It is ignored for a given tokenizer."""
     document_tokens: Literal["bos_eos", "bos", "eos", "none"] = "bos_eos"
-    """Control tokens around each document; tokens that the tokenizer lacks are left out."""
+    """Control tokens around each document. Those that the tokenizer lacks are left out."""
     model: str
     """Model preset: tiny, or the name of a larger one."""
     softcap: Annotated[Number, Field(gt=0)] | None = None
     """Softcap of the model's attention scores, softcap · tanh(score / softcap), for example 50. None by
     default. The backends varlen and sdpa don't support it."""
     backend: AskedBackend = "auto"
-    """Attention backend. auto uses flex on a GPU and documents on a CPU. It is chosen when training starts,
-    enters no key, and may change on resume. A backend named here enters the keys of runs, and training
-    fails where it isn't available."""
+    """Attention backend. auto uses flex on a GPU and documents on a CPU; it is chosen when training starts,
+    changes no key, and may change on resume. If a backend is named here, the keys of runs depend on it, and
+    training fails where it isn't available.
+    """
     trainer: ExternalTrainer | None = None
     """External trainer that replaces the built-in one; it receives the diet's model only as a description."""
     study: Study | None = Field(default=None, exclude_if=no_study)
-    """Settings for comparisons only. Their runs are marked; they can't be exported, and only a diet with
-    the same study can continue them."""
+    """Settings for comparisons only. Their runs are marked. They can't be exported, and only a diet with the
+    same study can continue them.
+    """
     token_budget: TokenCount
     """Valid tokens of all phases together, for example 500K, 20M or 10B."""
     tokens_per_step: TokenCount | None = None
     """Row positions per optimizer step; by default set by the model preset."""
     max_token_repetition: Annotated[Number, Field(ge=1)] = 4.0
-    """Number of times that a distinct token may be scored, averaged over a phase and all earlier phases,
-    before the mix warns. A token is distinct together with the 15 tokens before it."""
+    """Mixing warns if a distinct token is scored more often than this, averaged over a phase and all earlier
+    phases. A token is distinct together with the 15 tokens before it.
+    """
     structure_inputs: bool = True
-    """true lets the model read the structure columns of v6_enriched rows, starting with the first phase
-    that has such rows; weights trained before that stay unchanged. false treats these rows as flat text."""
+    """true lets the model read the structure columns of v6_enriched rows, starting with the first phase that
+    has such rows. Weights that were trained before stay unchanged. false treats these rows as flat text.
+    """
     seed: Seed = 17
     """Seed of order, shuffling and initial weights."""
     branch: Name | None = None
-    """Distinguishes diets of one specialist; it is part of the paths of mixtures and runs. Phases that are
-    equal in two branches are planned and trained once."""
+    """Name that distinguishes diets of one specialist. It is part of the paths of mixtures and runs. Phases
+    that are equal in two branches are planned and trained once.
+    """
     phases: Annotated[tuple[DietPhase, ...], Field(min_length=1)]
     """Phases in training order."""
     anneal: Anneal | None = None
-    """Final decay of the learning rate; without it, the last phase keeps its learning rate."""
+    """Final decay of the learning rate. Without it, the learning rate of the last phase doesn't decay."""
 
     @property
     def order_seed(self) -> int:
@@ -486,7 +508,7 @@ class Diet(Documented):
 
     @model_validator(mode="after")
     def _portions_and_budgets(self) -> "Diet":
-        """Raise unless phases are distinct, portions sum to 1, and gates can open within their budgets."""
+        """Raise unless phases differ in name, portions sum to 1, and gates can open within their budgets."""
         times = Counter(phase.phase for phase in self.phases)
         twice = next((name for name in times if times[name] > 1), None)
         if twice:
@@ -508,7 +530,7 @@ class Diet(Documented):
         return self
 
     def _gates_within_their_budgets(self) -> None:
-        """Raise for the first gate that can't open within its budget; name the budget that all gates need."""
+        """Raise for the first gate that can't open within its budget, and name a budget that suffices."""
         least = [
             (phase.advance_when.min_tokens if phase.advance_when else None) or 0
             for phase in self.phases

@@ -1,6 +1,6 @@
 """Documents: texts within which tokens may attend to each other.
 
-A document is independent of tokenizer and row length. All offsets are byte offsets of its UTF-8 text,
+A document doesn't depend on a tokenizer or a row length. All offsets are byte offsets in its UTF-8 text,
 half-open. Columns are never null unless marked as nullable.
 """
 
@@ -16,9 +16,9 @@ refuse all others."""
 DATA = "data"
 """Folder that contains only the Parquet files of documents and rows, so that other tools can read it."""
 PARQUET_ENDINGS = (".parquet", ".pq")
-"""Suffixes of Parquet files. `.pq` is for files that a glob over `*.parquet` rows must not match."""
+"""Suffixes of Parquet files. `.pq` is used for files that a glob like `*.parquet` must not match."""
 PARTS = f"{DATA}/part-"
-"""Prefix of the names of these files."""
+"""Prefix of the names of the Parquet files in this folder."""
 
 
 def required(name: str, kind: pa.DataType) -> "pa.Field[pa.DataType]":
@@ -38,7 +38,9 @@ SpanKind = Literal[
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 UNSCORED_KINDS: tuple[SpanKind, ...] = ("repeated", "unscored")
-"""Kinds of spans that objectives read.
+"""Kinds of spans whose tokens are never targets. A token is in a span if one of its bytes is.
+
+All kinds of spans:
 
 documentation  a comment block above a declaration
 body           a function's body, with its braces
@@ -49,8 +51,7 @@ unscored       read but never a target: an assistant's turn that is context, and
 origin of the text (repository, commit, date, path)
 declaration    the declaration below a documentation: a function without its body, else the whole
 declaration; never one that contains other declarations
-
-Tokens with a byte in a span of UNSCORED_KINDS are never targets."""
+"""
 
 EdgeKind = Literal[
     "calls",
@@ -75,35 +76,40 @@ uses        a type is used by name
 member      a method or member belongs to a class
 includes    a file includes another file
 links       a build target links another target
-compiles    a build target compiles a file"""
+compiles    a build target compiles a file
+"""
 EdgeLabel = Literal["resolved", "overridden", "dependent", "syntactic"]
 EDGE_LABELS: tuple[EdgeLabel, ...] = get_args(EdgeLabel)
-"""Method that found an edge.
+"""Methods by which edges are found.
 
 resolved    by a compiler frontend
 overridden  by a compiler frontend, through a virtual function
 dependent   a candidate, because the callee depends on a template parameter
-syntactic   by names, scopes and arity in the syntax tree"""
+syntactic   by names, scopes and arity in the syntax tree
+"""
 ChunkForm = Literal["whole", "signature", "skeleton"]
 CHUNK_FORMS: tuple[ChunkForm, ...] = get_args(ChunkForm)
-"""Forms of a chunk: the full definition; the text before a function's body; a class or file without bodies.
+"""Forms of a chunk: the full definition; only the text before a function's body; or a class or file without
+the bodies in it.
 """
 
 LeftOutReason = Literal["no_room", "doubtful", "unrelated"]
 LEFT_OUT_REASONS: tuple[LeftOutReason, ...] = get_args(LeftOutReason)
-"""Reasons why a context doesn't show the next definition.
+"""Reasons why a context leaves out the definition that would come next.
 
 no_room    the document is full, or the definition is too long for it
 doubtful   the corpus doesn't follow edges of this confidence
-unrelated  the path to the definition doesn't relate it to the target"""
+unrelated  the path to the definition doesn't relate it to the target
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A span of a document's bytes. Parts tile the text and start at line starts.
+    """A span of a document's bytes. The parts cover the whole text, and start at line starts.
 
-    Elidable parts are dropped by descending `rank`; neighbours of the same rank are dropped together.
-    `source` is an index into the document's provenance, or -1 for generated text.
+    Parts that may be dropped have a `rank`. Those with the highest rank are dropped first; neighbours of the
+    same rank are dropped together. `source` is an index into the document's provenance, or -1 for generated
+    text.
     """
 
     kind: PartKind
@@ -116,7 +122,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
-    """A span of a document's bytes that objectives read; spans of one kind are sorted and disjoint."""
+    """A span of a document's bytes that objectives use. Spans of one kind are sorted and don't overlap."""
 
     kind: SpanKind
     start: int
@@ -125,7 +131,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Origin of a piece of text: `start` and `end` are byte offsets in the UTF-8 text of the blob."""
+    """Origin of a piece of text. `start` and `end` are byte offsets in the UTF-8 text of the blob."""
 
     repository: str
     commit: str
@@ -134,29 +140,30 @@ class Provenance:
     start: int
     end: int
     lineage: str
-    """`repository:path` with the file's first path, since a path alone doesn't identify a file."""
+    """`repository:path` with the first path of the file. A path alone doesn't identify a file."""
     licence: str | None = None
-    """SPDX expression from the file's header, else from the nearest licence file, else from the corpus
-    file."""
+    """SPDX expression in the file's header, else in the nearest licence file, else in the corpus file."""
     licence_evidence: str | None = None
     """Source of the licence: `header`, for example `file: third_party/LICENSE`, or `corpus`; None without a
-    licence."""
+    licence.
+    """
     holder: str | None = None
-    """Copyright holder from the file's header, else from its licence file, without years and `Inc.`."""
+    """Copyright holder in the file's header, or else in its licence file, without years and `Inc.`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
-    """One definition in a context document: parts `[first_part, last_part)`, the path line first.
+    """One definition in a context document: its parts are `[first_part, last_part)`, the path line first.
 
-    `hop` counts edges from the target, 0 for a chunk of the target itself. `via` is the index of the edge
-    through which the search reached the chunk, -1 for the target. All its parts have the same rank.
+    `hop` is the number of edges between the target and the chunk; it is 0 for a chunk of the target. `via` is
+    the index of the edge through which the search reached the chunk, -1 for the target. All parts of a chunk
+    have the same rank.
     """
 
     first_part: int
     last_part: int
     name: str
-    """Qualified name as the language writes it; the path for a file."""
+    """Qualified name in the notation of the language; for a file, its path."""
     symbol: str
     """function, class, enum, alias, macro, variable, target or file."""
     form: ChunkForm
@@ -166,7 +173,7 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edge:
-    """An edge between chunks, given by their indices. Edges are sorted by (source, target, kind)."""
+    """An edge between two chunks, given by their indices. Edges are sorted by (source, target, kind)."""
 
     source: int
     target: int
@@ -178,15 +185,15 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """A definition that would have been next in a context document."""
+    """A definition that a context document leaves out, although it would have come next."""
 
     name: str
-    """Qualified name as the language writes it; the path for a file."""
+    """Qualified name in the notation of the language; for a file, its path."""
     path: str
     kind: EdgeKind
-    """Kind of the edge that leads to the definition."""
+    """Kind of the edge that leads to the definition from the document."""
     outward: bool
-    """True if the definition is the target of the edge: it is called, named or derived from."""
+    """True if the edge points to the definition, which is called, named or derived from in the document."""
     confidence: float
     hop: int
     reason: LeftOutReason
@@ -194,7 +201,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A document of a family. Its id is a digest of family and text, so equal texts are one document."""
+    """A document of a family. Its id is a digest of its family and text, so equal texts are one document."""
 
     text: str
     family: str
@@ -207,14 +214,15 @@ class Document:
     spans: tuple[Span, ...]
     provenance: tuple[Provenance, ...]
     lineage: str
-    """`repository:path` with the file's first path, before renames. For several files, the target's largest
-    one."""
+    """`repository:path`, where the path is the file's first path, before renames. If there are several
+    files, it is the largest file of the target.
+    """
     chunks: tuple[Chunk, ...] = ()
-    """Chunks of a context document in text order; the target's chunks come last."""
+    """Chunks of a context document in the order of the text. The chunks of the target come last."""
     edges: tuple[Edge, ...] = ()
     """All known edges between the chunks of a context document."""
     left_out: tuple[LeftOut, ...] = ()
-    """A few definitions that would have been next in a context document, nearest first."""
+    """A few definitions that the context left out although they would have come next, nearest first."""
 
     @property
     def document_id(self) -> str:
@@ -223,7 +231,7 @@ class Document:
 
     @property
     def content_id(self) -> str:
-        """First 32 hex digits of sha256 over files and changes, without generated lines."""
+        """First 32 hex digits of the sha256 of the files and changes, without generated lines."""
         data = self.text.encode()
         built = hashlib.sha256()
         for part in self.parts:
@@ -332,7 +340,7 @@ KEPT_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/kept.parquet: a selection without domains, sorted like selection.parquet."""
+"""selections/…/kept.parquet: a selection before domains are assigned, sorted like selection.parquet."""
 
 SELECTION_SCHEMA = pa.schema(
     [
@@ -360,7 +368,9 @@ SIDES_SCHEMA = pa.schema(
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """selections/…/sides.parquet, sorted by lineage: the split of every file that documents contain, including
-files that only occur as context. `later` doesn't occur, since it is a split of documents, not of files."""
+files that only occur as context. The split `later` doesn't occur, because it applies to documents, not to
+files.
+"""
 
 FILE_HISTORIES_SCHEMA = pa.schema(
     [
@@ -371,9 +381,11 @@ FILE_HISTORIES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""documents/family=v2_simple/…/file_histories.parquet, sorted by lineage: for every file that is read, the
-Unix time of its first commit, the first 15 hex digits of all blobs that it ever had (including unread
-ones), and the time of each blob's first occurrence. Empty for a plain folder."""
+"""documents/family=v2_simple/…/file_histories.parquet, sorted by lineage: one row for every file that is
+read. It has the Unix time of the file's first commit, the first 15 hex digits of all blobs that the file
+ever had (including those that aren't read), and the time at which each blob first occurred. The table is
+empty for a plain folder.
+"""
 
 SIGNATURE_BYTES = 250
 SIGNATURES_SCHEMA = pa.schema(
@@ -385,8 +397,9 @@ SIGNATURES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/signatures.parquet: MinHash signatures of the oldest and the newest version of each file,
-with 125 slots of 16 bits, and the number of its shingles, in document order."""
+"""selections/…/signatures.parquet, in document order: MinHash signatures of the oldest and the newest version
+of each file, with 125 slots of 16 bits, and the number of shingles in the version.
+"""
 
 LEFT_OUT_FILES_SCHEMA = pa.schema(
     [
@@ -396,8 +409,9 @@ LEFT_OUT_FILES_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""selections/…/left_out_files.parquet, sorted by lineage: files without any kept document. `evidence` is
-the kept file for near_duplicate, and the corpus with its file for other_corpus."""
+"""selections/…/left_out_files.parquet, sorted by lineage: files of which no document is kept. `evidence` is
+the kept file for near_duplicate, and the corpus with its file for other_corpus.
+"""
 
 TOKEN_PARTS_SCHEMA = pa.schema(
     [
@@ -408,5 +422,6 @@ TOKEN_PARTS_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""tokens/…/parts.parquet: `document` is the row number in the documents artefact; ranges are offsets into
-tokens.bin, without BOS and EOS."""
+"""tokens/…/parts.parquet: `document` is the number of the row in the documents artefact. Ranges are offsets
+into tokens.bin, without BOS and EOS.
+"""

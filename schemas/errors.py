@@ -18,7 +18,7 @@
     │   └── DamagedFileError  a file that can't be decoded
     └── CatalogError     an invalid query of the catalog
 
-Programming errors are asserts. No error is silently ignored.
+Errors in the program itself are assertions. No error is silently ignored.
 """
 
 import copyreg
@@ -32,8 +32,8 @@ class CurriculumError(Exception):
 
     str() is safe to show anywhere: terminal escapes, invisible characters and line breaks are escaped, and
     parts longer than MAX_SHOWN characters are cut. The attributes hold the raw values. `location` is the
-    path of a field in a file, for callers that know the file. `lines` are printed below the message, for
-    example the end of a log.
+    path of a field in a file; callers that know the file use it to find the line. `lines` are printed below
+    the message, for example the end of a log.
 
     >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
     't.yaml:4: share = 2; a share is at most 1. Lower it'
@@ -61,7 +61,7 @@ class CurriculumError(Exception):
         super().__init__(f"{message}\n{more}" if more else message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return the state for pickling, so that all fields survive the way from a worker process."""
+        """Return the state for pickling, with all fields, so that workers can send the error."""
         state = {"args": self.args, **vars(self)}
         return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
 
@@ -83,11 +83,11 @@ class DietFieldError(DietError):
 
 
 class TokenizerError(CurriculumError):
-    """A tokenizer without a property that rows require."""
+    """A tokenizer that lacks a property which rows require."""
 
 
 class TurnError(TokenizerError):
-    """A conversation whose turns the chat template can't mark, although it may mark others."""
+    """A conversation whose turns the chat template can't mark. It may be able to mark others."""
 
 
 class PackError(CurriculumError):
@@ -111,7 +111,7 @@ class JobKilledError(JobError):
 
 
 class JobMemoryError(JobError):
-    """A job that needs more memory than available."""
+    """A job that needs more memory than is available."""
 
 
 class NotFiniteError(JobError):
@@ -123,7 +123,7 @@ class StoreError(CurriculumError):
 
 
 class DamagedFileError(StoreError, OSError):
-    """A file that can't be decoded. It is an OSError, like Arrow's own error."""
+    """A file that can't be decoded. Like Arrow's own error, it is an OSError."""
 
 
 class CatalogError(CurriculumError):

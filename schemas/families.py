@@ -1,7 +1,7 @@
 """The registry of document families: the input and the render function of each kind of document.
 
-A new family needs a module with its render function and an entry here. Diets, stages, catalog and pages
-take their lists from this registry.
+A new family needs a module with its render function, and an entry here. Diets, stages, catalog and pages
+list the families of this registry.
 """
 
 from collections.abc import Iterable
@@ -19,12 +19,13 @@ commits        one commit with the graph of its repository
 documents      one document of another family
 conversations  one conversation"""
 TooLong = Literal["divide", "route"]
-"""Handling of a document that is still longer than a row without its elidable parts.
+"""Handling of a document that is longer than a row even without the parts that may be dropped.
 
 divide  split it into several encodings
 route   use it only in longer rows, because its target at the end is useless in pieces
 
-Conversations are never divided; `overlong` in the corpus file decides about them."""
+Conversations are never divided; `overlong` in the corpus file decides about them.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,27 +35,29 @@ class FamilySpec:
     name: str
     reads: Reads
     revision: int
-    """Revision of the documents' bytes, part of artefact keys; raise it whenever the bytes change."""
+    """Version of the documents' bytes, part of artefact keys. Raise it whenever the bytes change."""
     render: str
-    """`module:function` that is imported to render documents. Its signature depends on `reads`:
+    """`module:function` that renders documents; it is imported when needed. Its signature depends on `reads`:
 
     changes        (FileChange, family) -> Iterable[Document | Reason | Count]
     shows_file     (FileChange, family, full_file: FullFile) -> Iterable[Document | Reason | Count]
     commits        (CommitChange, RepositoryGraph, family) -> Rendered
     documents      (Document) -> Structure
-    conversations  (Conversation) -> Document"""
+    conversations  (Conversation) -> Document
+    """
     too_long: TooLong = "divide"
     needs_index: bool = False
-    """True if the graph needs a compiler frontend's index; without an index, a repository has no documents.
-    """
+    """True if the graph needs the index of a compiler frontend. A repository without one has no documents."""
     stand_in: str = ""
-    """Family that shows commits without a document of this family. Its supply is used as an estimate while
-    a repository's index isn't built."""
+    """Family that shows the commits for which this family has no document. Its supply serves as an estimate
+    for this family while a repository's index isn't built.
+    """
     edits_only: bool = False
-    """True if the family shows only edits of a file, never new files. `changes` of the corpus file selects
-    among edits."""
+    """True if the family shows only edits of files, never new files. `changes` in the corpus file decides
+    which edits.
+    """
     shows_file: bool = False
-    """True if `full_file` of the corpus file decides how much of a file is shown."""
+    """True if `full_file` in the corpus file decides how much of a file is shown."""
 
     @property
     def function(self) -> Any:
@@ -133,30 +136,31 @@ FAMILIES: Registry[FamilySpec] = Registry(
 FamilyName = Annotated[str, NameIn(FAMILIES)]
 
 VERSIONS_FAMILY = "v2_simple"
-"""Family of whole files, each version once. It feeds the tokenizer, the anchor set, and code structure in
-short rows."""
+"""Family of whole files, with each version once. It is used for tokenizers, for the anchor set, and for code
+structure in short rows.
+"""
 CONTEXT_FAMILY = "v4_context_graph"
-"""Base family for code structure in rows that are longer than files need."""
+"""Family to which code structure is added in long rows, which whole files wouldn't fill."""
 EDIT_FAMILY = "edit"
 ENRICHED_FAMILY = "v6_enriched"
 CHAT_FAMILY = "chat"
 
 
 def families_of(reads: Reads) -> tuple[str, ...]:
-    """Return the names of families with one kind of input, in registry order."""
+    """Return the names of the families that have this kind of input, in registry order."""
     return tuple(name for name, family in FAMILIES.items() if family.reads == reads)
 
 
 def reads_commits(family: str) -> bool:
-    """Return True for a family of graphs; False also for families known only from imported rows."""
+    """Return True for a family of graphs; False also for an unknown family, which imported rows may have."""
     known = FAMILIES.get(family)
     return known is not None and known.reads == "commits"
 
 
 def held_out_objective(family: str, objective: str) -> str:
-    """Return the objective of the validation rows for training rows of a family and objective.
+    """Return the objective of validation rows, given the family and objective of training rows.
 
-    Graph documents are validated on their targets alone, since their context may come from training files.
+    Graph documents are validated only on their targets, since their context may come from training files.
 
     >>> held_out_objective("v2_simple", "causal"), held_out_objective("v4_context_graph", "causal")
     ('causal', 'target')
@@ -166,5 +170,5 @@ def held_out_objective(family: str, objective: str) -> str:
 
 
 def need_index(families: Iterable[str]) -> bool:
-    """Return True if one of the families needs a compiler frontend's index of a repository."""
+    """Return True if one of the families needs the index of a compiler frontend."""
     return any(FAMILIES[name].needs_index for name in families)

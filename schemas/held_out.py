@@ -1,4 +1,4 @@
-"""Validation rows in the order of measurement (held_out.json), and the effective sample size of a figure."""
+"""Order in which validation rows are measured (held_out.json), and effective sample sizes of figures."""
 
 import math
 from collections import defaultdict
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from schemas.text import Strict
 
 MIN_DOCUMENTS, MIN_LINEAGES = 8, 4
-"""Effective documents and lineages below which a val_bpb is unreliable, because one file decides it."""
+"""A val_bpb with fewer effective documents or lineages is unreliable, because a single file may decide it."""
 MAX_UNKNOWN = 1 / 3
-"""Maximum share of the weight in strata with one lineage, whose variance can't be estimated."""
+"""Maximum share of the weight in strata that have one lineage. Their variance can't be estimated."""
 
 
 class HeldOutRow(Strict):
-    """One row with its documents and their lineages, in row order."""
+    """One row with its documents and their lineages, in the order of the row."""
 
     row: int
-    """Row number over all files of the artefact."""
+    """Number of the row, counted over all files of the artefact."""
     domain: str
     documents: tuple[str, ...]
     lineages: tuple[str, ...]
 
 
 class HeldOutRows(Strict):
-    """Validation rows to measure in each domain, first row first."""
+    """Validation rows of each domain, in the order in which they are measured."""
 
     rows: tuple[HeldOutRow, ...]
 
@@ -34,15 +34,15 @@ class HeldOutCount(Strict):
 
     documents: int
     lineages: int
-    """Number of lineages: files across renames."""
+    """Number of lineages. A lineage is a file across renames."""
     effective_documents: float
-    """Effective sample size of the documents by their weights; see `held_out_count`."""
+    """Effective number of documents, given their weights; see `held_out_count`."""
     effective_lineages: float
 
     @property
     def is_sure(self) -> bool:
-        """True if enough documents and lineages back the figure, so that one file can't decide it."""
-        # Equal weights give a whole number except for rounding errors.
+        """True if enough documents and lineages are behind the figure, so that one file can't decide it."""
+        # Equal weights give a whole number, except for rounding errors.
         documents, lineages = (
             round(number, 6) for number in (self.effective_documents, self.effective_lineages)
         )
@@ -51,7 +51,7 @@ class HeldOutCount(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightedStratum:
-    """Distinct validation documents and lineages of a stratum, and the stratum's weight in a mean."""
+    """The documents and lineages of a stratum, without repetition, and the stratum's weight in a mean."""
 
     weight: float
     documents: Collection[str]
@@ -59,11 +59,11 @@ class WeightedStratum:
 
 
 def held_out_count(strata: Sequence[WeightedStratum]) -> HeldOutCount:
-    """Return the counts and effective sample sizes of a weighted mean over strata.
+    """Return the numbers and effective numbers of documents and lineages behind a weighted mean of strata.
 
-    Documents share the weight of their stratum equally, and so do lineages. Effective numbers are Kish's
-    effective sample size. Effective lineages are at most Satterthwaite's degrees of freedom plus one, and
-    at most one if strata with one lineage have more than MAX_UNKNOWN of the weight.
+    The documents of a stratum share its weight equally, and so do its lineages. Effective numbers are Kish's
+    effective sample size. Effective lineages are also limited to Satterthwaite's degrees of freedom plus one,
+    and to one if strata with one lineage have more than MAX_UNKNOWN of the weight.
 
     Sources: L. Kish, Survey Sampling (1965), 11.7; W. G. Cochran, Sampling Techniques (1977), 5.4.
     """
@@ -85,7 +85,7 @@ def held_out_count(strata: Sequence[WeightedStratum]) -> HeldOutCount:
 
 
 def effective_number(weights: Iterable[float]) -> float:
-    """Return Kish's effective sample size (Σ w)² / Σ w² of weighted units; 0 without units.
+    """Return Kish's effective sample size (Σ w)² / Σ w² for units with these weights; 0 without units.
 
     >>> effective_number([1, 1, 1, 1]), round(effective_number([0.7, 0.1, 0.1, 0.1]), 2)
     (4.0, 1.92)
@@ -96,7 +96,7 @@ def effective_number(weights: Iterable[float]) -> float:
 
 
 def _freedom(strata: Sequence[WeightedStratum]) -> float:
-    """Return Satterthwaite's degrees of freedom of a mean over strata with equal variance per lineage."""
+    """Return Satterthwaite's degrees of freedom of a mean of strata, with equal variance in all lineages."""
     counted = [(stratum.weight, len(stratum.lineages)) for stratum in strata if stratum.lineages]
     return satterthwaite(
         [weight**2 / count for weight, count in counted],
@@ -105,7 +105,9 @@ def _freedom(strata: Sequence[WeightedStratum]) -> float:
 
 
 def satterthwaite(variances: Sequence[float], freedom: Sequence[float]) -> float:
-    """Return the degrees of freedom of a sum of variances estimated with `freedom` each; 0 without any.
+    """Return the degrees of freedom of the sum of `variances`; 0 if there are none.
+
+    `freedom` has the degrees of freedom with which each variance was estimated.
 
     >>> satterthwaite([2.0, 2.0], [3, 3])
     6.0

@@ -26,45 +26,49 @@ Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
 DeviceName = Literal["cpu", "cuda"]
 Doing = Literal["leakcheck", "evaluating"]
 ANNEAL = "anneal"
-"""Name of the final decay job. It is measured on the last phase, under that phase's name."""
+"""Name of the phase in which the learning rate falls to zero.
+
+It is measured on the validation rows of the last phase, under that phase's name.
+"""
 
 
 class MambaSpec(Strict):
-    """Mamba-2 blocks; `expand` · width features in heads of `head_width`."""
+    """Mamba-2 blocks with `expand` · width features, in heads of `head_width` features."""
 
     state: Annotated[int, Field(ge=1, le=1 << 14)] = 64
-    """State features per channel."""
+    """Number of state features per channel."""
     head_width: Annotated[int, Field(ge=1, le=1 << 14)] = 64
     expand: Annotated[int, Field(ge=1, le=64)] = 2
     chunk: Annotated[int, Field(ge=1, le=1 << 16)] = 64
-    """Positions that are computed as one product; every document starts a new chunk."""
+    """Number of positions that are computed as one product. Every document starts a new chunk."""
 
 
 class EngramSpec(Strict):
-    """Engram blocks: suffix n-grams of the given orders, each hashed `heads` times into lookup tables."""
+    """Engram blocks. They look up suffix n-grams of the given orders in tables, with `heads` hashes each."""
 
     orders: Annotated[
         tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=8)
     ] = (2, 3, 4)
     heads: Annotated[int, Field(ge=1, le=32)] = 4
     slots: Annotated[int, Field(ge=1, le=1 << 24)] = 4096
-    """Minimum number of table entries per order and head; every table uses a different prime number."""
+    """Minimum number of entries in the table of an order and head. Each size is another prime number."""
     slot_width: Annotated[int, Field(ge=1, le=1 << 14)] = 32
-    """Features per entry."""
+    """Number of features per entry."""
 
 
 class ModelSpec(Strict):
-    """A decoder; widths are in features, `vocab_size` in ids.
+    """A decoder. Widths are numbers of features, `vocab_size` is a number of ids.
 
-    Checkpoints may come from untrusted sources, so each size has a limit far above all shipped models.
-    Anything computed from a spec alone, before its weights are checked, stays small.
+    Checkpoints may come from untrusted sources. So each size has a limit, far above those of all shipped
+    models, and anything computed from a spec alone, before its weights are checked, stays small.
     """
 
     name: str
     vocab_size: Annotated[int, Field(ge=1, le=1 << 24)]
     blocks: Annotated[str, Field(pattern="^[AMCEF]+$", max_length=1024)]
-    """Block pattern from the input on, one letter per block: A attention, M Mamba-2, C gated convolution, E
-    Engram, F feed-forward."""
+    """Pattern of the blocks from the input on, one letter per block: A attention, M Mamba-2, C gated
+    convolution, E Engram, F feed-forward.
+    """
     width: Annotated[int, Field(ge=1, le=1 << 18)]
     heads: Annotated[int, Field(ge=1, le=1 << 14)]
     kv_heads: Annotated[int, Field(ge=1, le=1 << 14)]
@@ -79,12 +83,13 @@ class ModelSpec(Strict):
     conv_kernel: Annotated[int, Field(ge=1, le=1 << 10)] = 4
     """Positions that each convolution reads, including its own."""
     structure: bool = False
-    """True if the model reads structure columns. Added to a trained model, they don't change its output at
-    first."""
+    """True if the model reads structure columns. If they are added to a trained model, its output doesn't
+    change at first.
+    """
 
 
 class OptimizerSpec(Strict):
-    """AdamW and its schedule; steps are optimizer steps."""
+    """AdamW and its schedule. A step is a step of the optimizer."""
 
     learning_rate: float
     beta1: float = 0.9
@@ -93,14 +98,15 @@ class OptimizerSpec(Strict):
     gradient_clip: float = 1.0
     z_loss: float = 1e-5
     warmup_steps: int
-    """Warm-up steps, starting from 0 in the first phase and from a tenth of the learning rate where T
-    changes."""
+    """Number of warm-up steps. They start from 0 in the first phase, and from a tenth of the learning rate
+    where T changes.
+    """
     schedule: Literal["stable", "decay"] = "stable"
-    """stable: constant after warm-up; decay: linear decrease to a tenth over the whole job (anneal)."""
+    """stable: constant after warm-up. decay: linear decrease to a tenth over the whole job (anneal)."""
 
 
 class RowsSource(Strict):
-    """A rows artefact that the plan or an evaluation reads."""
+    """A rows artefact that the mixture or an evaluation reads."""
 
     key: str
     content: str
@@ -126,15 +132,16 @@ class EvaluationStratum(HeldOutCount):
 
 
 class Evaluation(HeldOutCount):
-    """One set of validation rows: `phase` and its objectives for each phase so far, and each fixed set."""
+    """One set of validation rows: of one of the phases so far (all, or one objective), or of a fixed set."""
 
     set: SetName
     phase: str
-    """Phase of the strata; for a fixed set the name of the set."""
+    """Phase that the strata belong to; for a fixed set, the name of the set."""
     strata: tuple[EvaluationStratum, ...]
     trained_share: float | None = None
-    """Share (0…1) of the targets of all rows that also occur in training documents; these targets aren't
-    scored. None for conversations and imported rows, which aren't compared with training documents."""
+    """Share (0…1) of the targets of all rows that also occur in training documents. These targets aren't
+    scored. None for conversations and imported rows, which aren't compared with training documents.
+    """
 
     @property
     def name(self) -> str:
@@ -163,7 +170,7 @@ class TokenizerRef(Strict):
 
 
 class CheckpointRef(Strict):
-    """A checkpoint to start from: key and content of its run, and its path."""
+    """A checkpoint to start from: the key and the content of its run, and its path."""
 
     run_key: str
     run_content: str
@@ -171,7 +178,7 @@ class CheckpointRef(Strict):
 
 
 class Job(Sealed):
-    """Complete input of a training run; frozen in job.json before the first step."""
+    """Everything that a training run depends on; it is frozen in job.json before the first step."""
 
     specialist: Name
     branch: Name | None
@@ -179,10 +186,11 @@ class Job(Sealed):
     run_key: Name | Literal[""]
     attempt: int
     begun: str = ""
-    """UTC time at which the job was frozen; empty before that. Not part of the run's identity."""
+    """UTC time at which the job was frozen, or empty. Not part of the run's identity."""
     ordinal: Annotated[int, Field(ge=0)] = 0
-    """1-based number of the attempt among all attempts of the workspace, in the order in which they were
-    frozen (clocks may be set back); 0 before that. Not part of the run's identity."""
+    """Number of the attempt among all attempts of the workspace, counted from 1 in the order in which they
+    were frozen, or 0. Clocks aren't used, because they may be set back. Not part of the run's identity.
+    """
     seed: int
     model: ModelSpec
     backend: Backend | Literal["auto"]
@@ -191,18 +199,21 @@ class Job(Sealed):
     """Device of the machine that last launched the job. Not part of the run's identity."""
     tokenizer: TokenizerRef
     threads: int = 1
-    """CPU threads per process. A resumed run keeps the number, because sums depend on it."""
+    """Number of CPU threads per process. A resumed run keeps the number, because sums depend on it."""
     processes: Annotated[int, Field(ge=1)] = 1
-    """Processes that share the model and a step's micro-batches. Sums depend on the number, the data
-    doesn't."""
+    """Number of processes that share the model and the micro-batches of a step. Sums depend on it, but the
+    data doesn't.
+    """
     context_parallel: Annotated[int, Field(ge=1)] = 1
     """Number of training processes that share each row; each process handles a part of its positions."""
     workers: Annotated[int, Field(ge=0)] = 0
-    """Additional row-loading processes per training process; 0 loads rows between steps."""
+    """Number of additional processes that load rows, per training process. With 0, rows are loaded between
+    steps.
+    """
     trainer: str | None = None
     """Command of an external trainer; {job} is the path of job.json."""
     recompute: bool = False
-    """True if the backward pass recomputes each block instead of storing its activations."""
+    """True if the backward pass computes the activations of each block again, so that they aren't stored."""
     plan: PlainPath
     """Path of plan.parquet."""
     plan_key: str
@@ -210,28 +221,29 @@ class Job(Sealed):
     rows: tuple[RowsSource, ...]
     rope_base: float
     micro_positions: int
-    """Row positions per micro-batch; at least the largest row length."""
+    """Number of row positions per micro-batch; at least the largest row length."""
     tokens_per_step: int
-    """Row positions per optimizer step; a multiple of the plan's slot."""
+    """Number of row positions per optimizer step; a multiple of the slot."""
     steps: int
-    """Budget in whole steps."""
+    """Budget, in whole steps."""
     optimizer: OptimizerSpec
     start_from: CheckpointRef | None
     evaluations: tuple[Evaluation, ...]
     evaluate_every: int
-    """Steps between evaluations. All sets are measured before the first step, at this interval, and at the
-    end.
+    """Number of steps between evaluations.
 
-    An evaluation less than half an interval before the end is skipped. Measurements of the same model on
-    the same rows by the run that this one continues aren't repeated before the first step."""
+    All sets are measured before the first step, at this interval, and at the end. An evaluation less than
+    half an interval before the end is skipped. Before the first step, measurements aren't repeated if the
+    run that this one continues has measured the same model on the same rows.
+    """
     checkpoint_every: int
-    """Steps between checkpoints; the last two and the final one are kept."""
+    """Number of steps between checkpoints. The last two checkpoints and the final one are kept."""
     advance_when: AdvanceWhen | None
     require: tuple[str, ...]
     study: Study | None = Field(default=None, exclude_if=no_study)
     """Mask and position settings of a study. None for any other run; job.json then has no such field."""
     writers: tuple[WriterName, ...] = ()
-    """Additional outputs of metrics beside Parquet and console. Not part of the run's identity."""
+    """Outputs of metrics in addition to Parquet and the console. Not part of the run's identity."""
     gpu_price: Annotated[float, Field(gt=0)] | None = None
     """Price of one GPU hour in any currency, or None."""
     overrides: dict[str, str]
@@ -239,23 +251,23 @@ class Job(Sealed):
 
     @property
     def kernel(self) -> Backend:
-        """The chosen backend; only available after the training process has chosen it."""
+        """The backend that the training process has chosen. Before that, it isn't available."""
         assert self.backend != "auto", "the backend of this job isn't chosen yet"
         return self.backend
 
     @property
     def slot_length(self) -> int:
-        """Positions of a slot of the plan: the largest row length."""
+        """Number of positions in a slot: the largest row length."""
         return max(rows.row_length for rows in self.rows)
 
     @property
     def slots_per_step(self) -> int:
-        """Slots of the plan that a step reads."""
+        """Number of slots that a step reads."""
         return self.tokens_per_step // self.slot_length
 
 
 class Figure(HeldOutCount):
-    """val_bpb of one evaluation at one step, with a confidence interval over lineages of documents."""
+    """val_bpb of one evaluation at one step, with a confidence interval computed over lineages."""
 
     set: SetName
     phase: str
@@ -271,7 +283,7 @@ class Figure(HeldOutCount):
 
     @property
     def name(self) -> str:
-        """Title of its evaluation, for example anchor, phase syntax or fim of syntax."""
+        """Title of the evaluation, for example anchor, phase syntax or fim of syntax."""
         return set_title(self.set, self.phase)
 
     @property
@@ -281,34 +293,37 @@ class Figure(HeldOutCount):
 
     @property
     def is_whole(self) -> bool:
-        """True for fixed sets and for everything that a phase serves; False for a single objective."""
+        """True for a fixed set, and for everything that a phase serves; False for a single objective."""
         return self.set in (PHASE_SET, *FIXED_SETS)
 
 
 class TokenCounts(Strict):
-    """Tokens consumed by a run."""
+    """Numbers of tokens that a run trained on."""
 
     positions: int
     valid: int
     scored: int
     bytes: int
-    """Bytes of the scored target tokens."""
+    """Number of bytes that the scored target tokens encode."""
 
 
 class MaskingCost(Strict):
     """Cost of document masks, measured on rows of the job."""
 
     ratio: float
-    """Masked ÷ unmasked tokens per second on the same rows with the same kernel, median over micro-batches.
-    Only the masked side includes the time to build masks. Above 1, masks are a gain."""
+    """Masked ÷ unmasked tokens per second on the same rows with the same kernel, as the median over
+    micro-batches. Only the masked time includes building masks. Above 1, training with masks is faster.
+    """
     row_length: int
-    """Length of the longest measured rows."""
+    """Length of the longest rows that were measured."""
     positions: int
     """Number of measured positions: those of the first twenty steps, or fewer if time ran out."""
     micro_batches: int
     masked_seconds: float
     unmasked_seconds: float
-    """Seconds of forward and backward over these positions; CPU seconds on a CPU."""
+    """Seconds of the forward and backward passes over these positions without masks. On a CPU, these are CPU
+    seconds.
+    """
 
 
 class Report(Sealed):
@@ -340,36 +355,44 @@ class Report(Sealed):
     backend: str
     """Backend of the last steps; the requested one if an external trainer doesn't report it."""
     switched: tuple[str, ...] = ()
-    """Changes of device or backend by a resume. Only without any are results bitwise equal to an
-    uninterrupted run."""
+    """Changes of device or backend when the run was resumed. Only without such a change are the results
+    bitwise equal to those of an uninterrupted run.
+    """
     masked_mfu: float | None = None
-    """Model FLOPs utilization with attention pairs within documents only: share of the devices' dense
-    bfloat16 peak. None if the peak is unknown, for example on a CPU."""
+    """Model FLOPs utilization if attention is only counted within documents, as a share of the devices' dense
+    bfloat16 peak. None if the peak is unknown, for example on a CPU.
+    """
     causal_mfu: float | None = None
-    """Model FLOPs utilization as usually reported, as if each row were one document."""
+    """Model FLOPs utilization as it is usually reported: attention is counted as if each row were one
+    document.
+    """
     padded_positions: int | None = None
     """Row positions that the same documents would need with one document per row; None from external
     trainers."""
     mean_context: float | None = None
-    """Mean number of tokens of the same document before a scored token; of the same row in a study without
-    masks."""
+    """Mean number of tokens of the same document before a scored token. In a study without masks, tokens of
+    the same row count.
+    """
     attention_density: float | None = None
-    """Mean over steps of attention pairs within documents ÷ pairs of rows without masks. In a study without
-    masks, pairs within rows count."""
+    """Attention pairs within documents ÷ pairs of rows without masks, as the mean over steps. In a study
+    without masks, pairs within rows count.
+    """
     masking_cost: MaskingCost | None = None
-    """None if not measured: rows below 16,384 tokens in a phase that doesn't require masking_cost."""
+    """Cost of document masks. None if it wasn't measured, because rows have fewer than 16,384 tokens and the
+    phase doesn't require masking_cost.
+    """
     leakcheck: Literal["passed", "not run"]
     study: Study | None = Field(default=None, exclude_if=no_study)
     """Study of the run. None for any other run; report.json then has no such field."""
     checkpoint: PlainPathOrNone
-    """Checkpoint from which the next phase starts; path relative to the workspace."""
+    """Checkpoint from which the next phase starts. The path is relative to the workspace."""
     ended: str = ""
     """UTC time of the end; empty if an external trainer doesn't report it."""
 
     def own_mean(
         self, figures: Iterable[Figure], kind: Literal["phase"] | FixedSet
     ) -> Figure | None:
-        """Return the last weighted mean of a fixed set, or of the run's own phase.
+        """Return the last weighted mean of a fixed set, or of the phase of this run.
 
         A phase that serves only imported rows may have no figure of its own.
         """
@@ -383,48 +406,51 @@ class Report(Sealed):
 
 
 class Heartbeat(Sealed):
-    """heartbeat.json of an open run: progress, rewritten at most once a second as a sign of life."""
+    """heartbeat.json of an open run: its progress, written at most once a second as a sign of life."""
 
     step: int
     steps: int
     valid_tokens: int
     tokens_per_second: float
     val_bpb: float | None = None
-    """val_bpb of the last evaluation on the phase's own mixture."""
+    """val_bpb of the last evaluation on the validation rows of the phase."""
     figures: tuple[Figure, ...] = ()
     """Weighted means of all evaluations so far."""
     doing: Doing | None = None
-    """Current work other than training steps, or None."""
+    """Work that the run is doing now, if it isn't a training step; else None."""
     evaluating_seconds: float = 0.0
-    """Estimated seconds of the remaining evaluations, based on those measured so far."""
+    """Seconds that the remaining evaluations will take, estimated from those that were measured."""
     at: str
-    """UTC time of writing."""
+    """UTC time at which this was written."""
 
 
 class RunState(Sealed):
-    """state.json of an open run: its owner, for readers only; a lock decides whether the owner is alive."""
+    """state.json of an open run: the process that owns it.
+
+    It is only for readers. A lock decides whether the owner is alive.
+    """
 
     host: str
     pid: int
     at: str
-    """UTC time of writing."""
+    """UTC time at which this was written."""
     device: DeviceName | None = None
     backend: Backend | None = None
-    """Device and backend, once the training process has chosen them."""
+    """Device and backend, once the training process has chosen them; None before."""
 
 
 class SlurmJob(Sealed):
-    """sbatch.json of an open run that Slurm trains."""
+    """sbatch.json of an open run that is trained by Slurm."""
 
     id: Annotated[str, Field(pattern=r"^[0-9]+$", max_length=20)]
-    """Digits only, because it becomes an argument of squeue and scancel."""
+    """Number of the Slurm job. Only digits are allowed, because it is passed to squeue and scancel."""
 
 
 class SlotState(RunState):
-    """Holder of a slot, or a waiting run: the process that launches the job."""
+    """A run that holds a GPU slot or waits for one. The process is the one that launches the job."""
 
     run: str
-    """Absolute path of the run's directory, since workspaces may share slots."""
+    """Absolute path of the run's directory, because several workspaces may share slots."""
 
 
 METRICS_SCHEMA = pa.schema(
@@ -477,6 +503,7 @@ EVALUATED_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""evaluations/step=<step>/documents.parquet: one row per document of each stratum and set measured at that
-step, sorted by all columns up to document_id. It has nats, bytes and number of the document's scored
-tokens. val_bpb of a stratum in the report is Σ nats / ln 2 ÷ Σ bytes."""
+"""evaluations/step=<step>/documents.parquet: one row per document of each stratum and set that was measured
+at that step, sorted by all columns up to document_id. nats, bytes and tokens are sums over the document's
+scored tokens. In the report, val_bpb of a stratum is Σ nats / ln 2 ÷ Σ bytes.
+"""

@@ -1,10 +1,10 @@
-"""Strict JSON files of the workspace, read into frozen models with errors that name file and first fault.
+"""Strict JSON files of the workspace, read into frozen models. Errors name the file and the first fault.
 
-A versioned file has the schema_version that wrote it. Readers accept any minor version of their own major:
-missing fields get their defaults, and unknown ones are ignored; other majors are refused. A sealed file has
-a digest of all its fields (including those of newer versions), so that damage is detected.
+A versioned file has the schema_version that wrote it. Readers accept any minor version of their own major
+version: missing fields get their defaults, and unknown fields are ignored. Other major versions are refused.
+A sealed file has a digest of all its fields (including those of newer versions), so that damage is detected.
 
-Accepted input is one RFC 8259 JSON value in UTF-8 with at most DEEPEST levels. Refused is everything that
+A file must be one RFC 8259 JSON value in UTF-8 with at most DEEPEST levels. Readers refuse everything that
 parsers treat differently or that Python accepts beyond the RFC: duplicate names, NaN and infinity, numbers
 beyond a double or with more than MAX_DIGITS digits, lone surrogates, and a byte order mark.
 """
@@ -37,7 +37,9 @@ def now() -> str:
 
 
 def seconds_from(moment: str) -> float:
-    """Return the absolute difference between a time and now in seconds; clocks may differ or be set back.
+    """Return the absolute difference in seconds between a time and now.
+
+    It is absolute because clocks may differ or be set back.
 
     >>> seconds_from(now()) < 60
     True
@@ -49,9 +51,9 @@ def seconds_from(moment: str) -> float:
 DEEPEST = 64
 """Maximum nesting of lists and objects; the deepest file of a workspace needs a dozen."""
 MAX_DIGITS = 100
-"""Maximum number of digits of a whole number."""
+"""Maximum number of digits of an integer."""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""Candidates for lone surrogates; most texts have none."""
+"""Pattern of text that may contain a lone surrogate; most texts don't match."""
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:
@@ -137,7 +139,7 @@ Model = TypeVar("Model", bound=BaseModel)
 DIGEST = "digest"
 MAJOR = SCHEMA_VERSION.partition(".")[0]
 _SHOWN = 200
-"""Maximum number of characters quoted from a file in a message."""
+"""Maximum number of characters that a message quotes from a file."""
 
 
 def digest(value: JsonValue) -> str:
@@ -147,7 +149,7 @@ def digest(value: JsonValue) -> str:
 
 
 def version_fault(version: str) -> str | None:
-    """Return why a file with a schema_version can't be read; None for any minor of this major.
+    """Return why a file with a schema_version can't be read; None for any minor version of this major one.
 
     >>> version_fault(f"{MAJOR}.99"), version_fault("0.9")
     (None, 'schema_version 0.9; this version reads 1.x')
@@ -158,12 +160,12 @@ def version_fault(version: str) -> str | None:
 
 
 def of_version(model: type[Model], content: JsonValue, version: str) -> Model:
-    """Return the model of a file's content; unknown fields of another minor version are ignored."""
+    """Return the content of a file as a model. Fields that another minor version added are ignored."""
     return model.model_validate(content, extra=None if version == SCHEMA_VERSION else "ignore")
 
 
 class Versioned(Strict):
-    """A JSON file with the schema_version that wrote it."""
+    """A JSON file that says which schema_version wrote it."""
 
     schema_version: str = SCHEMA_VERSION
 
@@ -184,7 +186,7 @@ class Versioned(Strict):
 
     @classmethod
     def damage(cls, content: dict[str, JsonValue]) -> str | None:
-        """Remove the digest and return why the content was changed since it was written, if detectable."""
+        """Remove the digest from `content`. Return why the content isn't what was written, if that shows."""
         return None
 
 
@@ -201,7 +203,7 @@ class Sealed(Versioned):
 
     @classmethod
     def damage(cls, content: dict[str, JsonValue]) -> str | None:
-        """Compare the digest with the other fields."""
+        """Compare the digest with the other fields, and return why they differ, if they do."""
         stored, found = content.pop(DIGEST, None), digest(content)
         if stored == found:
             return None
@@ -228,7 +230,7 @@ def read_json(
     cure: str,
     version: str | None = None,
 ) -> Model:
-    """Read a JSON file of the workspace; `version` is for files without their own schema_version.
+    """Read a JSON file of the workspace. `version` is for files that have no schema_version of their own.
 
     Raises:
         CurriculumError: of the given type, if the file doesn't match the model.

@@ -6,7 +6,7 @@ the files have their own columns `family`, `split` and `phase` of other types.
 
 
 def label_folder(label: str, value: str) -> str:
-    """Return the folder name for a value of a label."""
+    """Return the name of the folder for a label and its value."""
     return f"{label}-{value}"
 
 

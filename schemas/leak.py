@@ -1,4 +1,4 @@
-"""Report of the leak check: one finding per claim, and the tests of the check itself."""
+"""Report of the leak check: findings about claims, and tests that the check itself detects leaks."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,36 +7,41 @@ from typing import Literal
 from schemas.json_text import Sealed
 
 Result = Literal["leaks", "not all covered", "covered"]
-"""leaks: a leak was found, and the gate stays closed. not all covered: no leak was found, but not
-everything that trains was examined; the gate opens. covered: no leak was found, and everything was
-examined."""
+"""Result of the leak check.
+
+leaks: a leak was found, and the gate stays closed. not all covered: no leak was found, but not everything
+that trains was examined; the gate opens. covered: no leak was found, and everything was examined.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One claim about one subject, and whether it is true."""
+    """The result of examining one claim for one subject: whether the claim is true."""
 
     subject: str
     dtype: str
     claim: str
     passed: bool
     backend: str = ""
-    """Attention backend; empty if the subject has no attention."""
+    """Attention backend. Empty if the subject has no attention."""
     row_length: int = 0
     """Tokens per row; 0 without rows."""
     mode: str = ""
-    """Mode and number of the computed steps; empty for claims about a model alone."""
+    """Mode and number of the steps that were computed. Empty for claims about a model alone."""
     detail: str = ""
 
     @property
     def place(self) -> str:
-        """Row length and mode of a step, as a prefix of the claim; empty for a model alone."""
+        """Row length and mode of the step, to write before the claim; empty for a model alone."""
         return f"T={self.row_length} {self.mode}: " if self.mode else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InjectedLeakReport:
-    """An injected leak in a subject: the claims that must fail because of it, and the claims that failed."""
+    """Test of the check with a leak that was put into a subject on purpose.
+
+    It has the claims that must fail because of the leak, and the claims that failed.
+    """
 
     leak: str
     subject: str
@@ -47,12 +52,12 @@ class InjectedLeakReport:
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """Claims that must fail but hold: leaks that the check doesn't detect."""
+        """Claims that had to fail, but didn't: the check doesn't detect this leak."""
         return tuple(claim for claim in self.expected if claim not in self.red)
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """Claims that fail although they are unrelated to the leak."""
+        """Claims that failed, although the leak doesn't concern them."""
         return tuple(claim for claim in self.red if claim not in self.expected)
 
     @property
@@ -74,36 +79,36 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeakReport:
-    """All findings, the injected leaks, and the skipped claims."""
+    """All findings, the tests with injected leaks, and the skipped claims."""
 
     findings: tuple[Finding, ...]
     planted: tuple[InjectedLeakReport, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     covered: tuple[str, ...] = ()
-    """Coverage beyond a model alone: row lengths, layouts, modes."""
+    """Row lengths, layouts and modes that were examined, beyond the model alone."""
     uncovered: tuple[str, ...] = ()
-    """Training components, of this or another machine, that were not examined, in addition to `skipped`."""
+    """Parts of training, on this or another machine, that were not examined, in addition to `skipped`."""
     environment: tuple[tuple[str, str], ...] = ()
     """Names and versions of torch, python, device and others."""
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """Findings that are false."""
+        """Findings whose claim is false."""
         return tuple(finding for finding in self.findings if not finding.passed)
 
     @property
     def unproven(self) -> tuple[InjectedLeakReport, ...]:
-        """Injected leaks for which not exactly the expected claims failed."""
+        """Tests whose injected leak made other claims fail than expected."""
         return tuple(leak for leak in self.planted if not leak.passed)
 
     @property
     def passed(self) -> bool:
-        """True if there are claims, all hold, and every injected leak was detected."""
+        """True if there are findings, all are true, and every injected leak was detected."""
         return bool(self.findings) and not self.failures and not self.unproven
 
     @property
     def result(self) -> Result:
-        """Result of the check: leaks, or the extent of the coverage."""
+        """Result of the check: leaks were found, or how much was examined."""
         if not self.passed:
             return "leaks"
         return "not all covered" if self.uncovered or self.skipped else "covered"
@@ -136,7 +141,7 @@ class LeakReport:
 
 
 class ProvenJob(Sealed):
-    """Leak check of a job, written by the checking process for the training process."""
+    """Result of the leak check of a job. The checking process writes it for the training process."""
 
     job: str
     """sha256 of the bytes of job.json."""

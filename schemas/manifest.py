@@ -1,7 +1,7 @@
-"""Manifests, leases and export records: JSON files that describe the files beside them.
+"""Manifests, leases and export records: JSON files that describe artefacts.
 
-A manifest publishes its directory. An export record lies beside tokens that were exported for other tools,
-so that they can be imported unchanged.
+A manifest publishes its directory. An export record describes tokens that were exported for other tools, so
+that they can be imported again unchanged.
 """
 
 from pathlib import Path
@@ -24,17 +24,17 @@ from schemas.whole_numbers import whole_number
 
 
 class Lease(RunState):
-    """leases/<uuid>.json: a process and the artefact keys that it uses or builds."""
+    """leases/<uuid>.json: a process, and the keys of the artefacts that it uses or builds."""
 
     begun: AwareDatetime
     heartbeat: AwareDatetime
-    """UTC time by the owner's clock; file times may change when a workspace is copied."""
+    """UTC time by the clock of the owner. Times of files may change when a workspace is copied."""
     keys: tuple[str, ...]
 
 
 MANIFEST_NAME = "manifest.json"
 NUMBERS = frozenset(("row_length", "variant"))
-"""Labels with whole numbers as values."""
+"""Labels whose values are integers."""
 
 
 class InputRecord(Strict):
@@ -46,15 +46,15 @@ class InputRecord(Strict):
 
 
 class FileRecord(Strict):
-    """A file of an artefact; its path is relative to the artefact's directory."""
+    """A file of an artefact. Its path is relative to the artefact's directory."""
 
     name: PlainPath
     sha256: str
     num_bytes: int
     in_content: bool = True
-    """True if the file counts for the artefact's content; logs and timings of a run don't."""
+    """True if the artefact's content depends on the file. It doesn't depend on logs and timings of a run."""
     footer: str | None = None
-    """sha256 of a Parquet file's footer; together with page checksums it verifies parts of the file."""
+    """sha256 of the footer of a Parquet file. With the checksums of pages, it verifies parts of the file."""
 
 
 class Manifest(Sealed):
@@ -62,7 +62,7 @@ class Manifest(Sealed):
 
     stage: Name
     labels: dict[Name, Name]
-    """family=…, repository=…: determine the artefact's path, never its key."""
+    """family=…, repository=… and others. They determine the artefact's path, but never its key."""
     key: str
     content: str
     revision: int
@@ -78,7 +78,7 @@ class Manifest(Sealed):
     @field_validator("labels")
     @classmethod
     def _numbers(cls, labels: dict[str, str]) -> dict[str, str]:
-        """Raise if a numeric label doesn't have a whole number."""
+        """Raise if the value of a label in NUMBERS isn't an integer."""
         for name in NUMBERS & labels.keys():
             if whole_number(labels[name]) is None:
                 raise ValueError(f"the label {name} must be a whole number")
@@ -107,11 +107,11 @@ TokenFormat = Literal["megatron", "flat"]
 
 
 class ExportRecord(Versioned):
-    """export.json: the source of exported tokens, and the files beside it."""
+    """export.json: where exported tokens come from, and the files next to it."""
 
     format: TokenFormat
     stage: Made
-    """Stage of the exported artefact."""
+    """Stage of the artefact that was exported."""
     key: str
     content: str
     labels: dict[str, str]
@@ -124,12 +124,12 @@ class ExportRecord(Versioned):
     tokens: int
     documents: int
     rows: int | None
-    """Number of packed rows; None for unpacked documents."""
+    """Number of packed rows; None for documents that aren't packed."""
     row_lengths: tuple[Annotated[int, Field(ge=1, le=MAX_ROW_LENGTH)], ...]
     steps: int | None = None
-    """Steps of a mixture; all are exported."""
+    """Number of steps of a mixture, all of which are exported."""
     columns: tuple[Annotated[str, Field(pattern=r"^[a-z_]{1,50}$")], ...]
-    """Columns with one value per token, each stored in `<column>.bin` as uint8."""
+    """Columns with one value per token. Each is stored in a file `<column>.bin` as uint8."""
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")], int]
     """Size of every file in bytes."""
 
@@ -147,7 +147,9 @@ BESIDE_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""rows.parquet: one row per packed row, in token order; counts tell which tokens belong to a row."""
+"""rows.parquet of an export: one row per packed row, in the order of the tokens. The counts say which tokens
+belong to a row.
+"""
 BESIDE_STRUCTURE = (
     required("chunk_boundaries", list_of(ROW_CHUNK_TYPE)),
     required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),

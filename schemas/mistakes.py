@@ -1,4 +1,4 @@
-"""Readable errors for mistakes in YAML files: file, line, field and value, cause, and the likely intent.
+"""Readable errors for mistakes in YAML files: file, line, field and value, cause, and the likely intention.
 
 not_yaml     YAML syntax errors
 faults       errors found by a model, one per field
@@ -19,13 +19,13 @@ from pydantic import BaseModel, RootModel, ValidationError
 from schemas.errors import CurriculumError
 
 Location = tuple[int | str, ...]
-"""Path of a field from the root of a file: names, and indices in lists."""
+"""Path to a field from the root of a file: names of fields, and indices in lists."""
 MAX_FAULTS = 20
 """Maximum number of faults in one message."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the likely name, names with that prefix, or else all names.
+    """Return a hint for an unknown name: similar names, or names that begin with it, or else all names.
 
     >>> nearest("synatx", ["syntax", "structure"]), nearest("x", ["syntax", "structure"])
     ("Did you mean 'syntax'?", 'Available: syntax, structure')
@@ -47,7 +47,7 @@ def nearest_or(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def nearest_of_all(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the likely names, then all names; for short lists.
+    """Return a hint for an unknown name that lists similar names, and then all names. Use it for short lists.
 
     >>> nearest_of_all("tny", ["tiny", "60m"]), nearest_of_all("x", ["tiny", "60m"])
     ("Did you mean 'tiny'? Available: tiny, 60m", 'Available: tiny, 60m')
@@ -73,7 +73,7 @@ def _likely(name: str, known: Sequence[str]) -> list[str]:
 def not_yaml(
     broken: yaml.YAMLError, text: str, *, file: str, error: type[CurriculumError]
 ) -> CurriculumError:
-    """Return the error for a YAML syntax error, with the line of the actual mistake."""
+    """Return the error for a YAML syntax error, with the line on which the mistake was made."""
     cause = "the file is not valid YAML"
     if not (isinstance(broken, yaml.MarkedYAMLError) and broken.problem_mark):
         line = text.count("\n", 0, getattr(broken, "position", 0)) + 1
@@ -119,12 +119,12 @@ _OPENED = {
     ),
     "while scanning a quoted scalar": ("a quote isn't closed", "Close the quote"),
 }
-"""Faults that a YAML parser reports after their place, often on a later line, and their hints."""
+"""Faults that a YAML parser only notices after the place of the mistake, and their causes and hints."""
 _BRACES = {"}": "{", "]": "["}
 
 
 def _second_colon(text: str, line: int, column: int) -> tuple[str, str]:
-    """Return problem and hint for an unexpected colon at a column of a line."""
+    """Return cause and hint for a colon that the parser doesn't expect at a column of a line."""
     said = text.splitlines()[line - 1]
     before = said[:column].lstrip(" -")
     above = _line_above(text, line)
@@ -143,7 +143,7 @@ def _second_colon(text: str, line: int, column: int) -> tuple[str, str]:
 
 
 def _dash_without_space(text: str, line: int) -> tuple[int, str, str] | None:
-    """Return line, problem and hint for a list entry that starts with `-{` on a line or the one above."""
+    """Return line, cause and hint for a list entry that starts with `-{`, on this line or the one above."""
     lines = text.splitlines()
     for at in (line, _line_above(text, line)):
         match = _DASH.match(lines[at - 1]) if 0 < at <= len(lines) else None
@@ -157,7 +157,7 @@ _DASH = re.compile(r"\s*-(\{?\w{1,40}:)(?= |$)")
 
 
 def _line_above(text: str, line: int) -> int:
-    """Return the number of the previous line that isn't blank or a comment; 0 for none."""
+    """Return the number of the previous line that isn't blank or a comment; 0 if there is none."""
     lines = text.splitlines()
     at = line - 1
     while at > 0 and (not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#")):
@@ -166,7 +166,7 @@ def _line_above(text: str, line: int) -> int:
 
 
 def _deeper_since(text: str, line: int) -> int:
-    r"""Return the 1-based number of the first of the preceding lines that are indented deeper.
+    r"""Return the first of the lines directly before `line` that are indented deeper, counted from 1.
 
     >>> _deeper_since("a:\n   - b: 1\n     c: 2\n  - b: 3\n", 4)
     2
@@ -180,9 +180,9 @@ def _deeper_since(text: str, line: int) -> int:
 
 
 def locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
-    """Return the line of a location, and the part of the location that exists in the text.
+    """Return the line of a field, and that part of its location that exists in the text.
 
-    pydantic adds names of union members to locations; steps that aren't in the text are skipped.
+    pydantic adds the names of types in a union to locations; steps that aren't in the text are skipped.
     """
     line = (node.start_mark.line + 1) if node else 1
     found: list[int | str] = []
@@ -199,7 +199,7 @@ def locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
 
 
 def _is_field(step: str) -> bool:
-    """Return True if a step of a location can be a field rather than pydantic's name of a type."""
+    """Return True if a step of a location can be the name of a field, not pydantic's name of a type."""
     return step.isidentifier() and step not in {"int", "float", "str", "bool"}
 
 
@@ -221,7 +221,10 @@ def faults(
     file: str,
     error: type[CurriculumError],
 ) -> CurriculumError:
-    """Return one error for all faults of a file, one line per field, without faults caused by nested ones."""
+    """Return one error for all faults of a file, with one line per field.
+
+    Faults that are only a consequence of nested faults are left out.
+    """
     details = invalid.errors(include_url=False, include_context=True)
     around = {detail["loc"][:cut] for detail in details for cut in range(len(detail["loc"]))}
     missing = {detail["loc"] for detail in details if detail["type"] == "missing"}
@@ -251,15 +254,15 @@ def faults(
 
 
 class _Dedented(NamedTuple):
-    """A list entry that was meant for a list inside the previous entry."""
+    """A list entry that is indented too little: it was meant for a list inside the previous entry."""
 
     location: Location
     line: int
     names: tuple[str, ...]
     owner: str
-    """Field of the previous entry whose entries have these fields."""
+    """Field of the previous entry to whose list this entry should belong."""
     like: int
-    """Line of the last entry of that field."""
+    """Line of the last entry in that list."""
 
     @property
     def before(self) -> Location:
@@ -282,7 +285,10 @@ class _Dedented(NamedTuple):
 def _dedented(
     node: yaml.Node, model: type[BaseModel], unknown: Iterable[Location]
 ) -> Iterator[_Dedented]:
-    """Yield list entries without any known field whose fields all fit a list in the previous entry."""
+    """Yield list entries that are indented too little.
+
+    None of their fields is known where they are, but all of them fit a list in the previous entry.
+    """
     listed = {
         location[:-1] for location in unknown if len(location) > 2 and isinstance(location[-2], int)
     }
@@ -317,7 +323,7 @@ def _at(node: yaml.Node, location: Location) -> yaml.Node | None:
 
 
 def _summed(detail: Any) -> Sequence[Location]:
-    """Return the fields of a fault that concerns several fields together; empty for any other fault."""
+    """Return the fields that cause a fault together; empty if the fault concerns a single field."""
     found: Sequence[Location] = getattr(detail.get("ctx", {}).get("error"), "fields", ())
     return found
 
@@ -332,13 +338,13 @@ def _together(found: Sequence[CurriculumError]) -> CurriculumError:
 
 
 class _Refusal(NamedTuple):
-    """A fault found by pydantic."""
+    """A fault that pydantic found in a field."""
 
     detail: Any
     node: yaml.Node
     model: type[BaseModel]
     missing: Collection[Location]
-    """Required fields that are missing."""
+    """Locations of all required fields that are missing."""
 
     @property
     def location(self) -> Location:
@@ -386,7 +392,7 @@ class _Refusal(NamedTuple):
         return cause, cure or _CURES.get(kind, "Mend the value")
 
     def _hundredth(self) -> str | None:
-        """Return the share that was likely given in percent (0.6 for 60); None for any other fault.
+        """Return the share that was probably meant as a percentage (0.6 for 60); None for any other fault.
 
         >>> detail = {"type": "less_than_equal", "input": 60, "ctx": {"le": 1.0}}
         >>> _Refusal(detail, None, None, ())._hundredth()
@@ -427,7 +433,7 @@ class _Refusal(NamedTuple):
         return "unknown field", meant
 
     def number(self) -> str:
-        """Return the hint for a value that should be a number: the likely number if it is clear.
+        """Return the hint for a value that should be a number. It names the likely number if that is clear.
 
         >>> def cure(kind, given):
         ...     return _Refusal({"type": kind, "input": given}, None, None, ()).number()
@@ -447,14 +453,14 @@ class _Refusal(NamedTuple):
         return f"Write {number.normalize():f}"
 
     def listed(self) -> str:
-        """Return the hint for a value that should be a list: a list of that value."""
+        """Return the hint for a value that should be a list: write a list with this value."""
         value = self.detail["input"]
         if isinstance(value, str | int | float):
             return f"Write a list: [{_flow(value)}]"
         return "Write a list, with each entry on its own line after `- `"
 
     def fields(self) -> str:
-        """Return the hint for a value that should be a mapping: the value under its likely field."""
+        """Return the hint for a value that should be a mapping: write the value under its likely field."""
         value = self.detail["input"]
         model = _model_beside(self.model, (*self.location, ""))
         names = [name for name, spec in model.model_fields.items() if spec.is_required()]
@@ -469,7 +475,7 @@ class _Refusal(NamedTuple):
         return f"Write {{{names[0]}: {_flow(value)}}}"
 
     def characters(self) -> str:
-        """Return the hint for a name with characters that names can't have."""
+        """Return the hint for a name that contains characters which names can't have."""
         value = re.sub(r"[^A-Za-z0-9._-]+", "-", str(self.detail["input"])).strip("._-")
         if re.fullmatch(self.detail["ctx"]["pattern"], value):
             return f"Write {value}"
@@ -498,7 +504,7 @@ _EXPLAINED: Mapping[str, tuple[str, Callable[[_Refusal], str]]] = MappingProxyTy
         ),
     }
 )
-"""Causes and hints for faults that pydantic describes in Python's terms."""
+"""Causes and hints for faults that pydantic would describe in terms of Python."""
 _CURES = {
     "finite_number": "Write a finite number",
     "too_short": "List at least one",
@@ -508,12 +514,12 @@ _CURES = {
     "less_than_equal": "Lower it",
     "multiple_of": "Round it",
 }
-"""Hints for other fault types of pydantic."""
+"""Hints for other faults of pydantic, by type."""
 _DECIMAL = re.compile(r"\s*+([-+]?[0-9]*+)[.,]?([0-9]*+)\s*+(%?)\s*+")
 
 
 def _likely_field(model: type[BaseModel], location: Location) -> str:
-    """Return the field that an unknown name likely means; "" if no field is similar."""
+    """Return the field that an unknown name probably means; "" if no field is similar."""
     name, beside = str(location[-1]), _model_beside(model, location)
     fields = list(beside.model_fields)
     if name in fields:
@@ -531,7 +537,10 @@ class _Comma(NamedTuple):
 
 
 def _decimal_comma(node: yaml.Node, location: Location) -> _Comma | None:
-    """Return the number of `{share: 0,6}`, which YAML reads as share 0 and a field 6; else None."""
+    """Return the number that `{share: 0,6}` means, or None for other text.
+
+    YAML reads this text as a share of 0 and a field named 6.
+    """
     *parents, last = location
     for step in parents:
         _, node = _child(node, step) or (None, node)
@@ -546,7 +555,7 @@ def _decimal_comma(node: yaml.Node, location: Location) -> _Comma | None:
 
 
 def _model_beside(model: type[BaseModel], location: Location) -> type[BaseModel]:
-    """Return the model with the field in the last step of a location."""
+    """Return the model that has the field at the end of a location."""
     for step in location[:-1]:
         field = model.model_fields.get("root" if issubclass(model, RootModel) else str(step))
         inner = next(_models_in(field.annotation), None) if field else None
@@ -562,7 +571,7 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _with_value(field: str, value: object) -> str:
-    """Return a field with its value, or without the value of a long list or mapping."""
+    """Return a field with its value as text; leave out the value of a long list or mapping."""
     text = _flow(value) if isinstance(value, dict | list | tuple) else _scalar(value)
     if len(text) <= 60:
         return f"{field} = {text}"

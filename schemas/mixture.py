@@ -1,4 +1,4 @@
-"""The mixture plan: the rows that a diet selects, in training order."""
+"""The mixture: the rows that a diet selects for a phase, in training order."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from schemas.text import Strict
 
 
 def cut_to(shares: Sequence[float], most: Sequence[float]) -> list[float]:
-    """Return shares capped at `most`, with all other shares raised by a common factor.
+    """Return shares that are limited to `most`; the other shares are raised by a common factor.
 
     Both lists have the same order. The result sums to 1 if `most` sums to at least 1.
 
@@ -32,14 +32,14 @@ def cut_to(shares: Sequence[float], most: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedShares:
-    """Shares of a phase's strata after a shortage was handled."""
+    """Shares of the strata of a phase, adapted if there are too few rows."""
 
     shares: tuple[float, ...]
     """Shares that sum to 1, or all 0 if nothing is requested."""
     short: tuple[int, ...]
     """Indices of strata that need more than max_repetition times their tokens."""
     available: float
-    """Tokens of all strata at max_repetition, as a multiple of the budget."""
+    """Tokens of all strata if each row is used max_repetition times, as a multiple of the budget."""
 
 
 def served_shares(
@@ -50,9 +50,9 @@ def served_shares(
     max_repetition: float,
     renormalises: bool,
 ) -> ServedShares:
-    """Return the shares that a mix serves of strata with given numbers of valid tokens.
+    """Return the shares that a mixture gives to strata, whose numbers of valid tokens are `tokens`.
 
-    With `renormalises`, shares are capped at the available tokens if all strata together have enough.
+    With `renormalises`, shares are limited to the available tokens, if all strata together have enough.
     """
     whole = math.fsum(asked) or 1.0
     shares = [share / whole for share in asked]
@@ -86,10 +86,11 @@ PLAN_SCHEMA = pa.schema(
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """plan.parquet: one row per packed row, ordered by position. A slot has S tokens of one stratum and one row
-length, where S is the phase's largest row length. `rows_key` is the full key of a rows artefact, `shard`
-the number of its file, `row` the row inside that file. Ranks balance a step's rows by their
-`attention_pairs`. A run that reaches the end of its budget trains on every row; a gate may end it
-earlier."""
+length, where S is the phase's largest row length. `rows_key` is the full key of a rows artefact, `shard` is
+the number of a file in it, and `row` is the number of the row in that file. Ranks distribute the rows of a
+step so that their `attention_pairs` are balanced. A run that reaches the end of its budget trains on every
+row; a gate may end it earlier.
+"""
 
 LEFT_OUT_NAME = "left_out.parquet"
 LEFT_OUT_SCHEMA = pa.schema(
@@ -101,15 +102,16 @@ LEFT_OUT_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""left_out.parquet beside a plan that excludes rows: one row for every time that an excluded row would have
-come, with the slot of the row that replaced it; one row without slot if its turn never came."""
+"""left_out.parquet of a plan that excludes rows: one row for each time that an excluded row would have come.
+It has the slot of the row that came instead; the slot is null if the turn of the excluded row never came.
+"""
 
 BLOCK_SLOTS = 1024
-"""Slots per block; within a block every stratum has its exact count, ± 1."""
+"""Number of slots per block. Within a block, the number of rows of every stratum is exact, ± 1."""
 
 
 class RowsTaken(Strict):
-    """Rows of one artefact and domain that were used or are planned."""
+    """Numbers of rows of one artefact and domain that were used or are planned."""
 
     rows_key: str
     domain: str
@@ -117,7 +119,7 @@ class RowsTaken(Strict):
     of: int
     """Number of available rows."""
     passed: int = 0
-    """Excluded rows that would have come in between."""
+    """Number of excluded rows that were skipped on the way."""
 
     @property
     def repetition(self) -> float:
@@ -126,7 +128,7 @@ class RowsTaken(Strict):
 
 
 class VariantReport(Strict):
-    """Rows that a plan takes of one variant of a stratum."""
+    """Numbers of rows that a mixture takes of one variant of a stratum."""
 
     rows_key: str
     rows: PositiveInt
@@ -136,14 +138,14 @@ class VariantReport(Strict):
     drawn: int
     drawn_before: int
     passed: int = 0
-    """Excluded rows that would have come."""
+    """Number of excluded rows that were skipped."""
 
 
 class StratumReport(Strict):
-    """Rows that a plan takes of one stratum: one serving in one domain.
+    """Numbers of rows that a mixture takes of one stratum.
 
-    With several variants, `rows` and `rows_tokens` are means over the variants, `rows_key` is that of the
-    first variant, and `drawn` counts the rows of all variants.
+    If there are several variants, `rows` and `rows_tokens` are means over the variants, `rows_key` is that of
+    the first variant, and `drawn` counts the rows of all variants.
     """
 
     stratum: int
@@ -158,18 +160,18 @@ class StratumReport(Strict):
     rows_tokens: int
     """Number of available valid tokens."""
     share: float
-    """Share of the phase's valid tokens in the diet."""
+    """Share of the phase's valid tokens that the diet requests."""
     served: float
-    """Share after a shortage was renormalised; otherwise equal to `share`."""
+    """Share after renormalisation if rows are too few; otherwise equal to `share`."""
     slots: int
     drawn: int
-    """Number of rows in the plan."""
+    """Number of rows in the mixture."""
     drawn_before: int
-    """Number of rows that earlier phases took of the same rows; the plan continues after them."""
+    """Number of rows that earlier phases drew from the same supply. The mixture continues after them."""
     tokens: int
-    """Valid tokens of the plan."""
+    """Number of valid tokens in the mixture."""
     variants: tuple[VariantReport, ...] = ()
-    """Empty in plans of an earlier version, which had one variant per stratum."""
+    """Counts by variant. Empty in mixtures of an earlier version, which had one variant per stratum."""
     imported: str = ""
     """Name of imported rows in the diet; empty for rows built from the corpus."""
 
@@ -180,7 +182,7 @@ class StratumReport(Strict):
 
     @property
     def repetition(self) -> float:
-        """Mean number of times that a document of the stratum is used in this plan."""
+        """Mean number of times that a document of the stratum is used in this mixture."""
         return sum(variant.drawn / variant.rows for variant in self.by_variant)
 
     @property
@@ -197,7 +199,7 @@ class StratumReport(Strict):
 
     @property
     def rows_taken(self) -> tuple[RowsTaken, ...]:
-        """Rows of the plan by variant."""
+        """Rows in the mixture by variant."""
         return tuple(
             RowsTaken(
                 rows_key=variant.rows_key,
@@ -211,14 +213,15 @@ class StratumReport(Strict):
 
 
 class TokenRepetition(Strict):
-    """Scored and distinct tokens of a plan and of everything before it."""
+    """Scored and distinct tokens of a mixture together with everything before it."""
 
     scored: int
     distinct: int
-    """Number of distinct tokens, where a token counts with the 15 tokens before it in its document
-    (schemas/windows.py)."""
+    """Number of distinct tokens. Tokens are distinct if they or the 15 tokens before them in the document
+    differ (schemas/windows.py).
+    """
     new: int
-    """Distinct tokens of the plan that didn't occur before it."""
+    """Number of distinct tokens of the mixture that don't occur before it."""
     limit: float
     """max_token_repetition of the phase."""
 
@@ -229,39 +232,39 @@ class TokenRepetition(Strict):
 
 
 class Continued(Strict):
-    """The training that a plan continues: steps of a run, and all rows that its model has seen so far."""
+    """Training that a mixture continues: the steps of a run, and all rows that its model has read so far."""
 
     run: str
     """Key of the run."""
     step: int
     tokens: int
-    """Valid tokens of these steps; the plan's budget is the phase's budget without them."""
+    """Valid tokens of these steps. The mixture's budget is the phase's budget without them."""
     seen: tuple[RowsTaken, ...]
 
 
 class LeftOutRows(Strict):
-    """Rows that a plan must exclude; left_out.parquet beside the plan lists all of them."""
+    """Rows that a mixture must exclude; left_out.parquet lists all of them."""
 
     rows: int
     tokens: int
-    """Their valid tokens."""
+    """Number of valid tokens in these rows."""
     first: tuple[str, ...]
-    """At most twenty pack_ids."""
+    """pack_ids of the first excluded rows, at most twenty."""
 
 
 class MixtureReport(Strict):
-    """Counts of a mixture; the report of its manifest."""
+    """Counts of a mixture, stored as the report in its manifest."""
 
     slot_length: PositiveInt
     slots: int
     rows: int
     tokens: int
-    """Valid tokens of the plan; at most the budget."""
+    """Number of valid tokens in the mixture; at most the budget."""
     budget: int
     """Valid tokens that the phase may train on."""
     tokens_per_step: PositiveInt
     steps: int
-    """Steps of the plan: whole steps within the budget."""
+    """Number of steps in the mixture: whole steps within the budget."""
     strata: tuple[StratumReport, ...]
     continued: Continued | None = None
     left_out: LeftOutRows | None = None

@@ -15,16 +15,19 @@ class ObjectiveSpec:
 
     name: str
     revision: int
-    """Revision of the rows' bytes, part of artefact keys; raise it whenever the bytes change."""
+    """Version of the rows' bytes, part of artefact keys. Raise it whenever the bytes change."""
     build: str
-    """`module:function` of (Tokenizer, variant) -> Lesson, imported when rows are made."""
+    """`module:function` that takes (Tokenizer, variant) and returns the objective. It is imported when rows
+    are made.
+    """
     variants: bool = False
     """True if a document has several variants, each with another split."""
     may_be_cut: bool = False
-    """True if a document may be cut at any token, because the second piece is trainable without the first."""
+    """True if a document may be cut at any token, because the second piece can be trained on by itself."""
     by_line: bool = False
-    """True if `score: new` filters its targets line by line. Other objectives score no context under
-    `score: new`."""
+    """True if `score: new` decides line by line which targets to score. With other objectives, it leaves
+    context unscored.
+    """
 
     @property
     def function(self) -> Any:

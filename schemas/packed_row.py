@@ -14,16 +14,19 @@ from schemas.document import SCHEMA_VERSION, list_of, required
 
 ROW_MULTIPLE = 128
 MAX_ROW_LENGTH = 1 << 20
-"""In tokens."""
+"""Maximum row length in tokens."""
 TEXT_PIECE, GENERATED_PIECE = 0, 1
 """Kinds of a piece: tokens that encode bytes of the document, and generated tokens (BOS, EOS, sentinels,
-elision lines), whose byte_start equals byte_end."""
+elision lines). The byte_start of a generated piece equals its byte_end.
+"""
 HISTOGRAM_EDGES = (1024, 4096, 16384)
-"""Bin edges of context_histogram: scored tokens by the number of tokens of their document before them."""
+"""Edges of the bins of context_histogram, which counts scored tokens by the number of tokens before them in
+their document.
+"""
 COMPARED_INPUT = "compared: "
-"""Prefix of input names of validation rows, for inputs that only tell which text is also trained on."""
+"""Prefix of the names of those inputs of validation rows that only say which text is also trained on."""
 FAR_CONTEXT = 65_536
-"""Minimum number of context tokens for the separate count in the manifest of rows longer than this."""
+"""Minimum number of context tokens of those tokens that manifests of longer rows count separately."""
 
 
 PIECE_TYPE = pa.struct(
@@ -63,18 +66,19 @@ PACKED_ROW_SCHEMA = pa.schema(
 
 RUNTIME_COLUMNS = ("input_ids", "target_ids", "loss_mask")
 TOKEN_COLUMNS = ("input_ids", "target_ids", "loss_mask", "doc_ids")
-"""Columns of T values."""
+"""Columns with T values per row."""
 
 Packer = Literal["best_fit", "chop"]
-"""Ways to fill rows. best_fit: whole documents, as many as fit. chop: concatenated documents, cut every T
-tokens."""
+"""Ways to fill rows. best_fit: whole documents, as many as fit. chop: documents in a sequence that is cut
+every T tokens.
+"""
 
 Need = Literal["runtime", "recommended", "stored"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """Meaning of a column and where it is required; source of README's table."""
+    """Meaning of a column, and where it is required. README's table is made from it."""
 
     name: str
     need: Need
@@ -133,7 +137,7 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFormat:
-    """Format shared by all rows of a data set; stored in the metadata of every shard."""
+    """Format that all rows of a data set share. It is stored in the metadata of every shard."""
 
     row_length: int
     vocab_size: int
@@ -176,7 +180,7 @@ class RowFormat:
 
 
 def unusual_options(labels: Mapping[str, str]) -> str:
-    """Return the non-default options of rows, from the labels of their artefact; "" without any.
+    """Return the options of rows that aren't defaults, given the labels of their artefact; "" if none.
 
     >>> unusual_options({"family": "v4_context_graph", "score": "all", "beside": "v5_clang_graph"})
     'score all, beside v5_clang_graph'

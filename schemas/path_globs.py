@@ -1,4 +1,4 @@
-"""Globs over paths of a repository, matched in time linear in the path even for hostile globs."""
+"""Globs over paths of a repository. Matching takes time linear in the path, even for hostile globs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class PathGlob:
     _head: str = field(init=False, repr=False, compare=False)
     """Characters before the first wildcard."""
     _places: dict[str | Wildcard, int] = field(init=False, repr=False, compare=False)
-    """Bit masks of the positions of each character or wildcard."""
+    """For each character or wildcard, a bit mask of its positions in the glob."""
 
     def __post_init__(self) -> None:
         places: dict[str | Wildcard, int] = {}
@@ -39,7 +39,10 @@ class PathGlob:
         object.__setattr__(self, "_places", places)
 
     def matches(self, path: str) -> bool:
-        """Return True if the glob matches a whole path, following all its states at once as bits."""
+        """Return True if the glob matches the whole path.
+
+        All states of the match are followed at once, as bits.
+        """
         if not path.startswith(self._head):
             return False
         if len(self._head) == len(self.tokens):
@@ -56,7 +59,7 @@ class PathGlob:
         return bool(states >> len(self.tokens))
 
     def _skipping(self, states: int, stars: int) -> int:
-        """Add the states after stars, since a star also matches nothing."""
+        """Return `states` with the states after stars, because a star also matches nothing."""
         while new := (states & stars) << 1 & ~states:
             states |= new
         return states

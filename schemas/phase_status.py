@@ -8,12 +8,12 @@ from schemas.json_text import Sealed
 
 
 class Approval(Sealed):
-    """approvals/<run key12>-<attempt>.json: approval of these weights; other attempts need their own."""
+    """approvals/<run key12>-<attempt>.json: approval of the weights of one attempt."""
 
     run_key: str
     attempt: int
     content: str
-    """Content of the approved run."""
+    """Content (digest) of the approved run."""
     specialist: str
     branch: str | None = None
     phase: str
@@ -24,26 +24,29 @@ class Approval(Sealed):
 
 
 class ClosedGate(Sealed):
-    """gates/<run key12>-<attempt>.json: deleted once a walk finds the gate open, or the run is approved."""
+    """gates/<run key12>-<attempt>.json: a closed gate.
+
+    The file is deleted once a command finds the gate open, or the run is approved.
+    """
 
     kind: Literal["holds", "waits"]
     """holds: the budget ended before the gate opened; waits: the gate needs an approval."""
     run: str
     """Run directory, relative to the workspace."""
     content: str
-    """Content of the run; the gate is closed for these weights."""
+    """Content (digest) of the run. The gate is closed only for these weights."""
     specialist: str
     branch: str | None = None
     phase: str
     why: str
     cure: str
-    """Command that resolves it."""
+    """Command that opens the gate."""
 
 
 STATUS_NAME = "status.parquet"
 """File name in the folder `current`."""
 DIGEST = b"computed_from"
-"""Metadata key for the digest of the inputs of a status."""
+"""Metadata key of the digest of everything that a status depends on."""
 _TEXT: pa.DataType = pa.string()
 _NUMBER: pa.DataType = pa.int64()
 STATUS_SCHEMA = pa.schema(
@@ -57,5 +60,6 @@ STATUS_SCHEMA = pa.schema(
         pa.field("path", _TEXT),
     ]
 )
-"""current/status.parquet: one row per phase. key, attempt and path belong to the run of the state; null
-without a run."""
+"""current/status.parquet: one row per phase. key, attempt and path belong to the run that the state
+describes; they are null without a run.
+"""

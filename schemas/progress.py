@@ -16,7 +16,7 @@ class Event(Strict):
 
     event: EventKind
     text: str
-    """One sentence with the hint. Chat webhooks show a field of this name."""
+    """One sentence with the hint. Chat services show a field of this name."""
     workspace: str
     specialist: str
     branch: str | None = None
@@ -29,7 +29,7 @@ class Event(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Progress of one item of a stage: `done` of `total` units; `total` is None if unknown."""
+    """Progress of one item of a stage: `done` of `total` units. `total` is None if unknown."""
 
     stage: str
     item: str
@@ -38,7 +38,7 @@ class Progress:
     unit: str
     note: str = ""
     after: float = 0.0
-    """Seconds of known work after the last unit."""
+    """Seconds of work that is known to follow the last unit."""
 
 
 ProgressCallback = Callable[[Progress], None]

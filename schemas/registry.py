@@ -1,4 +1,4 @@
-"""Registries: named entries with a reference to their function, and field types for their names."""
+"""Registries: named entries that refer to a function, and types of fields that contain their names."""
 
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ Entry = TypeVar("Entry", bound=HasName)
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
-    """Entries by name, in registration order."""
+    """Entries by name, in the order of registration."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: dict[str, Entry] = {}
@@ -51,7 +51,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
 
 class NameIn:
-    """Annotation of a string field with the name of an entry or one of `others`, as listed in its schema."""
+    """Annotation of a string field that contains the name of a registry's entry, or one of `others`.
+
+    The names are listed in the JSON schema.
+    """
 
     def __init__(self, registry: Registry[Any], *others: str) -> None:
         self._registry = registry

@@ -1,7 +1,7 @@
-"""Bounded, non-blocking access to regular files from untrusted sources.
+"""Access to regular files from untrusted sources that is limited in size and never waits.
 
-A named pipe or device in place of a file is refused without waiting. Symbolic links are refused unless the
-caller allows them: a path given by the user may contain links, a path below a workspace may not.
+A named pipe or device in place of a file is refused at once. Symbolic links are refused unless the caller
+allows them: a path given by the user may contain links, a path below a workspace may not.
 """
 
 import errno
@@ -48,11 +48,12 @@ PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(pat
 
 
 MAX_BYTES = 64 << 20
-"""Maximum size of a file that is read whole: a manifest of 100,000 shards, or twice the largest
-tokenizer.json."""
+"""Maximum size of a file that is read as a whole: a manifest of 100,000 shards, or twice the largest
+tokenizer.json.
+"""
 _PART_BYTES = 1 << 20
 _BLOBS, _SNAPSHOTS = "blobs", "snapshots"
-"""Folders of a repository in the Hugging Face cache; files in snapshots are links to blobs."""
+"""Folders of a repository in the Hugging Face cache. Files in snapshots are links to blobs."""
 _AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
     errno.ELOOP: "it is a symbolic link",
@@ -74,14 +75,14 @@ _NOUNS = {
 
 
 class IrregularFileError(OSError, ValueError):
-    """Something other than a regular file, or a file that is too large; str() is the reason alone."""
+    """A path that isn't a regular file, or a file that is too large. str() is the reason alone."""
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
 def status(path: Path | str) -> os.stat_result | None:
-    """Return the status of a regular file, or None; links count as something else."""
+    """Return the status of a regular file, or None for anything else, including links."""
     try:
         there = os.lstat(path)
     except OSError:
@@ -90,7 +91,7 @@ def status(path: Path | str) -> os.stat_result | None:
 
 
 def kind_at(path: Path | str, *, follow_links: bool = True) -> str:
-    """Return a noun for the object at a path: a file, a folder, a pipe, a device … or nothing.
+    """Return a noun for what is at a path: a file, a folder, a pipe, a device … or nothing.
 
     >>> kind_at("/dev/null"), kind_at("/"), kind_at("/nowhere")
     ('a device', 'a folder', 'nothing')
@@ -105,7 +106,10 @@ def kind_at(path: Path | str, *, follow_links: bool = True) -> str:
 
 
 def folder(path: Path | str, *, beside: int | None = None) -> int:
-    """Open a folder that isn't a link, optionally relative to the folder `beside`; return its descriptor."""
+    """Open a folder that isn't a link, and return its descriptor.
+
+    If `beside` is the descriptor of a folder, the path is relative to that folder.
+    """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(path, flags, dir_fd=beside)
 
@@ -117,7 +121,9 @@ def opened(
     beside: int | None = None,
     follow_links: bool = False,
 ) -> int:
-    """Open a regular file and return its descriptor; `path` is relative to the folder `beside`, if given.
+    """Open a regular file and return its descriptor.
+
+    If `beside` is the descriptor of a folder, the path is relative to that folder.
 
     Raises:
         IrregularFileError: if the path isn't a regular file.
@@ -159,7 +165,7 @@ def opened_below(root: Path, name: str) -> int:
 
 
 def linked_folders(folder: Path) -> tuple[Path, ...]:
-    """Return the resolved folders into which links of a downloaded folder may point.
+    """Return the resolved folders into which the links in a downloaded folder may lead.
 
     These are the folder itself and, for a snapshot in the Hugging Face cache, the cache's blobs.
     """
@@ -171,9 +177,9 @@ def linked_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def opened_inside(path: Path, folders: Iterable[Path]) -> int:
-    """Open a regular file behind links that stay inside given folders, and return its descriptor.
+    """Open a regular file by a path whose links stay inside `folders`, and return its descriptor.
 
-    A link created on the path in the meantime isn't followed.
+    A link that is created on the path in the meantime isn't followed.
 
     Args:
         path: may contain links.
@@ -195,7 +201,7 @@ def opened_inside(path: Path, folders: Iterable[Path]) -> int:
 
 
 def read_inside(path: Path, folders: Iterable[Path], *, most: int = MAX_BYTES) -> bytes:
-    """Return the bytes of a file opened by `opened_inside`; errors as for `read`."""
+    """Return the bytes of a file that `opened_inside` opens; errors are those of `read`."""
     content, _ = _whole(opened_inside(path, folders), path, most)
     return content
 
@@ -224,7 +230,7 @@ def read_with_status(
     beside: int | None = None,
     follow_links: bool = False,
 ) -> tuple[bytes, os.stat_result]:
-    """Return the bytes of a file, and its status when it was opened. Raises the same errors as `read`."""
+    """Return the bytes of a file, and its status when it was opened; errors are those of `read`."""
     return _whole(opened(path, beside=beside, follow_links=follow_links), path, most)
 
 
@@ -238,9 +244,10 @@ def _whole(handle: int, path: Path | str, most: int) -> tuple[bytes, os.stat_res
 
 
 def _read(file: BinaryIO, size: int, most: int) -> bytes:
-    """Read a file of `size` bytes with that much memory, and at most one byte beyond `most`.
+    """Read a file that reports `size` bytes, but at most one byte beyond `most`.
 
-    A file may grow in the meantime, and files of the kernel report no size.
+    Memory is only allocated for `size` bytes at first. A file may grow in the meantime, and files of the
+    kernel report no size.
     """
     content = file.read(size + 1)
     parts = [content]

@@ -1,8 +1,8 @@
 """Report models of all stages, stored in each manifest under `report`.
 
-A stage sets the fields that it counted and dumps only those, in field order. Readers validate with the same
-model: fields of a later version are ignored, and missing fields have defaults. Reports of mixtures are in
-schemas/mixture.py, those of training runs in schemas/job.py.
+A stage sets the fields that it counts, and only these are written, in the order of fields. Readers validate
+with the same model: fields of a later version are ignored, and missing fields have defaults. Reports of
+mixtures are in schemas/mixture.py, those of training runs in schemas/job.py.
 """
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -19,55 +19,56 @@ class StageReport(BaseModel):
 
 
 class SkipsReport(StageReport):
-    """Input of documents: changes of a history, or lines of conversation files."""
+    """Input from which documents are made: changes of a history, or lines of conversation files."""
 
     read: int = 0
     """Number of changes or lines."""
     lost: float = 0.0
-    """Share (0…1) of the selected input that can't be read."""
+    """Share (0…1) of the selected changes or lines that can't be read."""
     renames: str = "similar"
-    """Rename detection of a history: exact if renames with edits end a lineage."""
+    """Detection of renames in a history. With exact, a lineage ends if a renamed file was also edited."""
     skipped: dict[str, int] = {}
-    """Changes or lines by reason."""
+    """Number of skipped changes or lines by reason."""
     examples: dict[str, tuple[str, ...]] = {}
-    """Places by reason, as commit:path or file:line."""
+    """Examples of skipped places by reason, as commit:path or file:line."""
     decoded: dict[str, int] = {}
-    """Changes decoded from an encoding other than UTF-8, by encoding."""
+    """Number of changes in an encoding other than UTF-8, by encoding."""
     vendored: dict[str, int] = {}
-    """Files of the pinned tree that are vendored according to their content, by evidence."""
+    """Number of files in the pinned tree that are vendored according to their content, by evidence."""
     ignored_keys: dict[str, int] = {}
-    """Lines by unknown key; conversations only."""
+    """Number of lines by unknown key; conversations only."""
     ignored_examples: dict[str, str] = {}
-    """First occurrence by key, as file:line."""
+    """First occurrence of each unknown key, as file:line."""
     trees: dict[str, int] = {}
-    """File versions missing from all graphs, by reason; histories only."""
+    """Number of file versions that all graphs lack, by reason; histories only."""
 
 
 class CoverageReport(StageReport):
-    """Functions of a tree by their coverage in an index."""
+    """Numbers of functions in a tree, by how the index covers them."""
 
     functions: int = 0
-    """Definitions with a body."""
+    """Number of definitions with a body."""
     matched: int = 0
-    """Functions found in the index, with any body."""
+    """Number of functions that the index has, with the same or another body."""
     covered: int = 0
-    """Functions found with an identical body; they use the frontend's edges."""
+    """Number of functions that the index has with an identical body. They use the frontend's edges."""
     partial: int = 0
-    """Functions covered only by translation units with errors."""
+    """Number of functions that are covered only by translation units with errors."""
     fallback: int = 0
-    """Functions without coverage; they use edges of the syntax tree."""
+    """Number of functions that the index doesn't cover. They use edges of the syntax tree."""
 
 
 class ChangedLinesReport(StageReport):
-    """C and C++ lines that commits added or changed, by the symbols around them."""
+    """Numbers of C and C++ lines that commits added or changed, by the symbols that contain them."""
 
     lines: int = 0
-    """Lines with a word outside of comments, literals, directives, using declarations, static assertions
-    and namespace heads."""
+    """Number of lines. Lines count only if they have a word outside of comments, literals, directives, using
+    declarations, static assertions and namespace heads.
+    """
     outside_functions: int = 0
-    """Lines outside of functions with a body."""
+    """Number of lines outside of functions with a body."""
     outside_symbols: int = 0
-    """Lines outside of all known functions, types, variables and macros."""
+    """Number of lines outside of all known functions, types, variables and macros."""
     examples: tuple[str, ...] = ()
     """Starts of the longest runs of lines outside of symbols, one per file, as commit:path:line and text."""
 
@@ -79,20 +80,21 @@ class DocumentsReport(StageReport):
     num_bytes: int = 0
     """Total size of their texts in bytes."""
     left_out: dict[str, int] = {}
-    """Changes and targets without a document, by reason."""
+    """Number of changes and targets without a document, by reason."""
     edges: dict[str, int] = {}
-    """Edges by label; like the next three fields, graph families only."""
+    """Number of edges by label. This field and the next three are for graph families only."""
     edge_kinds: dict[str, int] = {}
     """Edges by kind."""
     chunks: dict[str, int] = {}
     """Chunks by form."""
     hops: dict[str, int] = {}
-    """Chunks by distance from the target, which is "0"."""
+    """Number of chunks by distance from the target, which has distance "0"."""
     licences: dict[str, int] = {}
-    """Documents by licence of their sources, or "unknown"; a document counts once per licence."""
+    """Number of documents by licence of their sources, or "unknown". A document counts once per licence."""
     licence_evidence: dict[str, int] = {}
-    """Documents by evidence of these licences: header, file, corpus, unknown; a document counts once per
-    evidence."""
+    """Number of documents by evidence of these licences: header, file, corpus, unknown. A document counts
+    once per evidence.
+    """
     changes: SkipsReport = SkipsReport()
     """Changes of the history that were read."""
     lines: SkipsReport = SkipsReport()
@@ -104,7 +106,7 @@ class DocumentsReport(StageReport):
     crowded_names: dict[str, int] = {}
     """Number of names by path, for files with more names than the graph looks up."""
     lacks: str = ""
-    """Reason for missing documents: no index, or a skipped repository; otherwise empty."""
+    """Reason why documents are missing: no index, or a skipped repository. Otherwise empty."""
     coverage: CoverageReport = CoverageReport()
 
 
@@ -113,13 +115,15 @@ class DatabaseReport(StageReport):
 
     entries: int = 0
     matched: int = 0
-    """Files of the tree with an entry: the translation units."""
+    """Number of files in the tree that have an entry: the translation units."""
     duplicates: int = 0
-    """Additional entries of a file; the entry that parses with the fewest errors is used."""
+    """Number of additional entries of a file. Of its entries, the one that parses with the fewest errors is
+    used.
+    """
     missing: int = 0
-    """Entries of files that don't exist in the tree."""
+    """Number of entries whose file doesn't exist in the tree."""
     not_understood: int = 0
-    """Entries with compilers or languages that libclang doesn't support."""
+    """Number of entries with compilers or languages that libclang doesn't support."""
     missing_response_files: int = 0
 
 
@@ -128,7 +132,7 @@ class UnitProblem(StageReport):
 
     path: str = ""
     outcome: str = ""
-    """partial, failed, timed out or crashed."""
+    """Outcome: partial, failed, timed out or crashed."""
     reason: str = ""
 
 
@@ -141,16 +145,16 @@ class EdgeCount(StageReport):
 
 
 class CallsReport(StageReport):
-    """Call sites in a tree's functions, by how the frontend resolves them."""
+    """Numbers of call sites in a tree's functions, by what the frontend knows about the callee."""
 
     inside: int = 0
-    """Resolved to a function that is declared in the tree."""
+    """Number of calls of functions that are declared in the tree."""
     outside: int = 0
-    """Resolved to a library function."""
+    """Number of calls of library functions."""
     dependent: int = 0
-    """Undecided until a template is instantiated."""
+    """Number of calls whose callee is unknown until a template is instantiated."""
     unknown: int = 0
-    """Calls through a pointer, or in invalid code."""
+    """Number of calls through a pointer, or in invalid code."""
 
 
 class IndexReport(StageReport):
@@ -158,18 +162,20 @@ class IndexReport(StageReport):
 
     database: DatabaseReport = DatabaseReport()
     replaced: tuple[str, ...] = ()
-    """Sorted paths of files indexed by an additional entry, because their first entry has more errors."""
+    """Sorted paths of files that were indexed by an additional entry, because their first entry has more
+    errors.
+    """
     indexed: int = 0
-    """Units without errors."""
+    """Number of units without errors."""
     partial: int = 0
     failed: int = 0
     timed_out: int = 0
     crashed: int = 0
     problems: tuple[UnitProblem, ...] = ()
-    """Sorted by path."""
+    """Units with problems, sorted by path."""
     functions: int = 0
     declarations: int = 0
-    """Functions that are declared in the tree and defined by no unit."""
+    """Number of functions that are declared in the tree, but not defined by any unit."""
     classes: int = 0
     includes: int = 0
     edges: tuple[EdgeCount, ...] = ()
@@ -177,7 +183,7 @@ class IndexReport(StageReport):
 
 
 class DomainSize(StageReport):
-    """Kept documents of one domain."""
+    """Numbers and sizes of the kept documents of one domain."""
 
     documents: int = 0
     val: int = 0
@@ -185,7 +191,7 @@ class DomainSize(StageReport):
     bytes: int = 0
     code_bytes: int = 0
     comment_bytes: int = 0
-    """Bytes of comments within code_bytes."""
+    """Number of bytes of comments, which code_bytes include."""
     comment_share: float = 0.0
     """comment_bytes ÷ code_bytes, 0…1."""
     share: float = 0.0
@@ -193,7 +199,7 @@ class DomainSize(StageReport):
 
 
 class RuleCount(StageReport):
-    """Number of documents that match a rule of domains, and of documents that it decides."""
+    """Number of documents that match a domain rule, and of documents whose domain the rule decides."""
 
     rule: str = ""
     domain: str = ""
@@ -206,7 +212,7 @@ class CopyClusterReport(StageReport):
 
     lineages: int = 0
     share: float = 0.0
-    """Share (0…1) of the bytes of all file versions."""
+    """Share (0…1) of the cluster in the bytes of all file versions."""
     first: str = ""
     second: str = ""
     similarity: float = 0.0
@@ -218,21 +224,21 @@ class SelectionReport(StageReport):
 
     documents: int = 0
     repeated: int = 0
-    """Rows with the id of another document in the same repository."""
+    """Number of rows whose id another document of the same repository has."""
     kept: int = 0
     val: int = 0
     """Kept documents in the validation set."""
     unseen: int = 0
     """Kept documents of unseen repositories."""
     later: int = 0
-    """Kept documents of later commits, in files with earlier training data."""
+    """Kept documents of later commits, in files that have earlier training data."""
     rejected: dict[str, int] = {}
     """Documents by reason."""
     joined_val: tuple[str, ...] = ()
-    """Units that were moved to the validation set because it was empty, as `family: unit`."""
+    """Units that were moved to the validation set because it would have been empty, as `family: unit`."""
     families_without_val: tuple[str, ...] = ()
     copy_clusters: tuple[CopyClusterReport, ...] = ()
-    """Clusters of near-duplicates so large that a single pair may join unrelated files."""
+    """Clusters of near-duplicates that are so large that one pair may have joined unrelated files."""
     domains: dict[str, DomainSize] = {}
     repositories: dict[str, dict[str, DomainSize]] = {}
     """Counts by repository and domain."""
@@ -282,35 +288,36 @@ class LengthBucket(StageReport):
 
 
 class EncodeReport(StageReport):
-    """Documents that were fitted to the row length."""
+    """Documents that were fitted to the row length, and their encodings."""
 
     documents: dict[str, int] = {}
-    """Documents by outcome."""
+    """Number of documents by outcome."""
     num_bytes: dict[str, int] = {}
-    """Bytes of their texts by outcome."""
+    """Number of bytes in the documents' texts, by outcome."""
     encodings: int = 0
     tokens: int = 0
-    """Tokens of all encodings."""
+    """Number of tokens in all encodings."""
     elided_bytes: int = 0
     lengths: dict[str, LengthBucket] = {}
-    """Counts by range of tokens."""
+    """Counts by range of lengths in tokens."""
     context_chunks: dict[str, int] = {}
-    """Context chunks by outcome: kept, elided, other_side, and refused for their licence; graph families
-    only."""
+    """Number of context chunks by outcome: kept, elided, other_side (files of another split), and refused for
+    their licence; graph families only.
+    """
     other_side_bytes: int = 0
-    """Elided bytes of files in another split."""
+    """Number of bytes that were elided because their file is in another split."""
     objective: dict[str, int] = {}
     """Counters of the objective by name."""
     structure: dict[str, int] = {}
     """Structure chunks and edges by outcome."""
     refused: dict[str, int] = {}
-    """Conversations whose turns the chat template can't mark, by cause."""
+    """Number of conversations whose turns the chat template can't mark, by cause."""
     refused_examples: dict[str, str] = {}
-    """First example by cause: the conversation and its turn."""
+    """First example of each cause: the conversation and its turn."""
 
     @property
     def mean_tokens(self) -> float:
-        """Mean number of tokens per document in rows, over all its encodings; 0 without documents."""
+        """Mean number of tokens per document in rows, summed over its encodings; 0 without documents."""
         encoded = sum(self.documents.get(name, 0) for name in ("whole", "elided", "divided"))
         return self.tokens / encoded if encoded else 0.0
 
@@ -322,67 +329,67 @@ class DomainRows(StageReport):
     """Positions per row."""
     rows: int = 0
     fewest_rows: int = 0
-    """Lower bound ⌈tokens ÷ row_length⌉."""
+    """Lower bound of the number of rows: ⌈tokens ÷ row_length⌉."""
     documents: int = 0
     tokens: int = 0
-    """Positions with a token rather than padding."""
+    """Number of positions with a token, not padding."""
     attention_pairs: int = 0
-    """Σ len·(len+1)/2 over documents."""
+    """Number of attention pairs within documents: Σ len·(len+1)/2."""
     unmasked_pairs: int = 0
-    """rows · T·(T+1)/2."""
+    """Number of attention pairs without masks: rows · T·(T+1)/2."""
     context_histogram: tuple[int, ...] = ()
-    """Tokens with < 1k, 1–4k, 4–16k, > 16k tokens of the same document before them."""
+    """Numbers of scored tokens with < 1k, 1–4k, 4–16k and > 16k tokens of the same document before them."""
     scored_tokens: int = 0
-    """Positions whose target counts in the loss."""
+    """Number of positions whose target counts in the loss."""
     pack_yield: float = Field(0.0, validation_alias="yield", serialization_alias="yield")
     """tokens ÷ positions, 0…1."""
     padded_yield: float = 0.0
     """Yield with one document per row."""
     first_fit_yield: float = 0.0
-    """Yield of first-fit packing in document order, on the first 50,000 documents; 0 if not computed."""
+    """Yield of first-fit packing in document order, for the first 50,000 documents; 0 if not computed."""
 
 
 class ContextReport(StageReport):
-    """Number of tokens of the same document before a scored token."""
+    """Contexts of scored tokens: the number of tokens of the same document before each token."""
 
     mean: float = 0.0
-    """Mean in tokens."""
+    """Mean context in tokens."""
     past_4k: float = 0.0
     """Share (0…1) of scored tokens with a context of more than 4,096 tokens."""
     past_16k: float = 0.0
     """Share (0…1) of scored tokens with a context of more than 16,384 tokens."""
     past_64k: int = 0
-    """Scored tokens with a context of at least 65,536 tokens; only counted for longer rows."""
+    """Number of scored tokens with a context of at least 65,536 tokens. It is only counted in longer rows."""
     long_document: int = 0
-    """90th percentile of document lengths in tokens, as shown in rows."""
+    """90th percentile of the document lengths in tokens, as rows show the documents."""
 
 
 class ChopReport(StageReport):
-    """Rows filled by cutting documents."""
+    """Counts of rows that are filled by cutting documents."""
 
     begun_inside: int = 0
-    """Rows that start inside a document."""
+    """Number of rows that start inside a document."""
     divided: int = 0
-    """Documents that span several rows."""
+    """Number of documents that are in several rows."""
     unscored_rows: int = 0
-    """Rows without a scored token, which are left out."""
+    """Number of rows that are left out because they have no scored token."""
     unscored_row_tokens: int = 0
-    """Tokens in these rows."""
+    """Number of tokens in these rows."""
 
 
 class WindowsReport(StageReport):
-    """Windows of a rows artefact, as stored in windows.pq."""
+    """Counts of the windows (see schemas/windows.py) of a rows artefact, which are stored in windows.pq."""
 
     scored: int = 0
-    """Scored positions; each has one window."""
+    """Number of scored positions. Each has one window."""
     halvings: int = 0
-    """Number of times that the threshold of kept hashes was halved."""
+    """Number of times that the limit for hashes to keep was halved."""
     kept: int = 0
-    """Distinct windows with a hash below the threshold."""
+    """Number of distinct windows with a hash below the limit."""
 
     @property
     def distinct(self) -> int:
-        """Number of distinct tokens: exact if `halvings` is 0, else an estimate."""
+        """Number of distinct tokens. It is exact if `halvings` is 0, and otherwise an estimate."""
         return self.kept << self.halvings
 
 
@@ -391,9 +398,9 @@ class RowsReport(StageReport):
 
     encode: EncodeReport = EncodeReport()
     unscored: int = 0
-    """Encodings without a scored token, which are left out of rows."""
+    """Number of encodings that are left out of rows because they have no scored token."""
     unscored_bytes: int = 0
-    """Bytes of text in these encodings."""
+    """Number of bytes of text in these encodings."""
     domains: dict[str, DomainRows] = {}
     packer: str = "best_fit"
     chop: ChopReport = ChopReport()
@@ -410,7 +417,7 @@ class RowsReport(StageReport):
 
     @property
     def documents(self) -> int:
-        """Number of documents of all domains, counted once per row that contains a piece."""
+        """Number of documents of all domains. A document counts once per row that has a piece of it."""
         return sum(domain.documents for domain in self.domains.values())
 
     @property
@@ -420,7 +427,7 @@ class RowsReport(StageReport):
 
 
 class ImportedDomain(StageReport):
-    """Imported rows of one domain; RowsReport reads the same fields."""
+    """Counts of imported rows of one domain. RowsReport reads the same fields."""
 
     rows: int = 0
     documents: int = 0
@@ -435,36 +442,36 @@ class ImportedDomain(StageReport):
 
 
 class ImportReport(StageReport):
-    """Imported rows: packed here from tokens, or used unchanged."""
+    """Counts of imported rows, which were either packed here from tokens or taken over unchanged."""
 
     divided: int = 0
-    """Documents in several pieces: longer than a row, or with an id shared by several pieces."""
+    """Number of documents in several pieces, because they are longer than a row, or pieces share their id."""
     further_pieces: int = 0
-    """Pieces beyond the first of each document; rows count them as documents."""
+    """Number of pieces after the first one of each document. Rows count these pieces as documents."""
     added_bos: int = 0
-    """Pieces to which a BOS was added; like the next two fields, token imports only."""
+    """Number of pieces to which a BOS was added. This field and the next two are for imports of tokens."""
     empty: int = 0
     """Documents without tokens."""
     unscored: int = 0
-    """Pieces with fewer than two tokens."""
+    """Number of pieces with fewer than two tokens."""
     boundaries_from_eos: int = 0
-    """Documents that start after an EOS, with --boundaries eos."""
+    """Number of documents that start after an EOS, with --boundaries eos."""
     without_eos: int = 0
-    """Documents without a final EOS although others have one, for example because they were cut."""
+    """Number of documents without an EOS at the end, although others have one. They may have been cut."""
     cleared: int = 0
-    """Loss mask targets across a boundary that were removed, with --boundaries eos."""
+    """Number of targets across a boundary that were removed from the loss mask, with --boundaries eos."""
     columns_left_behind: tuple[str, ...] = ()
-    """Columns outside of the schema; like the next field, Parquet imports only."""
+    """Columns that aren't part of the schema. This field and the next are for imports of Parquet only."""
     read_as: tuple[str, ...] = ()
-    """Columns of another type, with the type that they are converted to."""
+    """Columns with another type than in the schema, and the type that they are converted to."""
     fallbacks: tuple[str, ...] = ()
-    """Columns that aren't stored, with the value that replaces them."""
+    """Columns that the import lacks, with the value that is used for them."""
     domains: dict[str, ImportedDomain] = {}
     windows: WindowsReport = WindowsReport()
 
 
 class EstimateReport(StageReport):
-    """Supply of one kind of rows, estimated before a build."""
+    """Estimated supply of one kind of rows, before a build."""
 
     tokens: int = 0
     """Approximate number of valid tokens in training rows."""
@@ -490,18 +497,18 @@ class AblationReport(StageReport):
 
 
 class MeasurementReport(StageReport):
-    """Measurements of a run's last checkpoint on the fixed sets in one format."""
+    """Measurements of the last checkpoint of a run on the fixed sets, with rows in one format."""
 
     val_bpb: dict[str, float] = {}
     """Bits per byte by set."""
 
 
 class SurveyReport(StageReport):
-    """Survey of a repository's history, of which a sample is read."""
+    """Survey of the history of a repository, of which only a sample is read."""
 
     tree_bytes: int = 0
     """Size in bytes of the files in selected languages at the pinned commit."""
     in_log: int = 0
-    """Number of ancestors of the pinned commit."""
+    """Number of commits that the pinned commit descends from."""
     unread: dict[str, int] = {}
-    """Commits without any change that is read, by the filter that excludes them."""
+    """Number of commits of which no change is read, by the filter that excludes them."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from schemas.whole_numbers import whole_number
 
 ATTEMPT, STEP = "attempt=", "step="
-"""Name prefixes of attempts, and of checkpoints and evaluations."""
+"""Prefixes of the folder names of attempts, and of checkpoints and evaluations."""
 
 
 def number_of(name: str, prefix: str) -> int | None:
-    """Return the number in a folder name; None if the name isn't the prefix and a canonical number.
+    """Return the number after `prefix` in the name of a folder; None for any other name.
 
     >>> number_of("attempt=12", ATTEMPT), number_of("attempt=x", ATTEMPT), number_of("step=045", STEP)
     (12, None, None)
@@ -23,6 +23,6 @@ def number_of(name: str, prefix: str) -> int | None:
 
 
 def numbered(folder: Path, prefix: str) -> Iterator[tuple[int, Path]]:
-    """Yield numbers and paths of the numbered folders in a folder, in ascending order."""
+    """Yield the numbers and paths of the numbered subfolders of a folder, in ascending order."""
     found = ((number_of(path.name, prefix), path) for path in folder.glob(f"{prefix}*"))
     yield from sorted((number, path) for number, path in found if number is not None)

@@ -1,4 +1,4 @@
-"""Random seeds."""
+"""Range of random seeds."""
 
 from typing import Annotated
 
@@ -7,5 +7,5 @@ from pydantic import Field
 from schemas.text import Whole
 
 MAX_SEED = 2**62
-"""Largest seed; torch accepts 63 bits, and an ablation adds to a seed."""
+"""Largest seed. torch accepts seeds of 63 bits, and an ablation adds to the seed."""
 Seed = Annotated[Whole, Field(ge=0, le=MAX_SEED)]

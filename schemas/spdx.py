@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 UNRECOGNISED = "LicenseRef-unrecognised"
 """Licence of a text whose licence statement isn't recognised."""
 MAX_JOINED = 1_000
-"""Maximum number of characters of a joined licence expression; longer ones become unrecognised."""
+"""Maximum number of characters of a joined licence expression. A longer one becomes unrecognised."""
 _REFERENCE = ("LicenseRef-", "DocumentRef-")
 """Prefixes of user-defined licence names."""
 LicenceKind = Literal["permissive", "weak copyleft", "copyleft", "restricted", "unknown"]
-"""Licence kinds in ascending order of obligations."""
+"""Kinds of licences, in ascending order of obligations."""
 _KINDS: dict[str, LicenceKind] = {
     "Permissive": "permissive",
     "Public Domain": "permissive",
@@ -45,7 +45,7 @@ def _kinds_by_id() -> dict[str, LicenceKind]:
 
 
 def is_spdx_id(name: str) -> bool:
-    """Return True for an id of the SPDX list in its own spelling, or a LicenseRef.
+    """Return True for an id that is spelled as on the SPDX list, or for a LicenseRef.
 
     >>> is_spdx_id("MIT"), is_spdx_id("LicenseRef-ours"), is_spdx_id("Frob-1.0")
     (True, True, False)
@@ -107,7 +107,7 @@ def _combined(names: tuple[str, ...], relation: str) -> str:
 
 
 def joined(licences: Iterable[str], relation: Literal["AND", "OR"] = "AND") -> str | None:
-    """Return one expression that joins the distinct licences of several texts; None without any.
+    """Return one expression for the licences of several texts, without repetition; None if there are none.
 
     An expression longer than MAX_JOINED becomes unrecognised, since it is stored in every document.
 
@@ -124,7 +124,7 @@ def joined(licences: Iterable[str], relation: Literal["AND", "OR"] = "AND") -> s
 
 
 def is_satisfied(tree: Any, accepts: Callable[[str, str], bool]) -> bool:
-    """Return True if an expression is accepted: one accepted choice of OR suffices, AND needs all.
+    """Return True if an expression is accepted. One accepted licence is enough for OR; AND needs all.
 
     Args:
         tree: parse tree from `parse_expression`.
@@ -143,7 +143,7 @@ def _names(leaf: Any) -> tuple[str, str]:
 
 
 def licence_kind(licence: str | None) -> LicenceKind:
-    """Return the kind of an expression by its terms: the mildest of OR, the strictest of AND.
+    """Return the kind of a licence expression: the mildest kind for OR, the strictest for AND.
 
     Kinds are the categories of ScanCode's LicenseDB, which ships with license-expression.
 

@@ -1,4 +1,4 @@
-"""Names of specialists as shown by commands, pages and SQL."""
+"""Names of specialists, as commands, pages and SQL show them."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class SpecialistRef(NamedTuple):
 
 
 def format_reference(ref: tuple[str, str | None], *more: str) -> str:
-    """Return the displayed name of a specialist with its branch and, if given, a phase.
+    """Return the name to show for a specialist with its branch and, if given, a phase.
 
     >>> format_reference(SpecialistRef("templates", "demo"), "syntax")
     'templates/demo/syntax'
@@ -32,9 +32,9 @@ def format_reference(ref: tuple[str, str | None], *more: str) -> str:
 
 
 def file_stem(ref: tuple[str, str | None]) -> str:
-    """Return the name of a specialist in file names.
+    """Return the name to use in file names for a specialist and its branch.
 
-    It is unique, because names of specialists and branches can't contain @.
+    The name is unique, because names of specialists and branches can't contain @.
 
     >>> file_stem(SpecialistRef("templates", "demo")), file_stem(SpecialistRef("templates-demo"))
     ('templates@demo', 'templates-demo')

@@ -1,4 +1,4 @@
-"""The registry of stages: artefact folders of a workspace and their contents.
+"""The registry of stages: the folders of artefacts in a workspace, and their contents.
 
 The code that builds them is in curriculum.stages, curriculum.mixing and curriculum.train.
 """
@@ -38,25 +38,25 @@ from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataTable:
-    """Parquet files of an artefact for SQL views: all files whose names start with `prefix`."""
+    """Parquet files of an artefact that an SQL view reads: all files whose names start with `prefix`."""
 
     name: str
     prefix: str
     schema: pa.Schema
-    """Columns; columns missing in files of an earlier minor version are null."""
+    """Columns of the table. A column that a file of an earlier minor version lacks is null."""
     token_lists: tuple[str, ...] = ()
-    """Columns with one value per token: most of a file's bytes. Views read them without verification."""
+    """Columns with one value per token, most of a file's bytes. Views read them without verification."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageSpec:
-    """One kind of artefact; its name is the folder in the workspace."""
+    """A kind of artefact. Its name is the name of the folder in the workspace."""
 
     name: str
     holds: str
     """Description of an artefact's content."""
     report: type[BaseModel]
-    """Model of the counts in its manifest."""
+    """Model of the counts in the manifest."""
     tables: tuple[DataTable, ...] = ()
 
 

@@ -1,7 +1,7 @@
-"""Code structure of documents: pinned codes of chunks and syntax nodes, and the schemas that store them.
+"""Code structure of documents: fixed codes of chunks and syntax nodes, and the schemas that store them.
 
-A v6_enriched document stores structure over bytes (`Structure`), a packed row over tokens (the columns
-below). Without these columns, both equal the flat text and flat rows of the base family.
+A v6_enriched document stores structure for its bytes (`Structure`), a packed row for its tokens (the columns
+below). Without these columns, both are equal to the text and the rows of the base family.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from schemas.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, list_of, required
 from schemas.packed_row import Column
 
 NO_NODE = 0
-"""No node, an ERROR node, or bytes that were blanked before parsing."""
+"""Code for no node, an ERROR node, or bytes that were blanked before parsing."""
 OTHER = 1
-"""A node kind that isn't in the table."""
+"""Code for a node kind that isn't in the table."""
 BUCKETS = 256
 
 
 class Bucket(NamedTuple):
-    """One row of the table of node types; `what` is node for named nodes, token for literals."""
+    """A row of the table of node types. `what` is node for named nodes, and token for literals."""
 
     number: int
     what: str
@@ -37,19 +37,19 @@ def _read() -> tuple[Bucket, ...]:
 
 
 TABLE: tuple[Bucket, ...] = _read()
-"""Node types by number; numbers after the last one are free."""
+"""Node types by number. Numbers after the last one are unused."""
 BUCKET_NAMES: Mapping[int, str] = {bucket.number: bucket.name for bucket in TABLE}
 NODE_TYPES: Mapping[str, int] = {
     kind: bucket.number for bucket in TABLE if bucket.what == "node" for kind in bucket.kinds
 }
-"""Bucket numbers of named nodes."""
+"""Bucket number of each named node."""
 TOKEN_TYPES: Mapping[str, int] = {
     kind.replace(r"\n", "\n"): bucket.number
     for bucket in TABLE
     if bucket.what == "token"
     for kind in bucket.kinds
 }
-"""Bucket numbers of anonymous tokens."""
+"""Bucket number of each anonymous token."""
 
 
 def node_type(kind: str, *, is_named: bool) -> int:
@@ -73,16 +73,16 @@ STRUCTURE_CODES = {
     "typedef": 8,
     "namespace": 9,
 }
-"""Values of structure_ids; 0 everywhere means that a row has no structure."""
+"""Values of structure_ids. If all values are 0, a row has no structure."""
 
 MAX_LEVEL = 64
-"""Maximum of ast_depth, sibling_index and dep_levels, which are stored as value + 1, clamped to 1…64."""
+"""Maximum of ast_depth, sibling_index and dep_levels. They are stored as value + 1, limited to 1…64."""
 
 LABEL_CODES = {"resolved": 1, "overridden": 2, "dependent": 3, "syntactic": 4}
-"""Labels of call_edges and type_edges: numbers of schemas.document.EDGE_LABELS."""
+"""Codes of the labels in call_edges and type_edges, for each of schemas.document.EDGE_LABELS."""
 
 RUN_COLUMNS = ("structure_ids", "ast_depth", "sibling_index", "ast_node_type")
-"""Columns that a document stores run-length encoded; dep_levels are derived from its chunks."""
+"""Columns that a document stores with run-length encoding. dep_levels are derived from its chunks."""
 STRUCTURE_TOKENS = ("structure_ids", "dep_levels", "ast_depth", "sibling_index", "ast_node_type")
 """Columns with T values per row."""
 MAX_CODES = {
@@ -92,7 +92,7 @@ MAX_CODES = {
     "sibling_index": MAX_LEVEL,
     "ast_node_type": 255,
 }
-"""Largest code of each column with T values, in column order."""
+"""Largest code in each column with T values, in the order of the columns."""
 assert tuple(MAX_CODES) == STRUCTURE_TOKENS
 
 RELATION_CODES = {
@@ -106,46 +106,52 @@ RELATION_CODES = {
     "adjacent_level": 7,
     "preamble": 8,
 }
-"""Relations of chunk q to chunk k, as read by a model with structure. Models are trained on these numbers.
+"""Codes of relations from chunk q to chunk k, as a model with structure reads them. Models are trained on
+these numbers.
 
 A pair has one code, the first that applies: same_chunk; calls (q calls k), called_by; names_type (a type
 edge leads from q to k), type_named_by; preamble (k is a preamble); same_level, adjacent_level (dep_levels
-are equal, or differ by 1). Chunks of different documents have the relation none."""
+are equal, or differ by 1). Chunks of different documents have the relation none.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureChunk:
-    """Bytes `[start, end)` of a document that form one unit; chunks are sorted and disjoint.
+    """Bytes `[start, end)` of a document that form one unit. Chunks are sorted and don't overlap.
 
-    The bytes of a method belong to the method's chunk. A class chunk has the bytes between its methods.
+    The bytes of a method belong to the method's chunk. The chunk of a class has the bytes between its
+    methods.
     """
 
     start: int
     end: int
     kind: int
-    """Value of STRUCTURE_CODES."""
+    """Kind: a value of STRUCTURE_CODES."""
     name: str
-    """Qualified name; "" for chunks without a name."""
+    """Qualified name; "" for a chunk that has no name."""
     dep_level: int
-    """1 + breadth-first depth from the leaves of the document's dependency graph, in 1…64."""
+    """1 + the distance from the leaves of the document's dependency graph, in 1…64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureEdge:
-    """Chunk `source` calls chunk `target`, or names its type; edges are sorted by (source, target)."""
+    """Edge between two chunks: `source` calls `target`, or names its type.
+
+    Edges are sorted by (source, target).
+    """
 
     source: int
     target: int
     label: int
-    """Value of LABEL_CODES."""
+    """Label: a value of LABEL_CODES."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Structure:
-    """Structure of one document over the bytes of its text.
+    """Structure of one document over the bytes of its text, as runs of bytes with equal structure.
 
     Run i covers the bytes from ends[i - 1] (0 for the first run) to ends[i]; the last run ends with the
-    text. Neighbouring runs differ. Bytes without a parsed node have node type 0, depth 0 and sibling 0.
+    text. Neighbouring runs differ. Bytes that belong to no node have node type 0, depth 0 and sibling 0.
     """
 
     ends: tuple[int, ...]
@@ -180,12 +186,15 @@ STRUCTURE_FIELDS = (
 ENRICHED_SCHEMA = pa.schema(
     [*DOCUMENT_SCHEMA, *STRUCTURE_FIELDS], metadata={"schema_version": SCHEMA_VERSION}
 )
-"""documents/family-v6_enriched/…: row i is row i of the base family's artefact, with its structure."""
+"""documents/family-v6_enriched/…: row i has the document in row i of the base family's artefact, and its
+structure.
+"""
 
 ROW_CHUNK_TYPE = pa.struct(
     [required(name, pa.int32()) for name in ("start", "end", "kind", "dep_level", "doc")]
 )
-"""Type of chunk_boundaries: half-open token offsets in a row, sorted, disjoint, each inside document `doc`.
+"""Type of chunk_boundaries: half-open ranges of tokens in a row, sorted, without overlap. Each is inside the
+document `doc`.
 """
 STRUCTURE_COLUMNS = (
     *(required(name, list_of(pa.uint8())) for name in STRUCTURE_TOKENS),
@@ -232,4 +241,4 @@ STRUCTURE_MEANINGS: tuple[Column, ...] = (
         meaning="chunk source names, inherits from or belongs to target; labels as for calls",
     ),
 )
-"""Meanings of the columns; source of README's table."""
+"""Meanings of the columns. README's table is made from them."""

@@ -1,4 +1,4 @@
-"""Studies: settings of training and packing for comparisons only, which mark a run permanently."""
+"""Studies: settings of training and packing that serve only for comparisons, and mark a run permanently."""
 
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -11,10 +11,10 @@ from schemas.text import Documented, Number
 
 
 class MaskFrom(Documented):
-    """Document masks that are off in the first steps of each phase and on afterwards."""
+    """Document masks that are switched on after the first steps of each phase."""
 
     on_from: Annotated[Number, Field(gt=0, lt=1)]
-    """Fraction of a phase's steps without masks, for example 0.5 for the first half."""
+    """Fraction of a phase's steps that are trained without masks, for example 0.5 for the first half."""
 
 
 def _kind(value: object) -> str:
@@ -41,7 +41,7 @@ def _is_best_fit(packer: object) -> bool:
 
 
 class Study(Documented):
-    """Settings for comparisons; validation documents are measured as in any other run."""
+    """Settings for comparisons. Validation documents are measured as in any other run."""
 
     OTHER_NAMES = MappingProxyType(
         dict.fromkeys(("mask", "masks", "document_masks"), "document_mask")
@@ -50,9 +50,11 @@ class Study(Documented):
 
     document_mask: DocumentMask = "on"
     """off: in every layer, a token reads all tokens before it in its row, across documents. {on_from: 0.5}:
-    off in the first half of each phase's steps, then on."""
+    masks are off in the first half of each phase's steps, and then on.
+    """
     positions: Literal["reset", "continue"] = "reset"
-    """continue: positions count on across the documents of a row. This affects rotary positions, not masks.
+    """continue: positions are counted across the documents of a row. This changes rotary positions, not
+    masks.
     """
     packer: Packer = Field(default="best_fit", exclude_if=_is_best_fit)
     """chop: training rows are concatenated documents in shuffled order, cut every T tokens. Masks and
@@ -60,8 +62,9 @@ class Study(Documented):
     rows."""
 
     order_seed: Seed | None = Field(default=None, exclude_if=_is_none)
-    """Seed of the row order if it differs from the diet's seed, which then only sets the initial weights.
-    Differences between order seeds are chance."""
+    """Seed of the row order, if it isn't the diet's seed. The diet's seed then only sets the initial weights.
+    Differences between runs with different order seeds are chance.
+    """
     budget: BudgetUnit = Field(default="tokens", exclude_if=_is_tokens)
     """positions: token_budget counts row positions including padding, so that diets with different packing
     train for the same number of steps."""
@@ -77,7 +80,7 @@ class Study(Documented):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Non-default settings by name."""
+        """Settings that aren't defaults, by name."""
         mask = self.document_mask
         said = {
             "document_mask": mask if isinstance(mask, str) else f"on from {mask.on_from:g}",
@@ -90,7 +93,7 @@ class Study(Documented):
 
     @property
     def acts_in_training(self) -> bool:
-        """True if masks or positions differ from the defaults; a packer only changes rows."""
+        """True if masks or positions aren't the defaults. A packer changes only rows."""
         return not self.is_always_masked or self.positions != USUAL["positions"]
 
     @property
@@ -116,11 +119,11 @@ USUAL = {
     "order_seed": "",
     "budget": "tokens",
 }
-"""Settings of a run without a study."""
+"""Settings of a run that isn't a study."""
 
 
 def study_words(study: Study | None) -> str:
-    """Return the settings of a study as text; empty without a study.
+    """Return a text with the settings of a study; empty without a study.
 
     >>> study_words(Study(document_mask="off", positions="continue")), study_words(None)
     ('document_mask off, positions continue', '')
@@ -130,7 +133,7 @@ def study_words(study: Study | None) -> str:
 
 
 def study_mark(study: Study | None) -> str:
-    """Return the label of a study's run wherever the run is shown; empty without a study.
+    """Return the label that marks a run as a study wherever it is shown; empty without a study.
 
     >>> study_mark(Study(document_mask="off")), study_mark(None)
     ('study: document_mask off', '')
@@ -140,7 +143,7 @@ def study_mark(study: Study | None) -> str:
 
 
 def study_remark(study: Study) -> str:
-    """Return a sentence about the limits of a study's runs."""
+    """Return a sentence about what runs of a study can't be used for."""
     return (
         f"{study_mark(study)}. Its runs are for comparison only: they can't be exported, and only a diet "
         "with the same study can continue them"
@@ -148,5 +151,5 @@ def study_remark(study: Study) -> str:
 
 
 def no_study(study: object) -> bool:
-    """Return True for None: files and keys of a run without a study omit the field."""
+    """Return True for None. The files and keys of a run without a study leave out the field."""
     return study is None

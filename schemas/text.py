@@ -1,4 +1,4 @@
-"""YAML files as frozen models: strict YAML, and errors that name file, line and field (mistakes.py).
+"""YAML files as frozen models. YAML is read strictly, and errors name file, line and field (mistakes.py).
 
 Plain values follow YAML 1.2 (`true`, `null`, `17`, `1e-3`); `no`, `010` and `12:30` stay text.
 """
@@ -31,27 +31,29 @@ from schemas.errors import CurriculumError
 from schemas.mistakes import Location, faults, locate, not_yaml
 
 MAX_TEXT = 1_000_000
-"""Maximum number of characters. Corpus and diet files have a page or two; larger files are attacks or
-mix-ups."""
+"""Maximum number of characters in a file. Corpus and diet files have a page or two; larger files are attacks
+or mistakes.
+"""
 _HALF = re.compile("[\ud800-\udfff]")
-"""A lone surrogate, for example from the escape "\\ud800"; it can't occur in a file name."""
+"""Pattern of a lone surrogate, for example from the escape "\\ud800". File names can't contain it."""
 DEEPEST = 20
 """Maximum nesting of lists and mappings; the deepest shipped file needs five."""
 MAX_NODES = 50_000
-"""Maximum number of names, values, lists and mappings: a corpus of 5,000 repositories. Reading takes 30 µs
-per node."""
+"""Maximum number of names, values, lists and mappings in a file; a corpus of 5,000 repositories has as many.
+Reading takes 30 µs per node.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class YamlText:
-    """A parsed mapping: its nodes with line numbers, and its plain values."""
+    """A parsed mapping: its nodes, which know their lines, and its plain values."""
 
     node: yaml.MappingNode
     content: Any
 
 
 def named(shipped: Iterable[Path], own: Path | None) -> dict[str, Path]:
-    """Return YAML files by name, sorted; own files replace shipped ones of the same name."""
+    """Return YAML files by name, sorted. A file of the user replaces a shipped one with the same name."""
     files = {file.stem: file for file in shipped}
     if own is not None and own.is_dir():
         mine = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
@@ -190,7 +192,7 @@ Number = Annotated[float, Field(strict=True)]
 
 
 class FieldsError(ValueError):
-    """A fault that several fields cause together; the message names the line of each."""
+    """A fault that several fields cause together. The message names the line of each field."""
 
     def __init__(self, message: str, *, fields: Sequence[Location]) -> None:
         super().__init__(message)
@@ -198,10 +200,10 @@ class FieldsError(ValueError):
 
 
 class Strict(BaseModel):
-    """Base of validated models: frozen, without undeclared fields."""
+    """Base of validated models: they are frozen, and refuse undeclared fields."""
 
     OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Names that other tools use for a field, mapped to the field's name."""
+    """Names that other tools use for a field, each with the name of the field here."""
 
     # Models are built on first use, because a command validates few of the models that it imports.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
@@ -209,7 +211,7 @@ class Strict(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_nul_and_no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Raise if a text has a NUL, or a boolean is given for a number; pydantic would read true as 1."""
+        """Raise if a text has a NUL, or a number is given as a boolean; pydantic would read true as 1."""
         if isinstance(value, bool):
             if cls.model_fields[str(info.field_name)].annotation in (int, float):
                 raise ValueError("true and false are not numbers. Write a number")
@@ -221,17 +223,18 @@ class Strict(BaseModel):
 
 
 class Documented(Strict):
-    """A model whose JSON Schema uses field docstrings as descriptions.
+    """A model whose JSON Schema uses the docstrings of fields as descriptions.
 
-    They are read from the source only when a schema is made. pydantic's `use_attribute_docstrings` reads
-    the source on every import, which takes longer than most of a short command.
+    The docstrings are read from the source code only when a schema is made. pydantic's
+    `use_attribute_docstrings` would read the source on every import, which takes longer than most of a short
+    command.
     """
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Add field docstrings as descriptions to pydantic's schema."""
+        """Return pydantic's schema with the docstrings of fields as descriptions."""
         schema = handler(core_schema)
         documented = field_docstrings(cls)
         for name, field in handler.resolve_ref_schema(schema).get("properties", {}).items():
@@ -277,9 +280,9 @@ def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumErr
 def validated(
     model: type[Model], content: object, node: yaml.Node, *, file: str, error: type[CurriculumError]
 ) -> Model:
-    """Return the model of parsed content; faults are reported with their lines in `node`.
+    """Return parsed content as a model. Faults are reported with their lines in `node`.
 
-    Fields missing in `node`, because the content was completed, get the line of their parent.
+    A field that `node` lacks, because it was filled in later, gets the line of its parent.
 
     Raises:
         CurriculumError: of the given type; the message has one line per fault.

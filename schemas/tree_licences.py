@@ -1,4 +1,4 @@
-"""Licences that files of a tree state about other files: licence files, REUSE.toml and .reuse/dep5."""
+"""Licences that some files of a tree state for others: licence files, REUSE.toml and .reuse/dep5."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,21 @@ from typing import Literal
 from schemas.path_globs import PathGlob
 
 TOML_NAME, DEP5_PATH = "REUSE.toml", ".reuse/dep5"
-"""REUSE annotation files: in any folder, and at the root."""
+"""REUSE annotation files. The first may be in any folder, the second only at the root."""
 MAX_SIZE_ABOVE = 400_000
-"""Maximum size of all annotations that a path is compared with: 10,000 globs, or about 50 ms."""
+"""Maximum size of all annotations that a path is compared with: 10,000 globs, which take about 50 ms."""
 Precedence = Literal["closest", "aggregate", "override"]
-"""Precedence of an annotation over a file's own statement: closest yields to it, aggregate applies in
-addition, override replaces it."""
+"""Effect of an annotation if the file itself states a licence: closest yields to the file, aggregate applies
+in addition, override replaces it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderLicence:
-    """Licences stated by the licence files of one folder."""
+    """Licences that the licence files of one folder state."""
 
     path: str
-    """Path of the first of these files."""
+    """Path of the first licence file."""
     licences: tuple[str, ...]
     """SPDX expressions, at least one; all of them apply."""
     holder: str | None
@@ -29,7 +30,7 @@ class FolderLicence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LicenceAnnotation:
-    """Licence and holder of the files that match globs: a table of REUSE.toml, or a paragraph of dep5."""
+    """Licence and holder for the files that match globs: a table in REUSE.toml, or a paragraph of dep5."""
 
     globs: tuple[PathGlob, ...]
     precedence: Precedence
@@ -39,7 +40,7 @@ class LicenceAnnotation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnnotationFile:
-    """A file of annotations; the last matching annotation applies."""
+    """A file of annotations. If several match a path, the last one applies."""
 
     path: str
     folder: str
@@ -65,12 +66,12 @@ class LicenceFiles:
     """Licence files and annotations of one tree."""
 
     folders: Mapping[str, FolderLicence] = field(default_factory=dict)
-    """Licences by folder (empty for the root) or by file."""
+    """Licences by folder (empty for the root), or by the file to which they apply."""
     annotations: Mapping[str, AnnotationFile] = field(default_factory=dict)
     """Annotation files by path."""
 
     def nearest(self, path: str) -> FolderLicence | None:
-        """Return the licence files of a file itself, else of the nearest folder above it.
+        """Return the licences stated for the file itself, or else those of the nearest folder above it.
 
         >>> root = FolderLicence(path="LICENSE", licences=("MIT",), holder=None)
         >>> LicenceFiles(folders={"": root}).nearest("src/a.cc").path
@@ -86,9 +87,9 @@ class LicenceFiles:
         return None
 
     def annotations_of(self, path: str) -> Iterator[tuple[str, LicenceAnnotation]]:
-        """Yield the annotations of a file with the paths of their annotation files, from the root down.
+        """Yield the annotations that match a file, from the root down, with the paths of their files.
 
-        Iteration ends with an override, which replaces everything nearer to the file. Annotation files
+        An override ends the iteration, because it replaces everything nearer to the file. Annotation files
         beyond MAX_SIZE_ABOVE, counted from the root, are ignored.
         """
         size = 0
@@ -115,6 +116,6 @@ class FileLicence:
     name: str | None
     """SPDX expression, or None."""
     evidence: str | None
-    """`header`, for example `file: LICENSE`, or `corpus`; None without a licence."""
+    """Source of the licence: `header`, for example `file: LICENSE`, or `corpus`; None without a licence."""
     holder: str | None
-    """Copyright holder from the file's header, else from its licence file."""
+    """Copyright holder in the file's header, or else in its licence file."""

@@ -18,19 +18,19 @@ _INVISIBLE = (
 """Characters without a glyph. Together with _OTHER these are all Default_Ignorable_Code_Points of Unicode,
 for example variation selectors and tags, which can carry hidden text, and blanks that aren't spaces."""
 _SELECTOR = r"(?<![\u203c-\u3299\U0001f000-\U0001faff])\ufe0f"
-"""The emoji variation selector without a symbol before it."""
+"""The variation selector for emoji, if no symbol is before it."""
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad"
 _SURROGATES = r"\ud800-\udfff"
-"""Lone surrogates, which Python uses for path bytes that aren't UTF-8."""
+"""Lone surrogates. Python uses them for bytes of a path that aren't UTF-8."""
 _HIDDEN = re.compile(f"[{_CONTROLS}{_OTHER}{_INVISIBLE}{_SURROGATES}]|{_SELECTOR}")
 _IN_A_LINE = re.compile(f"[\t\n{_CONTROLS}{_OTHER}{_INVISIBLE}{_SURROGATES}]|{_SELECTOR}")
 _NAMED = {"\t": r"\t", "\n": r"\n"}
 
 
 def visible(text: str) -> str:
-    r"""Escape all characters that aren't displayed as themselves, except line feeds and tabs.
+    r"""Escape all characters that wouldn't be displayed as themselves, except line feeds and tabs.
 
-    The result may span several lines. Escaping it again changes nothing.
+    The result may have several lines. If it is escaped again, it doesn't change.
 
     >>> visible("a\x1b[31mb\r\n\u202e")
     'a\\x1b[31mb\\x0d\n\\u202e'
@@ -39,7 +39,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Escape a text for display within one line, for example a path; line feeds and tabs are also escaped.
+    r"""Escape a text for display on one line, for example a path. Line feeds and tabs are escaped, too.
 
     >>> one_line("a\nb")
     'a\\nb'
@@ -48,11 +48,11 @@ def one_line(text: str) -> str:
 
 
 MAX_SHOWN = 10_000
-"""Maximum number of characters of one part of a message."""
+"""Maximum number of characters to show of one part of a message."""
 
 
 def shortened(text: str, most: int = MAX_SHOWN) -> str:
-    """Return a text, cut to `most` characters with a note on the omitted number.
+    """Return a text, cut to `most` characters, with a note that says how many were left out.
 
     >>> shortened("abcdef", 4), shortened("abcd", 4)
     ('abcd… (2 more characters)', 'abcd')

@@ -1,10 +1,11 @@
-"""Whole numbers in untrusted text: folder names, labels, metadata, git's output.
+"""Integers in untrusted text: folder names, labels, metadata, git's output.
 
-`int` raises an unrelated error for more than 4,300 digits, and for some texts that `isdigit` accepts.
+Python's `int` raises an unrelated error for more than 4,300 digits, and for some texts that `isdigit`
+accepts.
 """
 
 MAX_DIGITS = 18
-"""Number of digits that always fit into an int64."""
+"""Maximum number of digits; every number with so many digits fits into an int64."""
 
 
 def whole_number(text: str | bytes) -> int | None:
