@@ -520,14 +520,15 @@ class Sources:
             target = self.aside / name
         if target.is_dir():
             return target
-        url = _clone_url(spec)
+        place = None if spec.url is None else local_folder(spec)
+        local = None if place is None else _own_repository(place, spec)
         if self.clones == "kept":
             self._make_workspace()
         arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--")
 
         def make(draft: Path) -> None:
-            with git.name_repository(spec.title("url")):
-                git.transfer(*arguments, url or _linked_bundle(spec, draft), str(draft))
+            with git.name_repository(spec.title("url")), _origin(spec, local, draft) as origin:
+                git.transfer(*arguments, origin, str(draft))
             _require_commit(draft, spec)
 
         return make_folder_once(target, make)
@@ -582,15 +583,20 @@ def _require_commit(path: Path, spec: RepositorySpec) -> None:
         _commit(layout, spec)
 
 
-def _clone_url(spec: RepositorySpec) -> str | None:
-    """Return the url that git gets for a clone, or None for a bundle.
+@contextlib.contextmanager
+def _origin(spec: RepositorySpec, local: git.RepositoryLayout | None, draft: Path) -> Iterator[str]:
+    """Yield what git clones: a url, a link to a bundle, or for a local url a view of the repository.
 
-    For a repository on this machine, it is the url of the repository's own folder.
+    The process that serves a clone reads the config of the repository that it serves, and the files that the
+    config includes. A view has a config of ours.
     """
     if spec.url is None:
-        return None
-    place = local_folder(spec)
-    return spec.url if place is None else file_url(_own_repository(place, spec))
+        yield _linked_bundle(spec, draft)
+    elif local is None:
+        yield spec.url
+    else:
+        with git.view(local, refs=True) as repository:
+            yield file_url(repository)
 
 
 def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
@@ -604,14 +610,14 @@ def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
     return str(bundle)
 
 
-def _own_repository(place: Path, spec: RepositorySpec) -> Path:
-    """Return the folder of a local repository, found as git would find it.
+def _own_repository(place: Path, spec: RepositorySpec) -> git.RepositoryLayout:
+    """Return the layout of a local repository, found as git would find it.
 
     Raises:
         CorpusError: if there is no repository, or it borrows objects, which a clone would copy as its own.
     """
     for folder in (place, Path(f"{place}.git")):
-        layout = _layout(folder, spec) if folder.is_dir() else None
+        layout = find_layout(folder, name=spec.title("url")) if folder.is_dir() else None
         if layout is None:
             continue
         for index in (layout.common / "objects/pack").glob("multi-pack-index*"):
@@ -621,7 +627,7 @@ def _own_repository(place: Path, spec: RepositorySpec) -> Path:
                 cause="it may name packs in another folder, and a clone would read them",
                 cure="Give the repository by its path instead of a url",
             )
-        return folder
+        return layout
     raise CorpusError(
         spec.title("url"),
         spec.url,

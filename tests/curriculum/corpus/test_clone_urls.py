@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -132,3 +133,25 @@ def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
         assert "s3" not in str(refused.value)
     named = RepositorySpec(name="x", url="https://bob@example.org/x.git", licence="MIT")
     assert local_folder(named) is None
+
+
+def _unparsable(file: Path) -> None:
+    file.write_text("[not a config")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("make", [_unparsable, os.mkfifo])
+@pytest.mark.parametrize("form", ["{path}", "file://{path}"])
+def test_the_config_of_a_local_repository_and_what_it_includes_are_not_read(
+    tmp_path: Path, form: str, make: Callable[[Path], None]
+) -> None:
+    built = Built(path=tmp_path / "r")
+    built.path.mkdir()
+    built.git("init", "-q", "-b", "main")
+    built.git("commit", "-q", "--allow-empty", "-m", "first")
+    tip = built.git("rev-parse", "HEAD")
+    make(tmp_path / "included")
+    with (built.path / ".git/config").open("a") as config:
+        config.write(f"[include]\n\tpath = {tmp_path / 'included'}\n")
+    spec = RepositorySpec(name="r", url=form.format(path=built.path), licence="MIT")
+    assert resolve(spec, cache=tmp_path / "cache").commit == tip
