@@ -113,6 +113,17 @@ def test_a_diet_in_a_received_workspace_is_refused_by_its_path(
             trust.require_trusted(own, str(path))
 
 
+def test_a_received_bundle_is_refused_without_a_workspace_json_too(tmp_path: Path) -> None:
+    own, folder, file = tmp_path / "own", tmp_path / "bundle", tmp_path / "ablation.yaml"
+    trust.make_trusted(own)
+    folder.mkdir()
+    (folder / "bundle.json").write_text("{}")
+    file.write_text("name: masks\n")
+    done = curriculum("ablate", str(file), "--collect", str(folder), "--home", str(own))
+    assert done.exit_code == 2
+    assert f"curriculum trust {folder}" in done.stderr
+
+
 def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) -> None:
     home = tmp_path / "made"
     trust.make_trusted(home)

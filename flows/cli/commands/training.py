@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from curriculum.exposure import real_path
 from curriculum.pipeline.run_config import RunConfig
 from flows.cli.app import (
     CLOSED,
@@ -134,13 +135,15 @@ def ablate(
     Finished runs are reused, interrupted runs are resumed. Exit code 3: the claims have no verdicts.
     """
     from flows.cli import ablations
-    from flows.settings.trust import trusting_new_workspace
+    from flows.settings.trust import require_trusted, trusting_new_workspace
 
     if bundle is not None and collect is not None:
         raise DietError(
             "--bundle", bundle, cause="--collect is given too", cure="Give one of the two"
         )
-    place = own_home(home, file, *filter(None, [collect]))
+    place = own_home(home, file)
+    if collect is not None:
+        require_trusted(real_path(collect))
     with trusting_new_workspace(place):
         if bundle is not None:
             with trusting_new_workspace(bundle):
