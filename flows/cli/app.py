@@ -386,13 +386,15 @@ def look(
     work: Callable[[Path, Path | None], None],
     *,
     named: Iterable[str | Path] = (),
+    outside: Iterable[str | Path] = (),
     output: Path | None = None,
     folder: Callable[[Path], Path] | None = None,
 ) -> None:
     """Run a command that only reads; run it in a sandbox if the workspace isn't trusted.
 
     `work` is called with the workspace and the path to write to. That path is `output` or a draft of it, or
-    the folder outside of the workspace that `folder` returns.
+    the folder outside of the workspace that `folder` returns. `outside` are
+    paths that the work reads even if they lie in no workspace.
 
     Raises:
         StoreError: if the workspace doesn't exist or can't be read safely.
@@ -405,6 +407,7 @@ def look(
         lambda place: work(home, place),
         exit_code,
         named=named,
+        outside=outside,
         output=output,
         folder=folder,
     )

@@ -49,6 +49,7 @@ def look(
     ending: Callable[[Callable[[], None]], int],
     *,
     named: Iterable[str | Path] = (),
+    outside: Iterable[str | Path] = (),
     output: Path | None = None,
     folder: Callable[[Path], Path] | None = None,
 ) -> int:
@@ -62,6 +63,7 @@ def look(
             `folder` creates for an untrusted workspace, or None.
         ending: Function that runs work as a command and returns its exit code.
         named: Other paths that the command reads.
+        outside: Paths that the command reads even if they lie in no workspace.
         output: File that the command writes.
         folder: Function that creates a folder outside of the workspace.
 
@@ -70,20 +72,21 @@ def look(
             kernel can't sandbox a process.
     """
     named = [*named]
-    foreign = trust.untrusted(home, named)
+    workspaces = trust.untrusted(home, named)
+    foreign = [*workspaces, *trust.outside_workspaces(outside)]
     if not foreign:
         with _drafted(output) as draft:
             work(draft)
         return 0
-    there = [*filter(Path.exists, foreign)]
+    there = [*filter(Path.exists, workspaces)]
     for path in there:
         require_plain(path)
     if not landlock():
         raise StoreError(
             str(foreign[0]),
-            cause="the workspace isn't trusted, and this kernel has no Landlock sandbox for "
+            cause="it is in no workspace that you trust, and this kernel has no Landlock sandbox for "
             "reading it safely",
-            cure="Read the workspace on Linux 5.13 or newer with Landlock; or, if its commands "
+            cure="Read it on Linux 5.13 or newer with Landlock; or, if its commands "
             f"may run as you: curriculum trust {shlex.quote(str(foreign[0]))}",
         )
     paths = (expanded(word) for word in named)

@@ -18,7 +18,7 @@ from curriculum.stages.merge import merge
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, strange
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.inside import require_shallow
+from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
@@ -26,6 +26,7 @@ from flows.settings import trust
 from schemas.corpus import ContextSettings
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.regular_files import kind_at
 from schemas.run_folders import STEP
 from schemas.visible import one_line
 
@@ -40,10 +41,10 @@ def check(home: Path, what: Sequence[str]) -> None:
         SchemaError, PackError, StoreError: after all faults of a folder were printed, or if a name is neither
             a path nor a name or key in the workspace.
     """
-    for folder in map(Path, what):
-        if folder.is_dir() and Store.root_of(folder) is None:
-            require_shallow(folder)
     paths = [path for name in what for path in folders_of(Store(home, dry=True), name)]
+    for path in paths:
+        if Store.root_of(path / MANIFEST_NAME) is None:
+            _require_plain_outside(path)
     for path in paths:
         artefacts = list(_artefacts(path))
         for checkpoint in _checkpoints(path):
@@ -63,6 +64,14 @@ def check(home: Path, what: Sequence[str]) -> None:
             f"{path}: {number(len(artefacts), 'artefact')} verified against manifests",
             soft_wrap=True,
         )
+
+
+def _require_plain_outside(path: Path) -> None:
+    """Raise unless a path outside of workspaces is a regular file, or a folder of plain files and folders."""
+    if path.is_dir():
+        require_plain(path)
+    elif (kind := kind_at(path)) != "a file":
+        raise StoreError(str(path), kind, cause="it is no regular file", cure="Name another path")
 
 
 def _artefacts(path: Path) -> Iterator[Artefact]:

@@ -200,6 +200,16 @@ def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
     return [place for place in places if not (is_new(place) or is_trusted(place))]
 
 
+def outside_workspaces(named: Iterable[str | Path]) -> list[Path]:
+    """List the real paths that exist and lie neither in a workspace nor below $CURRICULUM_TRUST."""
+    paths = dict.fromkeys(real_path(path) for word in named if path_exists(path := expanded(word)))
+    return [
+        path
+        for path in paths
+        if Store.root_of(path / MANIFEST_NAME) is None and not is_trusted_by_environment(path)
+    ]
+
+
 def path_exists(path: Path) -> bool:
     """Return True if the path exists; False also for a text that is too long for a path."""
     try:

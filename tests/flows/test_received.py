@@ -481,6 +481,67 @@ def test_a_device_is_refused_by_name(home: Path) -> None:
     assert exit_apart(file.read_bytes, mebibytes=256) == MEMORY_ENDED
 
 
+# What lies in no workspace
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A workspace that its user trusts."""
+    trust.make_trusted(tmp_path / "own")
+    return tmp_path / "own"
+
+
+@confined
+def test_a_folder_in_no_workspace_is_looked_at_in_the_sandbox(
+    own: Path, tmp_path: Path, secret: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "a.txt").write_text("theirs")
+
+    def read(_: Path | None) -> None:
+        os.write(1, (folder / "a.txt").read_bytes())
+        os.write(1, secret.read_bytes())
+
+    assert received.look(own, read, exit_code, named=[folder], outside=[folder]) == WRONG
+    said = capfd.readouterr()
+    assert "theirs" in said.out
+    assert SECRET not in said.out
+    assert "Permission denied" in said.err
+
+
+@confined
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("named", ["folder", "pipe"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to("/dev/zero")])
+def test_a_pipe_or_a_link_in_no_workspace_is_refused_at_once(
+    own: Path, tmp_path: Path, named: str, make: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    file = folder / "x.parquet"
+    make(file)
+    checked = looked_at(own, f"check {folder if named == 'folder' else file}")
+    assert checked.returncode == WRONG
+    assert str(file) in checked.stderr
+
+
+@confined
+def test_rows_in_no_workspace_are_checked_with_the_same_answer(
+    own: Path, home: Path, tmp_path: Path
+) -> None:
+    file = next(home.glob("rows/**/*.parquet"))
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    shutil.copy(file, folder)
+    checked = looked_at(own, f"check {folder}")
+    assert file.name in checked.stderr, "these rows of a test are none"
+    trusted = curriculum(
+        "check", str(folder), home=own, variables={"CURRICULUM_TRUST": str(tmp_path)}
+    )
+    assert (checked.returncode, checked.stderr) == (trusted.returncode, trusted.stderr)
+
+
 # Forged contents
 
 
