@@ -24,8 +24,11 @@ from curriculum.graph.clang import GraphSnapshot
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.packing.row_check import check as check_rows
 from curriculum.store import Artefact
+from curriculum.tokens.codec import Tokenizer, TokenizerSettings
+from curriculum.tokens.finished import decoding_tokenizer
 from curriculum.tokens.token_store import TokenStore
-from curriculum.tokens.train import TOKEN_BYTES_SCHEMA
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
+from curriculum.tokens.train import TOKEN_BYTES_SCHEMA, token_bytes_table
 from schemas.corpus import ContextSettings
 from schemas.document import (
     DOCUMENT_SCHEMA,
@@ -101,7 +104,7 @@ def _required_files(artefact: Artefact) -> tuple[str, ...]:
     required = {
         "selections": (KEPT_NAME if is_kept else SELECTION_NAME, SIDES_NAME),
         "mixtures": ("plan.parquet",),
-        "tokenizers": ("token_bytes.parquet",),
+        "tokenizers": (TOKENIZER_NAME, "token_bytes.parquet"),
         "tokens": ("parts.parquet",),
     }
     return required.get(artefact.manifest.stage, ())
@@ -221,11 +224,28 @@ def _require_tokens(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
         raise ValueError("the tokens of a part have another number of bytes than its text")
 
 
+def _require_tokenizer(artefact: Artefact, _: Mapping[str, Path]) -> None:
+    """Raise unless token_bytes.parquet is that of tokenizer.json: bits per byte are measured with it."""
+    texts = TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
+    settings = artefact.configured(TokenizerSettings)
+    tokenizer = (
+        Tokenizer.from_texts(texts, settings.roles)
+        if settings.encodes
+        else decoding_tokenizer(texts, settings.roles, "")
+    )
+    found = parquet.read_table(artefact.path / "token_bytes.parquet")
+    made = token_bytes_table(tokenizer)
+    for name in made.column_names:
+        if not found[name].equals(made[name]):
+            raise ValueError(f"{name} of token_bytes.parquet isn't that of {TOKENIZER_NAME}")
+
+
 _CONTENTS: Mapping[str, Callable[[Artefact, Mapping[str, Path]], None]] = {
     "documents": _require_documents,
     "indexes": _require_index,
     "mixtures": _require_mixture,
     "rows": _require_rows,
     "selections": _require_selection,
+    "tokenizers": _require_tokenizer,
     "tokens": _require_tokens,
 }

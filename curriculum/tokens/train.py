@@ -132,10 +132,9 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
     return ranks[order[int(fits.sum()) - 1]] if fits.any() else -1
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
-    """Write the tokenizer's files and token_bytes.parquet into `folder`; return the manifest's report."""
-    tokenizer.write(folder)
-    table = pa.table(
+def token_bytes_table(tokenizer: Tokenizer) -> pa.Table:
+    """Return the table of token_bytes.parquet."""
+    return pa.table(
         {
             "id": np.arange(tokenizer.vocab_size, dtype=np.int32),
             "num_bytes": tokenizer.token_bytes,
@@ -143,7 +142,12 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
         },
         schema=TOKEN_BYTES_SCHEMA,
     )
-    pq.write_table(table, folder / "token_bytes.parquet")
+
+
+def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
+    """Write the tokenizer's files and token_bytes.parquet into `folder`; return the manifest's report."""
+    tokenizer.write(folder)
+    pq.write_table(token_bytes_table(tokenizer), folder / "token_bytes.parquet")
     return TokenizerReport(
         vocab_size=tokenizer.vocab_size,
         bos_id=tokenizer.bos_id,

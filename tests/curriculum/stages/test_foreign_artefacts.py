@@ -101,6 +101,22 @@ CHANGES: dict[str, tuple[str, str, Change]] = {
             f"{file} of one column": lambda table: pa.table({"zz": [1] * len(table)}),
         }.items()
     },
+    "names of ids": (
+        "tokenizers",
+        "token_bytes",
+        replace_column("id", lambda ids: [*reversed(ids)]),
+    ),
+    "sizes of ids": (
+        "tokenizers",
+        "token_bytes",
+        replace_column("num_bytes", lambda sizes: [-3] * len(sizes)),
+    ),
+    "ids that are all special": (
+        "tokenizers",
+        "token_bytes",
+        replace_column("special", lambda flags: [True] * len(flags)),
+    ),
+    "ids that are gone": ("tokenizers", "token_bytes", lambda table: table.slice(0, 10)),
     "ids of documents": (
         "documents",
         "data/",
