@@ -14,6 +14,7 @@ from curriculum.sandboxed_process import (
     answer,
     enter_sandbox,
     fault_of,
+    stored_bytes,
     usual_memory,
     usual_seconds,
 )
@@ -43,7 +44,7 @@ def check_foreign(artefact: "Artefact", made_of: Mapping[str, Path], *, name: st
     """
     folders = [artefact.path, *made_of.values()]
     files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
-    size = sum(file.stat().st_size for file in files)
+    size = stored_bytes(files)
     with tempfile.TemporaryDirectory(prefix="contract-") as scratch:
         sandbox = Sandbox(
             read=(*(str(folder.absolute()) for folder in folders), *code_paths()),

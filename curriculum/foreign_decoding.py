@@ -15,6 +15,7 @@ from curriculum.sandboxed_process import (
     answer,
     enter_sandbox,
     fault_of,
+    stored_bytes,
     usual_memory,
     usual_seconds,
 )
@@ -41,7 +42,7 @@ def decode_foreign(files: Sequence[Path], *, unsandboxed: bool = False) -> None:
     if not files:
         return
     paths = [str(file.absolute()) for file in files]
-    size = sum(file.stat().st_size for file in files)
+    size = stored_bytes(files)
     sandbox = Sandbox(
         read=(*paths, *code_paths()), memory=usual_memory(size), cpu_seconds=usual_seconds(size)
     )

@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +32,8 @@ _ENVIRONMENT = {
 _MAX_ANSWER_BYTES = 16 << 20
 _PART_BYTES = 1 << 16
 _ENDING_SECONDS = 5
+_BLOCK_BYTES = 512
+"""Bytes of a block of st_blocks, on any file system."""
 MIN_MEMORY = 4 << 30
 """Memory in bytes that a process may use even on a small machine."""
 _MEMORY_RATIO = 16
@@ -52,11 +56,14 @@ def machine_memory() -> int:
 
 
 def usual_seconds(num_bytes: int) -> int:
-    """Return the limit of processor time in seconds for `num_bytes` of foreign files.
-
-    Bytes in holes of sparse files count as well.
-    """
+    """Return the limit of processor time in seconds for `num_bytes` of foreign files."""
     return min(60 + num_bytes // 100_000, MAX_SECONDS)
+
+
+def stored_bytes(files: Iterable[Path]) -> int:
+    """Return the bytes that files occupy on the disk, at most their sizes; holes don't count."""
+    found = (file.stat() for file in files)
+    return sum(min(status.st_size, status.st_blocks * _BLOCK_BYTES) for status in found)
 
 
 class SandboxedProcess:

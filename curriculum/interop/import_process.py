@@ -21,6 +21,7 @@ from curriculum.sandboxed_process import (
     answer,
     enter_sandbox,
     next_request,
+    stored_bytes,
     usual_memory,
     usual_seconds,
 )
@@ -69,7 +70,7 @@ def publish_foreign(
     from curriculum.interop.received_files import received_files
 
     files = received_files(rows.path, parquet=rows.format == "parquet")
-    size = sum(file.stat().st_size for file in files if file.is_file())
+    size = stored_bytes(file for file in files if file.is_file())
     with _scratch(store, rows.path) as folder:
         sandbox = Sandbox(
             read=(str(tokenizer.path.absolute()), *code_paths()),

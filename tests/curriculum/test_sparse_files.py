@@ -1,5 +1,6 @@
 """Small files of a workspace are read up to a bound: a sparse one takes no memory."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from curriculum.corpus.conversations import find_conversations
 from curriculum.corpus.sources import resolve
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.published_files import footer_of
+from curriculum.sandboxed_process import stored_bytes, usual_seconds
 from curriculum.store import inside, read_mark
 from schemas.corpus import ConversationsSpec, RepositorySpec
 from schemas.errors import CorpusError, StoreError
@@ -70,6 +72,14 @@ def test_sources_of_holes_that_claim_terabytes_are_refused_at_once(tmp_path: Pat
             resolve(bundle, cache=tmp_path / "cache")
         with pytest.raises(CorpusError):
             find_conversations(spoken)
+
+
+def test_the_holes_of_a_file_raise_no_limit_of_its_reader(tmp_path: Path) -> None:
+    full, sparse = tmp_path / "full", _sparse(tmp_path / "tokens.bin")
+    full.write_bytes(b"a" * (1 << 20))
+    os.truncate(sparse, 256 << 30)
+    assert stored_bytes([full]) == 1 << 20
+    assert usual_seconds(stored_bytes([full, sparse])) == usual_seconds(1 << 20)
 
 
 def test_a_footer_is_hashed_in_parts(tmp_path: Path) -> None:
