@@ -96,7 +96,7 @@ def done_as_told(refused: CompletedProcess[str], home: Path, aside: Path) -> Non
     elif moved := re.search(r"[Mm]ove (\S+) out of the workspace", said):
         shutil.move(moved[1], aside)
     else:
-        assert re.search(r"[Dd]elete it", said), said
+        assert re.search(r"[Dd]elete (it|the file)", said), said
         Path(re.findall(r"(/\S+\.json): ", said)[-1]).unlink()
     for words, command in CONTINUED.items():
         if words in said:

@@ -276,11 +276,11 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
         ),
         (
             ALONE.replace("share: 1", "objective: fim, share: 1"),
-            "have objective causal. Remove objective",
+            "have objective causal. Leave objective out",
         ),
         (
             ALONE.replace("share: 1", "repositories: [arena], share: 1"),
-            "imported rows are served as they are. Leave repositories out",
+            "imported rows are used unchanged. Remove repositories",
         ),
         (
             ALONE.replace("share: 1", "domains: {nowhere: 2}, share: 1"),
@@ -323,7 +323,7 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
     with pytest.raises(DietError, match="so the ids have other meanings") as caught:
         build_phase(plan, "syntax", Context())
     assert {each.key for each in Store(again).artefacts("rows")} == before
-    file = Path(str(caught.value.cure).partition("tokenizer: ")[2].partition(",")[0])
+    file = Path(str(caught.value.cure).partition("tokenizer: ")[2].partition(" in the diet")[0])
     assert file.is_file()
     cured = diet(tmp_path, "cured", ALONE)
     cured.write_text(f"tokenizer: {file}\n{cured.read_text()}")

@@ -64,7 +64,7 @@ def test_a_document_that_the_selection_lacks_is_an_error_that_names_it(
     tmp_path: Path, number: int
 ) -> None:
     chosen = [each for each in range(1, 20) if each != 5]
-    with pytest.raises(StoreError, match=f"document {name(number)}; .*lacks it"):
+    with pytest.raises(StoreError, match=f"document {name(number)}; .*contains it"):
         decisions(*pair(tmp_path, chosen, [7, number, 8]))
 
 

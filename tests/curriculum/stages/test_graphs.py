@@ -216,7 +216,7 @@ def test_text_of_held_out_files_in_training_rows_is_found(built: Built) -> None:
     known = held_out_files(built.selections[V4])
     everything = {each.lineage for document in documents(built, V4) for each in document.provenance}
     one_more = known | {min(everything - known)}
-    with pytest.raises(PackError, match="on the other side"):
+    with pytest.raises(PackError, match="in another split"):
         check_sides(train, of(built, V4), one_more, load_tokenizer(built.tokenizer).token_bytes)
 
 
@@ -238,7 +238,7 @@ def test_scored_context_of_a_held_out_target_is_found(built: Built, tmp_path: Pa
     pq.write_table(scored, copy)
     changed = replace(rows.val, path=tmp_path)
     held_out = held_out_files(built.selections[V4])
-    with pytest.raises(PackError, match="held-out target"):
+    with pytest.raises(PackError, match="validation target"):
         check_sides(changed, of(built, V4), held_out, load_tokenizer(built.tokenizer).token_bytes)
 
 
