@@ -58,7 +58,7 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ("hg", "unknown format. There are: curriculum, hf"),
+        ("hg", "unknown format. Available: curriculum, hf"),
         ("hf", "transformers has no architecture with this part"),
     ],
 )

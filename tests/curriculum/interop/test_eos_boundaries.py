@@ -118,7 +118,7 @@ def test_what_depends_on_the_mask_is_made_anew_and_what_contradicts_the_boundari
     assert row["target_ids"][63] == with_pad.codec.pad_id
     assert row["loss_token_count"] == T - 2
     stored["num_docs"] = [1]
-    with pytest.raises(SchemaError, match="num_docs is 1, not 2"):
+    with pytest.raises(SchemaError, match="num_docs is 1, expected 2"):
         with_pad.take(write(tmp_path / "b.parquet", rows, **stored), boundaries="eos")
 
 
