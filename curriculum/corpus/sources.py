@@ -501,7 +501,7 @@ class Sources:
         return self._clone(f"bundle-{named[:32]}.git", spec)
 
     def _clone(self, name: str, spec: RepositorySpec) -> Path:
-        """Return the bare clone of a url or a bundle, which is made if it doesn't exist; this is atomic.
+        """Return the bare clone of a url or a bundle. If the clone doesn't exist, make it atomically.
 
         A clone without the pinned commit isn't kept.
 
@@ -656,7 +656,7 @@ def _no_commit(spec: RepositorySpec, unknown: CorpusError, known: list[str]) -> 
             spec.title("path"),
             spec.path or spec.url,
             cause="the repository has no commits",
-            cure="Commit something, or remove it from the corpus",
+            cure="Make a commit, or remove the repository from the corpus",
         )
     return CorpusError(
         spec.title("commit"),

@@ -130,7 +130,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
 
 
 def _at_line_start(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
-    """Yield the ranges to blank for `name`, an ALL_CAPS name at the beginning of a line."""
+    """Yield the ranges to overwrite with spaces for `name`, an ALL_CAPS name at the start of a line."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     c = data[after : after + 1]

@@ -74,7 +74,7 @@ class FrameCounts:
         )
 
     def add(self, ids: Values, starts: Int64s, ends: Int64s) -> None:
-        """Count documents, which span `ids` from each of `starts` up to but excluding the same one of `ends`.
+        """Count documents; document i is `ids[starts[i] : ends[i]]`.
 
         Every document must have at least one token.
         """

@@ -283,7 +283,9 @@ def token_rows(
     check_facts(given)
     tokens = open_tokens(path, form, tokenizer, boundaries, dtype)
     if not len(tokens.ids):
-        raise SchemaError(str(tokens.path), cause="there isn't a token", cure="Give another file")
+        raise SchemaError(
+            str(tokens.path), cause="the file contains no tokens", cure="Give another file"
+        )
     if tokens.beside is not None:
         return _as_they_were(tokens, tokens.beside, form, given, tokenizer)
     return packed_rows(tokens, form, given, tokenizer, _asked(row_length, path))
@@ -367,7 +369,10 @@ def _columns(beside: Path) -> list[str]:
     lacking = [name for name in BESIDE_SCHEMA.names if name not in schema.names]
     if lacking:
         raise SchemaError(
-            str(beside), f"no column {lacking[0]}", cause="an export has it", cure=COPY
+            str(beside),
+            f"no column {lacking[0]}",
+            cause="an export must have this column",
+            cure=COPY,
         )
     names = list(stored_names(schema.names, KNOWN))
     require_types(beside, schema, names)
@@ -376,7 +381,7 @@ def _columns(beside: Path) -> list[str]:
 
 def _places(tokens: TokenFiles, lines: pa.Table, beside: Path, row_length: int) -> _Places:
     if lines["num_docs"].null_count or lines["valid_token_count"].null_count:
-        raise SchemaError(str(beside), "a null", cause="every row has its counts", cure=COPY)
+        raise SchemaError(str(beside), "a null", cause="every row must have its counts", cure=COPY)
     counts = lines["num_docs"].to_numpy().astype(np.int64)
     valid = lines["valid_token_count"].to_numpy().astype(np.int64)
     last, ends = np.cumsum(counts), np.cumsum(valid)

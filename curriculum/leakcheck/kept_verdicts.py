@@ -65,7 +65,7 @@ def proven_once(
             file,
             error=JobError,
             cause="it was changed since it was written",
-            cure="Delete it: it is proven again",
+            cure="Delete the file; the verdict is then proven again",
         )
         if kept.setting == described and kept.report.passed:
             return kept.report.findings

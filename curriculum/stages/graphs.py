@@ -76,7 +76,8 @@ class Graphs(Stage[GraphInputs, GraphTask]):
 
         Raises:
             CorpusError: if the repository or more than `max_skipped` of its changes can't be read. If the
-            corpus skips the repository, its artefacts stay empty instead.
+            corpus is set to skip unreadable repositories, nothing is raised, and the artefacts of the
+            repository stay empty.
         """
         corpus = task.repository.corpus
         write_or_skip(corpus, drafts, functools.partial(self._write, task, drafts))

@@ -118,7 +118,7 @@ def _refused(path: str, found: str) -> StoreError:
         found,
         cause=(
             "an untrusted workspace may only contain regular files and folders with displayable "
-            f"names, below at most {MAX_DEPTH} folders"
+            f"names, nested at most {MAX_DEPTH} folders deep"
         ),
         cure="Move it out of the workspace",
     )

@@ -67,7 +67,7 @@ class DocumentKind:
 
     @property
     def is_compared(self) -> bool:
-        """True if new lines are found by comparing a document with the file's text before the change."""
+        """Method for new lines: True to compare a document with the file's text before the change."""
         return FAMILIES[self.family].reads == "changes"
 
 

@@ -128,9 +128,9 @@ def require_own_bundle(folder: Path) -> None:
         quoted = shlex.quote(str(folder))
         raise StoreError(
             str(folder),
-            cause=f"{words}: they could change what the training writes",
-            cure=f"Make the bundle yours alone: chown -R, chmod -R go-w and setfacl -R -k {quoted}; if all "
-            f"who can write there may run code as you: export CURRICULUM_TRUST={quoted}",
+            cause=f"{words}: those users could change what the training writes",
+            cure=f"Make the bundle yours alone: chown -R, chmod -R go-w and setfacl -R -k {quoted}. Or, if you trust "
+            f"all who can write there to run code as you: export CURRICULUM_TRUST={quoted}",
         )
 
 

@@ -208,7 +208,8 @@ def loader_of(
         raise JobError(
             "study",
             study_mark(job.study),
-            cause="only our training loop applies studies; these rows have masks and restarting positions",
+            cause="only curriculum's own training loop applies studies; this loader returns rows with masks "
+            "and restarting positions",
             cure="Use a job without a study, or train it with `curriculum run`",
         )
     rows = PlannedRows.from_job(job, workspace)

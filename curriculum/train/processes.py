@@ -105,7 +105,8 @@ def job_environment() -> dict[str, str]:
 def signal_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
     """Return a preexec function that lets Linux signal the new process when its parent thread ends.
 
-    The function may run between fork and exec. It takes no locks, because its symbols are looked up before.
+    The returned function may run between fork and exec: it takes no locks, because its symbols are looked
+    up when it is created.
     On other systems it does nothing.
     """
     if sys.platform != "linux":

@@ -148,8 +148,8 @@ def state_folder() -> Path:
             "$CURRICULUM_STATE",
             folder,
             cause=f"{cause}: other users could change the record of trusted workspaces",
-            cure="Choose a folder inside of your own, or remove the access of other users to "
-            "these folders (chown, chmod go-w, setfacl -k)",
+            cure="Choose a folder inside your home folder, or remove other users' access to "
+            "the folder and the folders above it (chown, chmod go-w, setfacl -k)",
         )
     return _own(real)
 

@@ -181,7 +181,7 @@ def origin_of(job: Job) -> str:
 
 
 def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
-    """Yield the training loss as a sparkline; if steps were recorded, yield `before` first."""
+    """Yield the lines in `before`, then the training loss as a sparkline; nothing without recorded steps."""
     _, losses = step_losses(run / METRICS)
     if losses:
         yield from before

@@ -309,7 +309,7 @@ def test_what_masks_cost_is_not_measured_where_they_are_off(
 
 def test_rows_of_a_study_are_not_dealt_to_another_training_loop(world: Any) -> None:
     with pytest.raises(
-        JobError, match="study: positions continue; only our training loop applies studies"
+        JobError, match="study: positions continue; only curriculum's own training loop"
     ):
         loader_of(world.job(study=CONTINUED), world.store.root)
 
