@@ -129,8 +129,9 @@ def require_own_bundle(folder: Path) -> None:
         raise StoreError(
             str(folder),
             cause=f"{words}: those users could change what the training writes",
-            cure=f"Make the bundle yours alone: chown -R, chmod -R go-w and setfacl -R -k {quoted}. Or, if you trust "
-            f"all who can write there to run code as you: export CURRICULUM_TRUST={quoted}",
+            cure=f"Make the bundle yours alone: chown -R, chmod -R go-w and setfacl -R -k {quoted}. "
+            f"Or, if you trust all who can write there to run code as you: "
+            f"export CURRICULUM_TRUST={quoted}",
         )
 
 
