@@ -100,7 +100,7 @@ def test_nothing_is_inferred_without_a_bos_of_its_own(bos_id: int | None) -> Non
 
 
 def test_nothing_is_inferred_from_a_row_that_begins_inside_a_document() -> None:
-    with pytest.raises(SchemaError, match="begin with BOS"):
+    with pytest.raises(SchemaError, match="begins with BOS"):
         _ = batch({"input_ids": [INPUT_IDS, [*INPUT_IDS[1:], PAD]]}).doc_ids
 
 

@@ -52,7 +52,7 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("model: tiny", "model: tiny\nbackend: math", 5, "this value is not allowed"),
         ("model: tiny", "model: tiny\nsoftcap: 0", 5, "softcap"),
         ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: sdpa", 6, "Choose math, documents or"),
-        ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: varlen", 6, "has no softcap"),
+        ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: varlen", 6, "doesn't support softcap"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: of}", 5, "Did you mean 'off'?"),
         ("model: tiny", "model: tiny\nstudy: {positions: contiue}", 5, "Did you mean 'continue'?"),
         ("model: tiny", "model: tiny\nstudy: {mask: off}", 5, "Did you mean 'document_mask'?"),
@@ -153,7 +153,7 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
             "    portion: 0.5",
             "    portion: 0.5\n    advance_when: {val_bpb: {stops_improving_by: 0.1, set: fim}}",
             9,
-            "and the corpus has no such set. Take phase or causal or anchor",
+            "and the corpus has no such set. Use phase or causal or anchor",
         ),
         (
             "    portion: 0.5",
