@@ -24,11 +24,10 @@ from curriculum.graph.clang import GraphSnapshot
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.packing.row_check import check as check_rows
 from curriculum.store import Artefact
-from curriculum.tokens.codec import Tokenizer, TokenizerSettings
-from curriculum.tokens.finished import decoding_tokenizer
+from curriculum.tokens.token_bytes_check import check_token_bytes
 from curriculum.tokens.token_store import TokenStore
-from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
-from curriculum.tokens.train import TOKEN_BYTES_SCHEMA, token_bytes_table
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
+from curriculum.tokens.train import TOKEN_BYTES_SCHEMA
 from schemas.corpus import ContextSettings
 from schemas.document import (
     DOCUMENT_SCHEMA,
@@ -225,19 +224,7 @@ def _require_tokens(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
 
 
 def _require_tokenizer(artefact: Artefact, _: Mapping[str, Path]) -> None:
-    """Raise unless token_bytes.parquet is that of tokenizer.json: bits per byte are measured with it."""
-    texts = TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
-    settings = artefact.configured(TokenizerSettings)
-    tokenizer = (
-        Tokenizer.from_texts(texts, settings.roles)
-        if settings.encodes
-        else decoding_tokenizer(texts, settings.roles, "")
-    )
-    found = parquet.read_table(artefact.path / "token_bytes.parquet")
-    made = token_bytes_table(tokenizer)
-    for name in made.column_names:
-        if not found[name].equals(made[name]):
-            raise ValueError(f"{name} of token_bytes.parquet isn't that of {TOKENIZER_NAME}")
+    check_token_bytes(artefact)
 
 
 _CONTENTS: Mapping[str, Callable[[Artefact, Mapping[str, Path]], None]] = {
