@@ -55,7 +55,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="v2_simple is registered already"):
+    with pytest.raises(ValueError, match="v2_simple is already registered"):
         FAMILIES.register(FAMILIES["v2_simple"])
 
 
