@@ -310,7 +310,9 @@ def _files(path: Path) -> list[Path]:
     if not files:
         raise SchemaError(
             str(path),
-            cause="there are no Parquet files" if path.is_dir() else f"{kind_at(path)} lies there",
+            cause="there are no Parquet files"
+            if path.is_dir()
+            else f"{kind_at(path)} is at this path",
             cure="Give a file of packed rows, or a folder that holds some",
         )
     return files

@@ -31,7 +31,7 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
     kind = kind_at(path)
     # The user may give the path of a token file without its suffix.
     if kind not in ("a file", "a folder") and (parquet or kind != "nothing"):
-        raise SchemaError(str(path), cause=f"{kind} lies there", cure="Check the path")
+        raise SchemaError(str(path), cause=f"{kind} is at this path", cure="Check the path")
     folder = path if path.is_dir() else path.parent
     named = sorted(_named(path, parquet=parquet))
     found = [_resolve_inside(folder, file) for file in named if kind_at(file) != "a folder"]
@@ -83,7 +83,7 @@ def _resolve_inside(folder: Path, file: Path) -> Path:
     kind = kind_at(file)
     if kind != "a file":
         raise SchemaError(
-            str(file), cause=f"{kind} lies there", cure="Put a file there, or leave it out"
+            str(file), cause=f"{kind} is at this path", cure="Put a file there, or leave it out"
         )
     target = file.resolve()
     if not any(target.is_relative_to(root) for root in linked_folders(folder)):

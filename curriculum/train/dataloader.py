@@ -114,9 +114,7 @@ class PlannedRows(Dataset[Row]):
             raise _plan_mismatch(position, planned.rows_key, "the job doesn't list these rows")
         row = shards.row(planned.shard, planned.row)
         if row.pack_id != planned.pack_id:
-            raise _plan_mismatch(
-                position, planned.pack_id, f"the shard has row {row.pack_id} at this place"
-            )
+            raise _plan_mismatch(position, planned.pack_id, f"the shard has row {row.pack_id}")
         return row
 
     def __reduce__(self) -> tuple[object, ...]:
