@@ -65,16 +65,6 @@ def require_plain_below(root: Path, folder: Path) -> None:
     require_plain(folder)
 
 
-def require_shallow(folder: Path) -> None:
-    """Raise unless a folder, which may lie outside of workspaces, has at most MAX_DEPTH levels of folders.
-
-    Raises:
-        StoreError: naming the folder that is too deep or unreadable.
-    """
-    for _ in _entries_below(folder):
-        pass
-
-
 def _entries_below(root: Path) -> Iterator[tuple[Path, "os.DirEntry[str]"]]:
     """Yield all entries below a folder, each with its parent folder, without following links."""
     pending = [(root, 0)]
