@@ -27,9 +27,9 @@ def test_units_without_a_size_give_nothing() -> None:
     assert estimate_by_ratio(np.zeros(3), np.zeros(3), whole=10.0, population=30) == (0.0, 0.0)
 
 
-@given(st.integers(0, 2**31), st.integers(20, 60))
+@given(st.integers(0, 2**31), st.integers(30, 60))
 def test_the_error_is_as_large_as_estimates_differ(seed: int, sampled: int) -> None:
-    """Three in four samples of one population lie within three standard errors."""
+    """Most of many samples of one population lie within three standard errors."""
     random = np.random.default_rng(seed)
     sizes = random.lognormal(0, 1, 400)
     amounts = sizes * random.uniform(0.5, 1.5, 400)
@@ -40,7 +40,7 @@ def test_the_error_is_as_large_as_estimates_differ(seed: int, sampled: int) -> N
             amounts[some], sizes[some], whole=float(sizes.sum()), population=400
         )
         hits += abs(total - amounts.sum()) <= 3 * error
-    assert hits >= 30
+    assert hits >= 34
 
 
 def test_more_units_leave_less_doubt() -> None:
