@@ -207,8 +207,7 @@ def _short_memory() -> CurriculumError:
     return CurriculumError(
         "memory",
         f"ulimit -v {limit >> 10}",
-        cause=f"the limit of {limit / 1000000000.0:.1f} GB of address space for this process is "
-        "too low",
+        cause=f"the limit of {limit / 1e9:.1f} GB of address space for this process is too low",
         cure="Raise the limit: ulimit -v unlimited",
     )
 
@@ -393,8 +392,8 @@ def look(
     """Run a command that only reads; run it in a sandbox if the workspace isn't trusted.
 
     `work` is called with the workspace and the path to write to. That path is `output` or a draft of it, or
-    the folder outside of the workspace that `folder` returns. `outside` are
-    paths that the work reads even if they lie in no workspace.
+    the folder outside of the workspace that `folder` returns. The work may read the paths `outside` even if
+    they are in no workspace.
 
     Raises:
         StoreError: if the workspace doesn't exist or can't be read safely.
