@@ -64,7 +64,7 @@ def proven_once(
             KeptVerdict,
             file,
             error=JobError,
-            cause="it was changed since it was written",
+            cause="another program than this one wrote it, or its disk is damaged",
             cure="Delete the file; the verdict is then proven again",
         )
         if kept.setting == described and kept.report.passed:

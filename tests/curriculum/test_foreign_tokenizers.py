@@ -26,7 +26,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.adversarial import LONG_RUNS
 from curriculum.tokens.codec import NO_ENGINE, Roles, Tokenizer
 from curriculum.tokens.tokenizer_texts import TokenizerTexts
-from curriculum.tokens.train import TOKEN_BYTES_SCHEMA
+from curriculum.tokens.train import token_bytes_table
 from curriculum.tokens.word_patterns import BYTE_LEVEL, COMPILED
 from flows.cli import app
 from schemas.errors import StoreError, TokenizerError
@@ -273,7 +273,8 @@ def sealed_tokenizer(home: Path, text: str, **config: Any) -> Artefact:
 
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         written(drafts[0].path, text)
-        pq.write_table(TOKEN_BYTES_SCHEMA.empty_table(), drafts[0].path / "token_bytes.parquet")
+        table = token_bytes_table(Tokenizer.parse(foreign_json()))
+        pq.write_table(table, drafts[0].path / "token_bytes.parquet")
 
     recipe = Recipe(stage="tokenizers", labels=(), revision=1, config=asdict(ROLES) | config)
     return Store(home).produce([recipe], fill)[0]
