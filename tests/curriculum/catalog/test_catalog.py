@@ -287,7 +287,7 @@ def test_a_question_writes_nothing_and_reads_nothing_else(workspace: Path, sql: 
 
 
 def test_a_typo_names_the_view_that_was_meant(workspace: Path) -> None:
-    with pytest.raises(CatalogError, match='Did you mean "rows"'):
+    with pytest.raises(CatalogError, match='"rows"'):
         query(workspace, "SELECT * FROM rowz")
 
 

@@ -87,7 +87,7 @@ def test_there_is_neither_a_secret_nor_an_extension_from_elsewhere(home: Path) -
 )
 def test_what_has_no_end_ends_within_its_limits(home: Path, sql: str) -> None:
     begin = time.monotonic()
-    with pytest.raises(CatalogError, match=r"took longer|GiB of memory|refuses"):
+    with pytest.raises(CatalogError, match=r"\d s\b|GiB| Error: "):
         ask(home, sql, SHORT)
     assert time.monotonic() - begin < 60
 

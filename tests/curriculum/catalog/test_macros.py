@@ -378,10 +378,10 @@ def test_a_macro_that_is_asked_for_what_is_not_there_is_an_error(
     *before, last = NOT_THERE[name]
     marks = ["?"] * len(before)
     plain = f"SELECT count(*) FROM {name}({', '.join([*marks, '?'])})"
-    with pytest.raises(duckdb.InvalidInputException, match=f"there is no .*{last}"):
+    with pytest.raises(duckdb.InvalidInputException, match=f"no .*{last}"):
         catalog.execute(plain, [*before, last]).fetchall()
     lateral = f"SELECT count(*) FROM (SELECT ? AS one) q, {name}({', '.join([*marks, 'q.one'])})"
-    with pytest.raises(duckdb.InvalidInputException, match=f"there is no .*{last}"):
+    with pytest.raises(duckdb.InvalidInputException, match=f"no .*{last}"):
         catalog.execute(lateral, [last, *before]).fetchall()
 
 

@@ -177,7 +177,7 @@ def test_a_name_in_any_column_of_names_is_one_that_is_there_or_is_said(
         assert said == ()
     else:
         (notice,) = said
-        assert notice.startswith(f"Nothing here has the {expected[0]} '{expected[1]}'")
+        assert f"{expected[0]} '{expected[1]}'" in notice
 
 
 @pytest.mark.parametrize("name", ["report.json", "job.json"])
@@ -199,7 +199,7 @@ def test_data_of_a_build_that_did_not_end_is_said_by_questions_that_read_it(home
     answer = query(home, "SELECT count(*) FROM documents")
     assert answer.rows == [(0,)]
     (notice,) = answer.notices
-    assert notice.startswith("Nothing of documents is in use")
+    assert "documents" in notice
     kinds = [each.split()[2] for each in notices(home, "FROM lineage")]
     assert kinds == ["documents", "rows", "plan"]
     assert notices(home, "SELECT 1") == ()

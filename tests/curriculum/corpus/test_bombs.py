@@ -288,8 +288,8 @@ def test_a_clone_has_limits(
         small.setattr(git, limit, value)
         with pytest.raises(CorpusError) as refused:
             resolve(spec, cache=tmp_path / "cache")
-    assert "git clone" in str(refused.value)
-    assert "limits of a clone" in refused.value.cause
+    assert refused.value.value == "git clone"
+    assert "limits" in refused.value.cause
     assert not (tmp_path / "cache").exists()
     assert resolve(spec, cache=tmp_path / "cache").commit == repo.ids[-1]
 
@@ -303,7 +303,7 @@ def test_a_server_that_says_nothing_is_left(
         url = f"git://127.0.0.1:{server.getsockname()[1]}/repo"
         with pytest.raises(CorpusError) as refused:
             resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
-        assert "not finish within 1 s" in refused.value.cause
+        assert "within 1 s" in refused.value.cause
         monkeypatch.setattr(git, "MAX_CLONE_S", 60)
         with endless(seconds=2):
             resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")

@@ -14,6 +14,7 @@ import pytest
 from curriculum.corpus.sources import resolve
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
+from tests.error_fields import fields
 
 SECRET = "int secret_of_the_owner;\n"
 Attack = Callable[[Any, Any], None]
@@ -166,7 +167,7 @@ def test_an_index_of_many_packs_cannot_name_a_pack_of_another_repository(
     index_of_elsewhere(hostile, private)
     stolen = private.ids[0]
     assert f"{hostile.git('show', f'{stolen}:secret.cc')}\n" == SECRET, "git reads the secret"
-    with pytest.raises(CorpusError, match="no such commit"):
+    with pytest.raises(CorpusError, check=fields(value=f"commit = {stolen!r}")):
         read(hostile.path, commit=stolen)
 
 
@@ -194,7 +195,7 @@ def test_a_file_that_names_a_repository_is_not_cloned(
     (tmp_path / "named").write_text(f"gitdir: {private.path}/.git\n")
     url = form.format(tmp_path / "named")
     private.git("clone", "-q", "--bare", url, f"{tmp_path}/plain.git")
-    with pytest.raises(CorpusError, match="no repository in that folder"):
+    with pytest.raises(CorpusError, match="`path:`", check=fields(value=url)):
         resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
 
 
@@ -289,6 +290,8 @@ def test_a_repository_with_its_folder_apart_is_read_by_that_folder(
     hostile: Any, read: Any, tmp_path: Path
 ) -> None:
     hostile.git("clone", "-q", "--separate-git-dir", str(tmp_path / "apart"), ".", f"{tmp_path}/w")
-    with pytest.raises(CorpusError, match="Give the path of that repository"):
+    with pytest.raises(
+        CorpusError, match="worktree repair", check=fields(value=tmp_path / "w/.git")
+    ):
         read(tmp_path / "w")
     assert [each.path for each in read(tmp_path / "apart")[0]] == ["a.cc"]

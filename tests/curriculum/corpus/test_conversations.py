@@ -27,6 +27,7 @@ from schemas.change import Conversation, Turn
 from schemas.corpus import ConversationsSpec, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 from tests.bounded import bounded
+from tests.error_fields import fields
 
 CORPUS = CorpusSpec(
     name="c",
@@ -276,17 +277,17 @@ def test_more_losses_than_allowed_fail_with_counts_and_a_place_of_each(tmp_path:
     refuse_losses(files, CORPUS.model_copy(update={"max_skipped": 0.02}), skips)
     with pytest.raises(CorpusError) as refused:
         refuse_losses(files, CORPUS, skips)
-    assert str(refused.value) == (
-        "conversations talks: 2.0% of its lines give no conversation (json 1, such as "
-        "talks.jsonl:99, order 1, such as talks.jsonl:100); max_skipped allows 1.0%. Correct the lines, "
-        "raise max_skipped in the corpus file, or skip the source with on_error"
-    )
+    assert refused.value.name == "conversations talks"
+    value = str(refused.value.value)
+    assert value.startswith("2.0%")
+    assert "json 1, such as talks.jsonl:99, order 1, such as talks.jsonl:100" in value
+    assert "1.0%" in refused.value.cause
 
 
 def test_a_file_without_a_conversation_is_refused(tmp_path: Path) -> None:
     files, skips = found(written(tmp_path, "", " ")), SkippedLines()
     assert [*read_conversations(files, CORPUS, skips)] == []
-    with pytest.raises(CorpusError, match="it contains no conversation"):
+    with pytest.raises(CorpusError, check=fields(value=tmp_path / "talks.jsonl")):
         refuse_losses(files, CORPUS, skips)
 
 
@@ -294,7 +295,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, GOOD)
     files = found(file)
     written(tmp_path, GOOD, GOOD)
-    with pytest.raises(CorpusError, match="changed while it was read"):
+    with pytest.raises(CorpusError, match="changed", check=fields(value="talks.jsonl")):
         [*read_conversations(files, CORPUS, SkippedLines())]
 
 
@@ -334,9 +335,9 @@ def test_a_link_that_is_swapped_into_a_folder_after_it_was_listed_is_not_followe
 
 
 def test_where_there_is_nothing_the_error_says_so(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="found nothing instead"):
+    with pytest.raises(CorpusError, match="nothing"):
         found(tmp_path / "none.jsonl")
-    with pytest.raises(CorpusError, match=r"it contains no \.jsonl file"):
+    with pytest.raises(CorpusError, match=r"\.jsonl"):
         found(tmp_path)
     (tmp_path / "linked.jsonl").symlink_to("/dev/null")
     os.mkfifo(tmp_path / "pipe.jsonl")
@@ -344,7 +345,7 @@ def test_where_there_is_nothing_the_error_says_so(tmp_path: Path) -> None:
         found(tmp_path)
     assert refused.value.cause.endswith("linked.jsonl is a link, pipe.jsonl is a pipe")
     (tmp_path / "a\n.jsonl").write_text(GOOD)
-    with pytest.raises(CorpusError, match="its name isn't printable UTF-8"):
+    with pytest.raises(CorpusError, check=fields(value=r"'a\n.jsonl'")):
         found(tmp_path)
 
 
@@ -364,10 +365,10 @@ def test_a_source_that_is_no_file_is_refused_by_what_lies_there(
     put(tmp_path / "talks.jsonl")
     with pytest.raises(CorpusError) as refused:
         found(tmp_path / "talks.jsonl")
-    assert refused.value.cause == f"found {lies} instead of a file or a folder"
+    assert lies in refused.value.cause
     with pytest.raises(CorpusError) as refused:
         resolve(RepositorySpec(name="mine", path=str(tmp_path / "talks.jsonl")), cache=tmp_path)
-    assert refused.value.cause == f"found {lies} instead of a folder or a bundle"
+    assert lies in refused.value.cause
 
 
 def test_the_key_rests_on_bytes_and_names_and_not_on_where_they_lie(tmp_path: Path) -> None:
@@ -394,7 +395,7 @@ def test_conversations_and_repositories_have_names_of_their_own(tmp_path: Path) 
     (tmp_path / "c.yaml").write_text(
         "name: c\nrepositories: [{name: r, path: r}]\nconversations: [{name: R, path: t.jsonl}]\n"
     )
-    with pytest.raises(CorpusError, match="'r' and 'R' of repositories or conversations"):
+    with pytest.raises(CorpusError, match="'r' and 'R'"):
         load_corpus(str(tmp_path / "c.yaml"))
 
 

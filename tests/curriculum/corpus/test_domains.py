@@ -6,6 +6,7 @@ import pytest
 from curriculum.corpus.domains import condition, ingredients, load_domains
 from schemas.corpus import DomainsSpec
 from schemas.errors import CorpusError
+from tests.error_fields import fields
 
 RULES = """\
 features:
@@ -85,9 +86,9 @@ def test_a_fault_is_named_with_its_line_and_cure(tmp_path, before, now, said):
 
 
 def test_rules_that_are_not_there_are_named_with_those_there_are(tmp_path):
-    with pytest.raises(CorpusError, match="Did you mean 'domains'"):
+    with pytest.raises(CorpusError, match="'domains'"):
         load_domains("domain")
-    with pytest.raises(CorpusError, match="can't be read"):
+    with pytest.raises(CorpusError, check=fields(name=tmp_path / "none.yaml")):
         load_domains(str(tmp_path / "none.yaml"))
 
 

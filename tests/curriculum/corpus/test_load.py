@@ -7,6 +7,7 @@ from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from schemas.errors import CorpusError
+from tests.error_fields import fields
 
 CORPUS = """
 name: mine
@@ -42,7 +43,7 @@ def test_a_corpus_that_is_left_out_is_named_by_name_or_by_file(tmp_path):
     file.write_text(text)
     assert load_corpus(str(file)).not_in == ("sample", "large")
     file.write_text(text.replace("big", "gone"))
-    with pytest.raises(CorpusError, match=r"gone\.yaml"):
+    with pytest.raises(CorpusError, check=fields(name=tmp_path / "gone.yaml")):
         load_corpus(str(file))
     file.write_text(text.replace("sample", "c"))
     with pytest.raises(CorpusError, match="not_in"):
@@ -52,7 +53,7 @@ def test_a_corpus_that_is_left_out_is_named_by_name_or_by_file(tmp_path):
 def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
     (tmp_path / "sample.yaml").write_text(CORPUS)
     monkeypatch.setattr("curriculum.corpus.load.CORPORA", tmp_path)
-    with pytest.raises(CorpusError, match="Did you mean 'sample'"):
+    with pytest.raises(CorpusError, match="'sample'"):
         load_corpus("sampel")
     with pytest.raises(CorpusError, match="Available: sample"):
         load_corpus("other")
@@ -61,7 +62,7 @@ def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
 
 def test_a_fault_in_the_file_names_its_line(tmp_path):
     (tmp_path / "c.yaml").write_text(CORPUS + "val_fractoin: 0.5\n")
-    with pytest.raises(CorpusError, match=r"c\.yaml:8: .*Did you mean 'val_fraction'"):
+    with pytest.raises(CorpusError, match=r"c\.yaml:8: .*'val_fraction'"):
         load_corpus(str(tmp_path / "c.yaml"))
 
 
@@ -112,7 +113,7 @@ def test_every_entry_that_can_t_be_read_names_file_and_line(sample_clone, tmp_pa
         with pytest.raises(CorpusError) as wrong:
             found.resolve(spec)
         assert wrong.value.name == f"{file}:{line}: repository {spec.name}"
-    with pytest.raises(CorpusError, match=rf"{file}:6: repository gone"):
+    with pytest.raises(CorpusError, match=f"{file}:6: "):
         found.resolve_all(corpus.repositories)
     with pytest.raises(CorpusError) as wrong:
         conversation_paths(corpus.conversations[0])
@@ -145,7 +146,7 @@ def test_repositories_on_the_spot_get_distinct_safe_names():
 
 
 def test_no_repository_is_an_error():
-    with pytest.raises(CorpusError, match="at least one"):
+    with pytest.raises(CorpusError, check=fields(name="repositories", value="none")):
         corpus_of_repositories([])
 
 
@@ -157,9 +158,9 @@ def test_a_workspace_has_corpora_of_its_own_by_name(tmp_path):
     ours = load_corpus("ours", tmp_path)
     assert ours.repositories[0].path == f"{tmp_path}/corpora/repos/near"
     assert load_corpus("sample", tmp_path).name == "mine", "the shipped one went before"
-    with pytest.raises(CorpusError, match=r"no corpus of the workspace.*'ours'"):
+    with pytest.raises(CorpusError, match=r"workspace.*'ours'"):
         load_corpus("our", tmp_path)
-    with pytest.raises(CorpusError, match="no shipped corpus"):
+    with pytest.raises(CorpusError, match="shipped", check=fields(value="'ours'")):
         load_corpus("ours")
 
 

@@ -9,6 +9,7 @@ from curriculum.corpus.sources import plain_folders, resolve
 from schemas.change import FileChange
 from schemas.corpus import QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
+from tests.error_fields import fields
 
 
 def texts(changes: list[FileChange]) -> list[tuple[str, str, str]]:
@@ -58,22 +59,23 @@ def test_a_pin_may_be_any_name_of_a_commit(repo, tmp_path, form):
 
 
 def test_an_unknown_commit_names_what_there_is(repo, read):
-    with pytest.raises(CorpusError, match=r"commit = 'v9'; .*Give an existing one, such as main"):
+    with pytest.raises(CorpusError, match="main", check=fields(value="commit = 'v9'")):
         read(repo.path, commit="v9")
 
 
 def test_a_tree_is_no_commit(repo, read):
-    with pytest.raises(CorpusError, match="no such commit"):
-        read(repo.path, commit=repo.git("rev-parse", "HEAD^{tree}"))
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    with pytest.raises(CorpusError, check=fields(value=f"commit = {tree!r}")):
+        read(repo.path, commit=tree)
 
 
 def test_an_empty_repository_says_so(build, read):
-    with pytest.raises(CorpusError, match="the repository has no commits"):
+    with pytest.raises(CorpusError, match="no commits"):
         read(build("empty").path)
 
 
 def test_a_path_where_nothing_lies_says_so(read, tmp_path):
-    with pytest.raises(CorpusError, match="found nothing instead"):
+    with pytest.raises(CorpusError, match="nothing"):
         read(tmp_path / "nothing")
 
 
@@ -83,13 +85,13 @@ def test_a_repository_that_may_not_be_read_says_so(repo, read, monkeypatch):
 
     # Modes don't stop root; a sandbox does.
     monkeypatch.setattr(git, "shallow_commits", denied)
-    with pytest.raises(CorpusError, match="may not read it"):
+    with pytest.raises(CorpusError, check=fields(value=f"{repo.path}/.git/objects")):
         read(repo.path)
 
 
 def test_a_file_that_is_no_bundle_says_so(read, tmp_path):
     (tmp_path / "file").write_text("hello")
-    with pytest.raises(CorpusError, match="not a git bundle"):
+    with pytest.raises(CorpusError, match="bundle", check=fields(value=tmp_path / "file")):
         read(tmp_path / "file")
 
 
@@ -97,13 +99,13 @@ def test_a_broken_git_file_is_no_plain_directory(read, tmp_path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/.git").write_text("gitdir: /nowhere\n")
     (tmp_path / "tree/a.cc").write_text("int a;\n")
-    with pytest.raises(CorpusError, match="does not lead to a repository"):
+    with pytest.raises(CorpusError, check=fields(value=tmp_path / "tree/.git")):
         read(tmp_path / "tree")
 
 
 def test_a_url_that_cannot_be_cloned_says_gits_words(tmp_path):
     spec = RepositorySpec(name="repo", url="git://127.0.0.1:1/nothing")
-    with pytest.raises(CorpusError, match=r"git clone: exit code 128; .*unable to connect"):
+    with pytest.raises(CorpusError, check=fields(value="git clone: exit code 128")):
         resolve(spec, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 

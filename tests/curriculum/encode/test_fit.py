@@ -209,7 +209,7 @@ def test_targets_that_stand_last_are_routed_and_files_are_divided() -> None:
 
 
 def test_documents_with_structure_are_fitted_as_their_base() -> None:
-    with pytest.raises(AssertionError, match="policy of its base family"):
+    with pytest.raises(AssertionError, match="base family"):
         policy_of(ENRICHED_FAMILY)
 
 

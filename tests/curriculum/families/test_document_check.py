@@ -9,6 +9,7 @@ from curriculum.families.render import render
 from schemas.change import FileChange
 from schemas.document import Document, Part, Span
 from schemas.errors import SchemaError
+from tests.error_fields import fields
 
 MakeChange = Callable[..., FileChange]
 
@@ -26,22 +27,22 @@ def test_a_sound_document_passes(sound: Document) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "cause"),
+    ("change", "said"),
     [
-        ({"text": "short"}, "tile"),
-        ({"parts": ()}, "tile"),
-        ({"provenance": ()}, "only 0 sources"),
+        ({"text": "short"}, "text of 5 bytes"),
+        ({"parts": ()}, "parts of 0 bytes"),
+        ({"provenance": ()}, "source 0"),
     ],
 )
-def test_a_broken_document_is_named(sound: Document, change: dict[str, Any], cause: str) -> None:
-    with pytest.raises(SchemaError, match=cause):
+def test_a_broken_document_is_named(sound: Document, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
         check_document(dataclasses.replace(sound, **change))
 
 
 def test_a_part_inside_a_line_is_refused(sound: Document) -> None:
     size = len(sound.text.encode())
     parts = (Part(kind="code", start=0, end=3), Part(kind="code", start=3, end=size))
-    with pytest.raises(SchemaError, match="line start"):
+    with pytest.raises(SchemaError, match="line", check=fields(value="part at 3")):
         check_document(dataclasses.replace(sound, parts=parts, provenance=()))
 
 
@@ -51,7 +52,7 @@ def test_an_empty_part_is_refused(sound: Document) -> None:
         dataclasses.replace(sound.parts[0]),
         *sound.parts[1:],
     )
-    with pytest.raises(SchemaError, match="not be empty"):
+    with pytest.raises(SchemaError, match="empty", check=fields(value="part at 0")):
         check_document(dataclasses.replace(sound, parts=parts))
 
 
@@ -69,5 +70,6 @@ def test_spans_outside_or_in_disorder_are_refused(
 def test_a_source_that_is_not_tiled_is_refused(sound: Document) -> None:
     source = dataclasses.replace(sound.provenance[0], end=sound.provenance[0].end + 1)
     provenance = (source, *sound.provenance[1:])
-    with pytest.raises(SchemaError, match="tile their source"):
+    name = f"document {sound.document_id} ({sound.family})"
+    with pytest.raises(SchemaError, match=source.path, check=fields(name=name)):
         check_document(dataclasses.replace(sound, provenance=provenance))
