@@ -9,6 +9,7 @@ lineage.py             inputs of an artefact, and its tokenizer
 runs.py                reports of runs
 comparison.py          runs side by side: settings, figures with verdicts, shares of mixtures
 paired.py              two measurements compared document by document
+step_metrics.py        training steps of runs
 open_runs.py           training loss and val_bpb of open runs
 losses.py              excluded documents by stage
 token_counts.py        tokens by document and origin, and differences

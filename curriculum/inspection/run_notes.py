@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean
 
 from curriculum.inspection.formats import TOO_FEW, alike, bits, held_out_words, number, paired
-from curriculum.inspection.open_runs import step_losses
 from curriculum.inspection.paired import changes_between
 from curriculum.inspection.runs import NOT_SURE, mixture_of_run, report_of
+from curriculum.inspection.step_metrics import step_losses
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.store import Artefact, Store
 from curriculum.train.document_sums import PairedChange

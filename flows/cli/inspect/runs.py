@@ -10,10 +10,10 @@ from rich.text import Text
 from curriculum.inspection.formats import Line as TableLine
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.line_selection import InspectOptions, Line
-from curriculum.inspection.open_runs import step_losses
 from curriculum.inspection.paired import changes_within
 from curriculum.inspection.run_tables import figure_lines, machine_line, run_lines
 from curriculum.inspection.runs import ending, mixture_of_run, report_of, unused_budget
+from curriculum.inspection.step_metrics import step_losses
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
