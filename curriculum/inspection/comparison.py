@@ -54,6 +54,11 @@ class SettingValues:
     name: str
     values: tuple[str | None, ...]
 
+    @property
+    def differs(self) -> bool:
+        """True unless all runs have the same value."""
+        return len({*self.values}) > 1
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredPair:
@@ -107,18 +112,32 @@ def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
 
     Rows that only some of the runs read aren't listed here, but with the servings.
     """
-    listed = [dict(_settings(side)) for side in compared]
-    names = dict.fromkeys(name for settings in listed for name in settings)
-    found = [
-        SettingValues(name=name, values=tuple(settings.get(name) or None for settings in listed))
-        for name in names
-    ]
+    listed = [recorded_settings(side.job, side.tools, side.mixture) for side in compared]
     return [
         setting
-        for setting in found
-        if len({*setting.values}) > 1
-        and not (setting.name.startswith(f"{ROWS} ") and None in setting.values)
+        for setting in setting_values(listed)
+        if setting.differs and not (setting.name.startswith(f"{ROWS} ") and None in setting.values)
     ]
+
+
+def setting_values(runs: Sequence[Mapping[str, str]]) -> list[SettingValues]:
+    """Return every setting with its values; `runs` has the settings of each run by name."""
+    names = dict.fromkeys(name for settings in runs for name in settings)
+    return [
+        SettingValues(name=name, values=tuple(settings.get(name) or None for settings in runs))
+        for name in names
+    ]
+
+
+def recorded_settings(
+    job: Job, tools: Mapping[str, str], mixture: Artefact | None = None
+) -> dict[str, str]:
+    """Return the settings of a run by name, in the order of the job's fields.
+
+    `tools` are the versions of the tools that trained the run. The settings of its mixture are included only
+    if `mixture` is given.
+    """
+    return dict(_settings(job, tools, mixture))
 
 
 def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
@@ -227,8 +246,9 @@ def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
     )
 
 
-def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
-    job = side.job
+def _settings(
+    job: Job, tools: Mapping[str, str], mixture: Artefact | None
+) -> Iterator[tuple[str, str]]:
     yield from _flatten(
         "", {k: v for k, v in job.model_dump(mode="json").items() if k not in NOT_SETTINGS}
     )
@@ -237,9 +257,9 @@ def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
     yield "starts from", job.start_from.run_key[:KEY_DIGITS] if job.start_from else "nothing"
     for rows in job.rows:
         yield f"{ROWS} {_labels(rows.path)}", rows.key[:KEY_DIGITS]
-    if side.mixture is not None:
-        yield from _of_mixture(side.mixture)
-    yield from side.tools.items()
+    if mixture is not None:
+        yield from _of_mixture(mixture)
+    yield from tools.items()
     for name, value in job.overrides.items():
         yield name if name == "diet" else f"override {name}", value
 
