@@ -66,6 +66,21 @@ def within(low: float, high: float) -> Scale:
     return _stepped(low, high, _round_up((high - low) / 5))
 
 
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def durations(last: float) -> Scale:
+    """Return a scale of durations from 0 to `last` seconds, with labels in one unit.
+
+    >>> [label for _, label in durations(630).ticks], durations(2 * 86_400).ticks[-1]
+    (['0 min', '5 min', '10 min'], (172800.0, '2.0 d'))
+    """
+    size, unit = next((unit for unit in UNITS if last >= 2 * unit[0]), (1, "s"))
+    scale = within(0, last / size or 1)
+    ticks = tuple((size * value, f"{label} {unit}") for value, label in scale.ticks)
+    return Scale(low=0, high=size * scale.high, ticks=ticks)
+
+
 def around(values: Sequence[float], settled: Sequence[float] = ()) -> Scale:
     """Return a scale that contains all values and starts and ends at round values.
 
@@ -178,24 +193,8 @@ class Series:
     """Points that are drawn as dots."""
     around: Sequence[Point] = ()
     """Lower and upper end of the confidence interval at each point."""
-
-
-def running_mean(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Return the running mean of a series: the mean of each point and of the points before it in a window.
-
-    The window has 5 % of all points.
-
-    >>> running_mean([(1, 4.0), (2, 2.0)])
-    ((1, 4.0), (2, 2.0))
-    >>> running_mean([(x, float(x % 2)) for x in range(40)])[-1]
-    (39, 0.5)
-    """
-    size = max(1, len(points) // 20)
-    sums = [0.0, *accumulate(value for _, value in points)]
-    return tuple(
-        (place, (sums[at + 1] - sums[max(0, at + 1 - size)]) / min(at + 1, size))
-        for at, (place, _) in enumerate(points)
-    )
+    behind: Sequence[Point] = ()
+    """Points of a faint line behind the series: its values before they were smoothed."""
 
 
 def across(scale: Scale, value: float) -> float:
@@ -267,6 +266,9 @@ def _group(series: Series, x: Scale, y: Scale) -> Markup:
         lower = [(place, low) for place, (low, _) in reversed(ends)]
         outline = _points_text(_field_points([*upper, *lower], x, y))
         parts.append(element("polygon", points=outline))
+    if series.behind:
+        values = _field_points(series.behind, x, y)
+        parts.append(element("polyline", class_="raw", points=_points_text(values)))
     if series.is_line:
         parts.append(element("polyline", points=_points_text(places)))
     if dotted:
