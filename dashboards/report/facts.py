@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,6 +11,7 @@ from curriculum.inspection.held_out import filling_of
 from curriculum.inspection.largest_files import lines_of_artefacts
 from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place, changes_within
+from curriculum.inspection.step_metrics import TrainingPoint
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import gates
@@ -23,8 +24,9 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, REPORT, read_report
 from dashboards.report.packed_data_sets import PackedDataSet
-from dashboards.report.step_curves import StepCurves, read_step_curves
+from dashboards.report.step_curves import read_points
 from dashboards.rows.write import ExampleRow
+from dashboards.run_settings import versions
 from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Job, Report
 from schemas.label_folders import label_folder
@@ -50,6 +52,8 @@ class TrainedRun:
     """Price per GPU hour in the job."""
     job: Job | None = None
     """Job of the run, with its hyperparameters and seed."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the tools and of the trainer; empty for a replaced or unfinished run."""
     trained_shares: Mapping[str, float] = field(default_factory=dict)
     """Share of each set's targets that also occur in training documents and are not scored."""
 
@@ -109,8 +113,8 @@ class PhaseFacts:
     """Attempts that are neither current nor running, in order of their start."""
     started: str = ""
     """Start of the current run or active attempt; ISO 8601."""
-    steps: StepCurves | None = None
-    """Training loss and learning rate of the current run."""
+    points: tuple[TrainingPoint, ...] = ()
+    """Training loss and learning rate of the current run; empty without metrics."""
     filled: str = ""
     """Sentence that names the files with most of the validation text; empty if there are many such files."""
 
@@ -283,7 +287,9 @@ def _phase(
         artefact.key: artefact for artefact in marked.built[phase.name] if _is_trained_on(artefact)
     }
     found = Attempt.at(run.path) if run else None
-    current = TrainedRun.of(plan.store, found) if found else None
+    current = None
+    if run and found:
+        current = replace(TrainedRun.of(plan.store, found), versions=versions(run.manifest))
     mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
     begun = found or (Attempt.at(status.run) if status.run else None)
     return PhaseFacts(
@@ -306,7 +312,7 @@ def _phase(
         ),
         earlier=tuple(_earlier(plan, phase, run, status)),
         started=begun.job.begun if begun else "",
-        steps=read_step_curves(run.path) if run else None,
+        points=read_points(run.path) if run else (),
         filled=filled,
     )
 

@@ -22,10 +22,10 @@ _NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._@-]*\.html)", re.ASC
 _SCRIPTS = ("report.js", "rows.js")
 ELEMENTS = (
     *("a", "article", "b", "bdi", "button", "circle", "code", "dd", "details", "div", "dl", "dt"),
-    *("footer", "g", "h1", "h2", "h3", "h4", "header", "html", "i", "input", "kbd", "li", "line"),
-    *("main", "nav", "output", "p", "path", "polygon", "polyline", "pre", "rect", "section"),
-    *("small", "span", "style", "summary", "svg", "table", "tbody", "td", "template", "text"),
-    *("th", "thead", "time", "title", "tr", "tspan", "ul"),
+    *("footer", "g", "h1", "h2", "h3", "h4", "header", "html", "i", "input", "kbd", "label", "li"),
+    *("line", "main", "nav", "option", "output", "p", "path", "polygon", "polyline", "pre", "rect"),
+    *("section", "select", "small", "span", "style", "summary", "svg", "table", "tbody", "td"),
+    *("template", "text", "th", "thead", "time", "title", "tr", "tspan", "ul"),
 )
 """Elements of the templates that can't open a connection under the policy, whatever their attributes."""
 TAGS = (

@@ -1,6 +1,7 @@
 """The report as an HTML page that sends no requests and is readable without its script."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -17,16 +18,18 @@ from curriculum.inspection.formats import (
 )
 from curriculum.inspection.losses import Exclusions, ranked
 from curriculum.inspection.run_tables import figure_lines, set_lines
-from dashboards import durations, html, palette
+from dashboards import durations, html, palette, run_settings
 from dashboards.charts import marks
-from dashboards.report import costs, curves, phases, settings, step_curves
+from dashboards.report import costs, curves, phases, step_curves
 from dashboards.report.attention import attention_entries
 from dashboards.report.facts import Facts, mean_of
+from dashboards.training_view import MAX_WEIGHT, TrainingView
+from schemas.job import Job
 from schemas.spdx import licence_kind
 from schemas.specialist import format_reference
 from schemas.study import study_mark
 
-STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"
+STYLES, SCRIPT = ("scroll.css", "plot.css", "settings.css", "report.css"), "report.js"
 MAX_LICENCES = 12
 """Maximum number of licences in the table."""
 MAX_REASONS = 8
@@ -36,6 +39,7 @@ MAX_REASONS = 8
 def page(facts: Facts) -> str:
     """Return the report of a specialist as HTML."""
     plot, steps = curves.plot_of(facts), _steps(facts)
+    recorded, axes = _recorded(facts), step_curves.axis_data(steps)
     colours = (
         palette.family_style() + palette.document_style() + palette.phase_style(len(facts.phases))
     )
@@ -43,16 +47,20 @@ def page(facts: Facts) -> str:
         "report.html",
         style=palette.properties() + colours + "".join(map(html.asset, STYLES)),
         script=html.asset(SCRIPT),
-        data=html.data(curves.data(plot)),
+        data=html.data({**curves.data(plot), "axes": axes}),
         title=format_reference((facts.specialist, facts.branch)),
         facts=facts,
         numbers=_numbers(facts),
         is_priced=any(report.cost for phase in facts.phases for report in phase.spent),
         plot=plot,
         made_of=_made_of(facts),
-        models=settings.model_words(facts),
-        settings=settings.setting_lines(facts),
+        models=run_settings.model_words(job.model for job, _ in recorded.values()),
+        settings=run_settings.setting_table([*recorded.values()]),
+        setting_titles=[*recorded],
         loss=step_curves.loss_chart(steps),
+        axes=axes,
+        view=TrainingView(),
+        max_weight=MAX_WEIGHT,
         learning_rate=step_curves.learning_rate_chart(steps),
         files=facts.largest_files,
         attention=attention_entries(facts),
@@ -71,6 +79,12 @@ def page(facts: Facts) -> str:
     )
 
 
+def _recorded(facts: Facts) -> dict[str, tuple[Job, Mapping[str, str]]]:
+    """Return the job and the versions of each finished phase by its name."""
+    runs = ((phase.name, phase.run) for phase in facts.phases if phase.run)
+    return {name: (run.job, run.versions) for name, run in runs if run.job is not None}
+
+
 def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
     """Return the step curves of the finished phases, each with the number of steps before it."""
     found: list[step_curves.PhaseSteps] = []
@@ -80,7 +94,7 @@ def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
             steps = phase.report.steps
             found.append(
                 step_curves.PhaseSteps(
-                    name=phase.name, first=first, steps=steps, curves=phase.steps
+                    name=phase.name, first=first, steps=steps, points=phase.points
                 )
             )
             first += steps

@@ -1,110 +1,86 @@
-"""Training loss and learning rate of a specialist's finished runs, read from the metrics of their steps."""
+"""Training loss and learning rate over the steps of all phases, and the x-axes of a report's curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from markupsafe import Markup
 
-from curriculum import parquet
 from curriculum.inspection.formats import integer
+from curriculum.inspection.step_metrics import TrainingPoint, training_points
 from curriculum.train.run_directory import METRICS
-from dashboards.charts import plots
+from dashboards.charts import plots, smoothing
 from dashboards.charts.plots import Point, Series
+from dashboards.training_view import AXES, TrainingAxis, TrainingView
 from schemas.errors import CurriculumError
-from schemas.job import METRICS_SCHEMA
-
-MAX_POINTS = 400
-"""Maximum number of points in a run's curve; each point is a mean over equally many steps."""
-_COLUMNS = pa.schema([METRICS_SCHEMA.field(name) for name in ("step", "loss", "learning_rate")])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepCurves:
-    """Curves of one run over its training steps."""
-
-    losses: tuple[Point, ...]
-    """Mean training loss of consecutive steps, in nats per scored token, at the last of these steps."""
-    learning_rates: tuple[Point, ...]
-    """Mean learning rate of the same steps, at the last of these steps."""
-
-
-def read_step_curves(run: Path) -> StepCurves | None:
-    """Return the curves of the run in a folder; None if its metrics are missing or damaged."""
-    files = sorted((run / METRICS).glob("[0-9]*.parquet"))
+def read_points(run: Path) -> tuple[TrainingPoint, ...]:
+    """Return the points of the run in a folder; none if its metrics are missing or damaged."""
     try:
-        table = (
-            parquet.read_table(files, columns=_COLUMNS.names, schema=_COLUMNS) if files else None
-        )
+        return training_points(run / METRICS)
     except (CurriculumError, OSError):
-        return None
-    if table is None or not len(table):
-        return None
-    order = np.argsort(table["step"].to_numpy(), kind="stable")
-    steps, losses, rates = (table[name].to_numpy()[order] for name in _COLUMNS.names)
-    return StepCurves(losses=_thinned(steps, losses), learning_rates=_thinned(steps, rates))
-
-
-def _thinned(steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> tuple[Point, ...]:
-    """Reduce a curve to at most MAX_POINTS points: means of consecutive finite values.
-
-    The position of a mean is the last of its steps.
-    """
-    size = max(1, -(-len(steps) // MAX_POINTS))
-    points = []
-    for start in range(0, len(steps), size):
-        part = values[start : start + size]
-        finite = part[np.isfinite(part)]
-        if len(finite):
-            last = int(steps[min(start + size, len(steps)) - 1])
-            points.append((float(last), float(finite.mean())))
-    return tuple(points)
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseSteps:
-    """Step curves of a finished phase, and the phase's place on the axis of the steps of all phases."""
+    """Points of a finished phase, and the phase's place on the axis of the steps of all phases."""
 
     name: str
     first: int
     """Number of steps before the phase."""
     steps: int
-    curves: StepCurves | None
+    points: tuple[TrainingPoint, ...]
+
+    def curve(self, values: Sequence[float]) -> list[Point]:
+        """Return values, one for each point, over the steps of all phases."""
+        steps = (self.first + point.steps for point in self.points)
+        return [*zip(steps, values, strict=True)]
 
 
 def loss_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
-    """Return a plot of the training loss over the steps of all phases; None without metrics."""
-    found = [(phase.first, phase.curves.losses) for phase in phases if phase.curves]
-    losses = _joined(found)
-    if not losses:
+    """Return a plot of the training loss over the steps of all phases; None without metrics.
+
+    The loss is smoothed within each phase. The first tenth of its points may be cut off at the top.
+    """
+    found = [phase for phase in phases if phase.points]
+    if not found:
         return None
-    smooth = _joined([(first, plots.running_mean(points)) for first, points in found])
-    mean = Series(points=smooth, look="own", name="running mean", figure=f"{smooth[-1][1]:.3f}")
-    return _chart([Series(points=losses, look="raw", dots="none"), mean], phases, "training loss")
+    series = []
+    for phase in found:
+        losses = [point.loss for point in phase.points]
+        is_last = phase is found[-1]
+        line = Series(
+            points=phase.curve(losses),
+            look="own",
+            name="last loss" if is_last else "",
+            figure=f"{losses[-1]:.3f}" if is_last else "",
+            dots="last" if is_last else "none",
+        )
+        series.append(smoothing.smooth(line, TrainingView().loss_weight))
+    return _chart(series, phases, "training loss")
 
 
 def learning_rate_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
     """Return a plot of the learning rate over the steps of all phases; None without metrics."""
-    found = [(phase.first, phase.curves.learning_rates) for phase in phases if phase.curves]
-    rates = _joined(found)
+    rates = [
+        place
+        for phase in phases
+        for place in phase.curve([point.learning_rate for point in phase.points])
+    ]
     if not rates:
         return None
     line = Series(points=rates, look="own", name="learning rate", figure=f"{rates[-1][1]:.2g}")
     return _chart([line], phases, "learning rate", from_zero=True)
 
 
-def _joined(curves: Sequence[tuple[int, Sequence[Point]]]) -> list[Point]:
-    return [(first + step, value) for first, points in curves for step, value in points]
-
-
 def _chart(
     series: Sequence[Series], phases: Sequence[PhaseSteps], what: str, *, from_zero: bool = False
 ) -> Markup:
     last = phases[-1].first + phases[-1].steps
-    values = [value for curve in series for _, value in curve.points]
+    values = [value for curve in series for _, value in (*curve.points, *curve.behind)]
     return plots.plot(
         series,
         x=plots.within(0, last),
@@ -113,3 +89,31 @@ def _chart(
         below="steps of all phases",
         marks=[(phase.first, phase.name) for phase in phases],
     )
+
+
+def axis_data(phases: Sequence[PhaseSteps]) -> list[dict[str, Any]]:
+    """Return the x-axes of all curves for the page's script, the axis of steps first.
+
+    An axis has the places of the same states of training, as shares of the width. Without metrics of all
+    phases, there is only the axis of steps.
+    """
+    steps, *others = (_axis_data(axis, phases) for axis in AXES.values())
+    return [steps, *others] if phases and all(phase.points for phase in phases) else [steps]
+
+
+def _axis_data(axis: TrainingAxis, phases: Sequence[PhaseSteps]) -> dict[str, Any]:
+    found, first = [0.0], 0.0
+    for phase in phases:
+        found += [first + axis.place(point) for point in phase.points]
+        first = found[-1]
+    scale = axis.scale(first)
+    return {
+        "name": axis.name,
+        "title": f"{axis.title} of all phases",
+        "ticks": [[_share(scale, value), label] for value, label in scale.ticks],
+        "places": [_share(scale, place) for place in found],
+    }
+
+
+def _share(scale: plots.Scale, value: float) -> float:
+    return round(plots.across(scale, value), 4)

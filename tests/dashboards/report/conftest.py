@@ -7,13 +7,13 @@ import pytest
 
 from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place
+from curriculum.inspection.step_metrics import TrainingPoint
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import PhaseStatus, State
 from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Facts, PhaseFacts, TrainedRun
 from dashboards.report.packed_data_sets import PackedDataSet
-from dashboards.report.step_curves import StepCurves
 from dashboards.rows.write import ExampleRow
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import (
@@ -147,16 +147,20 @@ def job(number: int) -> Job:
     )
 
 
-def step_curves(number: int) -> StepCurves:
-    """Loss and learning rate of the number-th phase: a fall, then noise."""
-    steps = range(100, 40_001, 100)
+def training_points(number: int) -> tuple[TrainingPoint, ...]:
+    """Points of the number-th phase: the loss falls, then is noise; each phase is slower than the last."""
     fall = 0.0 if number else 8.0
-    losses = tuple(
-        (float(step), 2.0 - 0.4 * number + fall / (1 + step / 300) + 0.05 * (step // 100 % 2))
-        for step in steps
+    return tuple(
+        TrainingPoint(
+            steps=step,
+            tokens=100_000 * step,
+            scored_tokens=90_000 * step,
+            seconds=(1.0 + number) * step,
+            loss=2.0 - 0.4 * number + fall / (1 + step / 300) + 0.05 * (step // 100 % 2),
+            learning_rate=3e-4 * min(1.0, step / 2_000),
+        )
+        for step in range(100, 40_001, 100)
     )
-    rates = tuple((float(step), 3e-4 * min(1.0, step / 2_000)) for step in steps)
-    return StepCurves(losses=losses, learning_rates=rates)
 
 
 def serving(index: int, family: str, share: float, row_length: int) -> ResolvedServing:
@@ -343,6 +347,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
             ended=ENDED[number],
             price=2.5,
             job=job(number),
+            versions={"torch": "2.13.0", "run revision": "4"},
             trained_shares={"unseen": 0.004},
         )
         if done
@@ -362,7 +367,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         if number == 0
         else (),
         started=STARTED[number],
-        steps=step_curves(number) if done else None,
+        points=training_points(number) if done else (),
     )
 
 

@@ -20,14 +20,17 @@ from curriculum.inspection.losses import Exclusions
 from dashboards import frame
 from dashboards.charts import marks, plots
 from dashboards.charts.plots import apart
+from dashboards.charts.smoothing import smoothed
 from dashboards.palette import family_colours, phase_style
 from dashboards.report import curves, files
 from dashboards.report.attention import attention_entries
 from dashboards.report.curves import plot_of
 from dashboards.report.facts import Facts, report_path
 from dashboards.report.page import page
-from dashboards.report.settings import model_words, setting_lines
+from dashboards.report.step_curves import PhaseSteps, axis_data
+from dashboards.training_view import AXES
 from schemas.diet import AdvanceWhen, StopsImproving
+from tests.dashboards.report.conftest import training_points
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000
@@ -322,14 +325,17 @@ def test_sections_follow_the_order_of_a_readers_questions(facts: Facts) -> None:
 
 
 def test_finished_runs_show_model_hyperparameters_and_seed(facts: Facts) -> None:
-    lines = setting_lines(facts)
-    assert [line["phase"] for line in lines] == ["syntax", "file_graph", "repository_graph"]
-    assert lines[0]["seed"] == "17"
-    assert lines[0]["learning rate"] == "0.0003"
-    assert [line["warm-up steps"] for line in lines] == ["200", "50", "50"]
-    (model,) = model_words(facts)
-    assert model.startswith("hybrid-60m: blocks MFAF")
-    assert model in Read(page(facts)).said
+    said = Read(page(facts)).said
+    table = said.partition("Model and hyperparameters")[2].partition("Training data")[0]
+    assert "hybrid-60m: blocks MFAF" in table
+    assert "setting syntax file_graph repository_graph" in table
+    for line in (
+        "seed 17 17 17",
+        "learning rate 0.0003 0.0003 0.0003",
+        "warm-up steps ≠ 200 50 50",
+        "torch 2.13.0 2.13.0 2.13.0",
+    ):
+        assert line in table
 
 
 def test_finished_runs_show_training_loss_and_learning_rate_over_all_steps(facts: Facts) -> None:
@@ -337,8 +343,25 @@ def test_finished_runs_show_training_loss_and_learning_rate_over_all_steps(facts
     drawn = text.partition('id="loss"')[2].partition("</section>")[0]
     assert 'aria-label="training loss over 120,000 steps"' in drawn
     assert 'aria-label="learning rate over 120,000 steps"' in drawn
-    bare = tuple(replace(phase, steps=None) for phase in facts.phases)
+    bare = tuple(replace(phase, points=()) for phase in facts.phases)
     assert 'id="loss"' not in page(replace(facts, phases=bare)).partition("</nav>")[2]
+
+
+def test_all_axes_have_places_for_the_same_states_of_training(facts: Facts) -> None:
+    points = training_points(0)
+    phases = [
+        PhaseSteps(name=name, first=first, steps=40_000, points=points)
+        for name, first in (("syntax", 0), ("file_graph", 40_000))
+    ]
+    axes = axis_data(phases)
+    assert [axis["name"] for axis in axes] == [*AXES]
+    assert {len(axis["places"]) for axis in axes} == {801}
+    for axis in axes:
+        places = axis["places"]
+        assert places == sorted(places)
+        assert places[400] == pytest.approx(0.5, abs=1e-3)
+    without = [replace(phases[0], points=()), phases[1]]
+    assert [axis["name"] for axis in axis_data(without)] == ["steps"]
 
 
 def test_the_largest_files_have_their_shares_of_tokens(facts: Facts) -> None:
@@ -407,6 +430,59 @@ def test_a_report_in_a_browser(
         browser_page.emulate_media(color_scheme=scheme)
         browser_page.evaluate("scrollTo(0, 0)")
         browser_page.screenshot(path=shots / f"report-{scheme}.png", full_page=True)
+
+
+def _coordinates(points: str | None) -> list[tuple[float, float]]:
+    assert points
+    pairs = (point.split(",") for point in points.split())
+    return [(float(x), float(y)) for x, y in pairs]
+
+
+@pytest.mark.browser
+def test_the_reader_chooses_the_axis_and_the_smoothing_of_a_report(
+    facts: Facts, tmp_path: Path, shots: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page(facts), encoding="utf-8")
+    browser_page.goto(file.as_uri())
+    card = browser_page.locator("#loss")
+    curve = card.locator(".field g").first
+    line, raw = curve.locator("polyline:not(.raw)"), curve.locator("polyline.raw")
+    values = _coordinates(raw.get_attribute("points"))
+    rates = card.locator("[data-plain] polyline:not(.raw)").get_attribute("points")
+    for weight in (0.9, 0.5, 0.0):
+        if weight < 0.9:
+            card.locator("input").fill(str(weight))
+        drawn = _coordinates(line.get_attribute("points"))
+        assert [x for x, _ in drawn] == [x for x, _ in values]
+        averages = [y for _, y in smoothed(values, weight)]
+        assert [y for _, y in drawn] == pytest.approx(averages, abs=0.11)
+    assert card.locator("[data-plain] polyline:not(.raw)").get_attribute("points") == rates
+    # The phases took 40,000, 80,000 and 120,000 s.
+    card.locator("select").select_option("training time")
+    starts = (
+        card.locator(".plot")
+        .first.locator("line.mark")
+        .evaluate_all("all => all.map((mark) => +mark.getAttribute('x1') / 1000)")
+    )
+    scale = plots.durations(240_000)
+    wanted = [plots.across(scale, start) for start in (0, 40_000, 120_000)]
+    assert starts == pytest.approx(wanted, abs=1e-3)
+    ends = _coordinates(line.get_attribute("points"))
+    assert ends[-1][0] == pytest.approx(1000 * wanted[1], abs=1)
+    ticks = card.locator(".below").first.locator("text").all_text_contents()
+    assert ticks[-2:] == [scale.ticks[-1][1], "training time of all phases"]
+    card.screenshot(path=shots / "report-loss-time.png")
+    # The other card keeps its own axis.
+    expect(browser_page.locator("#val_bpb .across").first).to_have_text("steps of all phases")
+    browser_page.locator("#val_bpb select").select_option("tokens")
+    browser_page.locator("#val_bpb input").fill("0.6")
+    expect(browser_page.locator("#val_bpb .across").first).to_have_text(
+        "training tokens of all phases"
+    )
+    last = browser_page.locator("#val_bpb .right g.anchor .figure").first
+    expect(last).to_have_text("0.942")
+    browser_page.locator("#val_bpb").screenshot(path=shots / "report-val_bpb-tokens.png")
 
 
 @pytest.mark.browser
