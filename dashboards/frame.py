@@ -28,7 +28,7 @@ PAGES = (
     Page(name="runs", title="Runs compared"),
     Page(name="sql", title="SQL"),
 )
-STYLES = ("scroll.css", "plot.css", "pages.css", "pipeline.css", "sql.css")
+STYLES = ("scroll.css", "plot.css", "settings.css", "pages.css", "pipeline.css", "sql.css")
 STYLE_PATH = "/style.css"
 MANIFEST_PATH, REPORTS_PATH, ABLATIONS_PATH = "/manifest/", "/reports/", "/ablations/"
 """Paths of pages without controls, which are not marimo apps."""
@@ -63,9 +63,9 @@ def first_steps(title: str, why: str, steps: Iterable[NextStep]) -> Markup:
     return html.part(TEMPLATE, "first_steps", title, why, steps)
 
 
-def choices(*controls: object) -> Markup:
-    """Return controls, each of which has its own label, side by side."""
-    return html.part(TEMPLATE, "choices", [control(choice) for choice in controls])
+def choices(*controls: object, name: str = "choice") -> Markup:
+    """Return controls, each of which has its own label, side by side; `name` is the id of their box."""
+    return html.part(TEMPLATE, "choices", name, [control(choice) for choice in controls])
 
 
 def control(element: object) -> Markup:

@@ -1,6 +1,6 @@
-"""Panels of the Runs page: change of val_bpb by phase, validation curves, and cost."""
+"""Panels of the Runs page: change of val_bpb by phase, curves and settings of runs, and cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,11 +8,18 @@ from markupsafe import Markup
 
 from curriculum.inspection import formats
 from curriculum.pipeline.next_steps import next_steps
+from curriculum.store import Store
+from curriculum.train.run_directory import JOB, read_job
 from dashboards import durations, frame, html
-from dashboards.charts import marks, plots
+from dashboards.charts import marks, plots, smoothing
 from dashboards.overview_panels import in_order
-from dashboards.questions import WorkspaceView, question
+from dashboards.palette import series_class
+from dashboards.questions import WorkspaceView, narrowed, question
+from dashboards.run_settings import setting_table, versions
+from dashboards.training_view import SETTLED, TrainingAxis, TrainingView
+from schemas.errors import CurriculumError
 from schemas.held_out import HeldOutCount
+from schemas.job import Job
 
 TEMPLATE = "runs.html"
 MAX_ACCENT_PERCENT = 46.0
@@ -36,7 +43,14 @@ class Gain:
     anchor_before: float | None
     anchor_after: float | None
     tokens: int
+    run: str
+    """Path of the run in the workspace."""
     study: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the run, as commands accept it."""
+        return f"{self.specialist}/{self.phase}"
 
     @property
     def interval(self) -> str:
@@ -71,8 +85,24 @@ class Learning:
 
     specialist: str
     phase: str
+    steps: int
     tokens: int
+    scored_tokens: int
+    seconds: float
     val_bpb: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeanLoss:
+    """A row of the result of losses.sql: the mean training loss of consecutive steps of a run."""
+
+    specialist: str
+    phase: str
+    steps: int
+    tokens: int
+    scored_tokens: int
+    seconds: float
+    loss: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,37 +158,40 @@ def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
     return html.part(TEMPLATE, "heatmap", phases, gained, best, anchors, chosen, asked)
 
 
-def curves(snapshot: WorkspaceView, chosen: str) -> Markup:
-    """Return the panel with val_bpb on the anchor over trained tokens, one curve per specialist."""
+def curves(snapshot: WorkspaceView, chosen: str, view: TrainingView) -> Markup:
+    """Return the panel with val_bpb on the anchor over all phases, one curve per specialist."""
     asked = question("panels/learning")
     figures: dict[str, list[Learning]] = {}
     for evaluation in snapshot.ask(asked, Learning):
         figures.setdefault(evaluation.specialist, []).append(evaluation)
     # The last curve is drawn on top.
     by_choice = sorted(figures, key=lambda name: name == chosen)
-    series = [_curve(name, figures[name], is_chosen=name == chosen) for name in by_choice]
+    series = [_curve(name, figures[name], view, is_chosen=name == chosen) for name in by_choice]
     drawn = plots.plot(
         series,
-        x=plots.within(0, max(point[0] for curve in series for point in curve.points) or 1),
-        y=plots.around([point[1] for curve in series for point in curve.points]),
-        label="val_bpb of the anchor over tokens, by specialist",
-        below="training tokens over all phases",
-        marks=_phase_starts(figures[chosen]) if chosen in figures else (),
+        x=view.axis.scale(max(point[0] for curve in series for point in curve.points)),
+        y=plots.around([point[1] for curve in series for point in curve.behind]),
+        label=f"val_bpb of the anchor by {view.axis.name} and specialist",
+        below=f"{view.axis.title} of all phases",
+        marks=_phase_starts(figures[chosen], view.axis) if chosen in figures else (),
     )
     return html.part(TEMPLATE, "curves", drawn, asked)
 
 
-def _curve(name: str, learned: Sequence[Learning], *, is_chosen: bool) -> plots.Series:
-    return plots.Series(
-        points=[(evaluation.tokens, evaluation.val_bpb) for evaluation in learned],
+def _curve(
+    name: str, learned: Sequence[Learning], view: TrainingView, *, is_chosen: bool
+) -> plots.Series:
+    curve = plots.Series(
+        points=[(view.axis.place(evaluation), evaluation.val_bpb) for evaluation in learned],
         look=f"curve{' chosen' if is_chosen else ''}",
         name=name,
         figure=formats.bits(learned[-1].val_bpb),
     )
+    return smoothing.smooth(curve, view.bpb_weight)
 
 
-def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
-    """Return the number of tokens at which each phase started, and its name.
+def _phase_starts(learned: Sequence[Learning], axis: TrainingAxis) -> list[tuple[float, str]]:
+    """Return the position at which each phase started, and its name.
 
     A phase starts at the last evaluation of the phase before it.
     """
@@ -166,9 +199,50 @@ def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
     before = learned[0]
     for evaluation in learned:
         if not starts or evaluation.phase != before.phase:
-            starts.append((before.tokens if starts else evaluation.tokens, evaluation.phase))
+            starts.append((axis.place(before if starts else evaluation), evaluation.phase))
         before = evaluation
     return starts
+
+
+def losses(snapshot: WorkspaceView, chosen: Sequence[Gain], view: TrainingView) -> Markup:
+    """Return the panel with the training loss of some runs, each from its own start."""
+    asked = question("panels/losses")
+    series = []
+    for number, run in enumerate(chosen):
+        of_run = narrowed(asked, specialist=run.specialist, phase=run.phase)
+        if found := snapshot.ask(of_run, MeanLoss):
+            curve = plots.Series(
+                points=[(view.axis.place(mean), mean.loss) for mean in found],
+                look=series_class(number if len(chosen) > 1 else None),
+                name=run.name,
+                figure=formats.bits(found[-1].loss),
+            )
+            series.append(smoothing.smooth(curve, view.loss_weight))
+    if not series:
+        return html.part(TEMPLATE, "losses", None, asked)
+    settled = [loss for curve in series for _, loss in curve.behind[len(curve.behind) // SETTLED :]]
+    drawn = plots.plot(
+        series,
+        x=view.axis.scale(max(curve.points[-1][0] for curve in series)),
+        y=plots.around([loss for curve in series for _, loss in curve.behind], settled),
+        label=f"training loss by {view.axis.name} and run",
+        below=f"{view.axis.title} of the run",
+    )
+    return html.part(TEMPLATE, "losses", drawn, asked)
+
+
+def settings(home: Path, chosen: Sequence[Gain]) -> Markup:
+    """Return the panel with the settings of some runs side by side; damaged runs are named instead."""
+    store = Store(home, dry=True)
+    runs: dict[str, tuple[Job, Mapping[str, str]]] = {}
+    problems = []
+    for run in chosen:
+        try:
+            loaded = store.load(home / run.run)
+            runs[run.name] = read_job(loaded.path / JOB), versions(loaded.manifest)
+        except CurriculumError as damaged:
+            problems.append(str(damaged))
+    return html.part(TEMPLATE, "settings", [*runs], setting_table([*runs.values()]), problems)
 
 
 def costs(snapshot: WorkspaceView, chosen: str) -> Markup:

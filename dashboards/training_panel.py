@@ -1,6 +1,6 @@
 """Panel of active training runs, with loss and val_bpb so far; it is refreshed every few seconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +12,16 @@ from curriculum.pipeline.attempts import SlotQueue, attempt_state, open_attempts
 from curriculum.pipeline.context import Resources
 from curriculum.store import Store
 from curriculum.store.attempt_state import AttemptState
-from dashboards import html
-from dashboards.charts import marks, plots
-from dashboards.charts.plots import Point, Series
+from dashboards import frame, html
+from dashboards.charts import marks, plots, smoothing
+from dashboards.charts.plots import Scale, Series
+from dashboards.training_view import SETTLED, STEPS, TrainingView, step_places
 from schemas.errors import CurriculumError
-from schemas.job import Job
+from schemas.job import Figure, Job
 
 TEMPLATE = "training.html"
 SECONDS = 5
 """Default refresh interval in seconds."""
-SETTLED = 10
-"""The first 1/SETTLED of the losses may be too high for the plot and cut off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,61 +37,54 @@ class Training:
     val_bpb: Markup | None
 
 
-def interval(control: Markup) -> Markup:
-    """Return the control that sets how often the panel is refreshed."""
-    return html.part(TEMPLATE, "interval", control)
+def controls(choices: Sequence[object], interval: object) -> Markup:
+    """Return the choices for all curves of training on the page, and that of the refresh interval."""
+    return html.part(TEMPLATE, "view", [*map(frame.control, choices)], frame.control(interval))
 
 
-def panel(home: Path, resources: Resources) -> Markup:
+def panel(home: Path, resources: Resources, view: TrainingView) -> Markup:
     """Return the panel of all runs that train or wait for a slot."""
     store = Store(home, dry=True)
     try:
-        running = list(_running(store, resources))
+        running = list(_running(store, resources, view))
         problem = ""
     except CurriculumError as refused:
         running, problem = [], str(refused)
     return html.part(TEMPLATE, "training", marks, running, problem)
 
 
-def _running(store: Store, resources: Resources) -> Iterator[Training]:
+def _running(store: Store, resources: Resources, view: TrainingView) -> Iterator[Training]:
     queue = SlotQueue.read(resources.slots_of(store.root))
     for attempt in open_attempts(store):
         found = attempt_state(store, attempt, queue)
         if found.state in ("running", "waiting"):
             curves = training_curves(attempt.path)
-            yield training(attempt.title, attempt.job, found, curves)
+            yield training(attempt.title, attempt.job, found, curves, view)
 
 
-def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) -> Training:
+def training(
+    title: str, job: Job, found: AttemptState, curves: TrainingCurves, view: TrainingView
+) -> Training:
     """Return the progress of a run in words, and its curves; before its first step it has no curves."""
     beat = curves.heartbeat
-    step = max(beat.step if beat else 0, curves.losses[-1][0] if curves.losses else 0)
-    lines = [
-        Series(
-            points=points,
-            look=look,
-            name=name,
-            figure=bits(points[-1][1]),
-            dots="each",
-        )
-        for name, look, figures in (
-            (job.phase, "own", curves.phase),
-            *((name, name, figures) for name, figures in curves.fixed.items()),
-        )
-        if (points := [(float(figure.step), figure.val_bpb) for figure in figures])
-    ]
+    step = max(beat.step if beat else 0, curves.points[-1].steps if curves.points else 0)
+    x = view.axis.scale(_end(job, curves, view))
+    evaluated: dict[str, Sequence[Figure]] = {job.phase: curves.phase, **curves.fixed}
     return Training(
         title=title,
         state=found.state,
         progress=_progress(job, step, curves) if found.state == "running" else found.why,
         share=step / job.steps,
-        loss=_plot(
-            _loss_series(curves.losses), steps=job.steps, what="training loss", settled_from=SETTLED
-        )
-        if curves.losses
-        else None,
-        val_bpb=_plot(lines, steps=job.steps, what="val_bpb") if lines else None,
+        loss=_loss(curves, view, x) if curves.points else None,
+        val_bpb=_val_bpb(evaluated, curves, view, x) if any(evaluated.values()) else None,
     )
+
+
+def _end(job: Job, curves: TrainingCurves, view: TrainingView) -> float:
+    """Return the end of the x-axis: the last planned step, or on other axes the last point."""
+    if view.axis is STEPS:
+        return job.steps
+    return view.axis.place(curves.points[-1]) if curves.points else 0.0
 
 
 def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
@@ -109,38 +101,46 @@ def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
     return " · ".join(said)
 
 
-def _loss_series(losses: Sequence[Point]) -> list[Series]:
-    """Return the series of the losses and of their running mean."""
-    smooth = plots.running_mean(losses)
-    mean = Series(points=smooth, look="own", name="running mean", figure=bits(smooth[-1][1]))
-    return [Series(points=losses, look="raw", dots="none"), mean]
-
-
-def _plot(
-    series: Sequence[Series], *, steps: int, what: str, settled_from: int | None = None
-) -> Markup:
-    """Return a plot of series over the steps of a run.
-
-    With `settled_from`, the first 1/settled_from of the points may be too high for the plot and cut off.
-    """
-    ends = "; ".join(
-        f"{curve.name} {curve.figure} at step {integer(curve.points[-1][0])}"
-        for curve in series
-        if curve.name
-    )
-    settled = [
-        value
-        for curve in series
-        if settled_from
-        for _, value in curve.points[len(curve.points) // settled_from :]
-    ]
+def _loss(curves: TrainingCurves, view: TrainingView, x: Scale) -> Markup:
+    """Return the plot of the training loss. The first tenth of its points may be cut off at the top."""
+    points = [(view.axis.place(point), point.loss) for point in curves.points]
+    losses = [loss for _, loss in points]
+    line = Series(points=points, look="own", name="last loss", figure=bits(losses[-1]))
+    last = f"{bits(losses[-1])} at step {integer(curves.points[-1].steps)}"
     return plots.plot(
-        series,
-        x=plots.within(0, steps),
-        y=plots.around(
-            [value for curve in series for _, value in curve.points],
-            settled,
-        ),
-        label=f"{what} over {integer(steps)} steps: {ends}",
-        below="steps",
+        [smoothing.smooth(line, view.loss_weight)],
+        x=x,
+        y=plots.around(losses, losses[len(losses) // SETTLED :]),
+        label=f"training loss by {view.axis.name}: {last}",
+        below=view.axis.title,
+    )
+
+
+def _val_bpb(
+    evaluated: Mapping[str, Sequence[Figure]],
+    curves: TrainingCurves,
+    view: TrainingView,
+    x: Scale,
+) -> Markup:
+    """Return the plot of val_bpb on the validation rows of the phase and on the fixed sets."""
+    lines, ends = [], []
+    for name, figures in evaluated.items():
+        if not figures:
+            continue
+        places = step_places(view.axis, curves.points, [figure.step for figure in figures])
+        line = Series(
+            points=[*zip(places, (figure.val_bpb for figure in figures), strict=True)],
+            look=name if name in curves.fixed else "own",
+            name=name,
+            figure=bits(figures[-1].val_bpb),
+            dots="each",
+        )
+        lines.append(smoothing.smooth(line, view.bpb_weight))
+        ends.append(f"{name} {line.figure} at step {integer(figures[-1].step)}")
+    return plots.plot(
+        lines,
+        x=x,
+        y=plots.around([figure.val_bpb for figures in evaluated.values() for figure in figures]),
+        label=f"val_bpb by {view.axis.name}: {'; '.join(ends)}",
+        below=view.axis.title,
     )

@@ -24,12 +24,13 @@ from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from dashboards import workspace
 from flows import settings
-from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
+from schemas.job import METRICS_SCHEMA, Figure, Job, OptimizerSpec, TokenCounts
 from schemas.phase_status import ClosedGate
 from schemas.reports import RowsReport
 from schemas.specialist import SpecialistRef, file_stem
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS, log_in
+from tests.flows.tiny_workspace import job
 
 EVIL = "<img src=x onerror=alert(1)>"
 """The name of a repository."""
@@ -176,6 +177,21 @@ def _phase(way: tuple[str, str | None], name: str, families: Mapping[str, int]) 
     )
 
 
+def _job(way: tuple[str, str | None], plan: Artefact) -> Job:
+    """Return the job of a run; `testing` has a higher learning rate than the others."""
+    return job(
+        plan,
+        plan.path.parents[len(plan.manifest.labels) + 1],
+        specialist=way[0],
+        branch=way[1],
+        run_key="a" * 64,
+        steps=10,
+        optimizer=OptimizerSpec(
+            learning_rate=3e-3 if way[0] == "testing" else 1e-3, warmup_steps=2
+        ),
+    )
+
+
 def _run(
     store: Store, way: tuple[str, str | None], plan: Artefact, before: float, after: float
 ) -> Artefact:
@@ -230,6 +246,7 @@ def _run(
     def write(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         (draft.path / "report.json").write_text(report.model_dump_json())
+        (draft.path / "job.json").write_text(_job(way, plan).model_dump_json())
         draft.report.update(report.model_dump(mode="json"))
         (draft.path / "metrics").mkdir()
         lines = [

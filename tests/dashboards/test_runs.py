@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.dashboards.conftest import Watched
 from tests.dashboards.looking import PATIENCE_MS, expect_sql, open_page, panels, shoot, words
 
+PHASES = ("syntax", "file_graph", "structure")
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 
@@ -19,7 +20,7 @@ def page(watched: Watched, address: str) -> Page:
 
 
 def test_every_panel_is_there(page: Page) -> None:
-    assert panels(page) == ["training", "heatmap", "curves", "costs"]
+    assert panels(page) == ["training", "heatmap", "curves", "losses", "settings", "costs"]
 
 
 def test_each_cell_says_what_a_phase_won_and_is_coloured_within_its_phase(page: Page) -> None:
@@ -70,7 +71,7 @@ def test_curves_end_at_their_names_and_figures(page: Page) -> None:
         curve = page.locator(f'#curves g[data-name="{name}"]')
         ends = page.locator("#curves .right g", has_text=name)
         expect(ends.locator(".figure")).to_have_text(figure)
-        points = curve.locator("polyline").get_attribute("points")
+        points = curve.locator("polyline:not(.raw)").get_attribute("points")
         assert points
         assert len(points.split()) == evaluations
     marks = page.locator("#curves text.mark").all_text_contents()
@@ -88,6 +89,36 @@ def test_costs_say_what_a_hundredth_of_a_bit_took(page: Page) -> None:
     assert rose.endswith("– –")
 
 
+def test_the_runs_of_the_highlighted_specialist_are_compared(page: Page) -> None:
+    heads = page.locator("#settings thead th").all_inner_texts()
+    assert heads == ["setting", *(f"templates/{name}" for name in PHASES)]
+    assert "learning rate 0.001 0.001 0.001" in words(page, "#settings")
+    curves = page.locator("#losses .field g").evaluate_all("all => all.map((g) => g.dataset.name)")
+    assert curves == [f"templates/{name}" for name in PHASES]
+    assert words(page, "#settings").count("≠") == 2, "in the explanation, and of mixtures"
+
+
+def test_the_reader_chooses_the_axis_and_the_smoothing_of_all_curves(page: Page) -> None:
+    line = page.locator('#curves g[data-name="templates"] polyline:not(.raw)')
+    raw = page.locator('#curves g[data-name="templates"] polyline.raw')
+    assert line.get_attribute("points") == raw.get_attribute("points")
+    page.locator("#view select").first.select_option(label="training time")
+    expect(page.locator("#curves .below")).to_contain_text("training time of all phases")
+    expect(page.locator("#curves .below")).to_contain_text("min")
+    expect(page.locator("#losses .below")).to_contain_text("training time of the run")
+    page.wait_for_url(lambda url: "x=training+time" in url or "x=training%20time" in url)
+    slider = page.locator("#view [role=slider]").nth(1)
+    slider.focus()
+    for _ in range(5):
+        page.keyboard.press("PageUp")
+    expect(line).not_to_have_attribute("points", str(raw.get_attribute("points")))
+    expect(page.locator("#curves .right .chosen .figure")).to_have_text("2.200")
+    page.locator("#view select").first.select_option(label="steps")
+    expect(page.locator("#curves .below")).to_contain_text("steps of all phases")
+    for _ in range(5):
+        page.keyboard.press("PageDown")
+
+
 def test_another_specialist_comes_into_colour(page: Page) -> None:
     expect(page.locator("#curves .field g.chosen")).to_have_attribute("data-name", "templates")
     page.locator("#choice select").select_option(label="testing")
@@ -96,11 +127,25 @@ def test_another_specialist_comes_into_colour(page: Page) -> None:
     )
     expect(page.locator("#heatmap tr.on th")).to_have_text("testing")
     page.wait_for_url(lambda url: "specialist=testing" in url)
+    expect(page.locator("#settings thead")).to_contain_text("testing/structure")
+    assert "learning rate 0.003 0.003 0.003" in words(page, "#settings")
+
+
+def test_an_address_selects_runs_of_several_specialists(
+    watched: Watched, address: str, page: Page
+) -> None:
+    open_page(page, address, "runs", "&runs=templates/syntax,testing/syntax&smooth_loss=0")
+    expect(page.locator("#costs")).to_be_visible(timeout=PATIENCE_MS)
+    heads = page.locator("#settings thead th").all_inner_texts()
+    assert heads == ["setting", "templates/syntax", "testing/syntax"]
+    assert "learning rate ≠ 0.001 0.003" in words(page, "#settings")
+    assert page.locator("#losses .field g").count() == 2
 
 
 def test_the_sql_of_each_panel_is_one_click_away(page: Page) -> None:
     expect_sql(page, "heatmap", "panels/gains")
     expect_sql(page, "curves", "panels/learning")
+    expect_sql(page, "losses", "panels/losses")
     expect_sql(page, "costs", "cost_of_bpb")
 
 

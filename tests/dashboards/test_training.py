@@ -1,6 +1,7 @@
 """Curves of a run that trains: from metrics and heartbeat as they are written, and redrawn by themselves."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from curriculum.inspection import open_runs
+from curriculum.inspection import step_metrics
 from curriculum.inspection.open_runs import training_curves
 from curriculum.pipeline.context import Resources
 from curriculum.train.checkpoint import CheckpointState
@@ -17,6 +18,7 @@ from curriculum.train.report import HeartbeatWriter
 from curriculum.train.run_directory import read_job
 from curriculum.whole_files import replace_whole
 from dashboards import palette, training_panel
+from dashboards.training_view import TOKENS, TrainingView
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
 from schemas.json_text import now
 from tests.dashboards.conftest import Watched, dashboard_of
@@ -26,6 +28,7 @@ from tests.factories import figure, training
 from tests.flows.tiny_workspace import TinyWorkspace, job, run
 
 STEPS = 400
+STEP_VIEW, UNSMOOTHED = TrainingView(), TrainingView(axis=TOKENS, loss_weight=0.0)
 
 
 def _figures(*steps: int) -> tuple[Figure, ...]:
@@ -74,25 +77,25 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def _said(folder: Path) -> str:
+def _said(folder: Path, view: TrainingView = STEP_VIEW) -> str:
     home = next(each for each in folder.parents if (each / "workspace.json").is_file())
-    return " ".join(training_panel.panel(home, Resources()).split())
+    return " ".join(training_panel.panel(home, Resources(), view).split())
 
 
 def test_before_its_first_step_a_run_has_no_curves(folder: Path) -> None:
     found = training_curves(folder)
-    assert (found.losses, found.phase, found.fixed, found.heartbeat) == ((), (), {}, None)
+    assert (found.points, found.phase, found.fixed, found.heartbeat) == ((), (), {}, None)
     assert "The first steps appear within ten seconds" in _said(folder)
 
 
 def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
     _part(folder, 1, 40)
     _beat(folder, 44, *_figures(0, 40))
-    assert len(training_curves(folder).losses) == 40
+    assert len(training_curves(folder).points) == 40
     _part(folder, 41, 90)
     _beat(folder, 91, *_figures(0, 40, 80))
     found = training_curves(folder)
-    assert [found.losses[0][0], found.losses[-1][0]] == [1, 90]
+    assert [found.points[0].steps, found.points[-1].steps] == [1, 90]
     assert [each.step for each in found.fixed["anchor"]] == [0, 40, 80]
     said = _said(folder)
     assert "step 91 of 400" in said
@@ -102,22 +105,35 @@ def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
 
 def test_a_part_that_a_resumed_run_writes_again_replaces_the_first(folder: Path) -> None:
     _part(folder, 1, 10, loss=3.0)
-    assert {loss for _, loss in training_curves(folder).losses} == {3.0}
+    assert {point.loss for point in training_curves(folder).points} == {3.0}
     _part(folder, 1, 10, loss=2.0)
-    assert {loss for _, loss in training_curves(folder).losses} == {2.0}
+    assert {point.loss for point in training_curves(folder).points} == {2.0}
     kept = training_curves(folder)
-    open_runs._part.cache_clear()
+    step_metrics._part.cache_clear()
     assert training_curves(folder) == kept, "as without what was kept"
 
 
 def test_a_long_run_has_means_at_so_many_points_at_most(folder: Path) -> None:
     for first in range(1, 1001, 100):
         _part(folder, first, first + 99)
-    losses = training_curves(folder, points=90).losses
-    assert len(losses) == 84
-    assert losses[0][0] == 12
-    assert losses[0][1] == pytest.approx(sum(5.0 - step / 100 for step in range(1, 13)) / 12)
-    assert losses[-1][0] == 1000
+    points = training_curves(folder, points=90).points
+    assert len(points) == 84
+    assert points[0].steps == points[0].tokens == 12
+    assert points[0].loss == pytest.approx(sum(5.0 - step / 100 for step in range(1, 13)) / 12)
+    assert points[-1].steps == points[-1].tokens == 1000
+
+
+def test_the_reader_chooses_the_axis_and_the_smoothing(folder: Path) -> None:
+    _part(folder, 1, 40)
+    _beat(folder, 40, *_figures(0, 40))
+    said = _said(folder, TrainingView(axis=TOKENS, loss_weight=0.5))
+    assert "training loss by tokens: 4.600 at step 40" in said
+    assert ">training tokens<" in said
+    assert ">steps<" not in said
+    raw, line = re.findall(r'<polyline(?: class="raw")? points="([^"]*)"', said)[:2]
+    assert raw != line
+    off = re.findall(r'<polyline(?: class="raw")? points="([^"]*)"', _said(folder, UNSMOOTHED))
+    assert off[0] == off[1] == raw
 
 
 def test_a_damaged_part_of_the_metrics_is_said(folder: Path) -> None:
@@ -200,8 +216,8 @@ def test_the_curves_are_legible(page: Page, shots: Path, width: int, scheme: str
     names = page.locator("#training svg[role=img]").evaluate_all(
         "all => all.map(each => each.getAttribute('aria-label'))"
     )
-    assert names[0].startswith("training loss over 400 steps: running mean ")
-    assert names[1].startswith("val_bpb over 400 steps: syntax ")
+    assert names[0].startswith("training loss by steps: ")
+    assert names[1].startswith("val_bpb by steps: syntax ")
     page.locator("#training").screenshot(path=shots / f"training-{width}-{scheme}.png")
 
 
@@ -236,10 +252,10 @@ def test_the_curves_are_drawn_anew_by_themselves(page: Page, open_run: Path) -> 
     _part(open_run, 121, 200)
     _beat(open_run, 200, *_figures(0, 100, 200))
     expect(page.locator("#training")).to_contain_text("step 200 of 400", timeout=PATIENCE_MS)
-    points = page.locator("#training .raw polyline").get_attribute("points")
+    points = page.locator("#training polyline.raw").get_attribute("points")
     assert points
     assert len(points.split()) == 200
-    evaluations = page.locator("#training .anchor polyline").get_attribute("points")
+    evaluations = page.locator("#training .anchor polyline:not(.raw)").get_attribute("points")
     assert evaluations
     assert len(evaluations.split()) == 3
     # The end of the run closes the panel.

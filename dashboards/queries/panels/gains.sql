@@ -3,7 +3,7 @@
 SELECT p.specialist, p.phase, p.phase_bpb_before AS before, p.phase_bpb_after AS after,
        f.low, f.high, f.documents, f.lineages,
        f.effective_documents, f.effective_lineages, p.anchor_bpb_before AS anchor_before, p.anchor_bpb_after AS anchor_after,
-       p.valid_tokens AS tokens, p.study
+       p.valid_tokens AS tokens, p.run, p.study
 FROM status p
 LEFT JOIN figures f ON f.run = p.run AND f.moment = 'after'
     AND f.set = 'phase' AND f.phase = p.phase AND f.family = '*' AND f.domain = '*'
