@@ -1,10 +1,9 @@
 """Report of a specialist: reports/<specialist>[@branch].html, rewritten after each phase.
 
 facts.py        facts about the specialist, from manifests, reports and metrics
-settings.py     model, hyperparameters and seed of finished runs
 phases.py       state, tokens, mixture and packed rows of a phase
 curves.py       val_bpb over all steps and after each phase
-step_curves.py  training loss and learning rate over all steps
+step_curves.py  training loss and learning rate, and the x-axes that the reader chooses
 costs.py        timeline of attempts; time, devices and cost
 attention.py    phases and warnings that need attention
 page.py         the report as HTML
