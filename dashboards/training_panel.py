@@ -1,6 +1,6 @@
 """Panel of active training runs, with loss and val_bpb so far; it is refreshed every few seconds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,14 +69,16 @@ def training(
     beat = curves.heartbeat
     step = max(beat.step if beat else 0, curves.points[-1].steps if curves.points else 0)
     x = view.axis.scale(_end(job, curves, view))
-    evaluated: dict[str, Sequence[Figure]] = {job.phase: curves.phase, **curves.fixed}
+    evaluated = [(job.phase, curves.phase), *curves.fixed.items()]
     return Training(
         title=title,
         state=found.state,
         progress=_progress(job, step, curves) if found.state == "running" else found.why,
         share=step / job.steps,
         loss=_loss(curves, view, x) if curves.points else None,
-        val_bpb=_val_bpb(evaluated, curves, view, x) if any(evaluated.values()) else None,
+        val_bpb=_val_bpb(evaluated, curves, view, x)
+        if any(figures for _, figures in evaluated)
+        else None,
     )
 
 
@@ -117,14 +119,14 @@ def _loss(curves: TrainingCurves, view: TrainingView, x: Scale) -> Markup:
 
 
 def _val_bpb(
-    evaluated: Mapping[str, Sequence[Figure]],
+    evaluated: Sequence[tuple[str, Sequence[Figure]]],
     curves: TrainingCurves,
     view: TrainingView,
     x: Scale,
 ) -> Markup:
     """Return the plot of val_bpb on the validation rows of the phase and on the fixed sets."""
     lines, ends = [], []
-    for name, figures in evaluated.items():
+    for name, figures in evaluated:
         if not figures:
             continue
         places = step_places(view.axis, curves.points, [figure.step for figure in figures])
@@ -140,7 +142,7 @@ def _val_bpb(
     return plots.plot(
         lines,
         x=x,
-        y=plots.around([figure.val_bpb for figures in evaluated.values() for figure in figures]),
+        y=plots.around([figure.val_bpb for _, figures in evaluated for figure in figures]),
         label=f"val_bpb by {view.axis.name}: {'; '.join(ends)}",
         below=view.axis.title,
     )
