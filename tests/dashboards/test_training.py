@@ -252,7 +252,7 @@ def test_the_curves_are_drawn_anew_by_themselves(page: Page, open_run: Path) -> 
     _part(open_run, 121, 200)
     _beat(open_run, 200, *_figures(0, 100, 200))
     expect(page.locator("#training")).to_contain_text("step 200 of 400", timeout=PATIENCE_MS)
-    points = page.locator("#training polyline.raw").get_attribute("points")
+    points = page.locator("#training .own polyline.raw").first.get_attribute("points")
     assert points
     assert len(points.split()) == 200
     evaluations = page.locator("#training .anchor polyline:not(.raw)").get_attribute("points")
