@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "SECURITY.md").read_text()
 MAX_LINES = 100
-WITHOUT_PROMISES = {"Trusted, and not", "Not protected", "How to report"}
+WITHOUT_PROMISES = {"Trusted and not trusted", "Not protected", "How to report"}
 
 
 def _sections() -> dict[str, str]:
