@@ -1,5 +1,9 @@
 """Outputs outside of the workspace: nobody else can replace them while they are written."""
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,42 @@ def test_a_folder_that_all_users_may_write_to_takes_no_output(tmp_path: Path) ->
         require_own_place("--out", shared / "answer.csv")
     assert refused.value.name == "--out"
     assert [*shared.iterdir()] == []
+
+
+@pytest.fixture
+def reached() -> Iterator[Path]:
+    """A folder that other users can enter, unlike those of pytest."""
+    folder = Path(tempfile.mkdtemp(prefix="curriculum-outputs-", dir="/tmp")).resolve()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="acts as another user")
+@pytest.mark.parametrize(("mode", "replaced"), [(0o777, True), (0o1777, False), (0o755, False)])
+def test_another_user_replaces_a_draft_just_where_outputs_are_refused(
+    reached: Path, mode: int, replaced: bool
+) -> None:
+    reached.chmod(mode)
+    draft = reached / ".answer.csv.draft"
+    draft.write_text("mine")
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            draft.unlink()
+            draft.symlink_to("elsewhere")
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    assert (os.waitpid(child, 0)[1] == 0) is replaced
+    assert draft.is_symlink() is replaced
+    if replaced:
+        with pytest.raises(StoreError):
+            require_own_place("--out", reached / "answer.csv")
+    else:
+        require_own_place("--out", reached / "answer.csv")
 
 
 def test_a_folder_that_only_its_user_may_write_to_takes_outputs(tmp_path: Path) -> None:

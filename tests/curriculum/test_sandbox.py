@@ -1,5 +1,6 @@
 """A process in a sandbox reads and writes what was named, and nothing else."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -117,16 +118,24 @@ def test_drafts_are_written_up_to_a_size(tmp_path: Path) -> None:
 
 def test_memory_and_time_have_limits() -> None:
     script = (
+        "import signal\n"
         "from curriculum.sandbox import *\n"
-        "Sandbox(read=code_paths(), memory=200 << 20, cpu_seconds=1).enter()\n"
+        "{first}\n"
         "try: bytearray(1 << 30)\n"
         "except MemoryError: print('no memory', flush=True)\n"
         "while True: pass\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.returncode < 0) == ("no memory\n", True)
+    enter = "Sandbox(read=code_paths(), memory=200 << 20, cpu_seconds=1).enter()"
+    free = "signal.setitimer(signal.ITIMER_PROF, 3)"
+    limited, control = (
+        subprocess.run(
+            [sys.executable, "-c", script.format(first=first)],
+            capture_output=True, text=True, check=False,
+        )
+        for first in (enter, free)
+    )  # fmt: skip
+    assert (limited.stdout, limited.returncode < 0) == ("no memory\n", True)
+    assert (control.stdout, control.returncode) == ("", -signal.SIGPROF)
 
 
 def test_lower_limits_of_the_machine_stay() -> None:

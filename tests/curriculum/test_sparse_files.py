@@ -80,6 +80,8 @@ def test_the_holes_of_a_file_raise_no_limit_of_its_reader(tmp_path: Path) -> Non
     os.truncate(sparse, 256 << 30)
     assert stored_bytes([full]) == 1 << 20
     assert usual_seconds(stored_bytes([full, sparse])) == usual_seconds(1 << 20)
+    claimed = sum(file.stat().st_size for file in (full, sparse))
+    assert usual_seconds(claimed) > 1000 * usual_seconds(1 << 20), "the size that the file claims"
 
 
 def test_a_footer_is_hashed_in_parts(tmp_path: Path) -> None:

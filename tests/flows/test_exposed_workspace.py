@@ -14,9 +14,12 @@ import pytest
 
 from curriculum.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure, exposure_below
 from curriculum.mixing.diet_files import PACKAGE
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from flows import settings
 from flows.settings import SettingError, prefect_variables, trust
+from flows.settings.contexts import trainer_command
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
 
@@ -101,20 +104,26 @@ def test_an_empty_folder_that_others_can_change_is_not_new(
 
 
 @as_root
-def test_a_diet_of_the_owner_of_an_empty_folder_never_runs(shared: Path, tmp_path: Path) -> None:
+def test_a_diet_of_the_owner_of_an_empty_folder_never_runs(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _give_away(shared)
     curriculum("diet", "check", "templates.demo", "--home", str(shared))
     fired = tmp_path / "fired"
     diet = shared / "diets" / "templates.demo.yaml"
     diet.parent.mkdir()
     shipped = (PACKAGE / "diets" / diet.name).read_text().replace("../", f"{PACKAGE}/")
-    diet.write_text(f"{shipped}\ntrainer: {{command: 'touch {fired}'}}\n")
+    command = f"touch {fired} {{job}}.touched"
+    diet.write_text(f"{shipped}\ntrainer: {{command: '{command}'}}\n")
     for words in (("run", "templates.demo"), ("trust",)):
         place = (str(shared),) if words == ("trust",) else ("--home", str(shared))
         refused = curriculum(*words, *place)
         assert (refused.returncode, "belongs to another user" in refused.stderr) == (WRONG, True)
     assert not fired.exists()
     assert not trust.is_trusted(shared)
+    monkeypatch.setenv("CURRICULUM_TRUST", str(shared))
+    config = RunConfig.of(specialist="templates.demo", workspace=settings.home(shared))
+    assert trainer_command(resolve_plan(config, dry=True)) == command, "the diet would run it"
 
 
 @pytest.mark.parametrize("expose", EXPOSING)

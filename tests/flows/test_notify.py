@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -229,6 +230,18 @@ def test_a_command_gets_the_event_on_its_stdin(
     assert Event.model_validate_json(got.read_bytes()).event == "not_finite"
     assert json.loads(got.read_bytes())["text"] == "Größe: ¼ – “fertig”"
     assert capfd.readouterr() == ("", ""), "a command's words would spoil --json"
+
+
+def test_a_command_runs_without_a_shell(
+    whose: EventSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fired = tmp_path / "fired"
+    command = f"echo done; touch {fired}"
+    monkeypatch.setenv(VARIABLE, command)
+    _warnings_of(whose)
+    assert not fired.exists()
+    subprocess.run(command, shell=True, check=True)
+    assert fired.exists(), "a shell would have run the second command"
 
 
 def test_a_command_that_fails_is_named_with_its_last_words_and_without_its_arguments(

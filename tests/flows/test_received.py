@@ -438,6 +438,7 @@ def test_a_link_in_place_of_what_lies_at_the_root_is_refused(
     refused = call(home, "status")
     assert refused.returncode == WRONG
     assert str(place) in refused.stderr
+    assert place.read_text() == SECRET, "the path leads there"
 
 
 @pytest.mark.timeout(60)
@@ -493,7 +494,11 @@ def own(tmp_path: Path) -> Path:
 
 @confined
 def test_a_folder_in_no_workspace_is_looked_at_in_the_sandbox(
-    own: Path, tmp_path: Path, secret: Path, capfd: pytest.CaptureFixture[str]
+    own: Path,
+    tmp_path: Path,
+    secret: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()
@@ -508,6 +513,9 @@ def test_a_folder_in_no_workspace_is_looked_at_in_the_sandbox(
     assert "theirs" in said.out
     assert SECRET not in said.out
     assert "Permission denied" in said.err
+    monkeypatch.setenv("CURRICULUM_TRUST", str(tmp_path))
+    assert received.look(own, read, exit_code, named=[folder], outside=[folder]) == 0
+    assert SECRET in capfd.readouterr().out
 
 
 @confined
@@ -524,6 +532,12 @@ def test_a_pipe_or_a_link_in_no_workspace_is_refused_at_once(
     checked = looked_at(own, f"check {folder if named == 'folder' else file}")
     assert checked.returncode == WRONG
     assert str(file) in checked.stderr
+    # Whoever reads it waits for the pipe, or reads zeros until memory ends.
+    if file.is_fifo():
+        with endless(seconds=0.5):
+            file.read_bytes()
+    else:
+        assert exit_apart(file.read_bytes, mebibytes=256) == MEMORY_ENDED
 
 
 @confined

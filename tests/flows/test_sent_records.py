@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.mixing.diet_files import PACKAGE
+from curriculum.mixing.diet_files import PACKAGE, load_diet
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.recorded_config import as_recorded, resolved, write_snapshot
 from curriculum.pipeline.run_config import RunConfig, option
@@ -153,8 +153,9 @@ def test_trust_says_that_the_command_of_a_diet_that_cant_be_read_isnt_known(tmp_
     "extended", ["{outside}", "../../evil.yaml", "../evil.yaml", "~/evil.yaml"]
 )
 def test_a_diet_that_extends_a_file_outside_of_the_folder_of_diets_isnt_trusted(
-    tmp_path: Path, extended: str
+    tmp_path: Path, extended: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     home = received(tmp_path / "received", {})
     assert curriculum("trust", "--forget", str(home)).returncode == 0
     outside = diet(tmp_path / "evil.yaml")
@@ -162,6 +163,9 @@ def test_a_diet_that_extends_a_file_outside_of_the_folder_of_diets_isnt_trusted(
     child = home / "diets" / "child.yaml"
     child.parent.mkdir()
     child.write_text(f"extends: {extended.format(outside=outside)}\nbranch: wide\n")
+    found = load_diet("child", home=home).trainer
+    assert found is not None
+    assert found.command == COMMAND, "the diet would run it"
     done = curriculum("trust", str(home))
     assert done.returncode == 2
     assert str(child) in done.stderr

@@ -113,15 +113,24 @@ def test_a_diet_in_a_received_workspace_is_refused_by_its_path(
             trust.require_trusted(own, str(path))
 
 
-def test_a_received_bundle_is_refused_without_a_workspace_json_too(tmp_path: Path) -> None:
+def test_a_received_bundle_is_refused_without_a_workspace_json_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, folder, file = tmp_path / "own", tmp_path / "bundle", tmp_path / "ablation.yaml"
     trust.make_trusted(own)
     folder.mkdir()
     (folder / "bundle.json").write_text("{}")
-    file.write_text("name: masks\n")
-    done = curriculum("ablate", str(file), "--collect", str(folder), "--home", str(own))
+    claims = [{"claim": "masks help", "arm": "base", "against": "unmasked"}]
+    arms = {"unmasked": {"study": {"document_mask": "off"}}}
+    spec = {"name": "masks", "diet": "templates.demo", "arms": arms, "seeds": [3, 5]}
+    file.write_text(json.dumps({**spec, "claims": claims}))
+    words = ("ablate", str(file), "--collect", str(folder), "--home", str(own))
+    done = curriculum(*words)
     assert done.exit_code == 2
     assert f"curriculum trust {folder}" in done.stderr
+    assert "bundle.json" not in done.stderr
+    monkeypatch.setenv("CURRICULUM_TRUST", str(folder))
+    assert f"{folder / 'bundle.json'}" in curriculum(*words).stderr, "then it is read"
 
 
 def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) -> None:

@@ -53,6 +53,14 @@ def test_what_is_no_strict_json_is_refused_in_one_line(text: str | bytes, fault:
     assert len(str(refused.value)) < 300
 
 
+def test_python_by_itself_reads_what_is_no_strict_json() -> None:
+    """The control of the test above."""
+    for text in ("[NaN]", "-Infinity", "1e999", '{"a": 1, "a": 2}', '{"a": "\\ud800"}'):
+        json.loads(text)
+    with pytest.raises(RecursionError):
+        json.loads("[" * 100_000)
+
+
 @pytest.mark.parametrize(
     "text", ["[" * DEEPEST + "]" * DEEPEST, '"\\ud83d\\udc4d"', '{"a": 1, "b": [1.5e-3, -0, null]}']
 )

@@ -1,9 +1,11 @@
 """Hostile YAML: every mistake has a file, a line, a field, a value and a cure."""
 # ruff: noqa: E501 -- messages are told whole
 
+import os
 import re
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,6 +125,13 @@ def test_what_follows_from_a_mistake_is_not_told() -> None:
 )  # fmt: skip
 def test_yaml_that_surprises_or_blows_up_is_refused_with_its_line(text: str, message: str) -> None:
     assert said(text).startswith(message)
+
+
+def test_a_plain_loader_of_yaml_takes_aliases_and_runs_tags() -> None:
+    """The control of the test above."""
+    assert yaml.safe_load("a: &x [1]\nb: *x") == {"a": [1], "b": [1]}
+    run = "!!python/object/apply:os.getpid []"
+    assert yaml.load(run, Loader=yaml.UnsafeLoader) == os.getpid()
 
 
 def test_a_hundred_thousand_unknown_fields_do_not_hang() -> None:

@@ -74,6 +74,7 @@ def test_a_diet_with_a_trainer_of_its_own_is_no_ablation(tmp_path: Path) -> None
     own = {"extends": "templates.demo", "branch": "mine", "trainer": {"command": "touch x {job}"}}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
     file = ablation(tmp_path, diet="./mine.yaml")
+    assert load_diet(str(tmp_path / "mine.yaml")).trainer is not None, "the diet alone would run it"
     with pytest.raises(DietError, match="trainer"):
         write_arms(load_ablation(file), file, tmp_path / "home")
     assert not [*(tmp_path / "home").rglob("*.yaml")]

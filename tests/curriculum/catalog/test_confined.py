@@ -5,6 +5,7 @@ import decimal
 import doctest
 import itertools
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 GATE = duckdb.connect()
+ENDLESS = "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range < b.range"
 Tree = dict[str, tuple[int, int, int]]
 
 
@@ -241,6 +243,22 @@ def test_nothing_but_the_data_of_the_snapshot_can_be_read(home: Path, sql: str) 
     assert "secret" not in str(refused)
 
 
+def test_duckdb_by_itself_reads_writes_and_goes_on(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of what is refused here."""
+    monkeypatch.chdir(home)
+    with duckdb.connect() as plain:
+        for file in ("job.json", "../notes.txt", "documents/out.txt", "documents/out/notes.txt"):
+            read = plain.execute(f"SELECT content FROM read_text('{file}')").fetchone()
+            assert "secret" in str(read)
+        plain.execute(f"COPY (SELECT 1) TO '{tmp_path}/x.csv'")
+        assert (tmp_path / "x.csv").is_file()
+    code = f"import duckdb; duckdb.execute({ENDLESS!r}).fetchall()"
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run([sys.executable, "-c", code], timeout=3, check=False)
+
+
 def test_a_refusal_keeps_the_candidates_and_the_line_that_is_pointed_at(home: Path) -> None:
     refused = _refusal(home, "SELECT num_byte\nFROM documents")
     assert '"num_bytes"' in refused.cure
@@ -283,10 +301,7 @@ def test_settings_tell_nothing_but_where_the_data_lies(
 
 
 def test_what_is_endless_ends_in_time(home: Path) -> None:
-    endless = (
-        "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range < b.range"
-    )
-    refused = _refusal(home, endless, Limits(seconds=0.5))
+    refused = _refusal(home, ENDLESS, Limits(seconds=0.5))
     assert "0.5 s" in refused.cause
     assert "curriculum query" in refused.cure
 

@@ -131,9 +131,11 @@ def test_a_pinned_tree_bomb_is_refused_by_the_commits_name(
 def test_a_tree_bomb_without_files_ends_at_the_limit_of_time(
     repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    between(repo, nested(repo, width=100, depth=6, leaf=tree_of(repo)))
+    with endless(seconds=3):
+        read(repo.path)
     small_limits(monkeypatch)
     monkeypatch.setattr(git_log, "MAX_OVERSIZED_COMMITS", 0)
-    between(repo, nested(repo, width=100, depth=6, leaf=tree_of(repo)))
     with bounded(seconds=8, mebibytes=8), pytest.raises(CorpusError) as refused:
         read(repo.path)
     assert refused.value.name == "repository repo"

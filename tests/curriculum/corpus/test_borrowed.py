@@ -14,6 +14,7 @@ import pytest
 from curriculum.corpus.sources import resolve
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
+from tests.bounded import endless
 from tests.error_fields import fields
 
 SECRET = "int secret_of_the_owner;\n"
@@ -221,6 +222,7 @@ def test_a_link_among_the_files_of_a_repository_discloses_nothing(
 ) -> None:
     (tmp_path / "id_rsa").write_text("BEGIN OPENSSH PRIVATE KEY of the user\n")
     point_to(hostile.path / ".git" / name, tmp_path / "id_rsa")
+    assert "OPENSSH" in (hostile.path / ".git" / name).read_text(), "the link leads there"
     with pytest.raises(CorpusError) as refused:
         read(hostile.path)
     assert name.partition("/")[2] or name in str(refused.value)
@@ -252,6 +254,8 @@ def test_a_pipe_among_the_files_of_a_repository_does_not_hang(
     os.mkfifo(place)
     with pytest.raises(CorpusError):
         read(hostile.path)
+    with endless(seconds=0.3):
+        place.read_bytes()
 
 
 def test_a_loop_of_links_is_refused(hostile: Any, read: Any) -> None:

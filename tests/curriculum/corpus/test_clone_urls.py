@@ -68,9 +68,10 @@ def _url(form: str, places: Path) -> str:
     return form.format(root=places, relative=places.relative_to("/"))
 
 
-def _meaning_to_git(url: str, clone: Path) -> Meaning:
-    """Clone as we do, with an ssh that only says that it was asked."""
-    words = git.command("clone", "--quiet", "--bare", "--template=", "--", url, str(clone))
+def _meaning_to_git(url: str, clone: Path, *, seconds: int = 60) -> Meaning:
+    """Clone as we do, with an ssh that only says that it was asked; a clone that waits is ended."""
+    clone_words = ("clone", "--quiet", "--bare", "--template=", "--", url, str(clone))
+    words = ["timeout", "--kill-after=1", str(seconds), *git.command(*clone_words)]
     ours = {**git.ENVIRONMENT, "GIT_ALLOW_PROTOCOL": git.TRANSPORTS}
     asked = {**ours, "PATH": os.environ["PATH"], "GIT_SSH_COMMAND": "echo asked ssh >&2; false"}
     done = subprocess.run(words, env=asked, cwd="/", capture_output=True, text=True, check=False)
@@ -150,8 +151,12 @@ def test_the_config_of_a_local_repository_and_what_it_includes_are_not_read(
     built.git("init", "-q", "-b", "main")
     built.git("commit", "-q", "--allow-empty", "-m", "first")
     tip = built.git("rev-parse", "HEAD")
+    url = form.format(path=built.path)
+    assert _meaning_to_git(url, tmp_path / "before.git") == "local"
     make(tmp_path / "included")
     with (built.path / ".git/config").open("a") as config:
         config.write(f"[include]\n\tpath = {tmp_path / 'included'}\n")
-    spec = RepositorySpec(name="r", url=form.format(path=built.path), licence="MIT")
+    spec = RepositorySpec(name="r", url=url, licence="MIT")
     assert resolve(spec, cache=tmp_path / "cache").commit == tip
+    # A clone of the folder itself reads the included file: it fails, or waits for the pipe.
+    assert _meaning_to_git(url, tmp_path / "plain.git", seconds=2) == "nothing"

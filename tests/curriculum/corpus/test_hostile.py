@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import struct
 import zlib
 from collections.abc import Generator
 from pathlib import Path
@@ -17,6 +18,9 @@ from curriculum.corpus.sources import find_layout, resolve
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 from tests.curriculum.corpus.conftest import START
+
+NO_PARENT = struct.pack(">I", 0x70000000)
+"""Parent of a commit without parents in git's commit-graph."""
 
 
 def loose(repo: Any, object_id: str) -> Path:
@@ -320,6 +324,34 @@ def test_replacements_and_grafts_of_a_repository_do_not_count(build, read):
     second = repo.commit("two", a_cc="int b;\n")
     before = read(repo.path)[0]
     repo.git("replace", second, first)
+    assert repo.git("log", "--format=%s") == "one", "git takes the replacement"
+    assert read(repo.path)[0] == before
+    repo.git("replace", "-d", second)
+    grafts = repo.path / ".git/info/grafts"
+    grafts.parent.mkdir(exist_ok=True)
+    grafts.write_text(f"{second}\n")
+    assert repo.git("log", "--format=%s") == "two", "git takes the graft"
+    assert read(repo.path)[0] == before
+
+
+def test_a_forged_commit_graph_does_not_count(build, read):
+    repo = build()
+    repo.commit("one", a_cc="int a;\n")
+    newest = repo.commit("two", a_cc="int b;\n")
+    before = read(repo.path)[0]
+    repo.git("commit-graph", "write", "--reachable")
+    file = repo.path / ".git/objects/info/commit-graph"
+    graph = bytearray(file.read_bytes()[:-20])
+    table = [struct.unpack(">4sQ", graph[8 + 12 * at : 20 + 12 * at]) for at in range(graph[6])]
+    starts = dict(table)
+    (number,) = [
+        at for at in range(2) if graph[starts[b"OIDL"] + 20 * at :][:20] == bytes.fromhex(newest)
+    ]
+    parent = starts[b"CDAT"] + 36 * number + 20
+    graph[parent : parent + 4] = NO_PARENT
+    file.chmod(0o644)
+    file.write_bytes(graph + hashlib.sha1(graph).digest())
+    assert repo.git("log", "--format=%s") == "two", "git takes the forged graph"
     assert read(repo.path)[0] == before
 
 

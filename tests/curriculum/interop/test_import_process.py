@@ -22,6 +22,7 @@ from curriculum.store import Store
 from curriculum.store.inside import MAX_DEPTH
 from flows.cli import app
 from schemas.errors import CurriculumError, SchemaError, StoreError
+from tests.bounded import MEMORY_ENDED, endless, exit_apart
 from tests.curriculum.interop.conftest import NOTHING
 from tests.curriculum.interop.in_process import publish
 from tests.curriculum.plain_reader import breaks_a_plain_reader
@@ -256,6 +257,11 @@ def test_an_import_says_what_lies_in_place_of_a_file(
     theirs = _rows(world, tmp_path / "theirs")
     file = theirs / "odd.parquet"
     put(file)
+    if file.is_fifo():
+        with endless(seconds=0.3):
+            file.read_bytes()
+    if file.is_char_device():
+        assert exit_apart(file.read_bytes, mebibytes=256) == MEMORY_ENDED
     assert f"{lies} is at this path" in _is_refused(_command(world, file), file)
     for path in (file, theirs):
         with pytest.raises(SchemaError) as refused:

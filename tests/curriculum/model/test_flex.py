@@ -76,6 +76,18 @@ def test_kernels_are_kept_in_a_folder_that_no_other_user_made(
     assert [file.name for file in (tmp_path / "shared").iterdir()] == [link_to_kernels()]
 
 
+def test_torch_by_itself_takes_the_folder_that_others_can_make(tmp_path: Path) -> None:
+    planted = tmp_path / link_to_kernels()
+    planted.touch()
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    code = "from torch._inductor.runtime.cache_dir_utils import cache_dir; cache_dir()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert str(planted) in done.stderr, "it fails at the planted file"
+
+
 def test_without_a_home_nobody_guesses_the_folder_of_the_kernels(tmp_path: Path) -> None:
     one, other = (kernels(tmp_path, home="none") for _ in range(2))
     assert one != other

@@ -229,7 +229,7 @@ def test_ids_beyond_the_vocabulary_break_the_contract(copied: Store) -> None:
 
 
 @confined
-@pytest.mark.parametrize("stage", ["documents", "tokens"])
+@pytest.mark.parametrize("stage", ["documents", "tokenizers", "tokens"])
 def test_merge_publishes_no_artefact_that_breaks_its_contract(
     copied: Store, tmp_path: Path, stage: str
 ) -> None:
@@ -247,6 +247,8 @@ def test_merge_publishes_no_artefact_that_breaks_its_contract(
         list(merge(to, copied.root))
     assert refused.value.name == str(artefact.path)
     assert stage not in {each.manifest.stage for each in to.artefacts()}
+    own = merge(Store(tmp_path / "own"), copied.root, own=True)
+    assert stage in {each.manifest.stage for each in own}, "its sizes and digests agree"
 
 
 @confined

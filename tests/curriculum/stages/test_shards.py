@@ -227,6 +227,7 @@ def test_a_link_that_is_swapped_into_another_users_workspace_after_the_check_is_
         list(merge(Store(tmp_path / "to"), theirs))
     assert refused.value.name == str(file)
     assert list(Store(tmp_path / "to").artefacts()) == []
+    assert list(merge(Store(tmp_path / "followed"), theirs, own=True)), "the link leads to files"
     place.unlink()
     (tmp_path / "private").rename(place)
     monkeypatch.setitem(merge.__globals__, "require_plain", check)

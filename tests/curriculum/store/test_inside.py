@@ -16,6 +16,7 @@ from schemas.errors import SchemaError, StoreError
 from schemas.job import CheckpointRef, RowsSource, TokenizerRef
 from schemas.label_folders import label_folder
 from schemas.manifest import FileRecord
+from tests.bounded import endless
 from tests.sealing import edit
 
 
@@ -134,6 +135,17 @@ def test_a_log_is_a_regular_file(home: Path, make: Callable[[Path], None]) -> No
         inside.append(home / "train.log")
     assert refused.value.name == str(home / "train.log")
     assert not (home / "theirs").exists()
+
+
+def test_a_log_that_is_opened_plainly_leads_elsewhere_or_waits(home: Path) -> None:
+    """The control of the test above."""
+    (home / "linked.log").symlink_to("theirs")
+    with (home / "linked.log").open("a") as log:
+        log.write("line")
+    assert (home / "theirs").read_text() == "line"
+    os.mkfifo(home / "pipe.log")
+    with endless(seconds=0.3):
+        (home / "pipe.log").open("a")
 
 
 def test_removing_takes_a_link_itself_and_never_what_it_leads_to(home: Path, outside: Path) -> None:

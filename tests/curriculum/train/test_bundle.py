@@ -41,6 +41,28 @@ def test_a_bundle_with_a_link_or_a_pipe_is_refused_before_anything_is_written(
     assert sorted(folder.rglob("*")) == before
 
 
+def test_a_log_behind_a_link_leads_a_write_out_of_a_bundle(folder: Path, tmp_path: Path) -> None:
+    """The control of the test above, for a reader that opens the log plainly."""
+    (folder / ATTEMPT / "train.log").symlink_to(tmp_path / ".bashrc")
+    with (folder / ATTEMPT / "train.log").open("a") as log:
+        log.write("line")
+    assert (tmp_path / ".bashrc").read_text() == "line"
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "runs.json"])
+def test_a_file_of_a_bundle_behind_a_link_is_read_where_the_bundle_is_not_checked(
+    folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "require_own_bundle", lambda _: None)
+    (tmp_path / "private").write_text("[private]")
+    (folder / name).symlink_to(tmp_path / "private")
+    read = bundle.train_bundle if name == "bundle.json" else bundle.read_runs
+    with pytest.raises(JobError) as refused:
+        read(folder)
+    assert refused.value.name == str(folder / name)
+    assert "Invalid" in str(refused.value) or "object" in str(refused.value)
+
+
 @pytest.mark.parametrize("name", [".", ATTEMPT, "workspace.json"])
 def test_a_bundle_that_others_may_write_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str

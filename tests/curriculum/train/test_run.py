@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from curriculum.store import inside
 from curriculum.store.owners import is_held, train_lock
 from curriculum.train import run_directory as directory_module
 from curriculum.train.launch.launcher import Launch, launch_job, outcome
@@ -71,6 +72,20 @@ def test_a_link_in_a_directory_that_was_received_is_refused_and_not_followed(
     assert ended.stderr.startswith("StoreError: ")
     assert name in ended.stderr
     assert sorted(tmp_path.joinpath("precious").rglob("*")) == before
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_link_for_checkpoints_is_followed_where_no_look_refuses_it(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the test above."""
+    monkeypatch.setattr(inside, "require_plain_below", lambda *_: None)
+    job = world.job(steps=2)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (world.open_run(job) / "checkpoints").symlink_to(precious)
+    train(world.store, job)
+    assert [folder.name for folder in precious.iterdir()] == ["step=2"]
 
 
 def deterministic(directory: Path) -> Any:

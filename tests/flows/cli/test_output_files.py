@@ -36,8 +36,9 @@ def _fail_half_way(draft: Path) -> None:
 
 def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     behind, link = tmp_path / "behind", tmp_path / "answer.csv"
-    behind.write_text("kept")
     link.symlink_to(behind)
+    link.write_text("kept")
+    assert behind.read_text() == "kept", "plain writing follows the link"
     with drafted(link) as draft:
         draft.write_text("new")
     assert (behind.read_text(), link.read_text(), link.is_symlink()) == ("kept", "new", False)
@@ -74,8 +75,9 @@ def test_what_is_neither_file_nor_link_is_refused(tmp_path: Path) -> None:
 
 def test_shared_memory_is_a_folder_of_files_and_no_device(tmp_path: Path) -> None:
     behind, link = tmp_path / "behind", Path("/dev/shm") / f"curriculum-{os.getpid()}.csv"
-    behind.write_text("kept")
     link.symlink_to(behind)
+    link.write_text("kept")
+    assert behind.read_text() == "kept", "plain writing follows the link"
     try:
         with drafted(link) as draft:
             draft.write_text("new")

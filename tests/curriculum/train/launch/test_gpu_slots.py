@@ -27,6 +27,7 @@ from curriculum.train.launch.gpu_slots import Slots, share_of
 from curriculum.train.processes import MARK, processes_of
 from schemas.errors import StoreError
 from schemas.job import SlotState
+from tests.bounded import endless
 
 HOLD = """
 import sys, time
@@ -405,6 +406,13 @@ def test_no_record_is_read_where_another_user_planted_something_else(
     ):
         pass
     assert heard == ["waiting for a GPU slot; slots are held by another process"]
+
+
+def test_a_planted_pipe_would_be_waited_for(tmp_path: Path) -> None:
+    """The control of the two tests above."""
+    os.mkfifo(tmp_path / "a.lock")
+    with endless(seconds=0.3):
+        (tmp_path / "a.lock").read_bytes()
 
 
 def test_a_draft_that_another_user_planted_is_removed_and_not_written(tmp_path: Path) -> None:
