@@ -3,7 +3,6 @@
 <key12> is the first 12 digits of the key of the rows artefact.
 """
 
-import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.whole_files import write_whole
 from dashboards import html, palette
+from dashboards.page_digest import digest_line, ends_with
 from dashboards.rows.row_page import MAX_BYTES, TEMPLATES, RowsDataSet, describe_rows, page
 from schemas.errors import StoreError
 from schemas.reports import RowsReport
@@ -92,7 +92,7 @@ def write(
         OSError: If the file can't be read or written.
     """
     file = page_path(reports, rows)
-    if _is_current(file, urls):
+    if ends_with(file, _mark(urls)):
         return file
     tokenizers = [artefact for artefact in made_of if artefact.manifest.stage == "tokenizers"]
     documents = [artefact for artefact in made_of if artefact.manifest.stage == "documents"]
@@ -152,26 +152,11 @@ def _page(
     return shown + _mark(urls)
 
 
-def _is_current(file: Path, urls: Mapping[str, str]) -> bool:
-    """Return True if the page exists and this version of the program wrote it, with the same urls."""
-    mark = _mark(urls).encode()
-    try:
-        with file.open("rb") as opened:
-            opened.seek(-len(mark), 2)
-            return opened.read() == mark
-    except OSError:
-        return False
-
-
 @cache
 def _look() -> str:
     return f"{''.join(map(html.asset, TEMPLATES))} {palette.properties()}"
 
 
 def _mark(urls: Mapping[str, str]) -> str:
-    """Return the last line of a page, by which an outdated page is recognised.
-
-    It contains a digest of REVISION, the templates, the colours and the urls.
-    """
-    made_with = f"{REVISION} {_look()} {sorted(urls.items())}"
-    return f"<!-- {hashlib.sha256(made_with.encode()).hexdigest()[:16]} -->\n"
+    """Return the last line of a page, a digest of REVISION, the templates, the colours and the urls."""
+    return digest_line(REVISION, _look(), sorted(urls.items()))
