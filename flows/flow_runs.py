@@ -148,7 +148,7 @@ def _label_run(plan: RunPlan, run: Artefact) -> None:
 
 
 def _link_report(plan: RunPlan) -> None:
-    """Rewrite the report and the workspace's status, and link the report on the flow run's page."""
+    """Update the report and the workspace's status, and link the report on the flow run's page."""
     record_status(plan.store.root, resources(), Log().warning)
     if (file := rewritten(plan, resources(), Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)

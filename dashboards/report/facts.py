@@ -1,16 +1,17 @@
-"""Facts that the report of a specialist shows, read from manifests, reports and a few Parquet columns."""
+"""Facts that the report of a specialist shows.
+
+This module reads only manifests, jobs and reports. The fields that report_tables.py reads from Parquet files
+are empty until then.
+"""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from curriculum.inspection.formats import Line, family_title
-from curriculum.inspection.held_out import filling_of
-from curriculum.inspection.largest_files import lines_of_artefacts
 from curriculum.inspection.losses import Exclusions
-from curriculum.inspection.paired import Place, changes_within
+from curriculum.inspection.paired import Place
 from curriculum.inspection.step_metrics import TrainingPoint
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
@@ -24,8 +25,6 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, REPORT, read_report
 from dashboards.report.packed_data_sets import PackedDataSet
-from dashboards.report.step_curves import read_points
-from dashboards.rows.write import ExampleRow
 from dashboards.run_settings import versions
 from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Job, Report
@@ -104,8 +103,6 @@ class PhaseFacts:
     status: PhaseStatus
     run: TrainedRun | None
     """Current run of the phase."""
-    changes: Mapping[Place, PairedChange]
-    """Changes of val_bpb during the phase, measured on the same documents before and after."""
     approval: Approval | None
     mixture: MixtureReport | None
     packed: tuple[PackedDataSet, ...]
@@ -113,6 +110,8 @@ class PhaseFacts:
     """Attempts that are neither current nor running, in order of their start."""
     started: str = ""
     """Start of the current run or active attempt; ISO 8601."""
+    changes: Mapping[Place, PairedChange] = field(default_factory=dict)
+    """Changes of val_bpb during the phase, measured on the same documents before and after."""
     points: tuple[TrainingPoint, ...] = ()
     """Training loss and learning rate of the current run; empty without metrics."""
     filled: str = ""
@@ -217,6 +216,12 @@ class MarkedArtefacts:
         """Artefacts of the builds of all phases, by key."""
         return {artefact.key: artefact for phase in self.built.values() for artefact in phase}
 
+    @property
+    def folders(self) -> list[Path]:
+        """Sorted paths of all artefacts."""
+        every = (*self.artefacts.values(), *self.runs.values(), *self.mixtures.values())
+        return sorted(artefact.path for artefact in every)
+
     def rows(self) -> Iterator[tuple[Artefact, list[Artefact]]]:
         """Yield each artefact of training rows once, with those of its inputs that were loaded.
 
@@ -238,15 +243,10 @@ class MarkedArtefacts:
             yield rows, [built[key] for key in keys if key is not None]
 
 
-def read(
-    plan: RunPlan,
-    resources: Resources,
-    marked: MarkedArtefacts,
-    examples: Mapping[str, ExampleRow] = MappingProxyType({}),
-) -> Facts:
-    """Read the facts of a specialist; `examples` are the example rows by the key of their artefact."""
+def read(plan: RunPlan, resources: Resources, marked: MarkedArtefacts) -> Facts:
+    """Read the facts of a specialist, except for those in Parquet files."""
     diet, built = plan.diet, [*marked.artefacts.values()]
-    filled, statuses = filling_of(built), phase_statuses(plan, resources)
+    statuses = phase_statuses(plan, resources)
     return Facts(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -258,12 +258,10 @@ def read(
         token_budget=diet.token_budget,
         written=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         phases=tuple(
-            _phase(plan, number, status, marked, examples, filled=filled)
-            for number, status in enumerate(statuses, start=1)
+            _phase(plan, number, status, marked) for number, status in enumerate(statuses, start=1)
         ),
         sources=_sources(built),
         exclusions=Exclusions.of(built),
-        largest_files=lines_of_artefacts(built),
         lost=marked.lost,
     )
 
@@ -272,15 +270,7 @@ def _is_trained_on(artefact: Artefact) -> bool:
     return artefact.manifest.stage == "rows" and artefact.manifest.labels["split"] == "train"
 
 
-def _phase(
-    plan: RunPlan,
-    number: int,
-    status: PhaseStatus,
-    marked: MarkedArtefacts,
-    examples: Mapping[str, ExampleRow],
-    *,
-    filled: str,
-) -> PhaseFacts:
+def _phase(plan: RunPlan, number: int, status: PhaseStatus, marked: MarkedArtefacts) -> PhaseFacts:
     phase = plan.phases[number - 1]
     run, mixture = marked.runs.get(phase.name), marked.mixtures.get(phase.name)
     rows = {
@@ -298,22 +288,19 @@ def _phase(
         evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
         status=status,
         run=current,
-        changes=changes_within(run.path, current.report) if run and current else {},
         approval=gates.find_approval(plan.store, run) if run else None,
         mixture=mixture_report_of(mixture) if mixture else None,
         packed=tuple(
             PackedDataSet(
+                key=key,
                 labels=rows[key].manifest.labels,
                 report=rows[key].reported(RowsReport),
-                example=examples.get(key),
             )
             for key in mixed
             if key in rows
         ),
         earlier=tuple(_earlier(plan, phase, run, status)),
         started=begun.job.begun if begun else "",
-        points=read_points(run.path) if run else (),
-        filled=filled,
     )
 
 

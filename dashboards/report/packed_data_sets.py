@@ -14,6 +14,8 @@ from schemas.reports import RowsReport
 class PackedDataSet:
     """An artefact of training rows, with an example row if the page of its rows could be written."""
 
+    key: str
+    """Key of the rows artefact."""
     labels: Mapping[str, str]
     report: RowsReport
     example: ExampleRow | None = None

@@ -94,7 +94,7 @@ def warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
 def is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
     """Return True and print a line if none of the artefacts was built by this command.
 
-    The report is rewritten even then, unless the plan is dry.
+    The report is updated even then, unless the plan is dry.
     """
     if any(artefact.made for artefact in made):
         return False
@@ -113,13 +113,13 @@ def is_open(gate: Verdict | None) -> bool:
 
 
 def _report_trained(plan: RunPlan, run: Artefact) -> None:
-    """Rewrite the report after a run, unless the plan is dry or the report shows the run already."""
+    """Update the report after a run, unless the plan is dry or the report shows the run already."""
     if not (plan.store.dry or shows(plan, run)):
         rewritten(plan, resources(), warn)
 
 
 def update_report(plan: RunPlan) -> None:
-    """Rewrite a specialist's report and the workspace's status."""
+    """Update a specialist's report and the workspace's status."""
     rewritten(plan, resources(), warn)
     record_status(plan.store.root, resources(), warn)
 

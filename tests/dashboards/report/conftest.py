@@ -254,6 +254,7 @@ def mixture(each: ResolvedPhase) -> MixtureReport:
 def packed(each: ResolvedServing) -> PackedDataSet:
     """The rows of a serving."""
     return PackedDataSet(
+        key="a" * 64,
         labels={
             "family": each.family,
             "objective": each.objective,
