@@ -392,8 +392,8 @@ def look(
     """Run a command that only reads; run it in a sandbox if the workspace isn't trusted.
 
     `work` is called with the workspace and the path to write to. That path is `output` or a draft of it, or
-    the folder outside of the workspace that `folder` returns. The work may read the paths `outside` even if
-    they are in no workspace.
+    the folder outside of the workspace that `folder` returns. The work may read the paths `named` if they are
+    in a workspace, and the paths `outside` wherever they are.
 
     Raises:
         StoreError: if the workspace doesn't exist or can't be read safely.

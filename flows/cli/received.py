@@ -62,8 +62,8 @@ def look(
         work: Function that is called with the path to write to: a draft of `output`, or the folder that
             `folder` creates for an untrusted workspace, or None.
         ending: Function that runs work as a command and returns its exit code.
-        named: Other paths that the command reads.
-        outside: Paths that the command reads even if they lie in no workspace.
+        named: Other paths that the command reads if they lie in a workspace.
+        outside: Other paths that the command reads even if they lie in no workspace.
         output: File that the command writes.
         folder: Function that creates a folder outside of the workspace.
 
@@ -71,7 +71,8 @@ def look(
         StoreError: if an untrusted workspace contains something other than plain files and folders, or if the
             kernel can't sandbox a process.
     """
-    named = [*named]
+    outside = [*outside]
+    named = [*named, *outside]
     workspaces = trust.untrusted(home, named)
     foreign = [*workspaces, *trust.outside_workspaces(outside)]
     if not foreign:

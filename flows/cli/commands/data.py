@@ -176,7 +176,7 @@ def check(
     """Verify artefacts: compare files with manifests, and documents and packed rows with their contracts."""
     from flows.cli import workspace
 
-    look(home, lambda place, _: workspace.check(place, paths), named=paths, outside=paths)
+    look(home, lambda place, _: workspace.check(place, paths), outside=paths)
 
 
 @app.command(rich_help_panel=DATA)
