@@ -508,7 +508,7 @@ def test_a_folder_in_no_workspace_is_looked_at_in_the_sandbox(
         os.write(1, (folder / "a.txt").read_bytes())
         os.write(1, secret.read_bytes())
 
-    assert received.look(own, read, exit_code, named=[folder], outside=[folder]) == WRONG
+    assert received.look(own, read, exit_code, outside=[folder]) == WRONG
     said = capfd.readouterr()
     assert "theirs" in said.out
     assert SECRET not in said.out
