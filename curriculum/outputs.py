@@ -31,6 +31,22 @@ def require_own_place(option: str, output: Path) -> None:
         )
 
 
+def require_new_folder(option: str, folder: Path) -> None:
+    """Raise unless `folder` is missing or empty, and no other user can replace it while it is written.
+
+    Raises:
+        StoreError: if the path exists and isn't an empty folder, or if another user can change it.
+    """
+    require_own_place(option, folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(
+            option,
+            folder,
+            cause="the path exists already and isn't an empty folder",
+            cure="Give the path of a new folder",
+        )
+
+
 @contextlib.contextmanager
 def whole_folder(to: Path) -> Iterator[Path]:
     """Yield a draft folder; after the block, flush it to the disk and move it to `to`.
@@ -38,17 +54,9 @@ def whole_folder(to: Path) -> Iterator[Path]:
     The draft is removed after an error.
 
     Raises:
-        StoreError: if `to` exists and isn't an empty folder, if another user can change it, and for a full
-        disk.
+        StoreError: if `to` isn't a new folder, and for a full disk.
     """
-    require_own_place("--to", to)
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise StoreError(
-            "--to",
-            to,
-            cause="something is there already",
-            cure="Name a folder that isn't there yet",
-        )
+    require_new_folder("--to", to)
     draft = to.absolute().with_name(f".{to.absolute().name}.draft")
     try:
         shutil.rmtree(draft, ignore_errors=True)

@@ -7,7 +7,7 @@ from curriculum.ablations.ablation_views import build_views
 from curriculum.ablations.arms import write_arms
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
 from curriculum.mixing.imported import complete_diet
-from curriculum.outputs import require_own_place
+from curriculum.outputs import require_new_folder
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import FinishedStep, Scope, execute, run_in_process
 from curriculum.pipeline.phase_job import evaluations_of, spec_name
@@ -42,18 +42,11 @@ def write_bundle(
     with each arm before it is built.
 
     Raises:
-        JobError: for a folder that isn't empty, a bundle above MAX_BUNDLE_BYTES, and a claim without rows.
-        StoreError: for a folder that another user can replace.
+        JobError: for a bundle above MAX_BUNDLE_BYTES, and a claim without rows.
+        StoreError: for a folder that isn't empty or that another user can replace.
         CurriculumError: for a mistake in an arm.
     """
-    require_own_place("--bundle", folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise JobError(
-            "--bundle",
-            folder,
-            cause="the path exists already and isn't an empty folder",
-            cure="Give the path of a new folder",
-        )
+    require_new_folder("--bundle", folder)
     planned = plan_arms(write_arms(spec, file, workspace, repositories), plan_of_arm, context)
     build_views(spec, planned, context)
     arms = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.outputs import require_own_place, whole_folder
+from curriculum.outputs import require_new_folder, require_own_place, whole_folder
 from schemas.errors import StoreError
 
 
@@ -96,6 +96,21 @@ def test_a_shared_folder_takes_no_folder_of_an_export(tmp_path: Path) -> None:
     with pytest.raises(StoreError), whole_folder(tmp_path / "exported"):
         pytest.fail("the folder was opened")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_only_a_missing_or_empty_folder_is_new(tmp_path: Path) -> None:
+    missing, empty, full, file = (tmp_path / name for name in ("missing", "empty", "full", "file"))
+    empty.mkdir()
+    full.mkdir()
+    (full / "mine.txt").touch()
+    file.touch()
+    require_new_folder("--to", missing)
+    require_new_folder("--to", empty)
+    for path in (full, file):
+        with pytest.raises(StoreError) as refused:
+            require_new_folder("--bundle", path)
+        assert (refused.value.name, refused.value.value) == ("--bundle", path)
+    assert (full / "mine.txt").is_file()
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_specialist_is_written_to_a_folder_with_all_that_it_needs(
     assert "| anchor | " in card
     again = curriculum(*words)
     assert again.exit_code == 2
-    assert "something is there already" in again.stderr
+    assert f"error: --to: {to}" in again.stderr
 
 
 def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_path: Path) -> None:

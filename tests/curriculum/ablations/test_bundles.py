@@ -19,7 +19,7 @@ from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import run_in_process
 from curriculum.store import Store
 from curriculum.train.bundle import BUNDLE, read_runs
-from schemas.errors import JobError
+from schemas.errors import JobError, StoreError
 from tests.curriculum.ablations.conftest import SHORT, UNMASKED, written_ablation
 
 pytestmark = pytest.mark.system
@@ -144,7 +144,8 @@ def test_a_changed_bundle_is_refused(trained: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_something_is_no_place_for_a_bundle(place: Path) -> None:
     file = ablation(place)
-    with pytest.raises(JobError):
+    with pytest.raises(StoreError) as refused:
         write_bundle(
             load_ablation(file), file, place / "ws", place, Context(), begun=lambda _: None
         )
+    assert refused.value.name == "--bundle"

@@ -213,8 +213,9 @@ def test_a_folder_that_holds_something_is_left_as_it_is(
     folder = tmp_path / "full"
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
-    with pytest.raises(StoreError, match="something is there already"):
+    with pytest.raises(StoreError) as refused:
         export(saved(), folder, vocabulary, form)
+    assert refused.value.name == "--to"
     assert [each.name for each in folder.iterdir()] == ["mine.txt"]
 
 
