@@ -113,7 +113,7 @@ def _(who: mo.ui.dropdown, won: list[run_panels.Gain]) -> tuple[mo.ui.multiselec
         [run.name for run in won],
         value=[run.name for run in won if run.name in _asked]
         or [run.name for run in won if run.specialist == who.value],
-        label="Runs for training loss and settings",
+        label="Selected runs",
         on_change=lambda names: mo.query_params().set("runs", ",".join(map(str, names))),
     )
     mo.Html(frame.shown(frame.choices(runs, name="runs")))
