@@ -1,16 +1,27 @@
-"""Figures of a device for training with masks: one command, one table, most valuable lines first.
+"""Benchmark of training with document masks on one device.
 
     python benchmarks/gpu.py --out DIR [--minutes 18] [--only masking leakcheck] [--lengths 4096 16384]
     python benchmarks/gpu.py --dry-run
 
-Sections: backends (which this device has), masking (tokens/s masked, unmasked and padded, whole models and
-layer by layer, with MFU), leakcheck, block mask, memory (peaks with recompute on and off), loader (share of
-time that waits for rows) and agreement (twenty steps against the CPU's). Rows are made here from seeds.
-gpu.md and gpu.json in DIR are whole after every line, so a stop loses nothing, and the same command takes
-the lines that are missing: at most 46 in the order of their worth, each within 45 seconds. `--dry-run` needs
-no GPU: it builds each of them on fake tensors of one, and names those that DIR has no figures of. Only
-torch, numpy, pyarrow, pydantic and pyyaml are needed, and no installation: it runs in a checkout.
-`--device cpu --tiny` tries all of it in seconds.
+The script writes its results to gpu.md and gpu.json in DIR. The results have these sections:
+
+    backends     attention backends that work on this device, and their speed
+    masking      tokens/s with masks, without masks and with padding, for whole models and single layer
+                 types, and MFU
+    leakcheck    proofs that documents in the same row don't influence each other
+    block mask   time to build the block mask of a row
+    memory       peak memory of training steps with and without recomputation
+    loader       share of time in which training waits for rows
+    agreement    losses and weights after twenty steps, compared with the CPU
+
+The most important measurements run first. On a GPU, there are at most 46 measurements, and each has a limit
+of 45 seconds. Both files are replaced after every measurement, so stopping the script loses no finished
+result. The same command then runs the missing measurements.
+
+`--dry-run` needs no GPU: it builds the model of every measurement on fake GPU tensors, and lists the
+measurements that have no figures in DIR. `--device cpu --tiny` runs every section with tiny sizes, in
+seconds. Rows are generated from seeds. The script runs in a checkout without installation and needs only
+torch, numpy, pyarrow, pydantic and pyyaml.
 """
 
 import argparse
@@ -35,16 +46,16 @@ from benchmarks.on_device import (
     starvation,
 )
 from benchmarks.on_device.jobs import job_of
-from benchmarks.on_device.lines import HEAD, Table, markdown_row, measured_before
-from benchmarks.on_device.schedule import Measurement, Schedule, ordered
-from benchmarks.on_device.setting import GPU, Setting, described, setting_of
+from benchmarks.on_device.lines import HEAD, Table, markdown_row, read_results
+from benchmarks.on_device.schedule import Measurement, Schedule, sort_by_wave
+from benchmarks.on_device.setting import GPU, Setting, describe_environment, setting_of
 from benchmarks.on_device.stops import Ended, Stops
 from curriculum.model.masks import BLOCK
 from curriculum.train.device import prepare
 from schemas.errors import JobError
 
-CELL_SECONDS = 45.0
-"""Longest time of one cell on a GPU, its compiling included."""
+MAX_SECONDS = 45.0
+"""Time limit of a measurement on a GPU, including compilation."""
 SECTIONS: dict[str, Callable[[Setting], Iterator[Measurement]]] = {
     masking.SECTION: masking.measurements,
     proof.SECTION: proof.measurements,
@@ -54,7 +65,7 @@ SECTIONS: dict[str, Callable[[Setting], Iterator[Measurement]]] = {
     starvation.SECTION: starvation.measurements,
     agreement.SECTION: agreement.measurements,
 }
-"""In the order of their value."""
+"""Sections from the most to the least important."""
 
 
 def main() -> int:
@@ -66,60 +77,67 @@ def main() -> int:
         if options.dry_run:
             return _dry_run(setting, options.only, options.out)
         prepare(job_of(setting, setting.spec(setting.models[0]), setting.lengths[0]))
-        table, stops = Table(options.out, described(setting)), Stops()
+        table, stops = Table(options.out, describe_environment(setting)), Stops()
     except JobError as refusal:
         print(refusal, file=sys.stderr)
         return 2
-    longest = CELL_SECONDS if setting.on_gpu else math.inf
-    schedule = Schedule(table, stops, 60 * options.minutes, longest=longest)
+    limit = MAX_SECONDS if setting.on_gpu else math.inf
+    schedule = Schedule(table, stops, 60 * options.minutes, limit=limit)
     print(markdown_row(HEAD), markdown_row(("---",) * len(HEAD)), sep="\n", flush=True)
     status = 0
     try:
         with stops.deadline(60 * options.minutes):
             _measure(setting, options.only, table, schedule)
-        table.ended = "complete"
+        table.status = "complete"
     except Ended as end:
-        table.ended, status = end.reason, end.status
+        table.status, status = end.reason, end.status
     with contextlib.suppress(KeyboardInterrupt):
         table.write()
-    print(f"{table.ended}; {len(table.lines)} lines in {table.folder}/gpu.md and gpu.json")
+    print(f"{table.status}; {len(table.lines)} results in {table.folder}/gpu.md and gpu.json")
     return status
 
 
 def _measure(setting: Setting, sections: list[str], table: Table, schedule: Schedule) -> None:
-    """Try the backends, then measure by the first that works."""
+    """Measure the backends first, then everything else with the first backend that works."""
     schedule.run(list(attention.probes(setting)))
-    setting = attention.working(setting, table.lines)
-    table.environment["backend"] = f"{setting.backend}, but for lines that name another"
+    setting = attention.keep_working_backends(setting, table.lines)
+    table.environment["backend"] = f"{setting.backend}, unless the subject names another backend"
     probes = len(list(attention.probes(setting)))
-    cells = _cells(setting, sections)[: setting.cells - probes]
-    schedule.run(cells)
-    table.left_out = tuple(each.line.name for each in cells if not table.has(each.line))
+    measurements = _sorted_measurements(setting, sections)[: setting.max_measurements - probes]
+    schedule.run(measurements)
+    table.skipped = tuple(
+        measurement.line.name for measurement in measurements if not table.has(measurement.line)
+    )
 
 
-def _cells(setting: Setting, sections: list[str]) -> list[Measurement]:
-    """All measurements of some sections behind the probes, in the order of their worth."""
+def _sorted_measurements(setting: Setting, sections: list[str]) -> list[Measurement]:
+    """Return the measurements of `sections`, the most important first; probes are not included."""
     chosen = [SECTIONS[name] for name in SECTIONS if name in sections]
-    return ordered(each for section in chosen for each in section(setting))
+    return sort_by_wave(measurement for section in chosen for measurement in section(setting))
 
 
 def _dry_run(setting: Setting, sections: list[str], folder: Path) -> int:
-    """Build every cell on fake tensors of a GPU; then name those that a folder's table has no figures of."""
-    cells = [*attention.probes(setting), *_cells(setting, sections)][: setting.cells]
+    """Build every measurement on fake GPU tensors; list measurements without figures in `folder`."""
+    measurements = [*attention.probes(setting), *_sorted_measurements(setting, sections)]
+    measurements = measurements[: setting.max_measurements]
     failed = 0
-    print(markdown_row(("cell", "built")), markdown_row(("---", "---")), sep="\n", flush=True)
-    for each in cells:
+    head = markdown_row(("measurement", "output")), markdown_row(("---", "---"))
+    print(*head, sep="\n", flush=True)
+    for measurement in measurements:
         try:
-            words = each.build()
+            output = measurement.build()
         except JobError as refusal:
-            words = f"refused: {refusal}"
+            output = f"refused: {refusal}"
         except Exception as error:
             failed += 1
-            words = f"failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-        print(markdown_row((each.line.name, words)), flush=True)
-    measured = measured_before(folder / "gpu.json")
-    missing = [each.line.name for each in cells if each.line.name not in measured]
-    print(f"{len(cells)} cells, {failed} failed; {len(missing)} unmeasured in {folder}:")
+            output = f"failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        print(markdown_row((measurement.line.name, output)), flush=True)
+    names = [measurement.line.name for measurement in measurements]
+    results = read_results(folder / "gpu.json")
+    missing = [name for name in names if name not in results]
+    print(
+        f"{len(names)} measurements, {failed} failed; {len(missing)} without figures in {folder}:"
+    )
     for name in missing:
         print(f"  {name}")
     return 1 if failed else 0
@@ -127,20 +145,44 @@ def _dry_run(setting: Setting, sections: list[str], folder: Path) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=_folder, default=Path("build-output/gpu"), help="a folder")
-    parser.add_argument("--minutes", type=float, default=18.0, help="for all of it")
-    parser.add_argument("--dry-run", action="store_true", help="build all on fake tensors of a GPU")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default=_device())
-    parser.add_argument("--tiny", action="store_true", help="try every section in seconds")
-    parser.add_argument("--only", nargs="+", choices=[*SECTIONS], default=[*SECTIONS])
-    parser.add_argument("--lengths", nargs="+", type=_length, help="row lengths, multiples of 128")
+    parser.add_argument(
+        "--out",
+        type=_folder,
+        default=Path("build-output/gpu"),
+        help="folder of the results; earlier results in it are kept",
+    )
+    parser.add_argument("--minutes", type=float, default=18.0, help="time limit of the whole run")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only build every model, on fake GPU tensors"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default=_device(),
+        help="device to measure; by default a GPU if there is one",
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="use tiny sizes, to test every section in seconds"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[*SECTIONS],
+        default=[*SECTIONS],
+        help="sections to measure; by default all",
+    )
+    parser.add_argument(
+        "--lengths", nargs="+", type=_length, help="row lengths in tokens, multiples of 128"
+    )
     return parser.parse_args()
 
 
 def _folder(text: str) -> Path:
     path = Path(text)
     if path.exists() and not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no folder; give one, or a new name")
+        raise argparse.ArgumentTypeError(
+            f"{text} is a file; give a folder, or a name that doesn't exist yet"
+        )
     return path
 
 
@@ -148,7 +190,7 @@ def _length(text: str) -> int:
     length = int(text)
     if length <= 0 or length % BLOCK:
         raise argparse.ArgumentTypeError(
-            f"{text} is no multiple of {BLOCK}; give 4096, for example"
+            f"{text} is not a multiple of {BLOCK}; give 4096, for example"
         )
     return length
 

@@ -1,4 +1,4 @@
-"""Fake tensors of a GPU that isn't there: shapes, dtypes and devices are computed, and nothing else."""
+"""Fake GPU tensors, which need no GPU: torch computes only their shapes, dtypes and devices."""
 
 import ctypes
 import dataclasses
@@ -21,19 +21,19 @@ from schemas.job import Backend, ModelSpec
 CUDA = torch.device("cuda")
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA, _META = 1, 14
-"""Numbers of device types in c10/core/DeviceType.h."""
+"""Numbers of the device types in c10/core/DeviceType.h."""
 
 
 @contextmanager
 def fake_gpu() -> Iterator[FakeTensorMode]:
-    """Fake tensors on a GPU, in forward passes without a gradient.
+    """Let tensors of this block be fake GPU tensors without gradients.
 
-    Where torch generates code for flex, the same graph is traced and not compiled.
+    Torch would generate code for flex. Here it only traces the graph.
     """
-    _guard_cuda()
+    _use_meta_guard()
     compiled = flex_backend._compiled
     try:
-        flex_backend._compiled = functools.cache(_traced)
+        flex_backend._compiled = functools.cache(_trace_flex)
         with FakeTensorMode() as mode, torch.no_grad():
             yield mode
     finally:
@@ -41,21 +41,21 @@ def fake_gpu() -> Iterator[FakeTensorMode]:
 
 
 def boundaries_on_gpu(real: Boundaries) -> Boundaries:
-    """Boundaries of the host with fake tensors in place of theirs; lengths stay."""
+    """Return `real` with its tensors replaced by fake GPU tensors; `lengths` stay the same."""
     return Boundaries(
-        doc_ids=_like(real.doc_ids),
-        position_ids=_like(real.position_ids),
-        starts=_like(real.starts),
-        cu_seqlens=_like(real.cu_seqlens),
+        doc_ids=_fake_like(real.doc_ids),
+        position_ids=_fake_like(real.position_ids),
+        starts=_fake_like(real.starts),
+        cu_seqlens=_fake_like(real.cu_seqlens),
         lengths=real.lengths,
     )
 
 
-def built(spec: ModelSpec, backend: Backend, real: Boundaries) -> str:
-    """Shape, dtype and device of the stream that a model makes of fake rows, forward."""
+def run_forward(spec: ModelSpec, backend: Backend, real: Boundaries) -> str:
+    """Run a model's forward pass on fake rows; return the shape, dtype and device of its stream."""
     chunks = Chunks.from_boundaries(real, spec.mamba.chunk) if "M" in spec.blocks else None
     with fake_gpu(), CUDA:
-        model = _half(spec, backend)
+        model = _bfloat16_decoder(spec, backend)
         boundaries = boundaries_on_gpu(real)
         cos, sin = rotation_of(boundaries.position_ids, spec.width // spec.heads, DEFAULT_ROPE_BASE)
         inputs = LayerInputs(
@@ -65,13 +65,15 @@ def built(spec: ModelSpec, backend: Backend, real: Boundaries) -> str:
             attend=attention(backend, softcap=spec.softcap)(boundaries),
             chunks=None
             if chunks is None
-            else dataclasses.replace(chunks, slots=_like(chunks.slots), spans=_like(chunks.spans)),
+            else dataclasses.replace(
+                chunks, slots=_fake_like(chunks.slots), spans=_fake_like(chunks.spans)
+            ),
         )
-        return described(model.hidden(inputs.ids, boundaries, inputs=inputs))
+        return describe_tensor(model.hidden(inputs.ids, boundaries, inputs=inputs))
 
 
-def _half(spec: ModelSpec, backend: Backend) -> Decoder:
-    """A model in bfloat16 from the start: fake weights can't be replaced by others."""
+def _bfloat16_decoder(spec: ModelSpec, backend: Backend) -> Decoder:
+    """Return a decoder that is created in bfloat16, since fake weights can't be converted later."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     try:
@@ -80,38 +82,38 @@ def _half(spec: ModelSpec, backend: Backend) -> Decoder:
         torch.set_default_dtype(before)
 
 
-def described(tensor: torch.Tensor) -> str:
-    """Shape, dtype and device in words: [4, 16384, 1024] bfloat16 on cuda."""
+def describe_tensor(tensor: torch.Tensor) -> str:
+    """Describe shape, dtype and device, for example `[4, 16384, 1024] bfloat16 on cuda`."""
     return f"{[*tensor.shape]} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device.type}"
 
 
-def _like(real: torch.Tensor) -> torch.Tensor:
+def _fake_like(real: torch.Tensor) -> torch.Tensor:
     return torch.empty(real.shape, dtype=real.dtype, device=CUDA)
 
 
-def attended(
+def attention_output(
     backend: Backend, real: Boundaries, *, heads: int, kv_heads: int, width: int
 ) -> torch.Tensor:
-    """A backend's fake output [B, H, T, K] in bfloat16, within boundaries of the host."""
+    """Return the fake attention output [B, H, T, K] of a backend, in bfloat16, for boundaries on the CPU."""
     B, T = real.doc_ids.shape
     with fake_gpu():
         attend = attention(backend)(boundaries_on_gpu(real))
         q, k, v = (
-            torch.empty(B, each, T, width, dtype=torch.bfloat16, device=CUDA)
-            for each in (heads, kv_heads, kv_heads)
+            torch.empty(B, count, T, width, dtype=torch.bfloat16, device=CUDA)
+            for count in (heads, kv_heads, kv_heads)
         )
         return attend(q, k, v)
 
 
-def _traced() -> Callable[..., Any]:
+def _trace_flex() -> Callable[..., Any]:
     return torch.compile(flex_attention, backend="eager", fullgraph=True, dynamic=False)
 
 
-def _guard_cuda() -> None:
-    """Let torch index fake tensors of a GPU where it was built for CPUs.
+def _use_meta_guard() -> None:
+    """Let a torch build for CPUs index fake GPU tensors.
 
-    Indexing asks for a guard of the device even if tensors are fake, and that build has none. The guard of
-    meta tensors does nothing on any device.
+    Indexing requires a device guard even if the tensors are fake, and torch builds for CPUs have none for
+    CUDA. The guard of meta tensors does nothing, so it works for any device.
     """
     if torch.version.cuda is not None:
         return

@@ -1,4 +1,4 @@
-"""Jobs over made rows, and optimizer steps as the trainer takes them."""
+"""Training jobs over generated rows, and the optimizer steps of the trainer."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from curriculum.train.step import gradients
 from schemas.job import Backend, Job, ModelSpec, OptimizerSpec, RowsSource, TokenizerRef
 
 ROWS = "rows"
-"""Folder of the rows artefact and its plan in a workspace."""
+"""Folder of a workspace that contains the rows and their plan."""
 
 
 def job_of(
@@ -24,7 +24,7 @@ def job_of(
     workers: int = 0,
     steps: int = 1,
 ) -> Job:
-    """A job whose steps are one micro-batch each of rows of one length."""
+    """Return a job with rows of one length and one micro-batch per step."""
     positions = setting.rows(length) * length
     return Job(
         specialist="benchmark",
@@ -60,7 +60,7 @@ def job_of(
 
 
 def step(train_state: TrainState, batches: Sequence[Batch], job: Job, number: int) -> float:
-    """Take one optimizer step and return its loss."""
+    """Run one optimizer step and return its loss."""
     gradient = gradients(train_state, batches, job, step=number)
     train_state.optimizer.step()
     train_state.optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Leakcheck on the device: claims about a model, and REPACKED about its training."""
+"""Leakcheck on the device: claims about a model, and the claim REPACKED about its training."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks.on_device.lines import Figure, ResultLine
-from benchmarks.on_device.masking import Rows, built_rows
+from benchmarks.on_device.masking import RowKind, build_on_rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.claims import ROW_LENGTH
@@ -30,25 +30,26 @@ Prover = Callable[[Setting, Backend, torch.dtype], tuple[Finding, ...]]
 TF32 = "high"
 EXACT = "highest"
 _SHOWN = 3
-"""Failures that are named in a line."""
+"""Failed claims that a note names."""
 
 
 def measurements(setting: Setting) -> Iterator[Measurement]:
-    """A model and its step by the main backend in bfloat16 and float32, then models by the others.
+    """Yield proofs about a model and its training with the main backend, then about models with the others.
 
-    On a GPU float32 is tried twice: exact, and with products in TF32 as the trainer sets it.
+    The main backend is checked in bfloat16 and float32. On a GPU, float32 is checked twice: with exact matrix
+    products, and with products in TF32 as in the trainer.
     """
-    first, *others = setting.backends[: setting.proofs]
+    first, *others = setting.backends[: setting.proven_backends]
     for dtype in (torch.bfloat16, torch.float32):
-        yield _measurement(setting, first, dtype, EXACT, of_model, wave=1)
-    yield _measurement(setting, first, torch.float32, EXACT, of_training, wave=1)
-    yield _measurement(setting, "documents", torch.float64, EXACT, of_training, wave=1)
+        yield _measurement(setting, first, dtype, EXACT, prove_model, wave=1)
+    yield _measurement(setting, first, torch.float32, EXACT, prove_training, wave=1)
+    yield _measurement(setting, "documents", torch.float64, EXACT, prove_training, wave=1)
     if setting.on_gpu:
-        yield _measurement(setting, first, torch.bfloat16, EXACT, of_training, wave=1)
-        yield _measurement(setting, first, torch.float32, TF32, of_model, wave=2)
-        yield _measurement(setting, first, torch.float32, TF32, of_training, wave=2)
+        yield _measurement(setting, first, torch.bfloat16, EXACT, prove_training, wave=1)
+        yield _measurement(setting, first, torch.float32, TF32, prove_model, wave=2)
+        yield _measurement(setting, first, torch.float32, TF32, prove_training, wave=2)
     for backend in others:
-        yield _measurement(setting, backend, torch.bfloat16, EXACT, of_model, wave=3)
+        yield _measurement(setting, backend, torch.bfloat16, EXACT, prove_model, wave=3)
 
 
 def _measurement(
@@ -61,25 +62,27 @@ def _measurement(
     wave: int,
 ) -> Measurement:
     suffix = ", TF32" if precision == TF32 else ""
-    name = f"{backend}, {dtype_name(dtype)}{suffix}{', training' if prover is of_training else ''}"
+    name = (
+        f"{backend}, {dtype_name(dtype)}{suffix}{', training' if prover is prove_training else ''}"
+    )
     return Measurement(
         wave=wave,
         line=ResultLine(
             section=SECTION, subject=name, row_length=ROW_LENGTH, documents="edge cases"
         ),
-        work=functools.partial(_proven, setting, backend, dtype, precision, prover),
+        work=functools.partial(_run_proof, setting, backend, dtype, precision, prover),
         build=functools.partial(
-            built_rows,
+            build_on_rows,
             setting,
             setting.spec(setting.models[-1]),
             backend,
-            Rows(length=ROW_LENGTH, mean=100),
+            RowKind(length=ROW_LENGTH, mean=100),
         ),
     )
 
 
-def of_model(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
-    """Prove every claim about the layers of the hybrid, all in one small decoder."""
+def prove_model(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
+    """Prove every claim about a model, for one small decoder with all layers of the hybrid."""
     scope = ProofScope(
         cases=(whole(setting.spec(setting.models[-1])),),
         backends=(backend,),
@@ -90,8 +93,8 @@ def of_model(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Fi
     return prove(scope).findings
 
 
-def of_training(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
-    """Prove that packings of the same documents train a small hybrid alike."""
+def prove_training(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
+    """Prove that a small hybrid trains in the same way, however the same documents are packed."""
     proven = ProofSetting(
         model=small_model(setting.spec(setting.models[-1])),
         backend=backend,
@@ -101,20 +104,20 @@ def of_training(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple
     )
     steps = proof_documents(proven.model, longest=ROW_LENGTH, steps=2)
     return (
-        *repacked_findings(proven, steps, packings(steps, ROW_LENGTH), train=_by_steps),
-        *many_findings(proven, train=_by_steps),
+        *repacked_findings(proven, steps, packings(steps, ROW_LENGTH), train=_train_by_steps),
+        *many_findings(proven, train=_train_by_steps),
     )
 
 
-def _by_steps(
+def _train_by_steps(
     proven: ProofSetting, job: Job, workspace: Path, recorder: Recorder, _: Packing
 ) -> None:
-    """Train by the step of training jobs, without a run's files."""
-    train_plainly(_Steps(proven, job), job, workspace, recorder)
+    """Train with the steps of a training job, but without the files of a run."""
+    train_plainly(_StepTrainer(proven, job), job, workspace, recorder)
 
 
-class _Steps:
-    """Our train state, advanced step by step."""
+class _StepTrainer:
+    """Train state that takes one step at a time."""
 
     def __init__(self, proven: ProofSetting, job: Job) -> None:
         self.job, self.number = job, 0
@@ -124,19 +127,19 @@ class _Steps:
     def step(
         self, batches: Sequence[Batch]
     ) -> tuple[list[list[float]], Mapping[str, torch.Tensor]]:
-        """Make one optimizer step; return Σ nll of each segment of each batch, and gradients."""
+        """Run one optimizer step; return the summed loss of each segment of each batch, and the gradients."""
         gradients: dict[str, torch.Tensor] = {}
 
-        def note(*_: Any) -> None:
+        def keep_gradients(*_: Any) -> None:
             for name, weight in self.train_state.model.named_parameters():
                 if weight.grad is not None:
                     gradients[name] = weight.grad.detach().clone()
 
         self.number += 1
-        hook = self.train_state.optimizer.register_step_pre_hook(note)
-        made = optimizer_step(self.train_state, batches, self.job, step=self.number, rate=1e-3)
+        hook = self.train_state.optimizer.register_step_pre_hook(keep_gradients)
+        result = optimizer_step(self.train_state, batches, self.job, step=self.number, rate=1e-3)
         hook.remove()
-        return [sums.tolist() for sums in made.documents], gradients
+        return [sums.tolist() for sums in result.documents], gradients
 
     def weights(self) -> Mapping[str, torch.Tensor]:
         """Return copies of the weights."""
@@ -144,7 +147,7 @@ class _Steps:
         return {name: weight.detach().clone() for name, weight in named}
 
 
-def _proven(
+def _run_proof(
     setting: Setting,
     backend: Backend,
     dtype: torch.dtype,
@@ -152,26 +155,26 @@ def _proven(
     prover: Prover,
     share: float,
 ) -> Outcome:
-    """Prove all claims whatever the share of the time: a part proves nothing."""
+    """Prove all claims, however long it takes: a part of the claims would prove nothing."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
-        found = prover(setting, backend, dtype)
+        findings = prover(setting, backend, dtype)
     finally:
         torch.set_float32_matmul_precision(before)
-        # Its many small shapes would use up the number of shapes that flex is compiled for.
+        # Torch compiles flex for a limited number of shapes. The small shapes of proofs would use them up.
         torch.compiler.reset()
-    failed = [each for each in found if not each.passed]
+    failed = [finding for finding in findings if not finding.passed]
     return Outcome(
         figures=(
-            Figure(name="claims that hold", value=len(found) - len(failed)),
-            Figure(name="claims that fail", value=len(failed)),
+            Figure(name="claims passed", value=len(findings) - len(failed)),
+            Figure(name="claims failed", value=len(failed)),
         ),
         note=_note(failed),
     )
 
 
 def _note(failed: Sequence[Finding]) -> str:
-    named = [f"LEAK {each.claim} ({each.detail})" for each in failed]
+    named = [f"LEAK {finding.claim} ({finding.detail})" for finding in failed]
     rest = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     return "; ".join(named[:_SHOWN]) + rest

@@ -1,4 +1,4 @@
-"""Seeded rows: packed with documents, and the same documents one a row."""
+"""Rows generated from seeds: packed rows, and padded rows with one document each."""
 
 import math
 from collections.abc import Sequence
@@ -9,26 +9,32 @@ import numpy.typing as npt
 from curriculum.train.batch import Batch, Row, collate
 
 SIGMA = 1.0
-"""The standard deviation of the logarithm of documents' lengths."""
+"""Standard deviation of the logarithm of document lengths."""
 MIN_ID, PAD_ID = 3, 0
 
 
 def packed(rows: int, length: int, mean: int | None, *, vocab: int, seed: int = 0) -> Batch:
-    """A batch of full rows of documents of `mean` tokens; None for one document a row."""
+    """Return a batch of full rows with documents of `mean` tokens on average.
+
+    If `mean` is None, one document fills each row.
+    """
     lengths = (
         [length] if mean is None else lengths_of(length, mean, [seed, number])
         for number in range(rows)
     )
     return collate(
-        [row_of(each, length, vocab, [seed, number]) for number, each in enumerate(lengths)]
+        [
+            row_of(row_lengths, length, vocab, [seed, number])
+            for number, row_lengths in enumerate(lengths)
+        ]
     )
 
 
 def unpacked(batch: Batch, *, vocab: int) -> Batch:
-    """The way without packing: rows of the same shape with one document each, the rest padding.
+    """Return padded rows of the same shape as `batch`, with one document each.
 
-    Each document has the mean length of those of `batch`. Padding is a segment of its own that no
-    position outside attends to, and no target in it is scored.
+    Every document is as long as the documents of `batch` on average. The padding is a separate segment: no
+    document attends to it, and its targets are not scored.
     """
     rows, length = batch.input_ids.shape
     mean = batch.positions // len(batch.boundaries.lengths)
@@ -36,17 +42,17 @@ def unpacked(batch: Batch, *, vocab: int) -> Batch:
 
 
 def lengths_of(total: int, mean: int, seed: Sequence[int]) -> list[int]:
-    """Log-normal lengths that fill a row; the last document is cut."""
+    """Return log-normal lengths whose sum is `total`; the last length is cut to fit."""
     generator = np.random.default_rng([total, mean, *seed])
     lengths: list[int] = []
     while (left := total - sum(lengths)) > 0:
-        drawn = int(generator.lognormal(math.log(mean) - SIGMA**2 / 2, SIGMA))
-        lengths.append(min(max(drawn, 2), left))
+        sampled = int(generator.lognormal(math.log(mean) - SIGMA**2 / 2, SIGMA))
+        lengths.append(min(max(sampled, 2), left))
     return lengths
 
 
 def row_of(lengths: Sequence[int], row_length: int, vocab: int, seed: Sequence[int]) -> Row:
-    """A row of documents of these lengths and padding, all predictions within documents scored."""
+    """Return a row of documents of these lengths and padding; all predictions within documents are scored."""
     valid = sum(lengths)
     padding = row_length - valid
     ids = np.random.default_rng([row_length, *seed]).integers(
@@ -58,12 +64,12 @@ def row_of(lengths: Sequence[int], row_length: int, vocab: int, seed: Sequence[i
     scored: npt.NDArray[np.bool_] = np.append(doc_ids[1:] == doc_ids[:-1], False)
     scored[valid:] = False
     return Row(
-        pack_id=f"made-{'-'.join(map(str, seed))}",
+        pack_id=f"generated-{'-'.join(map(str, seed))}",
         input_ids=ids,
         target_ids=np.where(scored, np.append(ids[1:], 0), 0).astype(np.int32),
         loss_mask=scored.astype(np.uint8),
         doc_ids=doc_ids,
         valid_token_count=valid,
-        attention_pairs=sum(each * (each + 1) // 2 for each in lengths),
+        attention_pairs=sum(tokens * (tokens + 1) // 2 for tokens in lengths),
         document_ids=(),
     )

@@ -1,9 +1,10 @@
-"""The order of measurements and their shares of the time that is left.
+"""Order of the measurements, and the time that each measurement gets.
 
-Measurements run in the order of their waves, the first of which holds what is most valuable of every
-section. Each gets a share of the time left by its weight. A section whose measurements take long can't
-take all: sections without a line keep RESERVE of the time each. A measurement that won't fit beside that,
-judged by those before it in its section, is left out and named; one that takes longer is ended.
+Measurements run in waves; the first wave contains the most important measurements of every section. A
+measurement gets a share of the remaining time in proportion to its weight. A slow section can't take all the
+time: RESERVE of the time is kept for every section that has no result yet. If a measurement probably takes
+longer than the rest of the time, estimated from earlier measurements of its section, it is skipped and
+listed. A measurement that exceeds its limit is stopped.
 """
 
 import gc
@@ -21,15 +22,15 @@ from benchmarks.on_device.stops import Ended, Stops, TooLong
 from schemas.errors import CurriculumError
 
 RESERVE = 0.04
-"""Share of the whole time that each section without a line keeps."""
+"""Share of the whole time that is kept for a section without a result."""
 _MAX_REASON_LENGTH = 200
-_WORKS = 0.6
-"""Share of a measurement's longest time for its rounds; before them its kernels are compiled."""
+_ROUNDS_SHARE = 0.6
+"""Share of a measurement's time limit for its rounds; the rest is for compiling its kernels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """Figures of a measurement, and what has to be said about them."""
+    """Figures of a measurement, and a note about them."""
 
     figures: tuple[Figure, ...]
     note: str = ""
@@ -37,29 +38,30 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """A line to be: its labels, and the work that gives its figures within about so many seconds."""
+    """Measurement to run: the labels of its result, and the function that measures its figures."""
 
     wave: int
     line: ResultLine
     weight: float = 1.0
-    """Expected cost, in units that are the same throughout a section."""
+    """Expected duration, in a unit that is the same within a section."""
     work: Callable[[float], Outcome]
+    """Function that measures for about the given number of seconds."""
     build: Callable[[], str]
-    """Build it on fake tensors of a GPU, and say what came out."""
+    """Function that builds the measured model on fake GPU tensors, and describes the output."""
 
     @property
     def section(self) -> str:
-        """The section of the line."""
+        """Section of the result."""
         return self.line.section
 
 
-def ordered(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Sort by waves; within a wave the given order stays."""
-    return sorted(measurements, key=lambda each: each.wave)
+def sort_by_wave(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Sort measurements by wave; keep the given order within a wave."""
+    return sorted(measurements, key=lambda measurement: measurement.wave)
 
 
 class Schedule:
-    """Time that all measurements share."""
+    """Time limit of a run, divided between its measurements."""
 
     def __init__(
         self,
@@ -67,91 +69,94 @@ class Schedule:
         stops: Stops,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
-        longest: float = math.inf,
+        limit: float = math.inf,
     ) -> None:
-        """Share `seconds`; no measurement gets more than `longest` of them."""
+        """Divide `seconds` between measurements; `limit` is the maximum seconds of one measurement."""
         self._table, self._stops, self._clock = table, stops, clock
-        self._seconds, self._longest = seconds, longest
+        self._seconds, self._limit = seconds, limit
         self._ends = clock() + seconds
         self._paces: dict[str, list[float]] = {}
-        """Seconds of a unit of weight that the measurements of each section took."""
+        """Seconds per unit of weight of the finished measurements, by section."""
 
     def run(self, measurements: Sequence[Measurement]) -> None:
-        """Add a line for each measurement that fits into the time left.
+        """Add a result for every measurement that fits into the remaining time.
+
+        Measurements that have figures in the table are not repeated.
 
         Raises:
-            Ended: for a device that does no more work.
+            Ended: if an error left the device unusable.
         """
-        measurements = [each for each in measurements if not self._table.has(each.line)]
-        for number, each in enumerate(measurements):
+        measurements = [
+            measurement for measurement in measurements if not self._table.has(measurement.line)
+        ]
+        for number, measurement in enumerate(measurements):
             rest = measurements[number:]
-            if not self._fits(each, rest):
-                self._leave_out(each)
+            if not self._fits(measurement, rest):
+                self._skip(measurement)
                 continue
             left = self._ends - self._clock()
-            share = left * each.weight / sum(other.weight for other in rest)
+            share = left * measurement.weight / sum(other.weight for other in rest)
             began = self._clock()
-            limit = min(left - self._reserve(each, rest), self._longest)
-            line = self._line(each, min(share, _WORKS * self._longest), limit)
+            limit = min(left - self._reserve(measurement, rest), self._limit)
+            line = self._measure(measurement, min(share, _ROUNDS_SHARE * self._limit), limit)
             seconds = self._clock() - began
-            self._paces.setdefault(each.section, []).append(seconds / each.weight)
+            self._paces.setdefault(measurement.section, []).append(seconds / measurement.weight)
             line = replace(line, seconds=round(seconds, 2))
-            with self._stops.held():
+            with self._stops.defer():
                 self._table.add(line)
             _require_device(line)
 
-    def _line(self, each: Measurement, share: float, limit: float) -> ResultLine:
-        """Measure; an error becomes the reason in the line.
+    def _measure(self, measurement: Measurement, share: float, limit: float) -> ResultLine:
+        """Run a measurement; after an error, the result contains the reason instead of figures.
 
-        The traceback of one that is no refusal goes to stderr.
+        Print the traceback of an unexpected error to stderr.
         """
         try:
             with self._stops.limited(limit):
-                outcome = each.work(share)
+                outcome = measurement.work(share)
         except TooLong:
-            line = replace(
-                each.line, note=f"failed: ended after {limit:,.0f} s, for the other sections"
-            )
+            note = f"failed: stopped after {limit:,.0f} s to leave time for the other sections"
+            line = replace(measurement.line, note=note)
         except CurriculumError as refusal:
-            line = replace(each.line, note=f"refused: {refusal}")
+            line = replace(measurement.line, note=f"refused: {refusal}")
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            words = (str(error).strip().splitlines() or [""])[0][:_MAX_REASON_LENGTH]
-            line = replace(each.line, note=f"failed: {type(error).__name__}: {words}")
+            reason = (str(error).strip().splitlines() or [""])[0][:_MAX_REASON_LENGTH]
+            line = replace(measurement.line, note=f"failed: {type(error).__name__}: {reason}")
         else:
-            line = replace(each.line, figures=outcome.figures, note=outcome.note)
-        # Outside of `except`: an error being handled keeps the tensors of its frames.
+            line = replace(measurement.line, figures=outcome.figures, note=outcome.note)
+        # Outside of `except`, because an error that is being handled keeps the tensors of its frames.
         if not line.figures or torch.cuda.is_available():
             release()
         return line
 
-    def _fits(self, each: Measurement, rest: Sequence[Measurement]) -> bool:
-        # The first measurement of a section compiles for all: no estimate comes from it alone.
-        paces = self._paces.get(each.section, [])
-        estimate = min(paces) * each.weight if len(paces) > 1 else 0.0
+    def _fits(self, measurement: Measurement, rest: Sequence[Measurement]) -> bool:
+        # The first measurement of a section compiles kernels for all, so it is no basis for an estimate.
+        paces = self._paces.get(measurement.section, [])
+        estimate = min(paces) * measurement.weight if len(paces) > 1 else 0.0
         left = self._ends - self._clock()
-        return left > 0 and estimate <= left - self._reserve(each, rest)
+        return left > 0 and estimate <= left - self._reserve(measurement, rest)
 
-    def _reserve(self, each: Measurement, rest: Sequence[Measurement]) -> float:
-        """Seconds for the other sections that have no line yet."""
-        waiting = {other.section for other in rest} - set(self._paces) - {each.section}
+    def _reserve(self, measurement: Measurement, rest: Sequence[Measurement]) -> float:
+        """Return the seconds that are kept for the other sections without a result."""
+        waiting = {other.section for other in rest} - set(self._paces) - {measurement.section}
         return RESERVE * self._seconds * len(waiting)
 
-    def _leave_out(self, each: Measurement) -> None:
-        with self._stops.held():
-            self._table.left_out += (each.line.name,)
+    def _skip(self, measurement: Measurement) -> None:
+        with self._stops.defer():
+            self._table.skipped += (measurement.line.name,)
             self._table.write()
 
 
 def release() -> None:
-    """Return the memory that no tensor uses to the device."""
+    """Return unused memory of torch to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def _require_device(line: ResultLine) -> None:
-    """Raise Ended after an error that left the device unusable, as an illegal access does."""
+    """Raise Ended if an error, such as an illegal memory access, left the device unusable."""
     if line.figures or not torch.cuda.is_available():
         return
     try:

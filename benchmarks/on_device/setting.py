@@ -1,4 +1,4 @@
-"""Sizes that suit a device, and a description of it."""
+"""Sizes of the measurements on a device, and the description of the device."""
 
 import datetime
 import importlib.metadata
@@ -18,63 +18,65 @@ from curriculum.train.metrics import peak_of
 from schemas.job import Backend, ModelSpec
 
 WORK = (
-    "operations of matrix products by curriculum/train/metrics.py: 2 a multiply-add, backward twice "
-    "forward, attention by pairs within documents (unmasked: within the row), nothing for recompute"
+    "MFU counts the operations of matrix products as curriculum/train/metrics.py does: 2 per "
+    "multiply-add, backward twice as many as forward, attention for pairs of tokens in the same document "
+    "(unmasked: in the same row), none for recomputation"
 )
-PADDED = (
-    "the way without packing: documents of the same mean length one a row, the rest of T padding; "
-    "tokens of documents count"
-)
+PADDED = "padded rows contain one document of the mean length, then padding; only document tokens are counted"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """Sizes of all measurements; lengths and means in the order of their value."""
+    """Sizes of all measurements."""
 
     device: torch.device
     backends: tuple[Backend, ...]
-    """In the order of preference; the first that works is the one of all other sections."""
+    """Attention backends in the order of preference.
+
+    All sections except `backends` use the first backend that works.
+    """
     models: tuple[str, ...]
     lengths: tuple[int, ...]
+    """Row lengths, the most important first."""
     means: tuple[int, ...] = (1000, 300, 3000)
-    """Mean lengths of documents, in tokens."""
+    """Mean lengths of documents in tokens, the most important first."""
     layers: int
-    """Layers of a family that is measured by itself."""
+    """Number of layers if a single layer type is measured."""
     vocab: int
     positions: int
-    """Row positions of a batch; at least one row."""
-    probe: int
-    """Row length at which backends are tried first."""
-    least_rounds: int
-    most_rounds: int
-    longest_dense: int
-    """Longest row for which torch's create_block_mask is called: it reads the mask of every pair."""
+    """Positions of a batch. A batch has at least one row, even if the row is longer."""
+    probe_length: int
+    """Row length at which every backend is measured first."""
+    min_rounds: int
+    max_rounds: int
+    max_dense_length: int
+    """Maximum row length for create_block_mask of torch, whose memory grows with T²."""
     workers: tuple[int, ...]
-    """Processes that load rows, the trainer's own choice first."""
+    """Numbers of processes that load rows; the trainer's default comes first."""
     steps: int
-    """Training steps that a line of the loader counts."""
-    proofs: int = 5
-    """Backends that leakcheck examines, in the order of preference."""
+    """Training steps of a measurement of the loader."""
+    proven_backends: int = 5
+    """Number of backends that leakcheck proves, in the order of preference."""
     threads: int = 1
-    cells: int = 46
-    """Measurements at most, in the order of their worth."""
+    max_measurements: int = 46
+    """Maximum number of measurements; the most important ones run."""
 
     @property
     def backend(self) -> Backend:
-        """The backend of every section but that of backends."""
+        """Backend of all sections except `backends`."""
         return self.backends[0]
 
     @property
     def on_gpu(self) -> bool:
-        """True where the device is a GPU."""
+        """True if the device is a GPU."""
         return self.device.type == "cuda"
 
     def spec(self, model: str) -> ModelSpec:
-        """The model of a preset over this setting's vocabulary."""
+        """Return the model of a preset with the vocabulary size of this setting."""
         return model_spec(model, self.vocab)
 
     def rows(self, length: int) -> int:
-        """Rows of a batch."""
+        """Return the number of rows in a batch of this row length."""
         return max(self.positions // length, 1)
 
 
@@ -86,10 +88,10 @@ GPU = Setting(
     layers=4,
     vocab=32768,
     positions=65536,
-    probe=4096,
-    least_rounds=3,
-    most_rounds=15,
-    longest_dense=65536,
+    probe_length=4096,
+    min_rounds=3,
+    max_rounds=15,
+    max_dense_length=65536,
     workers=(WORKERS_FOR_A_GPU, 0),
     steps=10,
 )
@@ -101,18 +103,18 @@ CPU = Setting(
     layers=1,
     vocab=4096,
     positions=4096,
-    probe=512,
-    least_rounds=1,
-    most_rounds=5,
-    longest_dense=16384,
+    probe_length=512,
+    min_rounds=1,
+    max_rounds=5,
+    max_dense_length=16384,
     workers=(0, 1),
     steps=5,
-    cells=1000,
+    max_measurements=1000,
 )
 
 
 def setting_of(device: str, *, tiny: bool) -> Setting:
-    """The sizes for a device; tiny ones try every section in seconds."""
+    """Return the sizes for a device; if `tiny`, every section takes only seconds."""
     setting = CPU
     if device == "cuda":
         setting = replace(GPU, threads=Machine.local().threads)
@@ -127,19 +129,19 @@ def setting_of(device: str, *, tiny: bool) -> Setting:
         layers=1,
         vocab=512,
         positions=256,
-        probe=256,
-        least_rounds=1,
-        most_rounds=1,
-        longest_dense=256,
+        probe_length=256,
+        min_rounds=1,
+        max_rounds=1,
+        max_dense_length=256,
         workers=setting.workers[:1],
         steps=2,
-        proofs=1,
-        cells=1000,
+        proven_backends=1,
+        max_measurements=1000,
     )
 
 
-def described(setting: Setting) -> tuple[tuple[str, str], ...]:
-    """Device, versions and conventions, as the head of the table."""
+def describe_environment(setting: Setting) -> tuple[tuple[str, str], ...]:
+    """Return device, versions and conventions for the head of the table, as pairs of name and value."""
     peak = peak_of(setting.device)
     return (
         ("measured", f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"),
@@ -148,7 +150,7 @@ def described(setting: Setting) -> tuple[tuple[str, str], ...]:
         *_of_device(setting.device),
         ("numpy", np.__version__),
         ("pyarrow", pa.__version__),
-        ("peak", f"{peak / 1e12:,.0f} TFLOP/s, dense bfloat16" if peak else "not known, so no MFU"),
+        ("peak", f"{peak / 1e12:,.0f} TFLOP/s, dense bfloat16" if peak else "unknown, so no MFU"),
         ("work", WORK),
         ("padded", PADDED),
         ("models", "; ".join(f"{name}: {setting.spec(name).blocks}" for name in setting.models)),

@@ -1,6 +1,6 @@
-"""Loader starvation: share of training time in which a step waits for its rows.
+"""Loader starvation: share of the training time in which steps wait for their rows.
 
-Rows are written by RowWriter and read through a plan in shuffled order by the trainer's own loader.
+RowWriter writes the rows. The loader of the trainer reads them in the shuffled order of a plan.
 """
 
 import functools
@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import loading
 from benchmarks.on_device.jobs import ROWS, job_of, step
 from benchmarks.on_device.lines import Figure, ResultLine
-from benchmarks.on_device.masking import Rows, built_rows
+from benchmarks.on_device.masking import RowKind, build_on_rows
 from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
@@ -25,11 +25,11 @@ from schemas.job import Job
 
 SECTION = "loader"
 WARM_UP = 2
-"""Steps that aren't counted: workers start, kernels compile."""
+"""Steps that aren't measured, because workers start and kernels are compiled."""
 
 
 def measurements(setting: Setting) -> Iterator[Measurement]:
-    """The trainer's number of workers first, on each row length."""
+    """Yield a measurement for every number of workers and row length."""
     pairs = itertools.product(setting.workers, setting.lengths)
     for number, (workers, length) in enumerate(pairs):
         name = f"{setting.models[0]}, {workers} workers"
@@ -37,26 +37,29 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
             wave=1 if number == 0 else 2,
             line=ResultLine(section=SECTION, subject=name, row_length=length, documents="mean 300"),
             weight=1 + length / 16384,
-            work=functools.partial(_measured, setting, length, workers),
+            work=functools.partial(_measure, setting, length, workers),
             build=functools.partial(
-                built_rows,
+                build_on_rows,
                 setting,
                 setting.spec(setting.models[0]),
                 setting.backend,
-                Rows(length=length, mean=300),
+                RowKind(length=length, mean=300),
             ),
         )
 
 
-def _measured(setting: Setting, length: int, workers: int, share: float) -> Outcome:
-    """Count a fixed number of steps: rows read ahead hide a slow loader from few."""
+def _measure(setting: Setting, length: int, workers: int, share: float) -> Outcome:
+    """Write rows, and measure a fixed number of steps over them.
+
+    With too few steps, rows that were loaded in advance would hide a slow loader.
+    """
     model_of.cache_clear()
     steps = WARM_UP + setting.steps
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
         (workspace / ROWS).mkdir()
         positions = setting.rows(length) * length
-        # Documents that fit nowhere at the end of the packing make a row less now and then.
+        # Packing may yield one row less than expected, so two more steps are written.
         loading.write_data(
             workspace / ROWS,
             (steps + 2) * positions,
@@ -65,10 +68,10 @@ def _measured(setting: Setting, length: int, workers: int, share: float) -> Outc
             micro_positions=positions,
         )
         job = job_of(setting, setting.spec(setting.models[0]), length, workers=workers, steps=steps)
-        return _waits(setting, job, workspace)
+        return _time_steps(setting, job, workspace)
 
 
-def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
+def _time_steps(setting: Setting, job: Job, workspace: Path) -> Outcome:
     train_state = new_train_state(job, setting.device)
     rows = PlannedRows.from_job(job, workspace)
     loaded = steps_of(job, rows, first_step=0, workers=job.workers)
@@ -85,8 +88,8 @@ def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
             tokens += sum(batch.valid_tokens for batch in batches)
     return Outcome(
         figures=(
-            Figure(name="share of time that waits for rows", value=waited / (waited + worked)),
-            Figure(name="waits ms a step", value=1000 * waited / setting.steps),
+            Figure(name="share of time waiting for rows", value=waited / (waited + worked)),
+            Figure(name="wait per step ms", value=1000 * waited / setting.steps),
             Figure(name="step ms", value=1000 * worked / setting.steps),
             Figure(name="tokens/s", value=tokens / (waited + worked)),
         )

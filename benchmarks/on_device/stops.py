@@ -1,4 +1,4 @@
-"""Stops: SIGTERM, Ctrl-C and the deadline end the run, a limit ends one measurement."""
+"""Signals and time limits: SIGTERM, Ctrl-C and the deadline end the run, a limit ends one measurement."""
 
 import contextlib
 import signal
@@ -6,17 +6,20 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-_WORDS = {
-    signal.SIGALRM: "time over",
+_REASONS = {
+    signal.SIGALRM: "time limit reached",
     signal.SIGTERM: "stopped by SIGTERM",
     signal.SIGINT: "stopped by Ctrl-C",
 }
-_SHORTEST = 0.01
-"""Seconds; a timer of 0 would never go off."""
+_MIN_SECONDS = 0.01
+"""Minimum seconds of a timer; a timer of 0 would never fire."""
 
 
 class Ended(BaseException):
-    """The end of the run before its last line; no `except Exception` on the way takes it for an error."""
+    """End of the run before its last measurement.
+
+    It derives from BaseException, so that no `except Exception` catches it.
+    """
 
     def __init__(self, reason: str, status: int = 0) -> None:
         super().__init__(reason)
@@ -24,64 +27,64 @@ class Ended(BaseException):
 
 
 class TooLong(BaseException):
-    """The end of a measurement that would take the time of others."""
+    """End of a measurement that exceeds its time limit."""
 
 
 class Stops:
-    """Handlers that raise Ended or TooLong, at once or at the end of `held`."""
+    """Signal handlers that raise Ended or TooLong; within `defer`, they raise Ended at its end."""
 
     def __init__(self) -> None:
         self._deadline = float("inf")
-        self._held = False
+        self._is_deferred = False
         self._ended: Ended | None = None
 
     @contextlib.contextmanager
     def deadline(self, seconds: float) -> Iterator[None]:
-        """Raise Ended in this block at each of the signals, and after so many seconds."""
-        before = {each: signal.signal(each, self._stop) for each in _WORDS}
+        """Raise Ended in this block on SIGTERM, on Ctrl-C and after `seconds`."""
+        before = {number: signal.signal(number, self._stop) for number in _REASONS}
         self._deadline = time.monotonic() + seconds
-        timer = signal.setitimer(signal.ITIMER_REAL, max(seconds, _SHORTEST))
+        timer = signal.setitimer(signal.ITIMER_REAL, max(seconds, _MIN_SECONDS))
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, *timer)
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """Raise TooLong in this block after so many seconds, Ended at the deadline if that is earlier."""
-        self._ring(min(seconds, self._deadline - time.monotonic()))
+        """Raise TooLong in this block after `seconds`, or Ended if the deadline comes first."""
+        self._set_timer(min(seconds, self._deadline - time.monotonic()))
         try:
             yield
         finally:
-            self._ring(self._deadline - time.monotonic())
+            self._set_timer(self._deadline - time.monotonic())
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep the end back until the end of this block."""
-        self._held = True
+    def defer(self) -> Iterator[None]:
+        """Defer Ended to the end of this block."""
+        self._is_deferred = True
         try:
             yield
         finally:
-            self._held = False
+            self._is_deferred = False
         if self._ended is not None:
             raise self._ended
 
-    def _ring(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         if self._deadline < float("inf"):
-            signal.setitimer(signal.ITIMER_REAL, max(seconds, _SHORTEST))
+            signal.setitimer(signal.ITIMER_REAL, max(seconds, _MIN_SECONDS))
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        word = signal.Signals(number)
-        is_alarm = word is signal.SIGALRM
-        if is_alarm and time.monotonic() < self._deadline - _SHORTEST:
-            # In `held` no measurement runs: its limit came a moment late.
-            if not self._held:
+        received = signal.Signals(number)
+        is_alarm = received is signal.SIGALRM
+        if is_alarm and time.monotonic() < self._deadline - _MIN_SECONDS:
+            # Within `defer`, no measurement runs any more, so its limit came a moment too late.
+            if not self._is_deferred:
                 raise TooLong
             return
-        # The first end counts: a later one must not interrupt what the first one began.
+        # Only the first signal counts. A later one must not interrupt the shutdown.
         if self._ended is None:
-            self._ended = Ended(_WORDS[word], 0 if is_alarm else 128 + number)
-            if not self._held:
+            self._ended = Ended(_REASONS[received], 0 if is_alarm else 128 + number)
+            if not self._is_deferred:
                 raise self._ended

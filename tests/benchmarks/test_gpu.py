@@ -113,13 +113,13 @@ def test_only_the_five_packages_and_what_they_require_can_be_imported(packages: 
 
 def test_every_section_gives_a_line_with_figures(content: Any) -> None:
     assert {line["section"] for line in content["lines"] if line["figures"]} == SECTIONS
-    assert content["ended"] == "complete"
-    assert content["left_out"] == []
+    assert content["status"] == "complete"
+    assert content["skipped"] == []
 
 
 def test_a_line_without_figures_gives_its_reason(content: Any) -> None:
     reasons = [line["note"] for line in content["lines"] if not line["figures"]]
-    assert [each.partition(";")[0] for each in reasons] == ["refused: backend: varlen on cpu"]
+    assert [reason.partition(";")[0] for reason in reasons] == ["refused: backend: varlen on cpu"]
 
 
 def test_masks_are_measured_for_whole_models_and_each_family_packed_and_padded(
@@ -131,7 +131,7 @@ def test_masks_are_measured_for_whole_models_and_each_family_packed_and_padded(
     for line in lines:
         figures = line["figures"]
         assert figures["masked tokens/s"] > 0 < figures["unmasked tokens/s"]
-        is_alone = line["documents"] == "one a row"
+        is_alone = line["documents"] == "one per row"
         assert is_alone == ("padded tokens/s" not in figures) == (figures["density"] == 1)
 
 
@@ -139,16 +139,16 @@ def test_the_proof_and_the_builders_agree_on_this_device(content: Any) -> None:
     proofs = [line for line in content["lines"] if line["section"] == "leakcheck"]
     names = {"documents, bfloat16", "documents, float32", "documents, float32, training"}
     assert {line["subject"] for line in proofs} >= names
-    assert all(line["figures"]["claims that hold"] >= 4 for line in proofs)
-    assert all(line["figures"]["claims that fail"] == 0 for line in proofs)
+    assert all(line["figures"]["claims passed"] >= 4 for line in proofs)
+    assert all(line["figures"]["claims failed"] == 0 for line in proofs)
     notes = [line["note"] for line in content["lines"] if "create_block_mask" in line["subject"]]
-    assert notes == ["the same blocks as the own builder"]
+    assert notes == ["the same blocks as block_mask"]
 
 
 def test_twenty_steps_agree_with_those_of_the_cpu(content: Any) -> None:
     (figures,) = (line["figures"] for line in content["lines"] if line["section"] == "agreement")
-    assert 0 < figures["largest difference of losses"] < 1e-4
-    assert 0 < figures["difference of weights ÷ what training changed"] < 0.05
+    assert 0 < figures["max loss difference"] < 1e-4
+    assert 0 < figures["weight difference ÷ change by training"] < 0.05
     assert figures["steps"] == 20
 
 
@@ -156,7 +156,7 @@ def test_the_head_names_device_versions_and_an_unknown_peak(content: Any) -> Non
     known = content["environment"]
     assert known["device"].startswith("cpu")
     assert {"torch", "python", "numpy", "pyarrow", "work", "command"} <= set(known)
-    assert known["peak"] == "not known, so no MFU"
+    assert known["peak"] == "unknown, so no MFU"
     assert not [name for line in content["lines"] for name in line["figures"] if "MFU" in name]
 
 
@@ -181,7 +181,7 @@ def test_a_stop_keeps_every_line_that_was_printed(packages: Path, tmp_path: Path
         printed += process.stdout.read().splitlines()
     assert process.returncode == 128 + signal.SIGTERM
     content = json.loads((out / "gpu.json").read_text())
-    assert content["ended"] == "stopped by SIGTERM"
+    assert content["status"] == "stopped by SIGTERM"
     lines = [line for line in printed if line.startswith("| ")][2:]
     assert 1 <= len(lines) == len(content["lines"]) < 10
     assert sorted(each.name for each in out.iterdir()) == ["gpu.json", "gpu.md"]
@@ -191,8 +191,8 @@ def test_a_stop_keeps_every_line_that_was_printed(packages: Path, tmp_path: Path
     ("arguments", "words"),
     [
         (("--device", "cuda"), "device: cuda; this machine has no usable GPU"),
-        (("--lengths", "1000"), "1000 is no multiple of 128"),
-        (("--out", "README.md"), "README.md is no folder"),
+        (("--lengths", "1000"), "1000 is not a multiple of 128"),
+        (("--out", "README.md"), "README.md is a file"),
     ],
 )
 def test_wrong_arguments_end_in_one_line_and_write_nothing(

@@ -1,4 +1,4 @@
-"""The parts of benchmarks/gpu.py: the share of time that lines get, the table, the rows."""
+"""Parts of benchmarks/gpu.py: the schedule of the measurements, the table, the generated rows."""
 
 import json
 import signal
@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from benchmarks.on_device import masking, models, rows, schedule
-from benchmarks.on_device.lines import Figure, ResultLine, Table, shown
-from benchmarks.on_device.schedule import RESERVE, Measurement, Outcome, Schedule, ordered
+from benchmarks.on_device.lines import Figure, ResultLine, Table, format_number
+from benchmarks.on_device.schedule import RESERVE, Measurement, Outcome, Schedule, sort_by_wave
 from benchmarks.on_device.setting import Setting, setting_of
 from benchmarks.on_device.stops import Ended, Stops, TooLong
 from curriculum.train.masking_cost import Round, compare
@@ -67,13 +67,13 @@ def test_a_second_run_measures_only_what_has_no_figures_yet(tmp_path: Path) -> N
 
 def test_a_table_of_another_device_is_not_appended_to(tmp_path: Path) -> None:
     tabled(tmp_path)
-    with pytest.raises(JobError, match=r"gpu\.json: cpu; its device isn't this one, H100"):
+    with pytest.raises(JobError, match=r"gpu\.json: cpu; .* another device than H100"):
         Table(tmp_path, (("device", "H100"),))
 
 
-def test_no_measurement_gets_more_than_the_longest_time(tmp_path: Path) -> None:
+def test_no_measurement_gets_more_than_its_limit(tmp_path: Path) -> None:
     clock, shares = Clock(), list[float]()
-    schedule = Schedule(tabled(tmp_path), Stops(), 6000, clock=clock, longest=45)
+    schedule = Schedule(tabled(tmp_path), Stops(), 6000, clock=clock, limit=45)
     schedule.run([planned("a", clock.working(1, shares))])
     assert shares == [27]
 
@@ -81,7 +81,7 @@ def test_no_measurement_gets_more_than_the_longest_time(tmp_path: Path) -> None:
 def test_lines_come_in_waves_and_within_a_wave_in_the_order_of_sections() -> None:
     work = Clock().working(0)
     given = [planned("a", work), planned("a", work, wave=2), planned("b", work), planned("c", work)]
-    assert [(each.section, each.wave) for each in ordered(given)] == [
+    assert [(each.section, each.wave) for each in sort_by_wave(given)] == [
         ("a", 1),
         ("b", 1),
         ("c", 1),
@@ -110,8 +110,8 @@ def test_a_costly_section_leaves_time_for_a_line_of_every_other(tmp_path: Path) 
     Schedule(table, Stops(), 100, clock).run([*greedy, *others])
     # Twice 40 seconds and then a reserve of 5 times 4.
     assert [line.subject for line in table.lines] == ["a0", "a1", "b", "c", "d", "e", "f"]
-    assert [each.split()[1] for each in table.left_out] == ["a2", "a3", "a4"]
-    assert json.loads((tmp_path / "gpu.json").read_text())["left_out"] == list(table.left_out)
+    assert [name.split()[1] for name in table.skipped] == ["a2", "a3", "a4"]
+    assert json.loads((tmp_path / "gpu.json").read_text())["skipped"] == list(table.skipped)
 
 
 def test_an_error_becomes_the_reason_of_its_line_and_the_next_goes_on(
@@ -152,7 +152,7 @@ def test_a_measurement_that_hangs_is_ended_before_it_takes_the_time_of_others(
         Schedule(table, stops, 15).run([planned("a", hangs), planned("b", Clock().working(0))])
     assert 2.5 < table.lines[0].seconds < 12
     assert [line.note for line in table.lines] == [
-        "failed: ended after 3 s, for the other sections",
+        "failed: stopped after 3 s to leave time for the other sections",
         "",
     ]
 
@@ -167,7 +167,7 @@ def test_the_deadline_ends_a_run_also_where_an_exception_is_caught(tmp_path: Pat
             raise AssertionError("the end was taken for an error") from None
         raise AssertionError("nothing ended it")
 
-    with pytest.raises(Ended, match="time over") as ended, stops.deadline(0.3):
+    with pytest.raises(Ended, match="time limit") as ended, stops.deadline(0.3):
         Schedule(table, stops, 100).run([planned("a", stubborn)])
     assert ended.value.status == 0
     assert table.lines == []
@@ -175,7 +175,7 @@ def test_the_deadline_ends_a_run_also_where_an_exception_is_caught(tmp_path: Pat
 
 def test_a_stop_during_a_write_waits_for_its_end(tmp_path: Path) -> None:
     stops, done = Stops(), list[str]()
-    with pytest.raises(Ended, match="SIGTERM") as ended, stops.deadline(60), stops.held():
+    with pytest.raises(Ended, match="SIGTERM") as ended, stops.deadline(60), stops.defer():
         _signalled(done)
     assert done == ["written"]
     assert ended.value.status == 128 + signal.SIGTERM
@@ -205,7 +205,7 @@ def test_files_are_whole_after_every_line(tmp_path: Path) -> None:
         )
         content = json.loads((tmp_path / "gpu.json").read_text())
         assert len(content["lines"]) == number + 1
-        assert content["ended"] == "still running, or killed"
+        assert content["status"] == "running or killed"
         last = (tmp_path / "gpu.md").read_text().splitlines()[-1]
         assert last == (
             f"| a | s{number} | 4,096 | – | tokens/s **1,234**; ratio **1.24** |  | 0.0 s |"
@@ -217,7 +217,7 @@ def test_files_are_whole_after_every_line(tmp_path: Path) -> None:
     [(0, "0"), (12345.6, "12,346"), (1.2345, "1.23"), (17, "17"), (0.00001, "1.0e-05")],
 )
 def test_numbers_show_three_digits_that_matter(value: float, text: str) -> None:
-    assert shown(value) == text
+    assert format_number(value) == text
 
 
 def test_packed_rows_follow_from_their_seed_and_are_full() -> None:
@@ -255,16 +255,16 @@ def test_a_full_memory_is_tried_again_with_recompute_and_the_line_says_so(
 
     monkeypatch.setattr(small, "cache_clear", model_of.cache_clear, raising=False)
     monkeypatch.setattr(masking, "model_of", small)
-    (subject, _) = models.wholes(setting)
-    found = masking.measured(setting, subject, masking.Rows(length=256, mean=100), 0.0)
+    (subject, _) = models.whole_models(setting)
+    found = masking.measure(setting, subject, masking.RowKind(length=256, mean=100), 0.0)
     assert made == [False, True]
-    assert "computed anew in backward" in found.note
+    assert "with recomputation" in found.note
     assert found.figures[0].value > 0
 
 
 def figures_of(setting: Setting) -> dict[str, float]:
-    (subject, _) = models.wholes(setting)
-    found = masking.measured(setting, subject, masking.Rows(length=256, mean=30), 0.0)
+    (subject, _) = models.whole_models(setting)
+    found = masking.measure(setting, subject, masking.RowKind(length=256, mean=30), 0.0)
     return {figure.name: figure.value for figure in found.figures}
 
 
@@ -283,7 +283,7 @@ def test_mfu_appears_where_the_peak_is_known_and_counts_pairs_as_each_side_has_t
 def test_rounds_that_were_over_count_where_the_limit_ends_a_measurement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    setting = replace(setting_of("cpu", tiny=True), least_rounds=9, most_rounds=9)
+    setting = replace(setting_of("cpu", tiny=True), min_rounds=9, max_rounds=9)
     calls = list[int]()
 
     def limited(*given: Any) -> Round:
