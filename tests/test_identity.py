@@ -1,11 +1,11 @@
-"""The workspace of a small diet is what the first version wrote: keys, contents, names on disk, verdicts.
+"""Keys, contents, file names and checks of a small workspace are the same as in tests/golden/identity.txt.
 
-tests/golden/identity.txt holds what benchmarks/identity.py prints of it; the first line names the commit.
-After a change that is meant: `pytest tests/test_identity.py --rewrite`; the commit message lists what moved.
+The golden file contains the output of benchmarks/identity.py; its first line names the first commit. After an
+intended change, run `pytest tests/test_identity.py --rewrite`, and list the changes in the commit message.
 
-Versions of tools are a part of keys (`tools` of a recipe). They are replaced by one word here, where every
-recipe is made, so that another git, grammar, tokenizer or torch moves no line while its output is the same.
-Bytes of Parquet files rest on pyarrow itself: another pyarrow than the locked one may move contents.
+The keys of artefacts contain the versions of tools. Here they are replaced by a constant in every recipe, so
+that another version of git, of a grammar, of the tokenizer or of torch changes no line if its output is the
+same. The bytes of Parquet files depend on pyarrow, so contents may change with its version.
 """
 
 import json
@@ -81,7 +81,7 @@ KINDS = {"artefact", "check", "column", "field", "file", "live", "macro", "tenso
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with both phases of the diet, trained; about 20 s of a core."""
+    """Train both phases of the diet and return the workspace; takes about 20 s of a core."""
     folder = tmp_path_factory.mktemp("identity")
     (folder / "corpus.yaml").write_text(CORPUS)
     (folder / "tiny.yaml").write_text(DIET)
@@ -97,25 +97,23 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "home"
 
 
-def test_the_workspace_is_what_the_first_house_wrote(
+def test_the_workspace_is_the_same_as_in_the_golden_file(
     home: Path, request: pytest.FixtureRequest
 ) -> None:
     found = Workspace(root=home, without_runs=True).lines()
     if request.config.getoption("--rewrite"):
-        stands = (
-            GOLDEN.read_text().splitlines() if GOLDEN.exists() else [f"first house: {commit()}"]
-        )
-        GOLDEN.write_text("".join(f"{line}\n" for line in [stands[0], *found]), newline="\n")
+        before = GOLDEN.read_text().splitlines() if GOLDEN.exists() else [f"commit: {commit()}"]
+        GOLDEN.write_text("".join(f"{line}\n" for line in [before[0], *found]), newline="\n")
     head, *golden = GOLDEN.read_text().splitlines()
-    assert head.startswith("first house: ")
+    assert head.startswith("commit: ")
     assert found == golden
 
 
 def test_every_recipe_was_made_with_pinned_tools(home: Path) -> None:
     tools = {
         (name, version)
-        for each in Workspace(root=home).published
-        for name, version in each.manifest["tools"].items()
+        for artefact in Workspace(root=home).published
+        for name, version in artefact.manifest["tools"].items()
     }
     assert {version for _, version in tools} == {PINNED}
     assert {"git", "tree-sitter", "tokenizers", "torch"} <= {name for name, _ in tools}
@@ -131,14 +129,14 @@ def test_every_kind_of_fact_is_there_and_no_verdict_is_an_error() -> None:
     assert [line for line in golden if "error" in line and line.startswith("check ")] == []
 
 
-def test_what_changes_on_disk_is_seen(home: Path, tmp_path: Path) -> None:
+def test_changes_on_disk_are_found(home: Path, tmp_path: Path) -> None:
     copied = tmp_path / "copied"
     shutil.copytree(home, copied)
     before, after = (
         Workspace(root=home, without_runs=True),
         Workspace(root=copied, without_runs=True),
     )
-    rows = next(each for each in after.published if each.stage == "rows")
+    rows = next(artefact for artefact in after.published if artefact.stage == "rows")
     file = copied / rows.path / "data/part-00000.parquet"
     table = pq.read_table(file)
     pq.write_table(table.rename_columns(["packed_id", *table.column_names[1:]]), file)
@@ -146,13 +144,13 @@ def test_what_changes_on_disk_is_seen(home: Path, tmp_path: Path) -> None:
     changed = rows.manifest | {"key": "0" * 64}
     changed["made_from"] = changed.pop("inputs")
     manifest.write_text(json.dumps(changed))
-    (copied / "workspace.json").rename(copied / "house.json")
+    (copied / "workspace.json").rename(copied / "renamed.json")
     with (copied / "catalog.sql").open("a") as opened:
         opened.write("CREATE VIEW one_more AS SELECT 1 AS number;\n")
     after = Workspace(root=copied, without_runs=True)
     new = {*_facts(after)} - {*_facts(before)}
     assert "view one_more(number INTEGER)" in new
-    assert "file house.json" in new
+    assert "file renamed.json" in new
     assert any(line.startswith("column ") and " packed_id: string" in line for line in new)
     assert any(line.startswith("field ") and line.endswith(" made_from[].content") for line in new)
     assert any(f"key={'0' * 64}" in line for line in new)
