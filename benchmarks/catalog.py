@@ -1,10 +1,11 @@
-"""Time of catalog queries over a hundred shards and over ten thousand artefacts.
-
-Lays out a workspace of as many artefacts as asked, with manifests as the store writes them and data files
-that are few different ones, linked. Then measures each step from a folder to an answer: the first
-snapshot, the next one, opening a catalog, and typical questions, each with opening and without.
+"""Time of catalog queries in a workspace with many artefacts.
 
     python benchmarks/catalog.py /tmp/catalog-benchmark --artefacts 10000
+
+The script creates a workspace with the given number of artefacts. Their manifests look like manifests of
+the store; their data files are hard links to a few different files. Then the script measures the first
+snapshot of the workspace, the next snapshots, opening a catalog, and typical queries, both in an open
+catalog and including the time to open it.
 """
 
 import argparse
@@ -34,22 +35,22 @@ from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
 
 TIMES = 5
-LINES = 200
-"""Lines of each data file."""
+ROWS = 200
+"""Rows of a data file."""
 ROW_LENGTH = 512
 FAMILIES = ("v2_simple", "v2_doxygen", "v3_simple", "v3_doxygen")
 DOMAINS = ("general", "templates", "testing", "systems_c")
-QUESTIONS = {
+QUERIES = {
     "documents by repository": "SELECT repository, count(*), sum(num_bytes) FROM documents GROUP BY 1",
     "one document by its id": "SELECT * FROM documents WHERE document_id = 'd-7-once'",
     "kept by domain": "SELECT domain, count(*) FROM selection WHERE keep GROUP BY 1",
     "yield by data set": "SELECT family, sum(valid_token_count) / sum(row_length) FROM rows GROUP BY 1",
     "pieces of a row": "SELECT * FROM pieces WHERE pack_id = 'r-7'",
-    "a mixture's servings": """
+    "rows by serving": """
         SELECT serving, repetition, count(*), sum(valid_tokens) FROM mixture_rows
         WHERE specialist = 's0' GROUP BY ALL
     """,
-    "asked and served": "SELECT specialist, phase, family, share, served FROM strata WHERE current",
+    "planned and realised": "SELECT specialist, phase, family, share, served FROM strata WHERE current",
     "runs by specialist": """
         SELECT specialist, phase, phase_bpb_before - phase_bpb_after AS gain FROM runs ORDER BY gain
     """,
@@ -60,32 +61,32 @@ QUESTIONS = {
 
 
 def main() -> None:
-    """Print a line a step."""
+    """Create the workspace unless it exists; print a line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--artefacts", type=int, default=10_000)
-    parser.add_argument("--questions-only", action="store_true")
+    parser.add_argument("folder", type=Path, help="folder of the workspace; it is kept and reused")
+    parser.add_argument("--artefacts", type=int, default=10_000, help="number of artefacts")
+    parser.add_argument("--queries-only", action="store_true", help="skip the snapshots")
     options = parser.parse_args()
     home = options.folder / f"of-{options.artefacts}"
     if not home.is_dir():
         Workspace(home=home).fill(options.artefacts)
     print(f"{options.artefacts:,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    if not options.questions_only:
+    if not options.queries_only:
         for folder in (home / "catalog").glob("*"):
             for file in folder.glob("*"):
                 file.unlink()
             folder.rmdir() if folder.is_dir() else folder.unlink()
-        _print_time("the first snapshot", lambda: take(home), times=1)
-        _print_time("the next one", lambda: take(home))
-        _print_time("after one artefact more", lambda: _one_more(home), times=1)
+        _print_time("first snapshot", lambda: take(home), times=1)
+        _print_time("next snapshot", lambda: take(home))
+        _print_time("snapshot after a new artefact", lambda: _add_artefact(home), times=1)
     _print_time("open_catalog", lambda: open_catalog(home))
     catalog = open_catalog(home)
-    for question, sql in QUESTIONS.items():
-        _print_time(f"{question}, opened", partial(_fetched, catalog, sql))
-        _print_time(f"{question}, with opening", partial(query, home, sql))
+    for title, sql in QUERIES.items():
+        _print_time(f"{title}, in an open catalog", partial(_fetch, catalog, sql))
+        _print_time(f"{title}, with opening", partial(query, home, sql))
 
 
-def _print_time(what: str, do: Callable[[], Any], *, times: int = TIMES) -> None:
+def _print_time(title: str, do: Callable[[], Any], *, times: int = TIMES) -> None:
     walls, cpus = [], []
     for _ in range(times):
         wall, cpu = time.perf_counter(), _cpu()
@@ -93,12 +94,12 @@ def _print_time(what: str, do: Callable[[], Any], *, times: int = TIMES) -> None
         walls.append(time.perf_counter() - wall)
         cpus.append(_cpu() - cpu)
     print(
-        f"{what:40} {1000 * statistics.median(walls):9.1f} ms {1000 * statistics.median(cpus):9.1f} ms CPU",
+        f"{title:40} {1000 * statistics.median(walls):9.1f} ms {1000 * statistics.median(cpus):9.1f} ms CPU",
         flush=True,
     )
 
 
-def _fetched(catalog: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
+def _fetch(catalog: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
     return catalog.execute(sql).fetchall()
 
 
@@ -107,23 +108,26 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _one_more(home: Path) -> None:
+def _add_artefact(home: Path) -> None:
     number = sum(1 for _ in (home / "documents").rglob("manifest.json"))
     workspace = Workspace(home=home)
-    made = workspace.documents(number, FAMILIES[0])
-    Store(home).mark(f"one-more-{number}", [made])
+    artefact = workspace.documents(number, FAMILIES[0])
+    Store(home).mark(f"added-{number}", [artefact])
     take(home)
 
 
 @dataclass(kw_only=True)
 class Workspace:
-    """A workspace in the making; files of one kind are links to one file."""
+    """Workspace that is being created; data files of one kind are hard links to the same file."""
 
     home: Path
     models: dict[str, tuple[Path, str]] = field(default_factory=dict)
 
     def fill(self, number: int) -> None:
-        """Half documents of repositories, a tenth each of rows, mixtures, runs; the rest selections."""
+        """Create about `number` artefacts.
+
+        Half are documents, a fifth are rows, a tenth are mixtures, a tenth are runs, the rest selections.
+        """
         Store(self.home).open()
         made = [
             self.documents(at // len(FAMILIES), FAMILIES[at % len(FAMILIES)])
@@ -137,19 +141,19 @@ class Workspace:
         Store(self.home).mark("everything", made)
 
     def documents(self, repository: int, family: str) -> Artefact:
-        """The documents of a family and a repository; those of the very first stand nowhere else."""
+        """Create the documents of a family and a repository; the first ones have ids of their own."""
         labels = {"family": family, "repository": f"repository-{repository}"}
         model = "once" if (repository, family) == (0, FAMILIES[0]) else "documents"
         return self._publish("documents", labels, {"data/part-00000.parquet": model})
 
     def selection(self, at: int) -> Artefact:
-        """The documents of a corpus that are selected."""
+        """Create the selection of a corpus."""
         return self._publish(
             "selections", {"corpus": f"corpus-{at}"}, {"selection.parquet": "selection"}
         )
 
     def rows(self, at: int) -> Artefact:
-        """The rows of one family and objective."""
+        """Create rows of a family."""
         labels = {
             "family": FAMILIES[at % 4],
             "objective": "causal",
@@ -160,11 +164,11 @@ class Workspace:
         return self._publish("rows", labels, {"data/part-00000.parquet": "rows"})
 
     def mixture(self, at: int, rows: Artefact) -> Artefact:
-        """A plan of a specialist and a phase."""
+        """Create the mixture of a specialist's phase, whose plan reads `rows`."""
         stratum = StratumReport.model_validate(
             {
                 **dict.fromkeys(("stratum", "serving", "slots", "drawn_before"), 0),
-                **dict.fromkeys(("rows", "rows_tokens", "drawn", "tokens"), LINES),
+                **dict.fromkeys(("rows", "rows_tokens", "drawn", "tokens"), ROWS),
                 **dict.fromkeys(("share", "served"), 0.25),
                 "family": rows.manifest.labels["family"],
                 "objective": "causal",
@@ -178,7 +182,7 @@ class Workspace:
             stratum.model_copy(update={"stratum": number, "domain": DOMAINS[number % 4]})
             for number in range(8)
         )
-        report = MixtureReport.model_validate({**dict.fromkeys(numbers, LINES), "strata": strata})
+        report = MixtureReport.model_validate({**dict.fromkeys(numbers, ROWS), "strata": strata})
         return self._publish(
             "mixtures",
             _phase(at),
@@ -188,7 +192,7 @@ class Workspace:
         )
 
     def run(self, at: int, mixture: Artefact) -> Artefact:
-        """A closed run with fifty figures."""
+        """Create a finished run of a mixture, with fifty figures."""
         figure = Figure(
             set="phase",
             phase="p",
@@ -212,7 +216,7 @@ class Workspace:
             attempt=1,
             stopped="budget",
             reason="",
-            steps=LINES,
+            steps=ROWS,
             tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
             before=(figure,) * 20,
             after=(figure,) * 20,
@@ -245,7 +249,7 @@ class Workspace:
         below: str = "",
         texts: Mapping[str, str] | None = None,
     ) -> Artefact:
-        """An artefact as the store would publish it, without its waits for the disk."""
+        """Publish an artefact like the store, but without syncing files to the disk."""
         recipe = Recipe(
             stage=stage,
             labels=tuple(labels.items()),
@@ -273,7 +277,7 @@ class Workspace:
             revision=1,
             config=dict(recipe.config),
             inputs=tuple(
-                InputRecord(name=each.name, key=each.key, content=each.content) for each in inputs
+                InputRecord(name=item.name, key=item.key, content=item.content) for item in inputs
             ),
             tools={},
             files=tuple(records),
@@ -284,7 +288,10 @@ class Workspace:
         return Artefact(path=folder, manifest=manifest)
 
     def _model(self, kind: str) -> tuple[Path, str]:
-        """A file of a kind and its digest. A disk lets a file have so many links and no more."""
+        """Return a data file of a kind and its digest.
+
+        A new file is written after 1,000 links, because file systems limit the links of a file.
+        """
         used = sum(1 for name in self.models if name.startswith(kind))
         name = f"{kind}-{used - 1}"
         if name not in self.models or self.models[name][0].stat().st_nlink > 1000:
@@ -292,8 +299,8 @@ class Workspace:
             file = self.home / ".models" / f"{name}-{time.time_ns()}.parquet"
             file.parent.mkdir(exist_ok=True)
             schema = _SCHEMAS[kind]
-            lines = [_line(kind, at) for at in range(LINES)]
-            pq.write_table(pa.Table.from_pylist(lines, schema=schema), file, compression="zstd")
+            rows = [_row(kind, at) for at in range(ROWS)]
+            pq.write_table(pa.Table.from_pylist(rows, schema=schema), file, compression="zstd")
             self.models[name] = file, hashlib.sha256(file.read_bytes()).hexdigest()
         return self.models[name]
 
@@ -312,9 +319,9 @@ _SCHEMAS = {
 }
 
 
-def _line(kind: str, at: int) -> dict[str, Any]:
-    """A line of a file: of its own values those that questions ask for, and nothing elsewhere."""
-    blank = {each.name: _blank(each.type) for each in _SCHEMAS[kind]}
+def _row(kind: str, at: int) -> dict[str, Any]:
+    """Return row `at` of a data file, with values in the columns that queries read, else blanks."""
+    blank = {column.name: _blank(column.type) for column in _SCHEMAS[kind]}
     own: dict[str, Any] = {
         "document_id": f"d-{at}-once" if kind == "once" else f"d-{at}",
         "document_ids": [f"d-{at}"],

@@ -1,10 +1,10 @@
-"""Lines of code by package, without blank lines, comments and docstrings.
+"""Number of lines of code by package, without blank lines, comments and docstrings.
 
-    python benchmarks/code_lines.py          the packages
-    python benchmarks/code_lines.py --list   the folders of each, too
+    python benchmarks/code_lines.py          lines by package
+    python benchmarks/code_lines.py --list   also lines by folder
 
-A line counts if a token begins on it that is neither a comment nor of a string that stands alone as a
-statement. Limit: 58,000 lines.
+A line counts if a token starts on it. Comments, and strings that are statements, don't count. The limit of
+all packages together is 58,000 lines.
 """
 
 import argparse
@@ -42,9 +42,9 @@ def code_lines(file: Path) -> int:
 
 
 def main() -> None:
-    """Print the lines of code of each package and of all."""
+    """Print the number of lines of every package, and their sum."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="print the lines of each folder, too")
+    parser.add_argument("--list", action="store_true", help="also print the lines of every folder")
     is_listed = parser.parse_args().list
     packages: Counter[str] = Counter()
     folders: Counter[str] = Counter()
@@ -55,7 +55,7 @@ def main() -> None:
             folders[file.parent.relative_to(ROOT).as_posix()] += lines
     for name, lines in (*packages.items(), *(folders.most_common() if is_listed else ())):
         print(f"{lines:7,} {name}")
-    print(f"{packages.total():7,} in all")
+    print(f"{packages.total():7,} total")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
-"""Cost of the exact mask of the convolution, compared with the same convolution without one.
+"""Cost of the exact document mask of the convolution.
 
-Forward and backward over a row of documents, and as a share of a training step of a small model in which
-every second layer convolves; medians of alternating rounds in CPU seconds of one thread. `shift` masks
-each tap with torch.where and lets autograd keep what it likes; `conv1d` is torch's own, without a mask.
+    python benchmarks/conv.py
+
+The script measures forward and backward passes over a row of documents, and training steps of a small model
+in which every second layer is a convolution. Times are CPU time of one thread, medians of alternating
+rounds. `masked` is curriculum's convolution, and `unmasked` is the same convolution over a row that is one
+document. `shift` masks every tap with torch.where, without a backward pass of its own. `conv1d` is the
+convolution of torch, without a mask.
 """
 
 import functools
@@ -39,17 +43,17 @@ def main() -> None:
         seconds = medians(
             {name: functools.partial(passes, form, channels, mean) for name, form in forms.items()}
         )
-        for name, each in seconds.items():
+        for name, duration in seconds.items():
             print(
-                f"4096 × {channels:<5} documents of {mean:<5} {name:<9} {each * 1e3:7.2f} ms  "
-                f"{each / seconds['unmasked']:5.2f} × unmasked"
+                f"4096 × {channels:<5} documents of {mean:<5} {name:<9} {duration * 1e3:7.2f} ms  "
+                f"{duration / seconds['unmasked']:5.2f} × unmasked"
             )
     for mean in (100, 1000):
         step_share(mean)
 
 
 def step_share(mean: int) -> None:
-    """A step of the model, with the mask and without it."""
+    """Print the time of a training step, and the share of it that the mask costs."""
     spec = model_spec("tiny", VOCAB).model_copy(update={"blocks": "CFAFCFCF"})
     model = initialise(Decoder(spec, "documents"), 0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -63,21 +67,21 @@ def step_share(mean: int) -> None:
     cost = statistics.median(masked / unmasked - 1 for masked, unmasked in pairs)
     print(
         f"step of CFAFCFCF, T 4096, documents of {mean:<5} "
-        f"{statistics.median(seconds['masked']):.3f} s, the mask {cost:+.1%} of it"
+        f"{statistics.median(seconds['masked']):.3f} s, cost of the mask {cost:+.1%}"
     )
 
 
 def medians(subjects: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-    return {name: statistics.median(each) for name, each in rounds(subjects).items()}
+    return {name: statistics.median(durations) for name, durations in rounds(subjects).items()}
 
 
 def rounds(subjects: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Seconds of each, taken in turn; the first round warms up."""
+    """Return the seconds of every subject by round; subjects alternate, and a warm-up round is dropped."""
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     for _ in range(ROUNDS + 1):
         for name, subject in subjects.items():
             seconds[name].append(subject())
-    return {name: each[1:] for name, each in seconds.items()}
+    return {name: durations[1:] for name, durations in seconds.items()}
 
 
 @functools.cache
@@ -109,7 +113,7 @@ def step(model: Decoder, optimizer: torch.optim.AdamW, form: Convolution, mean: 
 
 
 def unmasked(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor:
-    """The same convolution over a row that is one document."""
+    """Compute the convolution over a row that is one document."""
     return conv.masked_conv(x_BTC, weight_CK, no_boundaries(x_BTC.shape[1]))
 
 

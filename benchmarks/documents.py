@@ -1,10 +1,11 @@
-"""Documents rendered from a history per CPU second, compared with a pygit2 walk that only reads.
+"""Documents rendered from a git history per CPU second, compared with a pygit2 walk that only reads.
 
     python benchmarks/documents.py PATH [--families v3_simple] [--rounds 5] [--versions 8]
 
-Both sides see the whole history of PATH (or so many versions of each path), in alternating rounds. Ours
-reads, diffs, parses and renders; the peer walks the commits, diffs trees and reads the texts before and
-after of every C and C++ file, and makes nothing of them. CPU seconds count child processes as well.
+Two sides process the whole history of the repository PATH in alternating rounds. curriculum reads commits,
+computes diffs, parses code and renders documents (`documents`), and also writes them to files (`written`).
+pygit2 walks the commits, compares the trees and reads every C and C++ file before and after a change, but
+renders nothing. CPU seconds include child processes.
 """
 
 import argparse
@@ -32,18 +33,22 @@ SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--families", nargs="+", default=list(families_of("changes")))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--versions", type=int, default=1_000_000)
+    parser.add_argument("path", type=Path, help="git repository")
+    parser.add_argument(
+        "--families", nargs="+", default=list(families_of("changes")), help="families to render"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
+    parser.add_argument(
+        "--versions", type=int, default=1_000_000, help="maximum versions of a path, for curriculum"
+    )
     options = parser.parse_args()
     sides: dict[str, Callable[[], int]] = {
-        "documents": lambda: _documents(options.path, options.families, options.versions),
-        "written": lambda: _written(options.path, options.families, options.versions),
+        "documents": lambda: _count_rendered(options.path, options.families, options.versions),
+        "written": lambda: _count_written(options.path, options.families, options.versions),
     }
     pygit2 = _pygit2()
     if pygit2:
-        sides["pygit2"] = lambda: _walk(pygit2, options.path)
+        sides["pygit2"] = lambda: _walk_commits(pygit2, options.path)
     rates = _alternate(sides, options.rounds)
     for name, rate in rates.items():
         print(f"{name:10} {rate:10.0f} {'changes' if name == 'pygit2' else 'documents'}/CPU s")
@@ -61,13 +66,13 @@ def _pygit2() -> ModuleType | None:
 
 
 def _alternate(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
-    seen: dict[str, list[float]] = {name: [] for name in sides}
+    rates: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, run in sides.items():
             begin = _cpu_seconds()
             count = run()
-            seen[name].append(count / (_cpu_seconds() - begin))
-    return {name: statistics.median(rates) for name, rates in seen.items()}
+            rates[name].append(count / (_cpu_seconds() - begin))
+    return {name: statistics.median(values) for name, values in rates.items()}
 
 
 def _cpu_seconds() -> float:
@@ -75,18 +80,18 @@ def _cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def _documents(path: Path, families: list[str], versions: int) -> int:
-    return sum(1 for _ in _rendered(path, families, versions))
+def _count_rendered(path: Path, families: list[str], versions: int) -> int:
+    return sum(1 for _ in _render(path, families, versions))
 
 
-def _written(path: Path, families: list[str], versions: int) -> int:
+def _count_written(path: Path, families: list[str], versions: int) -> int:
     with tempfile.TemporaryDirectory() as folder, DocumentWriter(Path(folder)) as writer:
-        for document in _rendered(path, families, versions):
+        for document in _render(path, families, versions):
             writer.append(document)
         return writer.count
 
 
-def _rendered(path: Path, families: list[str], versions: int) -> Iterator[Document]:
+def _render(path: Path, families: list[str], versions: int) -> Iterator[Document]:
     outline.cache_clear()
     parse.cache_clear()
     spec = RepositorySpec(name="benchmark", path=str(path))
@@ -98,7 +103,7 @@ def _rendered(path: Path, families: list[str], versions: int) -> Iterator[Docume
             yield from render(change, families).documents
 
 
-def _walk(pygit2: ModuleType, path: Path) -> int:
+def _walk_commits(pygit2: ModuleType, path: Path) -> int:
     repository = pygit2.Repository(str(path))
     count = read = 0
     for commit in repository.walk(repository.head.target):

@@ -1,19 +1,20 @@
-"""Precision and recall of the call edges of syntax trees, measured against a compiler frontend.
+"""Precision and recall of our call edges, which come from syntax trees, compared with the Clang frontend.
 
     python benchmarks/graph_quality.py PATH --database compile_commands.json [--snapshot FOLDER]
 
-PATH is a repository or directory whose pinned commit the database was made for; a snapshot that was kept
-in FOLDER saves the indexing. Both graphs are of the same exported tree. Counted are edges between
-functions that the tree defines and the frontend saw, once without and once with constructors:
+PATH is a repository or folder, and the compilation database describes its checked-out commit. If FOLDER
+already contains the index of the frontend, it is reused. Both graphs are computed from the same exported
+tree. Only edges between functions that the tree defines and that the frontend has seen are counted, once
+without constructors and once with them:
 
-    strict       our edge is the frontend's too: overload-resolved, or by way of a virtual function
-    static       … and goes to the function that is named, not to what overrides it
-    candidates   strict, or the frontend too only knows it as a candidate, or it goes to an overload of a
-                 function that the caller calls, or to one that overrides the same
-    sure         strict, among callers without a call that depends on a template parameter: of the other
-                 callers the frontend itself doesn't know all callees
-    confident    strict, of our edges whose confidence is 0.5 or more
-    recall       the frontend's edges that we have too: all of `strict`, only those of `static`
+    strict       the frontend has the edge: after overload resolution, or through a virtual function
+    static       the frontend has the edge, and its target is the named function, not an override of it
+    candidates   strict edges, edges that the frontend knows only as candidates, and edges to an overload or
+                 a sibling override of a function that the caller calls
+    sure         strict edges of callers whose calls don't depend on template parameters; for other callers,
+                 the frontend doesn't know all callees either
+    confident    strict edges among our edges with a confidence of at least 0.5
+    recall       share of the frontend's edges that we also have, for all strict edges and for static edges
 """
 
 import argparse
@@ -35,17 +36,19 @@ from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import CODE, RepositorySpec
 
 Edges = frozenset[tuple[int, int]]
-"""Pairs of numbers of the snapshot's functions."""
+"""Pairs of caller and callee, as numbers of functions in the snapshot."""
 MIN_PRECISION, MIN_RECALL = 0.75, 0.90
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--database", type=Path, required=True)
-    parser.add_argument("--snapshot", type=Path)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--show", type=int, default=0, help="so many wrong and missed edges")
+    parser.add_argument("path", type=Path, help="repository or folder")
+    parser.add_argument("--database", type=Path, required=True, help="compile_commands.json")
+    parser.add_argument("--snapshot", type=Path, help="folder of the frontend's index, to reuse it")
+    parser.add_argument("--workers", type=int, default=2, help="processes that index")
+    parser.add_argument(
+        "--show", type=int, default=0, help="number of wrong and of missed edges to print"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root, index = Path(folder) / "tree", options.snapshot or Path(folder) / "index"
@@ -57,11 +60,11 @@ def main() -> None:
                 root, options.database, index, original=options.path, workers=options.workers
             )
         snapshot, graph = GraphSnapshot.open(index), graph_of(root)
-    measured = Measured.of(snapshot, graph)
+    measured = EdgeComparison.of(snapshot, graph)
     print(f"{options.path.name}: {measured.defined} functions, {measured.matched:.1%} matched")
     for name, with_constructors in (("without constructors", False), ("with constructors", True)):
         print(f"  {name}: {measured.scores(with_constructors=with_constructors)}")
-    for line in measured.faults(options.show):
+    for line in measured.example_errors(options.show):
         print(line)
 
 
@@ -79,31 +82,37 @@ def graph_of(root: Path) -> CallGraph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Both graphs' call edges, by the snapshot's numbers."""
+class EdgeComparison:
+    """Call edges of both graphs, as numbers of functions in the snapshot."""
 
     snapshot: GraphSnapshot
     ours: dict[tuple[int, int], float]
-    """With our confidence."""
+    """Our edges with their confidence."""
     certain: Edges
+    """Edges that the frontend resolved, including overrides of virtual functions."""
     static: Edges
+    """Edges that the frontend resolved to the named function."""
     dependent: Edges
+    """Candidates of calls that depend on template parameters."""
     defined: int
+    """Number of functions with a body in the snapshot."""
     matched: float
+    """Share of these functions that we found, too."""
     kin: dict[int, frozenset[int]]
+    """Overloads and sibling overrides of every function."""
 
     @classmethod
-    def of(cls, snapshot: GraphSnapshot, graph: CallGraph) -> "Measured":
-        """Matches definitions by their bodies; costs all neighbours of all functions."""
-        numbers = _matched(snapshot, graph)
-        defined = sum(each.body is not None for each in snapshot.functions)
+    def of(cls, snapshot: GraphSnapshot, graph: CallGraph) -> "EdgeComparison":
+        """Compare both graphs; functions are matched by their bodies."""
+        numbers = _match_functions(snapshot, graph)
+        defined = sum(function.body is not None for function in snapshot.functions)
         found = {number for some in numbers.values() for number in some}
         certain = _calls(snapshot, "resolved") | _calls(snapshot, "overridden")
         return cls(
             snapshot=snapshot,
-            ours=dict(_ours(graph, numbers)),
+            ours=dict(_our_edges(graph, numbers)),
             certain=certain,
-            static=_calls(snapshot, "resolved") | _named(snapshot),
+            static=_calls(snapshot, "resolved") | _static_targets(snapshot),
             dependent=_calls(snapshot, "dependent"),
             defined=defined,
             matched=len(found) / max(defined, 1),
@@ -111,7 +120,7 @@ class Measured:
         )
 
     def scores(self, *, with_constructors: bool) -> str:
-        """The shares as the module's docstring has them."""
+        """Format the shares that the docstring of this module defines."""
         ours, certain, static, dependent = (
             frozenset(edge for edge in edges if with_constructors or not self._constructs(edge))
             for edges in (self.ours.keys(), self.certain, self.static, self.dependent)
@@ -132,80 +141,82 @@ class Measured:
             f"bars: precision {MIN_PRECISION}, recall {MIN_RECALL}"
         )
 
-    def faults(self, most: int) -> Iterator[str]:
-        """Some wrong and some missed edges, spread over all."""
+    def example_errors(self, limit: int) -> Iterator[str]:
+        """Yield up to `limit` wrong edges and up to `limit` missed edges, evenly spread."""
         wrong = sorted(self.ours.keys() - self.certain - self.dependent)
         missed = sorted(self.static - self.ours.keys())
         for name, edges in (("wrong", wrong), ("missed", missed)):
-            step = max(1, len(edges) // max(most, 1))
-            for caller, callee in edges[::step][:most]:
+            step = max(1, len(edges) // max(limit, 1))
+            for caller, callee in edges[::step][:limit]:
                 yield f"{name}: {self._signature(caller)} -> {self._signature(callee)}"
 
     def _signature(self, number: int) -> str:
-        each = self.snapshot.functions[number]
-        return f"{each.path}:{each.qualified}({', '.join(each.parameters)})"
+        function = self.snapshot.functions[number]
+        return f"{function.path}:{function.qualified}({', '.join(function.parameters)})"
 
     def _constructs(self, edge: tuple[int, int]) -> bool:
         return self.snapshot.functions[edge[1]].kind == "constructor"
 
     def _is_near(self, edge: tuple[int, int], certain: Edges) -> bool:
-        """Return True if the caller calls an overload of the callee, or one that overrides the same."""
+        """Return True if the caller calls an overload or a sibling override of the callee."""
         caller, callee = edge
-        alike = self.kin[callee]
-        return any((caller, other) in certain for other in alike)
+        return any((caller, other) in certain for other in self.kin[callee])
 
 
 def _calls(snapshot: GraphSnapshot, label: str) -> Edges:
-    """The call edges of a label between functions that the tree defines."""
+    """Return the call edges with this label between functions that the tree defines."""
     functions = snapshot.functions
     return frozenset(
-        (each.source, each.target)
-        for each in snapshot.edges
-        if each.kind == "calls" and each.label == label
-        if functions[each.source].body and functions[each.target].body
+        (edge.source, edge.target)
+        for edge in snapshot.edges
+        if edge.kind == "calls" and edge.label == label
+        if functions[edge.source].body and functions[edge.target].body
     )
 
 
-def _named(snapshot: GraphSnapshot) -> Edges:
-    """The edges through virtual functions to those that override none of the others."""
+def _static_targets(snapshot: GraphSnapshot) -> Edges:
+    """Return virtual calls whose target overrides no other target of the same caller."""
     found = _calls(snapshot, "overridden")
     overridden = defaultdict(set)
-    for each in snapshot.edges:
-        if each.kind == "overrides":
-            overridden[each.source].add(each.target)
+    for edge in snapshot.edges:
+        if edge.kind == "overrides":
+            overridden[edge.source].add(edge.target)
     callees = defaultdict(set)
-    for each in snapshot.edges:
-        if each.kind == "calls" and each.label == "overridden":
-            callees[each.source].add(each.target)
+    for edge in snapshot.edges:
+        if edge.kind == "calls" and edge.label == "overridden":
+            callees[edge.source].add(edge.target)
     return frozenset(
         (caller, callee) for caller, callee in found if not overridden[callee] & callees[caller]
     )
 
 
 def _kin(snapshot: GraphSnapshot) -> dict[int, frozenset[int]]:
-    """Overloads of each function, and the methods that override the same as it."""
+    """Return the overloads of every function, and the methods that override the same method."""
     groups: defaultdict[str, set[int]] = defaultdict(set)
-    for number, each in enumerate(snapshot.functions):
-        groups[each.qualified].add(number)
-    near = {n: set(groups[each.qualified]) for n, each in enumerate(snapshot.functions)}
-    heirs: defaultdict[int, set[int]] = defaultdict(set)
+    for number, function in enumerate(snapshot.functions):
+        groups[function.qualified].add(number)
+    near = {n: set(groups[function.qualified]) for n, function in enumerate(snapshot.functions)}
+    overrides: defaultdict[int, set[int]] = defaultdict(set)
     for edge in snapshot.edges:
         if edge.kind == "overrides":
-            heirs[edge.target].add(edge.source)
+            overrides[edge.target].add(edge.source)
             near[edge.source].add(edge.target)
             near[edge.target].add(edge.source)
-    for family in heirs.values():
-        for number in family:
-            near[number] |= family
-    return {number: frozenset(each) for number, each in near.items()}
+    for siblings in overrides.values():
+        for number in siblings:
+            near[number] |= siblings
+    return {number: frozenset(numbers) for number, numbers in near.items()}
 
 
-def _matched(snapshot: GraphSnapshot, graph: CallGraph) -> dict[NodeId, tuple[int, ...]]:
-    """Functions of the snapshot with the same body as ours; where macros differ there are several."""
+def _match_functions(snapshot: GraphSnapshot, graph: CallGraph) -> dict[NodeId, tuple[int, ...]]:
+    """Return the functions of the snapshot that have the same body as our functions.
+
+    If a file was compiled with different macros, one of our functions matches several.
+    """
     bodies: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-    for number, each in enumerate(snapshot.functions):
-        if each.body is not None:
-            bodies[each.path, each.body.end].append(number)
+    for number, function in enumerate(snapshot.functions):
+        if function.body is not None:
+            bodies[function.path, function.body.end].append(number)
     found = {}
     for path in graph.paths():
         for number, symbol in enumerate(graph.source(path).facts.symbols):
@@ -216,10 +227,10 @@ def _matched(snapshot: GraphSnapshot, graph: CallGraph) -> dict[NodeId, tuple[in
     return found
 
 
-def _ours(
+def _our_edges(
     graph: CallGraph, numbers: dict[NodeId, tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, int], float]]:
-    """Our call edges between functions that the frontend saw."""
+    """Yield our call edges between functions that the frontend has seen, with their confidence."""
     for node, callers in numbers.items():
         for near in graph.neighbours(node):
             if near.kind == "calls" and near.outward:

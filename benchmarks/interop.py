@@ -1,9 +1,10 @@
-"""Throughput of rows to other tools and back: million tokens per CPU second, medians of rounds.
+"""Throughput of exports to other formats and of imports, in million tokens per CPU second.
 
-python benchmarks/interop.py [--tokens 8_000_000] [--rounds 5]
+    python benchmarks/interop.py [--tokens 8_000_000] [--rounds 5]
 
-Rows go as they lie, and a mixture of them in training order, each row twice in an order of its own. Beside
-them numpy copies the same ids and masks: what a disk and a cast alone cost.
+The script exports rows in the order of their files, and a mixture in training order, in which every row
+occurs twice. It also imports the exported rows. For comparison, numpy converts and writes the same ids and
+masks: this is the cost of the disk alone. Figures are medians of the rounds.
 """
 
 import argparse
@@ -40,11 +41,11 @@ VOCAB = 32_000
 
 
 def tokenizer() -> Tokenizer:
-    """A tokenizer of VOCAB ids, of which most are pieces that no text yields."""
+    """Return a tokenizer with VOCAB ids; most of them occur in no text."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     controls = ["<pad>", "<s>", "</s>"]
-    fillers = (f"a{number}" for number in range(VOCAB - len(controls) - len(BYTE_OF)))
-    vocab = {piece: number for number, piece in enumerate((*controls, *BYTE_OF, *fillers))}
+    unused = (f"a{number}" for number in range(VOCAB - len(controls) - len(BYTE_OF)))
+    vocab = {piece: number for number, piece in enumerate((*controls, *BYTE_OF, *unused))}
     content = {
         "added_tokens": [
             {"id": vocab[text], "content": text, "special": True} for text in controls
@@ -61,7 +62,7 @@ NOTHING = RowFacts(family=None, objective=None, variant=None, domain=None, split
 
 
 def encodings(tokens: int, row_length: int) -> Encodings:
-    """Log-normal documents, mean 300, of token ids with a long tail; three pieces each."""
+    """Return documents with log-normal lengths (mean 300), Zipf-distributed ids and three pieces."""
     random = np.random.default_rng(20261121)
     lengths = np.clip(random.lognormal(5.1, 1.1, tokens // 250), 8, row_length).astype(np.int64)
     lengths = lengths[np.cumsum(lengths) <= tokens]
@@ -116,7 +117,7 @@ def rows_artefact(store: Store, tokens: int, row_length: int) -> Artefact:
 
 
 def mixture(store: Store, rows: Artefact, row_length: int) -> Artefact:
-    """Every row twice, each time in another order."""
+    """Return a mixture that contains every row twice, in two different orders."""
     numbers = np.arange(pq.read_metadata(rows.shards()[0]).num_rows)
     random = np.random.default_rng(5)
     order = np.concatenate([random.permutation(numbers) for _ in range(2)])
@@ -157,7 +158,7 @@ def mixture(store: Store, rows: Artefact, row_length: int) -> Artefact:
 
 
 def rate(tokens: int, rounds: int, action: Callable[[Path], object]) -> float:
-    """Million tokens per CPU second, the median."""
+    """Return the median rate of `action` in million tokens per CPU second."""
     seconds = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +168,7 @@ def rate(tokens: int, rounds: int, action: Callable[[Path], object]) -> float:
     return tokens / statistics.median(seconds) / 1e6
 
 
-def out(store: Store, artefact: Artefact, form: str) -> Callable[[Path], object]:
+def export(store: Store, artefact: Artefact, form: str) -> Callable[[Path], object]:
     def write(scratch: Path) -> None:
         with whole_folder(scratch / "out") as folder:
             ordered = Ordered.of(store, artefact)
@@ -179,7 +180,7 @@ def out(store: Store, artefact: Artefact, form: str) -> Callable[[Path], object]
     return write
 
 
-def back(source: Path, form: str, tokenizer: Artefact) -> Callable[[Path], object]:
+def import_rows(source: Path, form: str, tokenizer: Artefact) -> Callable[[Path], object]:
     def read(scratch: Path) -> None:
         store = Store(scratch / "ws")
         store.open()
@@ -198,8 +199,8 @@ def write_rows(imported: Imported, draft: StagingDirectory) -> None:
     draft.report.update(write(imported, draft.path, draft.recipe.key))
 
 
-def copying(tokens: int) -> Callable[[Path], object]:
-    """The same bytes by numpy alone, from memory."""
+def numpy_copy(tokens: int) -> Callable[[Path], object]:
+    """Return a function that converts and writes as many ids and masks with numpy."""
     ids, mask = np.ones(tokens, dtype=np.int32), np.ones(tokens, dtype=np.uint8)
 
     def copy(scratch: Path) -> None:
@@ -220,20 +221,24 @@ def measure(row_length: int, tokens: int, rounds: int, home: Path) -> None:
     )
     print(f"T = {row_length}, million tokens per CPU second")
     for form in ("megatron", "flat", "huggingface"):
-        print(f"  rows to {form:20} {rate(count, rounds, out(store, rows, form)):8.1f}")
-        print(f"  mixture to {form:17} {rate(2 * count, rounds, out(store, planned, form)):8.1f}")
-    print(f"  numpy, the same ids and masks {rate(count, rounds, copying(count)):7.1f}")
+        print(f"  rows to {form:20} {rate(count, rounds, export(store, rows, form)):8.1f}")
+        print(
+            f"  mixture to {form:17} {rate(2 * count, rounds, export(store, planned, form)):8.1f}"
+        )
+    print(f"  numpy, the same ids and masks {rate(count, rounds, numpy_copy(count)):7.1f}")
     for form in ("megatron", "flat"):
         exported = home / "exports" / form
-        out(store, rows, form)(exported)
-        print(f"  {form} to rows {rate(count, rounds, back(exported / 'out', form, rows)):12.1f}")
-    print(f"  Parquet to rows {rate(count, rounds, back(rows.path, 'parquet', rows)):13.1f}")
+        export(store, rows, form)(exported)
+        print(
+            f"  {form} to rows {rate(count, rounds, import_rows(exported / 'export', form, rows)):12.1f}"
+        )
+    print(f"  Parquet to rows {rate(count, rounds, import_rows(rows.path, 'parquet', rows)):13.1f}")
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--tokens", type=int, default=8_000_000)
-    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--tokens", type=int, default=8_000_000, help="tokens of the rows")
+    arguments.add_argument("--rounds", type=int, default=5, help="number of rounds")
     options = arguments.parse_args()
     for row_length in (512, 4096, 65536):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,13 @@
-"""Throughput of batches from a plan that reads its rows at random, by part of the loader.
+"""Throughput of the loader and of its parts, for plans that read rows in random order.
 
     python benchmarks/loading.py [--tokens 40_000_000] [--rounds 3]
 
-Rows of documents of log-normal lengths (mean 300) as the writer lays them out, and plans that take them
-all: in a shuffled order, as of few rows, and in the local order of many. Rows are read in the shuffled order
-and in the one in which they lie; then the whole loader makes batches with 0, 1 and 2 worker processes, and
-with a cache that holds a twentieth of the row groups. Million tokens a CPU second where one process works,
-else a second of the clock; medians of the rounds.
+The script writes rows with documents of log-normal lengths (mean 300), and two plans that read all rows: one
+in a fully shuffled order, as for few rows, and one in the local order that is used for many rows. Then it
+measures reading single rows in file order and in shuffled order, making batches of rows that are already
+read, and the whole loader: with a cache for a twentieth of the row groups, and with 0, 1 and 2 worker
+processes. Figures are million tokens per CPU second if a single process works, else per second; medians of
+the rounds.
 """
 
 import argparse
@@ -36,29 +37,29 @@ KEY = "c0ffee" * 10 + "c0de"
 VOCAB = 32_000
 MICRO_POSITIONS = 1 << 16
 LOCAL = "local.parquet"
-BYTES_A_POSITION = 13
-"""Ids, targets and documents of four bytes each, and the loss mask."""
+BYTES_PER_POSITION = 13
+"""Four bytes for the id, the target and the document, and one for the loss mask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Data:
-    """Rows in a folder, and a plan of all of them in a shuffled order."""
+    """Rows in a folder, and a plan that reads all of them in shuffled order."""
 
     folder: Path
     row_length: int
     rows: int
 
     def open(self, plan: str = "plan.parquet") -> PlannedRows:
-        """The rows with nothing read yet."""
+        """Open the rows; nothing is read yet."""
         return PlannedRows(self.folder / plan, {KEY: self.folder})
 
     def batches(
         self, workers: int, *, plan: str = "plan.parquet", cached: float | None = None
     ) -> Iterator[object]:
-        """All batches of a plan, one step after the other; `cached` is the share of groups that is kept."""
+        """Yield all batches of a plan; `cached` is the share of row groups that fits into the cache."""
         rows = self.open(plan)
         if cached is not None:
-            rows.cache.limit = int(cached * BYTES_A_POSITION * self.rows * self.row_length)
+            rows.cache.limit = int(cached * BYTES_PER_POSITION * self.rows * self.row_length)
         sampler = MicroBatches(
             rows.plan,
             slots_per_step=MICRO_POSITIONS // self.row_length,
@@ -76,48 +77,48 @@ class Data:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--tokens", type=int, default=40_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--tokens", type=int, default=40_000_000, help="tokens of the rows")
+    arguments.add_argument("--rounds", type=int, default=3, help="number of rounds")
     options = arguments.parse_args()
     torch.set_num_threads(1)
     for row_length in (512, 4096, 65536):
         with tempfile.TemporaryDirectory() as folder:
             data = write_data(Path(folder), options.tokens, row_length)
             write_local_plan(data)
-            print(f"T = {row_length}, {data.rows:,} rows: million tokens")
-            for name, value in measured(data, options.rounds):
-                print(f"  {name:44} {value:8.1f}  {value * 1e6 / row_length:9,.0f} rows")
+            print(f"T = {row_length}, {data.rows:,} rows: million tokens and rows")
+            for name, value in measure(data, options.rounds):
+                print(f"  {name:52} {value:8.1f}  {value * 1e6 / row_length:9,.0f} rows")
 
 
-def measured(data: Data, rounds: int) -> Iterator[tuple[str, float]]:
-    """Rates by name."""
+def measure(data: Data, rounds: int) -> Iterator[tuple[str, float]]:
+    """Yield the name and the rate of every measurement."""
     tokens = data.rows * data.row_length
     random = np.random.default_rng(5).permutation(data.rows)
-    for name, order in (("lie", np.arange(data.rows)), ("are shuffled", random)):
+    for name, order in (("file", np.arange(data.rows)), ("shuffled", random)):
         action = functools.partial(read, data, order)
         yield (
-            f"rows a CPU second, in the order they {name}",
+            f"reading rows in {name} order, per CPU second",
             rate(tokens, rounds, time.process_time, action),
         )
     rows = data.open()
     some = [rows[at] for at in range(max(MICRO_POSITIONS // data.row_length, 1))]
     yield (
-        "batches of rows that are read, a CPU second",
+        "batches of rows in memory, per CPU second",
         rate(MICRO_POSITIONS, 10 * rounds, time.process_time, lambda: collate(some)),
     )
     yield (
-        "whole loader, a CPU second, no worker",
+        "loader without workers, per CPU second",
         rate(tokens, rounds, time.process_time, lambda: consume(data.batches(0))),
     )
     for name, plan in (("local", LOCAL), ("shuffled", "plan.parquet")):
         part = functools.partial(data.batches, 0, plan=plan, cached=0.05)
         yield (
-            f"a twentieth cached, {name} order, a CPU second",
+            f"loader, 1/20 cached, {name} order, per CPU second",
             rate(tokens, rounds, time.process_time, functools.partial(consume_all, part)),
         )
     for workers in (0, 1, 2):
         yield (
-            f"whole loader, a second, {workers} workers",
+            f"loader with {workers} workers, per second",
             rate_without_start(data, workers, rounds),
         )
 
@@ -125,7 +126,7 @@ def measured(data: Data, rounds: int) -> Iterator[tuple[str, float]]:
 def rate(
     tokens: int, rounds: int, clock: Callable[[], float], action: Callable[[], object]
 ) -> float:
-    """Million tokens a second of the clock, the median of the rounds."""
+    """Return the median rate of `action` in million tokens per second of `clock`."""
     seconds = []
     for _ in range(rounds):
         began = clock()
@@ -135,7 +136,7 @@ def rate(
 
 
 def rate_without_start(data: Data, workers: int, rounds: int) -> float:
-    """Like `rate`, from the batch on that comes once all workers run: they take seconds to import torch."""
+    """Return the rate of the loader after its first batches, because workers take seconds to start."""
     rates = []
     for _ in range(rounds):
         batches = data.batches(workers)
@@ -159,11 +160,11 @@ def consume_all(batches: Callable[[], Iterator[object]]) -> int:
 def read(data: Data, order: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
     rows = data.open()
     for at in order.tolist():
-        rows.shards[KEY].row(*divmod(at, pq_rows(rows)))
+        rows.shards[KEY].row(*divmod(at, shard_rows(rows)))
 
 
-def pq_rows(rows: PlannedRows) -> int:
-    """Rows of each shard but the last."""
+def shard_rows(rows: PlannedRows) -> int:
+    """Return the number of rows of a shard; only the last shard may have fewer."""
     return rows.shards[KEY]._reader.num_rows(0)
 
 
@@ -175,7 +176,7 @@ def write_data(
     vocab: int = VOCAB,
     micro_positions: int = MICRO_POSITIONS,
 ) -> Data:
-    """Write rows with RowWriter, and a plan of as many as fill whole micro-batches."""
+    """Write rows with RowWriter, and a plan of the rows that fill whole micro-batches."""
     batch = encodings(tokens, row_length, vocab)
     with Spool(folder) as spool:
         spool.extend(batch)
@@ -196,8 +197,8 @@ def write_data(
 
 
 def write_local_plan(data: Data) -> None:
-    """The same rows in the order that plans of many rows have."""
-    # Polars comes with it, which the machines that run gpu.py don't have.
+    """Write a plan of the same rows in the order that plans of many rows have."""
+    # This module imports Polars, which benchmarks/gpu.py must run without.
     from curriculum.mixing.schedule import GROUP_POSITIONS, WINDOW, local_order
 
     words = np.random.default_rng(17).integers(0, 1 << 63, data.rows).astype(np.uint64)
@@ -208,9 +209,9 @@ def write_local_plan(data: Data) -> None:
 def write_plan(
     file: Path, order: "np.ndarray[tuple[int], np.dtype[np.int64]]", row_length: int
 ) -> None:
-    """Rows in an order, a slot each."""
+    """Write a plan that reads rows in `order`, one row per slot."""
     files = shards_of(file.parent)
-    sizes = [pq.read_metadata(each).num_rows for each in files]
+    sizes = [pq.read_metadata(shard_file).num_rows for shard_file in files]
     rows = len(order)
     shard = np.searchsorted(np.cumsum(sizes), order, side="right")
     zero = np.zeros(rows, dtype=np.int32)
@@ -223,7 +224,7 @@ def write_plan(
         "rows_key": [KEY] * rows,
         "shard": shard.astype(np.int32),
         "row": (order - np.cumsum([0, *sizes])[shard]).astype(np.int32),
-        "pack_id": [f"{KEY[:12]}-{each:010d}" for each in order],
+        "pack_id": [f"{KEY[:12]}-{row:010d}" for row in order],
         "repetition": zero,
         "valid_tokens": zero,
         "attention_pairs": zero.astype(np.int64),
@@ -232,7 +233,7 @@ def write_plan(
 
 
 def encodings(tokens: int, row_length: int, vocab: int = VOCAB) -> Encodings:
-    """Documents of token ids with a long tail; one piece each."""
+    """Return documents with log-normal lengths, Zipf-distributed ids and one piece."""
     random = np.random.default_rng(20261121)
     lengths = np.clip(random.lognormal(5.1, 1.1, tokens // 250), 8, row_length).astype(np.int64)
     lengths = lengths[np.cumsum(lengths) <= tokens]

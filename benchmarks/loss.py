@@ -1,8 +1,11 @@
-"""Loss over the vocabulary with its gradients: ours against plain torch, transformers, Liger's and Apple's.
+"""Time of the loss over the vocabulary and its gradients, compared with other implementations.
 
-Forward and backward from the stream to the loss; medians of alternating rounds, in CPU seconds of one
-thread, or in seconds of a GPU where there is one. Liger's and Apple's kernels are Triton's: they are left
-out, by name, where they aren't installed or there is no GPU.
+    python benchmarks/loss.py
+
+The peers are plain torch, transformers, and the Triton kernels of Liger and Apple. The script measures the
+forward and backward pass from the stream to the loss, as the median of alternating rounds: in seconds on a
+GPU, else in CPU seconds of one thread. The Triton kernels need a GPU and their packages; without them, the
+script skips them and says so. The last column is our time divided by the time of the implementation.
 """
 
 import importlib
@@ -19,7 +22,7 @@ from curriculum.train.masking_cost import now
 
 WIDTH, POSITIONS, ROUNDS = 256, 2048, 5
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
-FUSED = {"liger_kernel": "Liger's", "cut_cross_entropy": "Apple's"}
+FUSED = {"liger_kernel": "Liger", "cut_cross_entropy": "Apple"}
 
 
 def main() -> None:
@@ -27,21 +30,21 @@ def main() -> None:
     torch.set_num_threads(1)
     losses: dict[str, Loss] = {"ours": _ours, "plain torch": _plain}
     if importlib.util.find_spec("transformers"):
-        losses["transformers"] = _of_transformers
+        losses["transformers"] = _transformers
     for package, name in FUSED.items():
         if device.type == "cuda" and importlib.util.find_spec(package):
             losses[name] = _liger if package == "liger_kernel" else _apple
         else:
-            print(f"{name} is left out: {package} isn't installed, or there is no GPU")
+            print(f"{name} skipped: {package} isn't installed, or there is no GPU")
     for vocab in (4096, 32_768):
         seconds: dict[str, list[float]] = {name: [] for name in losses}
         for _ in range(ROUNDS + 1):
             for name, loss in losses.items():
                 seconds[name].append(_seconds(loss, vocab, device))
         ours = statistics.median(seconds["ours"][1:])
-        for name, each in seconds.items():
-            median = statistics.median(each[1:])
-            print(f"{vocab:>6} ids  {name:<13} {median:7.3f} s  {ours / median:5.2f} × ours ÷ it")
+        for name, durations in seconds.items():
+            median = statistics.median(durations[1:])
+            print(f"{vocab:>6} ids  {name:<13} {median:7.3f} s  ours ÷ {name} {ours / median:5.2f}")
 
 
 def _seconds(loss: Loss, vocab: int, device: torch.device) -> float:
@@ -62,7 +65,7 @@ def _plain(x: Tensor, head: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(F.linear(x, head).flatten(0, 1), targets.flatten(), reduction="sum")
 
 
-def _of_transformers(x: Tensor, head: Tensor, targets: Tensor) -> Tensor:
+def _transformers(x: Tensor, head: Tensor, targets: Tensor) -> Tensor:
     utilities = importlib.import_module("transformers.loss.loss_utils")
     labels = F.pad(targets, (1, 0))
     total: Tensor = utilities.ForCausalLMLoss(

@@ -1,8 +1,13 @@
-"""Cost of chunks that begin with each document, compared with chunks cut at multiples of their size.
+"""Time of Mamba-2 with chunks that start at documents, compared with chunks on a fixed grid.
 
-Both compute the same state space by sums over segments, forward and backward, and agree; the second also
-has to blank decays between documents that share a chunk. Rows of documents of exponentially distributed
-lengths; medians of alternating rounds in CPU seconds of one thread, chunks being cut inside the clock.
+    python benchmarks/mamba.py
+
+In the `aligned` form, which curriculum uses, every document starts a new chunk. In the `unaligned` form,
+chunks are cut at multiples of their size, and decays between documents in the same chunk are masked. Both
+forms compute the same result. The script measures forward and backward passes, including the time to cut
+chunks, over rows of documents with exponentially distributed lengths. Times are CPU seconds of one thread,
+medians of alternating rounds. `slots per position` is the number of chunk positions per row position: its
+excess over 1 is the padding of aligned chunks.
 """
 
 import statistics
@@ -26,14 +31,14 @@ def main() -> None:
     for row_length in (4096, 16384):
         for mean in (1000, 100):
             boundaries = documents(row_length, mean)
-            inputs = numbers(row_length)
+            inputs = random_inputs(row_length)
             first, second = aligned(inputs, boundaries), unaligned(inputs, boundaries)
             assert torch.allclose(first, second, atol=1e-3)
             seconds: dict[Scan, list[float]] = {aligned: [], unaligned: []}
             for _ in range(ROUNDS + 1):
-                for scan, each in seconds.items():
-                    each.append(clock(scan, inputs, boundaries))
-            ours, theirs = (statistics.median(each[1:]) for each in seconds.values())
+                for scan, durations in seconds.items():
+                    durations.append(measure(scan, inputs, boundaries))
+            ours, theirs = (statistics.median(durations[1:]) for durations in seconds.values())
             slots = sum(Chunks.from_boundaries(boundaries, CHUNK).sizes) * CHUNK
             print(
                 f"T {row_length:>5}  documents of {mean:>4}  aligned {ours:6.3f} s  "
@@ -43,12 +48,12 @@ def main() -> None:
 
 
 def documents(row_length: int, mean: int) -> Boundaries:
-    """One row of documents of `mean` tokens on average."""
+    """Return the boundaries of a row of documents with `mean` tokens on average."""
     starts = torch.rand(row_length, generator=torch.Generator().manual_seed(mean)) < 1 / mean
     return Boundaries.from_doc_ids(starts.long().cumsum(0)[None])
 
 
-def numbers(row_length: int) -> tuple[Tensor, ...]:
+def random_inputs(row_length: int) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(row_length)
     shapes = (
         (row_length, HEADS, FEATURES),
@@ -58,10 +63,10 @@ def numbers(row_length: int) -> tuple[Tensor, ...]:
         (row_length, STATE),
     )
     x, step, rate, b, c = (torch.randn(shape, generator=generator) for shape in shapes)
-    return tuple(each.requires_grad_() for each in (x, step - 4, -1 - rate.abs(), b, c))
+    return tuple(tensor.requires_grad_() for tensor in (x, step - 4, -1 - rate.abs(), b, c))
 
 
-def clock(scan: Scan, inputs: tuple[Tensor, ...], boundaries: Boundaries) -> float:
+def measure(scan: Scan, inputs: tuple[Tensor, ...], boundaries: Boundaries) -> float:
     began = time.process_time()
     y_NHP = scan(inputs, boundaries)
     torch.autograd.grad(y_NHP.sum(), inputs)
@@ -76,11 +81,11 @@ def aligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
 
 
 def unaligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
-    """One grid over the row; where documents meet in a chunk, torch.where keeps them apart."""
+    """Scan with chunks on a fixed grid; torch.where masks decays between documents."""
     x_NHP, step_NH, rate_H, b_NE, c_NE = inputs
     row = Boundaries.from_doc_ids(torch.zeros_like(boundaries.doc_ids))
     chunks = Chunks.from_boundaries(row, CHUNK)
-    doc_nq, before_n1 = by_time(chunks, boundaries.doc_ids.flatten())
+    doc_nq, before_n1 = documents_by_chunk(chunks, boundaries.doc_ids.flatten())
     dt_nqH = F.softplus(chunks.to_chunks(step_NH))
     u_nqHP = chunks.to_chunks(x_NHP * chunks.unchunk(dt_nqH)[..., None])
     b_nqE, c_nqE = chunks.to_chunks(b_NE), chunks.to_chunks(c_NE)
@@ -103,8 +108,8 @@ def unaligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
     )
 
 
-def by_time(chunks: Chunks, doc_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Documents in their chunks, and the document at the end of the chunk before in the row."""
+def documents_by_chunk(chunks: Chunks, doc_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the document of every chunk position, and the last document of the previous chunk."""
     doc_nq = chunks.to_chunks(doc_N, blank=-1)
     before_N = torch.cat([doc_N.new_full((CHUNK,), -1), doc_N[:-CHUNK]])
     ends_N = before_N.view(-1, CHUNK)[:, -1:].expand(-1, CHUNK).flatten()

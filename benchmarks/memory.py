@@ -1,10 +1,10 @@
-"""Memory of a build by number of documents: it must be flat.
-
-Two repositories with the same kind of history, one ten times as long, are built from the start, each in
-a process of its own. Printed: documents, and two peaks: of the memory that the process allocated, and
-with the pages of memory-mapped files, which the system takes back when it needs them.
+"""Peak memory of a build by number of documents; the peak must not grow with it.
 
     python benchmarks/memory.py [--commits 300]
+
+The script generates two repositories, one with ten times as many commits as the other, and builds their rows
+in separate processes. It prints the number of documents and two peaks: of the memory that the process
+allocated, and of this memory together with memory-mapped files, whose pages the system can reclaim.
 """
 
 import argparse
@@ -32,24 +32,24 @@ corpus = corpus.model_copy(update={"history": HistorySpec(versions_per_path=1_00
 wanted = [RowsSpec(family="v3_simple", row_length=4096)]
 built = build(Store(Path(sys.argv[2])), corpus, wanted, anchor_length=4096,
               tokenizing=Tokenizing(vocab_size=4096))
-print(json.dumps({"documents": sum(each.manifest.report["documents"] for each in built.documents),
-                  "tokens": sum(each.manifest.report["tokens"] for each in built.tokens)}))
+print(json.dumps({"documents": sum(data.manifest.report["documents"] for data in built.documents),
+                  "tokens": sum(data.manifest.report["tokens"] for data in built.tokens)}))
 """
 
 
-def history(folder: Path, commits: int) -> None:
-    """A repository with so many commits, each changing one function of one file."""
+def create_repository(folder: Path, commits: int) -> None:
+    """Create a repository with `commits` commits; every commit changes one function of one file."""
     subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
     rng = random.Random(commits)
     texts = [[function(rng, n) for n in range(LINES // 6)] for _ in range(FILES)]
     stream = bytearray()
     for number in range(commits):
-        which = number % FILES
-        texts[which][rng.randrange(len(texts[which]))] = function(rng, number)
-        data = "\n".join(texts[which]).encode()
+        index = number % FILES
+        texts[index][rng.randrange(len(texts[index]))] = function(rng, number)
+        data = "\n".join(texts[index]).encode()
         who = f"A <a@example.org> {1_600_000_000 + number} +0000"
         stream += f"commit refs/heads/main\ncommitter {who}\ndata 7\nEdit it\n".encode()
-        stream += f"M 100644 inline src/file{which}.cc\ndata {len(data)}\n".encode() + data + b"\n"
+        stream += f"M 100644 inline src/file{index}.cc\ndata {len(data)}\n".encode() + data + b"\n"
     subprocess.run(
         ["git", "-C", str(folder), "fast-import", "--quiet"], input=bytes(stream), check=True
     )
@@ -61,9 +61,9 @@ def function(rng: random.Random, number: int) -> str:
     return f"int f{number}_{words[4]}(int {words[0]}) {{\n{body}\n}}\n"
 
 
-def measured(commits: int, folder: Path) -> dict[str, int]:
+def measure_build(commits: int, folder: Path) -> dict[str, int]:
     repository = folder / f"history-{commits}"
-    history(repository, commits)
+    create_repository(repository, commits)
     process = subprocess.Popen(
         [sys.executable, "-c", BUILD, str(repository), str(folder / f"workspace-{commits}")],
         stdout=subprocess.PIPE,
@@ -77,12 +77,12 @@ def measured(commits: int, folder: Path) -> dict[str, int]:
         time.sleep(0.02)
     assert process.returncode == 0, "the build failed"
     assert process.stdout is not None
-    said: dict[str, int] = json.loads(process.stdout.read().splitlines()[-1])
-    return said | peaks
+    counts: dict[str, int] = json.loads(process.stdout.read().splitlines()[-1])
+    return counts | peaks
 
 
 def memory(pid: int) -> dict[str, int]:
-    """RssAnon and VmRSS of a process, in KiB."""
+    """Return RssAnon and VmRSS of a process in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = (line.split() for line in lines if line.startswith(("RssAnon:", "VmRSS:")))
     return {name.rstrip(":"): int(size) for name, size, _ in fields}
@@ -90,20 +90,25 @@ def memory(pid: int) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commits", type=int, default=300)
+    parser.add_argument(
+        "--commits", type=int, default=300, help="commits of the smaller repository"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         small, large = (
-            measured(commits, Path(folder)) for commits in (options.commits, 10 * options.commits)
+            measure_build(commits, Path(folder))
+            for commits in (options.commits, 10 * options.commits)
         )
-    for each in (small, large):
+    for build in (small, large):
         print(
-            f"{each['documents']:>8,} documents {each['tokens']:>12,} tokens"
-            f"  allocated {each['RssAnon'] / 1024:7.1f} MiB"
-            f"  with mapped files {each['VmRSS'] / 1024:7.1f} MiB"
+            f"{build['documents']:>8,} documents {build['tokens']:>12,} tokens"
+            f"  allocated {build['RssAnon'] / 1024:7.1f} MiB"
+            f"  with mapped files {build['VmRSS'] / 1024:7.1f} MiB"
         )
     more = large["documents"] - small["documents"]
-    print(f"{(large['RssAnon'] - small['RssAnon']) * 1024 / more:,.0f} bytes a further document")
+    print(
+        f"{(large['RssAnon'] - small['RssAnon']) * 1024 / more:,.0f} bytes per additional document"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Time and memory of a plan over ten million rows, and time to read it at any position.
+"""Time and memory to plan ten million rows, and time to read the plan at random positions.
 
     python benchmarks/mixing.py [ROWS] [RUNS]
 
-Rows have the small columns that mixing reads, in row groups of 64 Ki tokens as the writer makes them:
-sixteen rows of 4096; one serving has four variants. Prints a line a round; the last line is the median.
+The script writes rows with only the columns that mixing reads, in row groups of sixteen rows, as the writer
+does for rows of 4,096 tokens. Then it plans one phase with four servings, RUNS times. It prints a line per
+run, then the medians and their targets.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ SERVINGS: tuple[tuple[str, str, int, float, int], ...] = (
     ("v3_doxygen", "fim", 4096, 0.2, 4),
     ("v4_context_graph", "causal", 16384, 0.1, 1),
 )
-"""Family, objective, row length, share and variants, each of which has rows of its own."""
+"""Family, objective, row length, share and number of variants; every variant has separate rows."""
 DOMAINS = ("memory", "other", "templates", "testing")
 POSITIONS = 4096
 
@@ -48,20 +49,24 @@ def main() -> None:
             for variant in range(variants):
                 name = f"{at}-{variant}"
                 write_rows(folder / name, name, int(rows * share / variants))
-        rounds = [one_round(folder, rows) for _ in range(runs)]
+        results = [measure(folder, rows) for _ in range(runs)]
         seconds, megabytes, reading = (
-            statistics.median(each) for each in zip(*rounds, strict=True)
+            statistics.median(values) for values in zip(*results, strict=True)
         )
         print(
-            f"median of {runs}: plan of {rows:,} rows {seconds:.1f} CPU s (bar 30), "
-            f"{megabytes:.0f} MB (bar 2000), {POSITIONS} rows anywhere {reading:.1f} ms (bar 50)"
+            f"medians of {runs} runs: planning {rows:,} rows {seconds:.1f} CPU s (target 30), "
+            f"{megabytes:.0f} MB (target 2000), "
+            f"reading {POSITIONS} rows of the plan {reading:.1f} ms (target 50)"
         )
     finally:
         shutil.rmtree(folder)
 
 
-def one_round(folder: Path, rows: int) -> tuple[float, float, float]:
-    """A process of its own, so that peak memory is this plan's."""
+def measure(folder: Path, rows: int) -> tuple[float, float, float]:
+    """Plan in a separate process, so that its peak memory is that of the plan.
+
+    Return CPU seconds and megabytes of planning, and milliseconds of reading.
+    """
     call = [sys.executable, __file__, "plan", str(folder), str(rows)]
     done = subprocess.run(call, check=True, capture_output=True, text=True)
     seconds, megabytes = map(float, done.stdout.split())
@@ -71,7 +76,7 @@ def one_round(folder: Path, rows: int) -> tuple[float, float, float]:
 
 
 def write_rows(folder: Path, name: str, rows: int) -> None:
-    """Shards of one serving, grouped by domain; the last row groups of a shard may be short."""
+    """Write the shards of one variant of a serving, grouped by domain."""
     (folder / "data").mkdir(parents=True)
     rng = np.random.default_rng([*name.encode()])
     per_domain = -(-rows // len(DOMAINS))
@@ -89,7 +94,7 @@ def write_rows(folder: Path, name: str, rows: int) -> None:
 
 
 def plan(folder: Path, rows: int) -> None:
-    """Write a plan of about as many rows as there are, and print CPU seconds and peak memory in MB."""
+    """Write a plan of about `rows` rows; print CPU seconds and peak memory in MB."""
     start = time.process_time()
     supplies = [
         [
@@ -140,7 +145,7 @@ def phase_of(rows: int) -> ResolvedPhase:
 
 
 def read_times(file: Path) -> list[float]:
-    """Milliseconds to open a plan and read 4,096 rows at random positions, all columns."""
+    """Return the milliseconds to open a plan and read 4,096 of its rows, for random positions."""
     rng = np.random.default_rng(1)
     total = pq.ParquetFile(file).metadata.num_rows
     times = []

@@ -1,13 +1,18 @@
-"""Near copies: speed of shingles and signatures, what the bands find, and their room on disk and in memory.
+"""Near copies: speed of shingles and signatures, recall and precision of candidates, disk and memory.
 
     python benchmarks/near_copies.py REPOSITORY … [--revisions HEAD v1.0 …]
 
-recall      pairs of files at a Jaccard similarity of 0.7 or more that have a band in common
-precision   pairs with a band in common that are so alike; the others are compared and dropped
-large       the same of files of 10,000 shingles or more, of which the larger has over half of the smaller
-room        bytes of signatures.parquet, and peak memory of finding pairs, of two sizes, projected to 10⁷
+Candidates are pairs of files whose signatures have a band in common. The script computes the exact Jaccard
+similarity of all pairs of files, and prints:
 
-All pairs of files are compared exactly. Revisions that a repository lacks are left out.
+    recall      share of the pairs with a similarity of at least 0.7 that are candidates
+    precision   share of the candidates with such a similarity; the build compares and drops the others
+    large files the same for files with at least 10,000 shingles, where a copy contains over half of the
+                smaller file
+    size        bytes of signatures.parquet, and peak memory while pairs are searched, for two numbers of
+                signatures and projected to 10⁷
+
+Revisions that a repository doesn't have are skipped.
 """
 
 import argparse
@@ -60,17 +65,17 @@ def texts_of(repository: str, revision: str) -> Iterator[str]:
 
 def write_signatures(folder: Path, sets: Sequence[UInt64s]) -> Path:
     with SignatureWriter(folder / SIGNATURES_NAME) as writer:
-        for number, each in enumerate(sets):
+        for number, shingle_set in enumerate(sets):
             name = np.random.default_rng(number).bytes(16).hex()
             lineage = f"repository:folder{number // 200}/file{number}.cc"
-            writer.add(SignedVersion(lineage=lineage, document_id=name, shingles=each))
+            writer.add(SignedVersion(lineage=lineage, document_id=name, shingles=shingle_set))
     return folder / SIGNATURES_NAME
 
 
 def similar_pairs(sets: Sequence[UInt64s], minimum: float) -> dict[tuple[int, int], float]:
-    """The exact similarity of all pairs of files that reach a minimum."""
+    """Return the exact similarity of all pairs of files with at least a similarity of `minimum`."""
     words, codes = np.unique(np.concatenate(sets), return_inverse=True)
-    sizes = np.array([len(each) for each in sets])
+    sizes = np.array([len(shingle_set) for shingle_set in sets])
     starts = np.cumsum(sizes) - sizes
     is_own = np.zeros(len(words), dtype=np.bool_)
     found: dict[tuple[int, int], float] = {}
@@ -89,7 +94,7 @@ def similar_pairs(sets: Sequence[UInt64s], minimum: float) -> dict[tuple[int, in
 def measure_quality(texts: Sequence[str], folder: Path) -> None:
     megabytes = sum(len(text.encode()) for text in texts) / 1e6
     start = time.process_time()
-    sets = [each for each in map(shingles, texts) if len(each)]
+    sets = [shingle_set for shingle_set in map(shingles, texts) if len(shingle_set)]
     shingled = time.process_time()
     file = write_signatures(folder, sets)
     signed = time.process_time()
@@ -102,20 +107,20 @@ def measure_quality(texts: Sequence[str], folder: Path) -> None:
         pairs = [pair for pair, value in exact.items() if low <= value < high]
         share = len(candidates.intersection(pairs)) / max(1, len(pairs))
         print(f"{low:.1f} to {min(high, 1):.1f}: {len(pairs):,} pairs, {share:.4f} are candidates")
-    print_found({pair for pair, value in exact.items() if value >= MIN_ACROSS}, candidates)
-    large = [each for each in sets if len(each) >= LARGE_SHINGLES]
+    print_recall({pair for pair, value in exact.items() if value >= MIN_ACROSS}, candidates)
+    large = [shingle_set for shingle_set in sets if len(shingle_set) >= LARGE_SHINGLES]
     file = write_signatures(folder, large)
     compared = large_pairs(file, np.ones(len(large), dtype=np.bool_))
     print(f"{len(large):,} large files")
     exact = similar_pairs(large, MIN_ACROSS_LARGE)
     alike = np.array([*exact], dtype=np.int64).reshape(-1, 2)
-    sizes = np.array([len(each) for each in large])
+    sizes = np.array([len(shingle_set) for shingle_set in large])
     minima = min_large_similarity(sizes[alike[:, 0]], sizes[alike[:, 1]])
     copies = alike[np.array([*exact.values()]) >= minima]
-    print_found(set(map(tuple, copies.tolist())), set(map(tuple, compared.tolist())))
+    print_recall(set(map(tuple, copies.tolist())), set(map(tuple, compared.tolist())))
 
 
-def print_found(alike: set[tuple[int, ...]], candidates: set[tuple[int, ...]]) -> None:
+def print_recall(alike: set[tuple[int, ...]], candidates: set[tuple[int, ...]]) -> None:
     found = len(alike & candidates)
     print(
         f"{len(alike):,} pairs, recall {found / max(1, len(alike)):.4f}, "
@@ -123,7 +128,7 @@ def print_found(alike: set[tuple[int, ...]], candidates: set[tuple[int, ...]]) -
     )
 
 
-def measure_room(folder: Path) -> None:
+def measure_size(folder: Path) -> None:
     rng = np.random.default_rng(1)
     for size in SIZES:
         sets = [rng.integers(1 << 64, size=100, dtype=np.uint64) for _ in range(size)]
@@ -134,17 +139,18 @@ def measure_room(folder: Path) -> None:
         candidate_pairs(file, size)
         seconds = time.process_time() - start
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        each = file.stat().st_size / size
+        num_bytes = file.stat().st_size / size
         print(
-            f"{size:,} signatures: {each:.0f} bytes each, {each * PROJECTED / 1e9:.2f} GB for 10⁷; "
+            f"{size:,} signatures: {num_bytes:.0f} bytes per signature, "
+            f"{num_bytes * PROJECTED / 1e9:.2f} GB for 10⁷; "
             f"pairs in {seconds:.1f} s, peak memory {before / 1e3:.0f} to {peak / 1e3:.0f} MB"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("repositories", nargs="+")
-    parser.add_argument("--revisions", nargs="+", default=["HEAD"])
+    parser.add_argument("repositories", nargs="+", help="git directories")
+    parser.add_argument("--revisions", nargs="+", default=["HEAD"], help="revisions to read")
     arguments = parser.parse_args()
     texts = [
         text
@@ -154,7 +160,7 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         measure_quality(texts, Path(folder))
-        measure_room(Path(folder))
+        measure_size(Path(folder))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Overhead of the flow over direct calls of the same functions, on a warm server.
-
-Makes a small workspace unless the folder holds one already, starts a server, lets the flow run once, then
-takes turns: the functions, the flow. First with everything there, then with the last phase trained anew.
+"""Overhead of the Prefect flow, compared with direct calls of the same functions.
 
     python benchmarks/orchestration.py /tmp/orchestration-benchmark
+
+The script creates a small workspace unless the folder already contains one, starts a server, and runs the
+flow once to warm it up. Then it measures direct calls and the flow alternately: first with everything up to
+date, then with the last phase trained again.
 """
 
 import argparse
@@ -33,38 +34,38 @@ SMALL: dict[str, int | str] = {"max_commits": 6, "versions_per_path": 1, "token_
 
 
 def main() -> None:
-    """Print a line a question."""
+    """Create the workspace and print a line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="folder of the workspace; it is kept and reused")
     home = parser.parse_args().folder.absolute() / "workspace"
-    order = RunConfig.of(
+    config = RunConfig.of(
         specialist=DIET, workspace=home, max_commits=6, versions_per_path=1, token_budget="60K"
     )
     os.environ["CURRICULUM_HOME"] = str(home)
-    _make(home)
+    _create_workspace(home)
     with api_for(home, print):
         # Prefect reads its settings when it is imported.
         from flows.run import run_in_process
 
-        run_in_process(order, Scope(), ignore_progress)
+        run_in_process(config, Scope(), ignore_progress)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-        for title, phase in (("everything is there", None), (f"{LAST} is trained anew", LAST)):
+        for title, phase in (("everything up to date", None), (f"{LAST} trained again", LAST)):
             _compare(
                 title,
-                _directly(order, phase),
-                partial(run_in_process, order, Scope(phase=phase), ignore_progress),
+                _call_directly(config, phase),
+                partial(run_in_process, config, Scope(phase=phase), ignore_progress),
             )
 
 
-def _make(home: Path) -> None:
+def _create_workspace(home: Path) -> None:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     command = [sys.executable, "-m", "flows.cli", "train", DIET, "--home", str(home), *words]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def _directly(order: RunConfig, phase: str | None) -> Callable[[], object]:
+def _call_directly(config: RunConfig, phase: str | None) -> Callable[[], object]:
     def walk() -> None:
-        plan = resolve_plan(order)
+        plan = resolve_plan(config)
         scope, context = Scope(phase=phase, retrain=True), context_of()
         deque(execute(plan, run_in_process(context), scope, context), maxlen=0)
 
@@ -73,25 +74,25 @@ def _directly(order: RunConfig, phase: str | None) -> Callable[[], object]:
 
 def _compare(title: str, directly: Callable[[], object], flow: Callable[[], object]) -> None:
     pairs = [(_spent(directly), _spent(flow)) for _ in range(TIMES)]
-    for what, at in (("s", 0), ("s of a core, the server's among them", 1)):
-        alone, through = (median(each[at] for each in side) for side in zip(*pairs, strict=True))
+    for unit, at in (("s", 0), ("CPU s including the server", 1)):
+        alone, through = (median(spent[at] for spent in side) for side in zip(*pairs, strict=True))
         allowed = max(MAX_SECONDS, MAX_SHARE * alone)
         print(
-            f"{title}: {alone:.2f} directly, {through:.2f} through the flow, {through - alone:.2f} "
-            f"{what} over it (at most {allowed:.1f}), medians of {TIMES}",
+            f"{title}: direct calls {alone:.2f}, flow {through:.2f}, overhead {through - alone:.2f} "
+            f"{unit} (limit {allowed:.1f}), medians of {TIMES}",
             flush=True,
         )
 
 
 def _spent(do: Callable[[], object]) -> tuple[float, float]:
-    """Seconds on the clock, and of a core: this process, those it waited for, and its server."""
+    """Return the seconds and the CPU seconds of `do`, including child processes and the server."""
     began, used = time.perf_counter(), _cpu()
     do()
     return time.perf_counter() - began, _cpu() - used
 
 
 def _cpu() -> float:
-    """Seconds of a core by this process, by children that have ended and by those that run."""
+    """Return the CPU seconds of this process and of its ended and running children."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = time.process_time() + ended.ru_utime + ended.ru_stime
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -1,9 +1,10 @@
-"""Yield and speed of packers, and the cost of padding instead.
+"""Yield and speed of packing strategies, and the cost of padding.
 
-python benchmarks/packing.py [offsets.bin …] [--documents 1_000_000] [--rounds 5]
+    python benchmarks/packing.py [offsets.bin …] [--documents 1_000_000] [--rounds 5]
 
-Without files, on two seeded log-normal corpora; with files, on the documents of a tokens artefact, of
-which those longer than a row are left out. Strategies but ours are written down here to be compared.
+The documents have the lengths of tokens artefacts, given by their offsets.bin, or else the log-normal lengths
+of two seeded corpora. Documents that are longer than a row are skipped. This file implements the strategies
+that curriculum doesn't use, only to compare them. If trl is installed, its packing is measured, too.
 """
 
 import argparse
@@ -26,7 +27,7 @@ Int64s = npt.NDArray[np.int64]
 ROW_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 CONTRACT_LENGTHS = (4096, 16384, 65536)
 BATCH = 64
-"""Documents of a batch for the padding strategies."""
+"""Documents per batch of the padding strategies."""
 PEER_DOCUMENTS = 50_000
 COST = {"positions_per_gpu_second": 10_000.0, "price_per_gpu_hour": 2.0}
 
@@ -51,7 +52,7 @@ def cpu_seconds(action: Callable[[], object], rounds: int) -> float:
     return statistics.median(seconds)
 
 
-# Positions that each strategy trains on.
+# Each of these functions returns the number of positions that a strategy trains on.
 
 
 def padded(lengths: Int64s, row_length: int) -> int:
@@ -107,7 +108,7 @@ STRATEGIES: dict[str, Callable[[Int64s, int], int]] = {
 
 
 def padding_table(corpora: dict[str, Int64s]) -> None:
-    print("\nPadding waste, a row for each document, longer ones truncated (%)")
+    print("\nShare of padding with one document per row, longer documents truncated (%)")
     print(f"{'':34}" + "".join(f"{length:>8}" for length in ROW_LENGTHS))
     for name, lengths in corpora.items():
         waste = [1 - np.minimum(lengths, row).sum() / (len(lengths) * row) for row in ROW_LENGTHS]
@@ -129,12 +130,12 @@ def strategy_table(name: str, lengths: Int64s, row_length: int) -> None:
             f"{strategy:34}{100 * tokens / positions:9.3f}{hours:11.2f}"
             f"{hours * COST['price_per_gpu_hour']:9.2f}{positions / ours:8.2f}"
         )
-    print(f"concatenation starts {split:,} rows inside a document; the others none")
+    print(f"concatenation starts {split:,} rows inside a document, the other strategies none")
 
 
 def planner_table(corpora: dict[str, Int64s], rounds: int) -> None:
-    print("\nOur planner")
-    print(f"{'':34}{'T':>8}{'yield %':>10}{'rows over ⌈Σ/T⌉':>18}{'M documents/CPU s':>19}")
+    print("\nbest-fit-decreasing (ours)")
+    print(f"{'':34}{'T':>8}{'yield %':>10}{'rows above min':>18}{'M documents/CPU s':>19}")
     for name, lengths in corpora.items():
         for row_length in CONTRACT_LENGTHS:
             fitting = lengths[lengths <= row_length]
@@ -156,7 +157,7 @@ def planner_table(corpora: dict[str, Int64s], rounds: int) -> None:
 
 
 def report_table(name: str, lengths: Int64s) -> None:
-    print(f"\n{name}, packed by us")
+    print(f"\n{name}, best-fit-decreasing (ours)")
     for row_length in CONTRACT_LENGTHS:
         fitting = lengths[lengths <= row_length]
         plan = best_fit.plan(fitting, row_length, ties(len(fitting)), seed=17)
@@ -169,10 +170,11 @@ def report_table(name: str, lengths: Int64s) -> None:
         )
 
 
-def against_trl(lengths: Int64s, row_length: int, rounds: int) -> None:
-    """End to end: from spooled tokens, or an Arrow table of lists, to columns of rows.
+def compare_with_trl(lengths: Int64s, row_length: int, rounds: int) -> None:
+    """Compare our packing with trl, from tokens to the columns of rows.
 
-    Ours makes them a million positions at a time, as it does on their way to a file.
+    Our side starts from spooled tokens and creates a million positions at a time, as before writing a file.
+    trl starts from an Arrow table of lists.
     """
     from trl.data_utils import _pack_bfd
 
@@ -259,8 +261,10 @@ def corpora_of(files: list[Path], documents: int) -> dict[str, Int64s]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("offsets", type=Path, nargs="*", help="offsets.bin of tokens artefacts")
-    arguments.add_argument("--documents", type=int, default=1_000_000)
-    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument(
+        "--documents", type=int, default=1_000_000, help="documents per generated corpus"
+    )
+    arguments.add_argument("--rounds", type=int, default=5, help="number of rounds")
     options = arguments.parse_args()
     corpora = corpora_of(options.offsets, options.documents)
     padding_table(corpora)
@@ -271,15 +275,15 @@ def main() -> None:
     try:
         import trl  # noqa: F401
     except ImportError:
-        print("\ntrl is not installed; `pip install curriculum[bench]` brings it")
+        print("\ntrl is not installed; run `pip install curriculum[bench]` to measure it")
         return
     print(
-        f"\nEnd to end against trl, {PEER_DOCUMENTS:,} documents, {options.rounds} alternating rounds"
+        f"\nComparison with trl, {PEER_DOCUMENTS:,} documents, {options.rounds} alternating rounds"
     )
     for name, lengths in corpora.items():
         print(name)
         for row_length in (4096, 65536):
-            against_trl(lengths, row_length, options.rounds)
+            compare_with_trl(lengths, row_length, options.rounds)
 
 
 if __name__ == "__main__":

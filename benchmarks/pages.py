@@ -1,13 +1,14 @@
-"""Size of the page of a row of 65,536 tokens, and Chromium's time to draw it.
+"""Size of the page of a row with 65,536 tokens, and the time in which Chromium draws it.
 
     python benchmarks/pages.py [FOLDER] [--tokens 65536] [--rounds 5] [--chromium chromium]
 
-The row is made of the Python files below FOLDER, by default of this repository's, with a tokenizer trained
-on them; once as few long documents, once as many short ones, once with structure: a chunk each 40 tokens,
-and an edge for two chunks. Each document is made of four files at a commit of its own. Drawn means from
-the start of navigation until the second frame after load, in which the strips, the mask, the table and all
-that is in sight are painted; the median of several fresh pages. Beside it what the page's main thread
-computed for it, which other work on the machine doesn't change.
+The tokens of the row are those of the Python files in FOLDER (by default this repository), with a tokenizer
+trained on them. The row is divided into few long documents or many short documents, and once has structure:
+a chunk per 40 tokens and an edge per two chunks. Every document consists of four files.
+
+The drawing time is measured from the start of the navigation until the second frame after the page has
+loaded. In this frame, everything visible is painted. The computing time is the CPU time of the page's main
+thread, which doesn't depend on other work on the machine. Both are medians over fresh pages.
 """
 
 import argparse
@@ -36,10 +37,16 @@ DRAWN = """() => new Promise((done) => {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parents[1])
-    parser.add_argument("--tokens", type=int, default=65_536)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path(__file__).parents[1],
+        help="folder of the Python files",
+    )
+    parser.add_argument("--tokens", type=int, default=65_536, help="tokens of the row")
+    parser.add_argument("--rounds", type=int, default=5, help="number of fresh pages")
+    parser.add_argument("--chromium", default="/usr/bin/chromium", help="path of Chromium")
     options = parser.parse_args()
     texts = [
         file.read_text()
@@ -63,7 +70,7 @@ def main() -> None:
             file = Path(folder) / "page.html"
             file.write_text(text, encoding="utf-8")
             drawn = [_time_to_draw(browser, file) for _ in range(options.rounds)]
-            wall, computed = (statistics.median(each) for each in zip(*drawn, strict=True))
+            wall, computed = (statistics.median(values) for values in zip(*drawn, strict=True))
             print(
                 f"{title:30} {len(text.encode()) / 1e3:6.0f} kB, written in {took:.2f} CPU s, "
                 f"drawn in {wall:.0f} ms, of which {computed:.0f} ms computing"
@@ -72,14 +79,14 @@ def main() -> None:
 
 
 def _time_to_draw(browser: Browser, file: Path) -> tuple[float, float]:
-    """Milliseconds until it is drawn, and of its main thread's CPU."""
+    """Return the milliseconds until the page is drawn, and the CPU milliseconds of its main thread."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     page.goto(file.as_uri())
     drawn = float(page.evaluate(DRAWN))
     measured = session.send("Performance.getMetrics")["metrics"]
-    computed = next(each["value"] for each in measured if each["name"] == "TaskDuration")
+    computed = next(metric["value"] for metric in measured if metric["name"] == "TaskDuration")
     page.close()
     return drawn, 1000 * computed
 
@@ -96,7 +103,7 @@ def _row(ids: list[int], documents: int, *, structured: bool) -> RowView:
     return RowView(
         pack_id="0123456789ab-0000000042",
         input_ids=ids,
-        loss_mask=[int(each) for each in random.random(length) < 0.97],
+        loss_mask=[int(is_scored) for is_scored in random.random(length) < 0.97],
         doc_starts=starts.tolist(),
         valid_token_count=length,
         loss_token_count=int(0.97 * length),

@@ -1,14 +1,14 @@
-"""Speed of reading a history, compared with git's own commands.
+"""CPU time to read the history of a repository, compared with commands of git and with pygit2.
 
     python benchmarks/reading_git.py REPOSITORY [--rounds 5]
 
-CPU seconds, children included, of alternating rounds over the same commits and the same blobs:
+All sides read the same commits and the same blobs in alternating rounds. CPU seconds include child processes.
 
-    texts      read_changes without its hunks     against  git log --raw + git cat-file --batch
-    changes    read_changes, hunks and all        against  the same + git log -p -U0
-    pygit2     a walk that diffs and reads blobs  (if installed)
+    texts      read_changes without hunks, compared with git log --raw and git cat-file --batch
+    changes    read_changes with hunks, compared with the same commands and git log -p -U0
+    pygit2     a walk that compares trees and reads blobs, if pygit2 is installed
 
-The bar is 1.5 times git's own.
+The target for texts is at most 1.5 times the time of git.
 """
 
 import argparse
@@ -41,13 +41,13 @@ SUFFIXES = ("*.cc", "*.cpp", "*.cxx", "*.h", "*.hpp", "*.c", "*.cmake", "*CMakeL
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One repository, all of whose history is read."""
+    """Repository whose whole history is read."""
 
     spec: RepositorySpec
     corpus: CorpusSpec
     source: Source
     ids: bytes
-    """The blobs that are read, a line each, in the order of changes."""
+    """Ids of the blobs to read, one per line, in the order of the changes."""
 
 
 def case_of(path: str) -> Case:
@@ -69,7 +69,7 @@ def case_of(path: str) -> Case:
                 texts += len(blob.text)
     print(f"{path}: {changes:,} changes, {texts / 1e6:,.0f} MB of texts, {len(ids):,} blobs")
     return Case(
-        spec=spec, corpus=corpus, source=source, ids="".join(f"{one}\n" for one in ids).encode()
+        spec=spec, corpus=corpus, source=source, ids="".join(f"{blob}\n" for blob in ids).encode()
     )
 
 
@@ -84,17 +84,17 @@ def ours_without_hunks(case: Case) -> None:
 
 
 def git_texts(case: Case) -> None:
-    drained(case, *LOG, case.source.commit)
-    drained(case, "cat-file", "--batch", "--buffer", stdin=case.ids)
+    run_git(case, *LOG, case.source.commit)
+    run_git(case, "cat-file", "--batch", "--buffer", stdin=case.ids)
 
 
 def git_changes(case: Case) -> None:
     git_texts(case)
-    drained(case, *PATCH, case.source.commit, "--", *SUFFIXES)
+    run_git(case, *PATCH, case.source.commit, "--", *SUFFIXES)
 
 
-def drained(case: Case, *arguments: str, stdin: bytes = b"") -> None:
-    """Run git and read all that it says."""
+def run_git(case: Case, *arguments: str, stdin: bytes = b"") -> None:
+    """Run git and read all of its output."""
     assert case.source.layout is not None
     with git.view(case.source.layout) as repository, tempfile.TemporaryFile() as given:
         given.write(stdin)
@@ -121,7 +121,7 @@ def pygit2_walk(case: Case) -> None:
 
     assert case.source.layout is not None
     repository = pygit2.Repository(str(case.source.layout.common))
-    wanted = {bytes.fromhex(each) for each in case.ids.decode().split()}
+    wanted = {bytes.fromhex(blob_id) for blob_id in case.ids.decode().split()}
     order = pygit2.enums.SortMode.TIME | pygit2.enums.SortMode.REVERSE
     for commit in repository.walk(case.source.commit, order):
         if len(commit.parents) > 1:
@@ -136,13 +136,13 @@ def pygit2_walk(case: Case) -> None:
                     _ = repository[side.id].read_raw()
 
 
-def cpu(run: Callable[[Case], None], case: Case) -> float:
-    before = spent()
+def measure(run: Callable[[Case], None], case: Case) -> float:
+    before = cpu_seconds()
     run(case)
-    return spent() - before
+    return cpu_seconds() - before
 
 
-def spent() -> float:
+def cpu_seconds() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
@@ -150,10 +150,10 @@ def spent() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("repository")
-    parser.add_argument("--rounds", type=int, default=5)
-    chosen = parser.parse_args()
-    case = case_of(chosen.repository)
+    parser.add_argument("repository", help="git repository")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
+    options = parser.parse_args()
+    case = case_of(options.repository)
     runs: list[tuple[str, Callable[[Case], None]]] = [
         ("git: log + cat-file", git_texts),
         ("ours: texts", ours_without_hunks),
@@ -162,16 +162,18 @@ def main() -> None:
     ]
     if find_spec("pygit2"):
         runs.append(("pygit2: walk + read", pygit2_walk))
-    took: dict[str, list[float]] = {name: [] for name, _ in runs}
-    for _ in range(chosen.rounds):
+    seconds: dict[str, list[float]] = {name: [] for name, _ in runs}
+    for _ in range(options.rounds):
         for name, run in runs:
-            took[name].append(cpu(run, case))
+            seconds[name].append(measure(run, case))
     print(f"{git.version()=}, {platform.python_version()=}, load {os.getloadavg()[0]:.1f}")
-    print(f"{time.strftime('%Y-%m-%d')}, CPU seconds, median (least, most) of {chosen.rounds}")
-    median = {name: statistics.median(each) for name, each in took.items()}
-    for name, each in took.items():
-        print(f"{name:32} {median[name]:7.2f}  ({min(each):.2f}, {max(each):.2f})")
-    print(f"texts    {median['ours: texts'] / median['git: log + cat-file']:.2f} x git (bar 1.5)")
+    print(f"{time.strftime('%Y-%m-%d')}, CPU seconds, median (min, max) of {options.rounds}")
+    median = {name: statistics.median(times) for name, times in seconds.items()}
+    for name, times in seconds.items():
+        print(f"{name:32} {median[name]:7.2f}  ({min(times):.2f}, {max(times):.2f})")
+    print(
+        f"texts    {median['ours: texts'] / median['git: log + cat-file']:.2f} x git (target 1.5)"
+    )
     print(f"changes  {median['ours: changes'] / median['git: log + cat-file + log -p']:.2f} x git")
     if "pygit2: walk + read" in median:
         print(f"pygit2   {median['pygit2: walk + read'] / median['ours: texts']:.1f} x our texts")

@@ -1,6 +1,8 @@
-"""Throughput of writing, reading and checking rows: million tokens per CPU second, medians of rounds.
+"""Throughput of writing, reading and checking rows in million tokens per CPU second.
 
-python benchmarks/rows.py [--tokens 8_000_000] [--rounds 5]
+    python benchmarks/rows.py [--tokens 8_000_000] [--rounds 5]
+
+Figures are medians of the rounds. The last figure is the number of bytes per token on disk.
 """
 
 import argparse
@@ -29,7 +31,7 @@ DERIVED = ("input_ids", "loss_mask", "doc_ids")
 
 
 def encodings(tokens: int, row_length: int) -> Encodings:
-    """Log-normal documents, mean 300, of token ids with a long tail; three pieces each."""
+    """Return documents with log-normal lengths (mean 300), Zipf-distributed ids and three pieces."""
     random = np.random.default_rng(20261121)
     lengths = np.clip(random.lognormal(5.1, 1.1, tokens // 250), 8, row_length).astype(np.int64)
     lengths = lengths[np.cumsum(lengths) <= tokens]
@@ -52,7 +54,10 @@ def encodings(tokens: int, row_length: int) -> Encodings:
 
 
 def structured(batch: Encodings) -> Encodings:
-    """With a run of codes every six tokens or so, and two chunks a document, the first calling the second."""
+    """Add structure to documents.
+
+    Runs of codes are about six tokens long. Every document has two chunks; the first calls the second.
+    """
     random = np.random.default_rng(20261122)
     lengths, tokens = batch.lengths, len(batch.ids)
     runs = np.cumsum(random.random(tokens) < 1 / 6)
@@ -77,7 +82,7 @@ def structured(batch: Encodings) -> Encodings:
 
 
 def rate(tokens: int, rounds: int, action: Callable[[], object]) -> float:
-    """Million tokens per CPU second, the median."""
+    """Return the median rate of `action` in million tokens per CPU second."""
     seconds = []
     for _ in range(rounds):
         begin = time.process_time()
@@ -132,14 +137,14 @@ def measure(
         sampled * row_length, rounds, lambda: random_rows(files, sampled, row_length)
     )
     size = sum(file.stat().st_size for file in files)
-    rates["bytes a token on disk"] = size / positions
+    rates["bytes per token on disk"] = size / positions
     return rates
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--tokens", type=int, default=8_000_000)
-    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--tokens", type=int, default=8_000_000, help="tokens of the rows")
+    arguments.add_argument("--rounds", type=int, default=5, help="number of rounds")
     options = arguments.parse_args()
     for row_length, enriched in ((4096, False), (65536, False), (4096, True), (65536, True)):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,10 @@
-"""Seconds of CPU that short commands take, from the shell's prompt to the shell's prompt.
-
-User and system time of the whole process tree, the median of five calls after one that warms what is kept:
-compiled modules, files, the catalog's tables. The workspace is one that a demo left, or any other.
+"""CPU seconds of short commands, including the start of Python.
 
     python benchmarks/startup.py workspace
+
+The script measures user and system time of a command and its child processes: the median of five calls, after
+one call that fills caches. The workspace can be that of the demo or any other. The script exits with 1 if a
+command exceeds its limit.
 """
 
 import argparse
@@ -23,24 +24,30 @@ COMMANDS: dict[tuple[str, ...], float] = {
     ("ls",): 1.0,
     ("status",): 1.5,
 }
-"""The seconds that each may take."""
+"""Commands and their limits in CPU seconds."""
 
 
 def main() -> None:
-    """Print a line a command; end with 1 where one takes longer than it may."""
+    """Print a line per command; exit with 1 if a command exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workspace", type=Path, nargs="?", default=Path("workspace"))
+    parser.add_argument(
+        "workspace",
+        type=Path,
+        nargs="?",
+        default=Path("workspace"),
+        help="workspace in which the commands run",
+    )
     home = parser.parse_args().workspace.absolute()
     if not (home / "workspace.json").is_file():
-        print(f"{home} is no workspace: make demo leaves one")
+        print(f"{home} is not a workspace; run `make demo` to create one")
         return
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, medians of {TIMES}")
-    late = [words for words, most in COMMANDS.items() if _print_time(words, home) > most]
-    sys.exit(1 if late else 0)
+    slow = [words for words, limit in COMMANDS.items() if _print_time(words, home) > limit]
+    sys.exit(1 if slow else 0)
 
 
 def _print_time(words: tuple[str, ...], home: Path) -> float:
-    """Print and return the seconds that a command takes."""
+    """Print and return the median CPU seconds of a command."""
     _cpu_of(words, home)
     taken = median(_cpu_of(words, home) for _ in range(TIMES))
     print(f"{taken:5.2f} s of {COMMANDS[words]:.1f}  curriculum {' '.join(words)}")
@@ -48,7 +55,7 @@ def _print_time(words: tuple[str, ...], home: Path) -> float:
 
 
 def _cpu_of(words: tuple[str, ...], home: Path) -> float:
-    """Seconds of a core that a command and its children use."""
+    """Run a command; return the CPU seconds that it and its child processes use."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "flows.cli", *words],

@@ -1,9 +1,10 @@
-"""Time to report which of 1,000 artefacts are stale.
-
-Builds the rows of the demo's diet over many copies of its sample, two commits each, unless they are there;
-then holds all of it against diet and corpus: in a process of its own, as a person does, and in a warm one.
+"""Time to find out which of 1,000 artefacts are outdated.
 
     python benchmarks/status.py /tmp/status-benchmark
+
+The script builds the rows of the demo's diet for many copies of the sample repositories, unless the folder
+already contains them. Then it measures how long the comparison of all artefacts with diet and corpus takes,
+as a command in a new process and as a call in a warm process, and the time of two other commands.
 """
 
 import argparse
@@ -28,35 +29,37 @@ SMALL = ["--max-commits", "2", "--versions-per-path", "1"]
 
 
 def main() -> None:
-    """Print a line a question."""
+    """Build the workspace and print a line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--repositories", type=int, default=70)
+    parser.add_argument("folder", type=Path, help="folder of the workspace; it is kept and reused")
+    parser.add_argument("--repositories", type=int, default=70, help="copies of the samples")
     options = parser.parse_args()
     home, corpus = options.folder / "workspace", _corpus(options.folder, options.repositories)
     words = ["build", DIET, "--home", str(home), "--corpus", str(corpus), *SMALL]
     _command(*words, quiet=False)
-    order = RunConfig.of(
+    config = RunConfig.of(
         specialist=DIET, workspace=home, corpus=str(corpus), max_commits=2, versions_per_path=1
     )
-    print(f"{_checked(order):,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    _print_time("build --dry-run, a process of its own", lambda: _command(*words, "--dry-run"))
-    _print_time("the same in a warm process", lambda: _checked(order))
+    print(
+        f"{_count_artefacts(config):,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
+    _print_time("build --dry-run in a new process", lambda: _command(*words, "--dry-run"))
+    _print_time("the same in a warm process", lambda: _count_artefacts(config))
     _print_time("status", lambda: _command("status", "--home", str(home)))
     _print_time("--help", lambda: _command("--help"))
 
 
-def _checked(order: RunConfig) -> int:
-    """Number of artefacts that are up to date with diet and corpus; all must be."""
-    plan = resolve_plan(order, dry=True)
-    build_phases(plan, [each.name for each in plan.phases], Context())
+def _count_artefacts(config: RunConfig) -> int:
+    """Return the number of artefacts of diet and corpus; all of them must be up to date."""
+    plan = resolve_plan(config, dry=True)
+    build_phases(plan, [phase.name for phase in plan.phases], Context())
     keys = {step.recipe.key: step.outcome for step in plan.store.steps}
-    assert {*keys.values()} == {"there"}, "something is stale"
+    assert {*keys.values()} == {"there"}, "some artefacts are outdated"
     return len(keys)
 
 
 def _corpus(folder: Path, number: int) -> Path:
-    """A corpus of so many repositories: copies of the sample's, each by a name of its own."""
+    """Write a corpus of `number` repositories, which are renamed copies of the samples; return its file."""
     names = sample_names()
     lines = ["name: copies"]
     lines += ["repositories:"]
@@ -83,15 +86,15 @@ def _print_time(title: str, ask: Callable[[], object]) -> None:
         walls.append(time.perf_counter() - began)
         busy.append(_cpu() - used)
     print(
-        f"{title}: {min(walls):.2f} s, median {median(walls):.2f} s of {TIMES}; "
-        f"{min(busy):.2f} s of one core"
+        f"{title}: {min(walls):.2f} s, median of {TIMES} {median(walls):.2f} s; "
+        f"{min(busy):.2f} CPU s"
     )
 
 
 def _cpu() -> float:
-    """Seconds of a core that this process and those it waited for used."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    """Return the CPU seconds of this process and of its ended child processes."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Speed of adding structure to a document, compared with a bare parse of the same bytes.
+"""Speed of adding structure to documents, compared with a parse by tree-sitter alone.
 
     python benchmarks/structure.py PATH [PATH …] [--rounds 5]
 
-Every C and C++ file under the paths is a document of its own. `parse` parses the text as it is, once;
-`structure` parses the best variant, finds symbols, walks the tree and makes chunks; `enrich` adds edges
-and runs; `check` checks what enrich made. MB of text a CPU second: medians of alternating rounds, caches
-cold.
+Every C and C++ file in the paths is a document. `parse` is tree-sitter alone, which parses the text once.
+`structure` parses the best variant of the text, finds symbols and creates chunks. `enrich` does the same, and
+adds edges and runs of codes. Speeds are MB of text per CPU second, medians of alternating rounds with empty
+caches.
 """
 
 import argparse
@@ -34,8 +34,8 @@ GRAMMARS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paths", type=Path, nargs="+")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("paths", type=Path, nargs="+", help="folders with C and C++ files")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     options = parser.parse_args()
     documents = [document for path in options.paths for document in _documents(path)]
     size = sum(document.parts[-1].end for document in documents)
@@ -50,7 +50,7 @@ def main() -> None:
         {"parse": _parse, "structure": _structure, "enrich": enrich}, documents, options
     )
     for name, rate in rates.items():
-        print(f"{name:10} {rate:6.2f} MB/CPU s   {rate / rates['parse']:.2f} of a parse")
+        print(f"{name:10} {rate:6.2f} MB/CPU s   {rate / rates['parse']:.2f} × parse")
 
 
 def _documents(path: Path) -> list[Document]:
@@ -107,15 +107,15 @@ def _alternate(
     options: argparse.Namespace,
 ) -> dict[str, float]:
     size = sum(document.parts[-1].end for document in documents) / 1e6
-    seen: dict[str, list[float]] = {name: [] for name in sides}
+    rates: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(options.rounds):
         for name, run in sides.items():
             syntax_tree.parse.cache_clear()
             begin = time.process_time()
             for document in documents:
                 run(document)
-            seen[name].append(size / (time.process_time() - begin))
-    return {name: statistics.median(rates) for name, rates in seen.items()}
+            rates[name].append(size / (time.process_time() - begin))
+    return {name: statistics.median(values) for name, values in rates.items()}
 
 
 if __name__ == "__main__":

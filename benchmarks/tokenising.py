@@ -1,9 +1,10 @@
-"""Throughput of tokenizers: MB per CPU second and ratios, medians of alternating rounds.
+"""Throughput of tokenizers in MB per CPU second, compared with other engines.
 
-python benchmarks/tokenising.py [--folder HEADERS] [--rounds 5] [--vocab-size 32768]
+    python benchmarks/tokenising.py [--folder HEADERS] [--rounds 5] [--vocab-size 32768]
 
-All engines have one vocabulary, trained on every second file. Each round takes other files of the
-other half, so that no engine has seen a round's texts; the order of engines turns from round to round.
+All engines use the same vocabulary, which is trained on every second file. The other files are divided
+between the rounds, so that no engine has seen the texts of a round before. The order of the engines rotates
+from round to round. Figures are medians of the rounds.
 """
 
 import argparse
@@ -32,14 +33,14 @@ Encode = Callable[[list[str]], list[np.ndarray[Any, Any]]]
 
 
 def read(folder: Path) -> list[str]:
-    """C and C++ files that are UTF-8, in an order that spreads similar names."""
+    """Read C and C++ files, in an order that separates files with similar names."""
     paths = sorted((*folder.rglob("*.h"), *folder.rglob("*.cc"), *folder.rglob("*.cpp")))
     order = np.random.default_rng(20261121).permutation(len(paths))
     texts = [paths[index].read_text(errors="ignore") for index in order]
     return [text for text in texts if 100 < len(text) < 1_000_000]
 
 
-def ours(tokenizer: Tokenizer) -> Encode:
+def our_engine(tokenizer: Tokenizer) -> Encode:
     def encode(texts: list[str]) -> list[np.ndarray[Any, Any]]:
         found: list[np.ndarray[Any, Any]] = []
         for first in range(0, len(texts), BATCH_DOCUMENTS):
@@ -50,18 +51,18 @@ def ours(tokenizer: Tokenizer) -> Encode:
     return encode
 
 
-def hugging_face(tokenizer: Tokenizer) -> Encode:
+def hugging_face_engine(tokenizer: Tokenizer) -> Encode:
     model = tokenizers.Tokenizer.from_str(tokenizer.json)
     model.encode_special_tokens = True
 
     def encode(texts: list[str]) -> list[np.ndarray[Any, Any]]:
         found = model.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(each.ids, dtype=np.int32) for each in found]
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in found]
 
     return encode
 
 
-def gigatokens(tokenizer: Tokenizer) -> Encode:
+def gigatoken_engine(tokenizer: Tokenizer) -> Encode:
     engine = gigatoken.Tokenizer.from_json(tokenizer.json)
 
     def encode(texts: list[str]) -> list[np.ndarray[Any, Any]]:
@@ -74,7 +75,7 @@ def gigatokens(tokenizer: Tokenizer) -> Encode:
     return encode
 
 
-def tiktokens(tokenizer: Tokenizer) -> dict[str, Encode]:
+def tiktoken_engines(tokenizer: Tokenizer) -> dict[str, Encode]:
     vocab = json.loads(tokenizer.json)["model"]["vocab"]
     ranks = {
         bytes(map(BYTE_OF.__getitem__, text)): token
@@ -94,7 +95,7 @@ def tiktokens(tokenizer: Tokenizer) -> dict[str, Encode]:
 
 
 def measure(engines: dict[str, Encode], unseen: list[str], rounds: int) -> dict[str, list[float]]:
-    """MB per CPU second by engine and round; compares the ids on the way."""
+    """Return MB per CPU second by engine and round; also print how often ids differ."""
     rates: dict[str, list[float]] = {name: [] for name in engines}
     differing = dict.fromkeys(engines, 0)
     names = list(engines)
@@ -108,14 +109,14 @@ def measure(engines: dict[str, Encode], unseen: list[str], rounds: int) -> dict[
             rates[name].append(size / (time.process_time() - begin))
         for name in names:
             pairs = zip(found[name], found["tokenizers"], strict=True)
-            differing[name] += sum(not np.array_equal(one, other) for one, other in pairs)
+            differing[name] += sum(not np.array_equal(ids, expected) for ids, expected in pairs)
     for name in names:
         print(f"{name:<26} differs from tokenizers on {differing[name]} of {len(unseen)} files")
     return rates
 
 
 def end_to_end(tokenizer: Tokenizer, texts: list[str]) -> float:
-    """MB per CPU second from documents in Parquet to tokens.bin, one part per document."""
+    """Return MB per CPU second from documents in Parquet to tokens.bin, with one part per document."""
     part = {"kind": "code", "start": 0, "rank": 0, "elidable": False, "source": -1}
     rows = [
         {
@@ -138,16 +139,18 @@ def end_to_end(tokenizer: Tokenizer, texts: list[str]) -> float:
 
 def headers() -> Path:
     found = importlib.util.find_spec("torch")
-    assert found, "give --folder"
+    assert found, "torch is not installed; give --folder"
     assert found.origin
     return Path(found.origin).parent / "include"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--vocab-size", type=int, default=32_768)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="C and C++ files; by default torch's headers"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
+    parser.add_argument("--vocab-size", type=int, default=32_768, help="size of the vocabulary")
     arguments = parser.parse_args()
     texts = read(arguments.folder or headers())
     begin = time.perf_counter()
@@ -158,19 +161,19 @@ def main() -> None:
     print(f"{tokenizer.vocab_size} ids, trained in {seconds:.1f} s; engine {tokenizer.engine}")
     print(f"{len(unseen)} unseen files, {size:.1f} MB, {arguments.rounds} rounds")
     engines = {
-        "ours": ours(tokenizer),
-        "tokenizers": hugging_face(tokenizer),
-        "gigatoken": gigatokens(tokenizer),
-        **tiktokens(tokenizer),
+        "ours": our_engine(tokenizer),
+        "tokenizers": hugging_face_engine(tokenizer),
+        "gigatoken": gigatoken_engine(tokenizer),
+        **tiktoken_engines(tokenizer),
     }
     rates = measure(engines, unseen, arguments.rounds)
-    medians = {name: statistics.median(each) for name, each in rates.items()}
-    for name, each in rates.items():
-        shown = f"{min(each):.1f} … {max(each):.1f}"
-        print(f"{name:<26} {medians[name]:6.1f} MB per CPU second ({shown})")
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    for name, values in rates.items():
+        spread = f"{min(values):.1f} … {max(values):.1f}"
+        print(f"{name:<26} {medians[name]:6.1f} MB per CPU second ({spread})")
     peer = max(rate for name, rate in medians.items() if name.startswith("tiktoken"))
-    print(f"ours / tiktoken  {medians['ours'] / peer:.2f}   (bar: at least 8)")
-    print(f"ours / gigatoken {medians['ours'] / medians['gigatoken']:.2f}   (bar: at least 0.9)")
+    print(f"ours / tiktoken  {medians['ours'] / peer:.2f}   (target: at least 8)")
+    print(f"ours / gigatoken {medians['ours'] / medians['gigatoken']:.2f}   (target: at least 0.9)")
     print(f"ours / tokenizers {medians['ours'] / medians['tokenizers']:.2f}")
     print(f"Parquet to tokens.bin: {end_to_end(tokenizer, unseen):.1f} MB per CPU second")
 

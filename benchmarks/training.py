@@ -1,7 +1,9 @@
-"""Time of a training step of `tiny` on a CPU, by backend and row length.
+"""Time of a training step of the model `tiny` on a CPU, by backend and row length.
 
-Forward, backward and optimizer on one row of documents of about 100 tokens; medians of alternating rounds
-in CPU seconds of one thread.
+    python benchmarks/training.py
+
+A step is a forward pass, a backward pass and the optimizer's update on one row with documents of about 100
+tokens. Times are CPU seconds of one thread, medians of alternating rounds.
 """
 
 import statistics
@@ -24,21 +26,21 @@ VOCAB = 4096
 def main() -> None:
     torch.set_num_threads(1)
     for row_length in (512, 1024, 4096):
-        subjects = {name: subject(name) for name in BACKENDS if row_length <= MAX_DENSE_ROW}
+        subjects = {name: new_subject(name) for name in BACKENDS if row_length <= MAX_DENSE_ROW}
         seconds: dict[Backend, list[float]] = {name: [] for name in subjects}
         for _ in range(ROUNDS + 1):
             for name, (model, optimizer) in subjects.items():
                 seconds[name].append(step(model, optimizer, row_length))
         reference = statistics.median(seconds["documents"][1:])
-        for name, each in seconds.items():
-            median = statistics.median(each[1:])
+        for name, durations in seconds.items():
+            median = statistics.median(durations[1:])
             print(
                 f"T {row_length:>5}  {name:<10} {1 / median:6.1f} steps/s  "
                 f"{row_length / median:9,.0f} tokens/s  {median / reference:5.2f} × documents"
             )
 
 
-def subject(backend: Backend) -> tuple[Decoder, torch.optim.AdamW]:
+def new_subject(backend: Backend) -> tuple[Decoder, torch.optim.AdamW]:
     model = initialise(Decoder(model_spec("tiny", VOCAB), backend), 0)
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
 
