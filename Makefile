@@ -1,17 +1,20 @@
-# Everything sets itself up: each target needs only Python >= 3.11, git and make.
+# Every target installs what it needs. You need only Python 3.11 or newer, git and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests wait for disks and other processes a third of their time: three keep two cores busy.
+# Tests spend a third of their time waiting for disks and other processes, so three processes keep two cores busy.
 PROCESSES ?= 3
+# Benchmarks that need no arguments. The docstrings of the other files in benchmarks/ show their arguments.
+BENCHMARKS ?= attention block_mask code_lines conv gpu interop loading loss mamba memory mixing packing pages parsing rows startup tokenising training
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
-# Images of containers often set it, and then each process would compile each module again.
+# Container images often set this variable. Then every process would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Extras of pyproject.toml that a target needs; requirements.lock pins their versions. uv takes the build of torch that
-# suits the machine. A demo compiles the modules that it imports; for tests, whose sandboxed processes write nothing, all
-# cores compile all modules, and leave out files that are templates of code.
+# Extras of pyproject.toml that a target needs. requirements.lock pins their versions. uv chooses the build of torch for
+# this machine. Without --no-compile, pip would compile all modules on one core. The demo compiles the modules that it
+# imports. Sandboxed processes of tests can't write compiled modules, so for tests all modules are compiled, on all cores.
+# Files that are templates of code fail to compile, which is ignored.
 EXTRAS.demo := train,clang
 EXTRAS.serve := $(EXTRAS.demo),dashboards
 EXTRAS.docs := docs
@@ -22,18 +25,21 @@ INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-ba
 .PHONY: help setup demo ablate test test-system test-slow check docs bench serve lock clean
 
 help:
-	@echo "make demo                       build, mix and train the sample corpus in five minutes"
-	@echo "make demo REPOS=\"path path\"     the same on your own clones"
-	@echo "make ablate                     phases against one flat mix: twelve short trainings, half an hour"
-	@echo "make test                       the default test suite"
-	@echo "make test-system                servers, browsers, the demo, whole trainings: three quarters of an hour"
-	@echo "make test-slow                  the same killed at random and at length: hours"
-	@echo "make check                      format, lint, spelling, types, layers"
-	@echo "make docs                       the documents as a site in site/"
-	@echo "make bench                      measurements against installed peers"
-	@echo "make serve                      the Prefect UI on 127.0.0.1"
+	@echo "make demo                       build, mix and train on the sample corpus; takes five minutes"
+	@echo "make demo REPOS=\"path path\"     build, mix and train on your own clones"
+	@echo "make ablate                     compare phases with a single mixture; twelve short trainings, half an hour"
+	@echo "make test                       run the default tests"
+	@echo "make test-system                run tests with servers, browsers and trainings; three quarters of an hour"
+	@echo "make test-slow                  run tests that kill processes at random or take long; hours"
+	@echo "make check                      check format, lint, spelling, types and layers"
+	@echo "make docs                       build the documentation as a website in site/"
+	@echo "make bench                      run the benchmarks that need no arguments"
+	@echo "make serve                      start the Prefect UI and the dashboards on 127.0.0.1"
+	@echo "make setup                      install everything that tests and checks need"
+	@echo "make lock                       update requirements.lock from pyproject.toml"
+	@echo "make clean                      delete the virtual environment, the workspace and the website"
 
-# A stamp is touched last, so what was interrupted starts again.
+# The stamp is touched last, so an interrupted installation starts again.
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
 	$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
@@ -69,19 +75,19 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# The variable silences an advertisement.
+# The variable hides an advertisement for another tool.
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "site/index.html opens in a browser; $(BIN)/mkdocs serve adds the search, and follows edits"
+	@echo "Open site/index.html in a browser. For search and live updates, run $(BIN)/mkdocs serve."
 
 bench: setup
 	@$(INSTALL) -e ".[$(EXTRAS.dev),bench]"
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 serve: $(VENV)/.serve
 	@$(BIN)/curriculum serve --home $(HOME_DIR)
 
-# What is locked stays; take a line out to let it move.
+# Locked versions stay. To update a package, first delete its line from requirements.lock.
 lock: setup
 	$(BIN)/pip-compile --quiet --constraint requirements.lock --extra dev --extra dashboards --extra train --extra clang --strip-extras --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o - pyproject.toml \
