@@ -9,7 +9,7 @@ const words = lines.map((line) => line.textContent.toLowerCase());
 const above = [], shut = new Set();
 let at = -1, only = "";
 
-// The line above each line, and how many hang below it.
+// The parent of every line, and the number of lines below it.
 const below = lines.map(() => 0);
 for (let i = 0, path = []; i < lines.length; i++) {
   path.length = Math.min(path.length, depths[i]);
@@ -18,7 +18,7 @@ for (let i = 0, path = []; i < lines.length; i++) {
   path.push(i);
 }
 
-// Edges of each line: the other end, and the edge as this end sees it.
+// The edges of every line: the other end, the kind and the label, by direction.
 const edges = lines.map(() => ({ out: [], in: [] }));
 for (let each = 0; each < data.edges.length; each += 3) {
   const [source, target, look] = data.edges.slice(each, each + 3), [kind, label, sure] = data.looks[look];
@@ -134,7 +134,7 @@ function restore() {
   choose(named ? +named.slice(1) : -1);
 }
 
-// A text that scrolls sideways can be reached by the keyboard.
+// Texts that scroll sideways can get the keyboard focus.
 const fits = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     if (target.scrollWidth > target.clientWidth) target.tabIndex = 0; else target.removeAttribute("tabindex");

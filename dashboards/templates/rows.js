@@ -1,8 +1,8 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.querySelector("main"), articles = [...document.querySelectorAll("article")];
-const PIECE = 384; // Tokens that are painted together, when they come into sight.
-const LINE = 19.2, HEAD = 85; // Pixels of a line of text, and of what stands about a text.
+const PIECE = 384; // Tokens that are painted together when they become visible.
+const LINE = 19.2, HEAD = 85; // Pixels of a line of text, and of the parts around a text.
 const READ = {
   loss: "Tinted tokens are scored. Struck-through tokens are context only. Tokens in italics are not part of any document.",
   structure: "Colours show the category of the code. Point at a chunk to mark the chunks that it calls and its callers.",
@@ -16,14 +16,14 @@ const input = document.querySelector("#search input"), counted = document.queryS
 const MOST_FOUND = 100;
 let at = -1, chosen = -1, only = "", wanted = "";
 
-// The position of a row in its artefact, from the index that ends its pack_id.
+// The position of a row in its data set; its pack_id ends with the index of the row.
 function position(index) {
   const number = /-(\d{10})$/.exec(articles[index].dataset.pack);
   if (!number || data.total <= articles.length) return `row ${index + 1} of ${articles.length}`;
   return `row ${said(+number[1] + 1)} of ${said(data.total)} (${articles.length} shown)`;
 }
 
-// The tokens of a row: where each begins in its document's text, and what it is.
+// The tokens of a row: their lengths, codes, chunks and whether they are scored.
 function unpack(index) {
   const packed = data.rows[index], article = articles[index];
   const lengths = new Uint32Array(packed.valid), scored = new Uint8Array(packed.valid), made = new Uint8Array(packed.valid);
@@ -64,7 +64,7 @@ function unpack(index) {
   };
 }
 
-// The lines of documents beyond those that are written.
+// Table rows of the documents that are missing in the HTML.
 function complete(article, packed, ends) {
   if (!packed.lines.length) return;
   const body = article.querySelector(".lines"), pattern = body.rows[0], texts = article.querySelectorAll(".doc");
@@ -81,7 +81,7 @@ function complete(article, packed, ends) {
   article.querySelector(".more").remove();
 }
 
-// Texts become pieces, which become tokens as soon as they are near what is seen.
+// Texts are divided into pieces. A piece is divided into tokens when it comes near the visible part of the page.
 const near = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) paint(entry.target);
 }, { rootMargin: "900px 0px" });
@@ -101,7 +101,7 @@ function cut(row) {
       pieces.push(piece);
     }
     pre.replaceChildren(...pieces);
-    // What is far from what is seen isn't laid out; its height is known all the same, so that nothing jumps.
+    // The browser doesn't lay out texts that are far away. Their heights are set, so that scrolling doesn't jump.
     pre.parentNode.style.containIntrinsicSize = `auto none auto ${(HEAD + text.split("\n").length * LINE).toFixed(1)}px`;
     for (const piece of pieces) near.observe(piece);
   });
@@ -132,7 +132,7 @@ function paint(piece) {
   piece.replaceChildren(...drawn);
 }
 
-// A row.
+// Show a row.
 function go(index, document_ = -1, scroll = false) {
   index = Math.max(0, Math.min(articles.length - 1, index));
   if (index !== at) {
@@ -168,7 +168,7 @@ function point(index) {
   document.documentElement.classList.toggle("has-on", shown >= 0);
 }
 
-// A document of the row.
+// Show a document of the row.
 function choose(index, scroll = true) {
   chosen = index >= 0 && index < rows[at].starts.length ? index : -1;
   marked(chosen, "chosen");
@@ -179,7 +179,7 @@ function choose(index, scroll = true) {
   if (scroll) articles[at].querySelector("section.chosen").scrollIntoView({ block: "start" });
 }
 
-// What is coloured; a row without structure shows its loss instead.
+// Choose the property that colours show. A row without structure shows its loss mask instead.
 function colour(name) {
   wanted = name;
   name = name === "structure" && !rows[at].structured ? "loss" : name;
@@ -195,7 +195,7 @@ function read(text = READ[main.dataset.show]) {
   articles[at].querySelector(".reading").textContent = text;
 }
 
-// A token that is pointed at, and the chunk that it stands in.
+// Describe the token under the pointer and its chunk.
 function tell(made) {
   const row = rows[at], token = made.token, chunk = row.chunks[row.chunkOf[token]];
   const d = row.ends.findIndex((end) => token < end);
@@ -223,7 +223,7 @@ function light(index) {
   });
 }
 
-// What the token at a line of the mask sees.
+// Show the tokens that the token under the pointer in the mask attends to.
 function see(event) {
   const row = rows[at], svg = articles[at].querySelector(".mask"), box = svg.getBoundingClientRect();
   const output = articles[at].querySelector(".see output"), line = svg.querySelector(".sees");
@@ -248,7 +248,7 @@ function unsee() {
   point(-1);
 }
 
-// The search over the documents of all rows of the page: every word has to be in a path, repository, commit, id or licence.
+// Search the documents of all rows on the page. Every word must occur in a path, repository, commit, id or licence.
 const documents = [];
 let hits = [], hit = -1;
 
@@ -291,7 +291,7 @@ function sentence(text) {
   return made;
 }
 
-// The page has some rows of an artefact; the command looks through all of them.
+// The page shows only some rows of the data set. This command searches all rows.
 function elsewhere(word) {
   const made = sentence("No match on this page. "), command = document.createElement("code");
   if (!data.artefact) return [made];
@@ -302,7 +302,7 @@ function elsewhere(word) {
   return [made];
 }
 
-// What isn't found is dimmed in the row that is shown.
+// Dim the documents of the current row that the search didn't find.
 function dim() {
   const kept = new Set(hits.filter((each) => each.row === at).map((each) => each.d));
   for (const marks of [0, 1, 2, 4].map((kind) => rows[at].marks[kind])) {
@@ -310,7 +310,7 @@ function dim() {
   }
 }
 
-// One of the documents that are found; beyond the last is the first.
+// Show a document that the search found. After the last, the first follows.
 function visit(number) {
   if (!hits.length) return;
   hit = (number + hits.length) % hits.length;
@@ -343,7 +343,7 @@ function restore() {
 
 const tools = document.getElementById("tools").content.firstElementChild;
 const usual = data.rows.some((row) => row.codes.length) ? "structure" : "loss";
-// A text that scrolls sideways can be reached by the keyboard.
+// Texts that scroll sideways can get the keyboard focus.
 const fits = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     if (target.scrollWidth > target.clientWidth) target.tabIndex = 0; else target.removeAttribute("tabindex");
