@@ -138,9 +138,8 @@ class _Popen(subprocess.Popen[Any]):
             super().__init__(command, *given, **named)
             return
         words = list(command[command.index(JOB) + 1 :])
-        if (
-            "--parent" in words
-        ):  # Otherwise, the job would exit with its parent, which is this process.
+        # With --parent, the job would exit with its parent, which is this process.
+        if "--parent" in words:
             at = words.index("--parent")
             del words[at : at + 2]
         self._child_created = False
