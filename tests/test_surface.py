@@ -1,7 +1,7 @@
 """The product's surface: commands, environment variables, deployments and YAML fields.
 
-tests/golden/surface.txt holds what tests/surface.py prints; the first line names the commit. After a change
-that is meant: `pytest tests/test_surface.py --rewrite`; the commit message lists what moved.
+tests/golden/surface.txt contains the output of tests/surface.py; its first line names the first commit. After
+an intended change, run `pytest tests/test_surface.py --rewrite`, and list the changes in the commit message.
 """
 
 import os
@@ -19,7 +19,7 @@ GOLDEN = TESTS / "golden" / "surface.txt"
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The lines, with a workspace that has no diets of its own."""
+    """Return the lines for a workspace without diets."""
     given = {"CURRICULUM_HOME": str(tmp_path_factory.mktemp("empty"))}
     done = subprocess.run(
         [sys.executable, "-P", str(TESTS / "surface.py")],
@@ -32,16 +32,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_surface_is_that_of_the_first_house(
+def test_the_surface_is_the_same_as_in_the_golden_file(
     found: list[str], request: pytest.FixtureRequest
 ) -> None:
     if request.config.getoption("--rewrite"):
-        stands = (
-            GOLDEN.read_text().splitlines() if GOLDEN.exists() else [f"first house: {commit()}"]
-        )
-        GOLDEN.write_text("".join(f"{line}\n" for line in [stands[0], *found]), newline="\n")
+        before = GOLDEN.read_text().splitlines() if GOLDEN.exists() else [f"commit: {commit()}"]
+        GOLDEN.write_text("".join(f"{line}\n" for line in [before[0], *found]), newline="\n")
     head, *golden = GOLDEN.read_text().splitlines()
-    assert head.startswith("first house: ")
+    assert head.startswith("commit: ")
     assert found == golden
 
 
