@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import typer.main
 from typer.core import TyperArgument, TyperGroup
 
+from benchmarks import evidence
 from curriculum.model.decoder import Decoder
 from curriculum.model.presets import PRESETS, model_spec
 from dashboards.questions import cookbook
@@ -180,5 +182,8 @@ GENERATED = {
     "docs/training.md": {"presets": presets, "rates": rates},
     "docs/yaml.md": {"fields": fields},
     "docs/cookbook.md": {"cookbook": cookbook},
+    "docs/evidence.md": {
+        folder.name: partial(evidence.section, folder) for folder in evidence.committed()
+    },
 }
 """Generators by document and name of the part, between `<!-- name -->` and `<!-- end -->`."""
