@@ -153,7 +153,7 @@ def test_tokens_of_documents_leave_and_are_packed_when_they_come(
         (["import", "nowhere.parquet"], "nowhere.parquet"),
         (["import", "rows", "--format", "parkett"], "Did you mean 'parquet'?"),
         (["import", "rows", "--split", "test"], "--split: test"),
-        (["import", "rows", "--tokenizer", "ffff"], "no file or tokenizer's key"),
+        (["import", "rows", "--tokenizer", "ffff"], "--tokenizer: ffff"),
         (["import", "rows"], "--tokenizer"),
     ],
 )
