@@ -149,8 +149,8 @@ def test_a_part_of_the_commits_tells_about_as_much_as_all(
     kinds = FILES[1:2]
     corpus = load_corpus("sample").model_copy(update={"conversations": ()})
     whole = guess(corpus, kinds, tmp_path, 1.0)
-    monkeypatch.setattr(sampled_corpus, "FEWEST", 12)
-    monkeypatch.setattr(sampled_corpus, "MIN_OF_MANY", 12)
+    monkeypatch.setattr(sampled_corpus, "MIN_COMMITS", 12)
+    monkeypatch.setattr(sampled_corpus, "MIN_COMMITS_OF_MANY", 12)
     part = guess(corpus, kinds, tmp_path, 0.4)
     assert all(each.read < each.units for each in part.samplings)
     assert [each.units for each in part.samplings] == [each.units for each in whole.samplings]
