@@ -5,9 +5,9 @@ limits memory and processor time. The decoded bytes are counted while the files 
 together may decode to MAX_BYTES, or to RATIO times their own size if that is more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curriculum.sandbox import Sandbox, code_paths
 from curriculum.sandboxed_process import (
@@ -21,6 +21,10 @@ from curriculum.sandboxed_process import (
 )
 from schemas.errors import StoreError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
 MAX_BYTES = 1 << 30
 """Number of bytes that files may decode to, however small they are."""
 RATIO = 100
@@ -28,6 +32,7 @@ RATIO = 100
 _MIN_ROW_BYTES = 8
 """Minimum number of bytes that a row counts for, whatever its columns."""
 _ROWS = 1 << 14
+_OTHER_ROWS = "its row groups hold other rows than its columns read as a whole"
 _MAX_FAULT = 500
 """Maximum number of characters to show of a reader's error."""
 
@@ -79,7 +84,8 @@ def _decoded_bytes(file: str, room: int) -> int:
     """Return the number of bytes that a file decodes to.
 
     Raises:
-        ValueError: for more than `room` bytes, and for a number of rows that the footer doesn't confirm.
+        ValueError: for more than `room` bytes, for a number of rows that the footer doesn't confirm, and for
+        row groups that hold other rows than a reader of the whole file gets.
     """
     import pyarrow.parquet as pq
 
@@ -90,9 +96,8 @@ def _decoded_bytes(file: str, room: int) -> int:
         num_bytes, rows = counted * _MIN_ROW_BYTES, 0
         if min_decoded_bytes(opened.metadata) > room:
             num_bytes = room + 1
-        batches = opened.iter_batches(_ROWS, use_threads=False)
+        batches = _same_rows(_batches(opened), _batches_by_group(opened))
         while num_bytes <= room and (batch := next(batches, None)) is not None:
-            batch.validate(full=True)
             rows += len(batch)
             num_bytes += sum(_size(column) for column in batch.columns)
     if num_bytes > room:
@@ -100,6 +105,51 @@ def _decoded_bytes(file: str, room: int) -> int:
     if rows != counted:
         raise ValueError(f"its footer counts {counted:,} rows, but it has {rows:,}")
     return num_bytes
+
+
+def _batches(opened: "pq.ParquetFile") -> Iterator["pa.RecordBatch"]:
+    return opened.iter_batches(_ROWS, use_threads=False)
+
+
+def _batches_by_group(opened: "pq.ParquetFile") -> Iterator["pa.RecordBatch"]:
+    for group in range(opened.num_row_groups):
+        yield from opened.iter_batches(_ROWS, row_groups=[group], use_threads=False)
+
+
+def _same_rows(
+    whole: Iterator["pa.RecordBatch"], by_group: Iterator["pa.RecordBatch"]
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the batches of `whole`, and compare them with the rows of `by_group`.
+
+    A reader of whole columns and a reader of row groups get different rows from a file whose column chunks
+    hold more rows than their row groups count. A check that reads one way would miss what training reads the
+    other way.
+
+    Raises:
+        ValueError: if both give different rows.
+    """
+    left = None
+    for batch in whole:
+        batch.validate(full=True)
+        start = 0
+        while start < len(batch):
+            if left is None or not len(left):
+                left = next(by_group, None)
+                if left is None:
+                    raise ValueError(_OTHER_ROWS)
+                left.validate(full=True)
+            count = min(len(left), len(batch) - start)
+            if not _are_equal(batch.slice(start, count), left.slice(0, count)):
+                raise ValueError(_OTHER_ROWS)
+            start, left = start + count, left.slice(count)
+        yield batch
+    if left or any(map(len, by_group)):
+        raise ValueError(_OTHER_ROWS)
+
+
+def _are_equal(one: "pa.RecordBatch", other: "pa.RecordBatch") -> bool:
+    # Arrow counts a NaN as unequal to itself.
+    return one.equals(other) or repr(one.to_pylist()) == repr(other.to_pylist())
 
 
 def _size(column: Any) -> int:

@@ -153,6 +153,27 @@ def _nested(levels: int) -> bytes:
     return _forged([group] * levels + [leaf], 1, 1)
 
 
+def _overlapping_groups(file: Path) -> None:
+    """The first group counts 1 row, but its column chunk has all 40; the second group has 39 other rows."""
+    sound, other = pa.table({"step": range(40)}), pa.table({"step": [-1] * 39})
+    with pq.ParquetWriter(file, sound.schema) as writer:
+        for table in (sound, other):
+            writer.write_table(table)
+    size = pq.read_metadata(file).row_group(0).total_byte_size
+    raw = file.read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    footer = raw[-8 - length : -8]
+    in_group = b"\x16" + _varint(2 * size) + b"\x16"
+    changes = (
+        (b"\x16" + _varint(2 * 79), b"\x16" + _varint(2 * 40)),
+        (in_group + _varint(2 * 40), in_group + _varint(2 * 1)),
+    )
+    for before, after in changes:
+        assert footer.count(before) == 1
+        footer = footer.replace(before, after)
+    file.write_bytes(raw[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
 BOMBS: dict[str, Callable[[Path], object]] = {
     "runs_of_one_value": _runs_of_one_value,
     "packed_page": _packed_page,
@@ -354,3 +375,22 @@ def test_without_landlock_a_file_is_read_only_where_that_is_asked(
     assert refused.value.name == "Landlock"
     assert "--unsandboxed" in refused.value.cure
     decode_foreign([file], unsandboxed=True)
+
+
+def test_a_file_that_gives_other_rows_by_group_than_as_a_whole_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "part.parquet"
+    _overlapping_groups(file)
+    with pq.ParquetFile(file) as opened:
+        assert opened.read()["step"].to_pylist() == [*range(40)]
+        groups = [opened.read_row_group(number)["step"].to_pylist() for number in (0, 1)]
+    assert groups == [[0], [-1] * 39], "the file is read in two ways"
+    _refusal(file)
+
+
+def test_rows_with_nan_and_groups_of_many_sizes_are_equal(tmp_path: Path) -> None:
+    file = tmp_path / "part.parquet"
+    table = pa.table({"nats": [float("nan"), 1.0, None] * 50, "ids": [[1], [], [2, 3]] * 50})
+    with pq.ParquetWriter(file, table.schema) as writer:
+        for start, count in ((0, 1), (1, 100), (101, 0), (101, 49)):
+            writer.write_table(table.slice(start, count))
+    decode_foreign([file])
