@@ -9,6 +9,7 @@ exercised.
 import contextlib
 import errno
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ from curriculum.store.artefact import (
 from curriculum.store.inside import require_plain
 from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas import regular_files
+from schemas.document import DATA
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.regular_files import IrregularFileError
@@ -53,6 +55,7 @@ MAX_MANIFESTS_BYTES = 64 << 20
 """Maximum size in bytes of all manifests of an untrusted workspace: about 10,000 typical ones. All of them
 are in memory at the same time.
 """
+_PART = re.compile(rf"{DATA}/part-[0-9]{{5,}}\.parquet")
 _BLOCK_BYTES = 1 << 12
 
 
@@ -240,6 +243,8 @@ def _require_publishable(artefact: Artefact) -> None:
             cause = "its manifest lists a manifest or a draft, which are never published"
         elif not record.in_content:
             cause = "its manifest excludes the file from the content, which only runs do"
+        elif record.name.startswith(f"{DATA}/") and not _PART.fullmatch(record.name):
+            cause = f"files in {DATA}/ are named part-00000.parquet and so on"
         else:
             continue
         raise StoreError(

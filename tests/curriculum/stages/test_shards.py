@@ -276,6 +276,9 @@ def forge(artefact: Artefact, *, name: str, in_content: bool = True) -> None:
         ("data/manifest.json", True, False),
         ("other.draft", True, False),
         ("data.draft/other", True, False),
+        ("data/part-00001.bin", True, False),
+        ("data/part-00001.pq", True, False),
+        ("data/part-1.parquet", True, False),
         ("other.json", False, False),
     ],
 )
