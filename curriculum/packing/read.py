@@ -149,6 +149,24 @@ def _cut(path: Path, whole: pq.FileMetaData) -> _Cut | None:
     )
 
 
+def require_same_groups(path: Path) -> None:
+    """Raise unless every row group that a cut footer describes equals the row group of the whole footer.
+
+    A foreign footer may hold bytes that look like the start of its row groups.
+
+    Raises:
+        ValueError: naming the first row group that differs.
+    """
+    whole = parquet.read_metadata(path)
+    cut = _cut(path, whole)
+    if cut is None:
+        return
+    with pa.OSFile(str(path), "r") as file:
+        for group in range(whole.num_row_groups):
+            if not cut.with_group(file, group).row_group(0).equals(whole.row_group(group)):
+                raise ValueError(f"row group {group} of {path.name} isn't where its footer begins")
+
+
 def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
     """Return the offsets of the row groups in a footer; None if the sizes of a group aren't found there."""
     groups = [whole.row_group(number) for number in range(whole.num_row_groups)]

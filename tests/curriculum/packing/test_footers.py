@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.read import Footers, GroupFile
+from curriculum.packing.read import Footers, GroupFile, require_same_groups
 from schemas.errors import StoreError
 
 Written = Any
@@ -95,3 +95,18 @@ def test_a_file_that_changed_meanwhile_is_noticed(tmp_path: Path) -> None:
     write(path, 40)
     with pytest.raises((StoreError, AssertionError)):
         require_same(cut, write(tmp_path / "other.parquet", 20))
+
+
+@pytest.mark.parametrize("groups", [1, 15, 300])
+def test_groups_of_our_footers_are_found(tmp_path: Path, groups: int) -> None:
+    path = tmp_path / "part.parquet"
+    write(path, groups)
+    require_same_groups(path)
+
+
+def test_a_column_whose_name_looks_like_row_groups_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    table = pa.table({b"\x19\x2c\x19\x1c".decode() + "ids": range(6)})
+    pq.write_table(table, path, row_group_size=3, store_schema=False)
+    with pytest.raises((ValueError, OSError)):
+        require_same_groups(path)
