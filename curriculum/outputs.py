@@ -5,7 +5,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from curriculum.exposure import exposure_above, is_trusted_by_environment, real_path
+from curriculum.exposure import (
+    claim,
+    exposure,
+    exposure_above,
+    is_trusted_by_environment,
+    real_path,
+)
 from curriculum.store import refusal
 from curriculum.whole_files import sync
 from schemas.errors import StoreError
@@ -45,6 +51,28 @@ def require_new_folder(option: str, folder: Path) -> None:
             cause="the path exists already and isn't an empty folder",
             cure="Give the path of a new folder",
         )
+
+
+def claim_folder(option: str, folder: Path) -> Path:
+    """Return the real path of a folder that is filled in place; create it if others could create it first.
+
+    Call it before long work, so that no other user puts a folder there in the meantime.
+
+    Raises:
+        StoreError: naming the folder that another user can change.
+    """
+    place = real_path(folder)
+    if is_trusted_by_environment(place):
+        return place
+    claim(place)
+    if (cause := exposure(place)) is not None:
+        raise StoreError(
+            option,
+            folder,
+            cause=f"{cause}: they could change the output while it is written",
+            cure="Name a folder that only you may write to",
+        )
+    return place
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.outputs import require_new_folder, require_own_place, whole_folder
+from curriculum.outputs import claim_folder, require_new_folder, require_own_place, whole_folder
 from schemas.errors import StoreError
 
 
@@ -126,3 +126,27 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def _fail_half_way(draft: Path) -> None:
     (draft / "half").write_text("half")
     raise KeyError
+
+
+def test_a_folder_is_claimed_in_a_shared_one_before_others_can_make_it(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    place = claim_folder("--bundle", shared / "bundle")
+    assert place.is_dir()
+    assert not place.stat().st_mode & 0o022
+
+
+@pytest.mark.parametrize("entries", [(), (".locks",)])
+def test_a_folder_that_others_may_write_to_is_not_filled(
+    tmp_path: Path, entries: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    for entry in entries:
+        (folder / entry).symlink_to(tmp_path)
+    assert claim_folder("--bundle", folder) == folder
+    folder.chmod(0o777)
+    with pytest.raises(StoreError) as refused:
+        claim_folder("--bundle", folder)
+    assert (refused.value.name, refused.value.value) == ("--bundle", folder)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from curriculum.exposure import real_path
+from curriculum.outputs import claim_folder
 from curriculum.pipeline.run_config import RunConfig
 from flows.cli.app import (
     CLOSED,
@@ -142,8 +143,11 @@ def ablate(
             "--bundle", bundle, cause="--collect is given too", cure="Give one of the two"
         )
     place = own_home(home, file)
+    if bundle is not None:
+        bundle = claim_folder("--bundle", bundle)
     if collect is not None:
-        require_trusted(real_path(collect))
+        collect = real_path(collect)
+        require_trusted(collect)
     with trusting_new_workspace(place):
         if bundle is not None:
             with trusting_new_workspace(bundle):
