@@ -6,8 +6,11 @@ import os
 import pwd
 import stat
 import struct
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from schemas.errors import StoreError
 
 ROOT_USER = 0
 MAX_LINKS = 40
@@ -23,9 +26,21 @@ _USER, _OWN_GROUP, _GROUP, _MASK, _OTHERS = 2, 4, 8, 16, 32
 """Kinds of entries in an access control list, except the owner's: other users, groups, and the mask."""
 
 
-def deny_others_writing() -> None:
-    """Set the umask so that other users can't write to files that this process and its children create."""
+def keep_others_out() -> None:
+    """Set the umask so that other users can't write to files that this process and its children create.
+
+    Raises:
+        StoreError: if another user could rename entries of $TMPDIR, for instance because it isn't sticky.
+    """
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
+    folder = real_path(Path(tempfile.gettempdir()))
+    if (cause := exposure_above(folder / "made")) is not None:
+        raise StoreError(
+            "$TMPDIR",
+            folder,
+            cause=f"{cause}: other users could replace the temporary folders of a command",
+            cure="Set $TMPDIR to a folder of your own, or make this folder sticky: chmod +t",
+        )
 
 
 def is_trusted_by_environment(path: Path) -> bool:

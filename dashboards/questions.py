@@ -265,7 +265,6 @@ TURNS, PAGES = Turns(), OpenPages()
 
 def share(folder: Path) -> None:
     """Share the limit of running queries with all servers that use the locks in `folder`."""
-    folder.mkdir(mode=0o700, exist_ok=True)
     TURNS.slots = folder
 
 

@@ -21,10 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curriculum.exposure import deny_others_writing, is_trusted_by_environment, real_path
+from curriculum.exposure import is_trusted_by_environment, keep_others_out, real_path
 from curriculum.stop_signals import terminating_signals
 from curriculum.train.process_environment import restrict_visible_gpus, wait_passively
 from curriculum.train.processes import signal_with_parent
+from schemas.errors import StoreError
 
 if TYPE_CHECKING:
     from curriculum.train.distributed import ProcessRank
@@ -44,9 +45,12 @@ def main() -> int:
         number, _, of = arguments.slot.partition("/")
         restrict_visible_gpus(int(number), int(of))
     asked_to_stop = _listen()
+    # $CURRICULUM_TRUST names workspaces that users share who may write to them.
     if not is_trusted_by_environment(real_path(arguments.job)):
-        # The workspace may be shared with users who may write to it.
-        deny_others_writing()
+        try:
+            keep_others_out()
+        except StoreError as exposed:
+            return _exit_code(exposed)
     wait_passively()
     # Otherwise Weights & Biases would report its own crashes to its makers.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from curriculum.exposure import (
-    deny_others_writing,
     exposure,
     exposure_below,
     is_trusted_by_environment,
+    keep_others_out,
     real_path,
 )
 from curriculum.store import Artefact, Store, refusal
@@ -160,14 +160,14 @@ def main() -> int:
     """Train until all arms are trained, the time is up or a signal arrives; return the exit code."""
     arguments = _arguments()
     folder = real_path(arguments.folder)
-    if not is_trusted_by_environment(folder):
-        deny_others_writing()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if arguments.seconds is not None:
         # A stop waits for the step in progress and its checkpoint, so it is requested early.
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, max(arguments.seconds - GRACE_SECONDS, 1))
     try:
+        if not is_trusted_by_environment(folder):
+            keep_others_out()
         is_done = train_bundle(folder)
     except CurriculumError as failed:
         return _failed(failed)

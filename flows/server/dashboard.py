@@ -117,8 +117,7 @@ def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
     if browser is None:
         yield
         return
-    folder = settings.state_folder() / "logins"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = settings.own_folder(settings.state_folder() / "logins")
     page = folder / f"{os.getpid()}.html"
     settings.write_secret(page, html.render("login.html", address=address))
     try:
@@ -152,7 +151,7 @@ def _show(workspace: Path, ear: socket.socket, path: str) -> None:
             from dashboards import questions
             from dashboards.server import application
 
-            questions.share(settings.state_folder() / "questions")
+            questions.share(settings.own_folder(settings.state_folder() / "questions"))
             pages = application(
                 workspace,
                 path,

@@ -8,19 +8,17 @@ import math
 import os
 import re
 import shlex
-import stat
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from curriculum.exposure import (
     claim,
-    deny_others_writing,
     exposure_above,
     is_trusted_by_environment,
+    keep_others_out,
     led_path,
-    real_path,
+    own_exposure,
 )
 from curriculum.whole_files import replace_whole
 from flows.settings.proxies import without_blanks
@@ -84,21 +82,8 @@ def home(given: Path | None = None) -> Path:
     """
     found = workspace_path(given)
     if not is_trusted_by_environment(found):
-        deny_others_writing()
-        _require_own_temporary_folders()
+        keep_others_out()
     return found
-
-
-def _require_own_temporary_folders() -> None:
-    """Raise if another user could rename files in $TMPDIR, for instance for lack of the sticky bit."""
-    folder = real_path(Path(tempfile.gettempdir()))
-    if (cause := exposure_above(folder / "made")) is not None:
-        raise SettingError(
-            "$TMPDIR",
-            folder,
-            cause=f"{cause}: other users could replace the temporary folders of a command",
-            cure="Set $TMPDIR to a folder of your own, or make this folder sticky: chmod +t",
-        )
 
 
 def workspace_path(given: Path | None = None) -> Path:
@@ -151,20 +136,19 @@ def state_folder() -> Path:
             cure="Choose a folder inside your home folder, or remove other users' access to "
             "the folder and the folders above it (chown, chmod go-w, setfacl -k)",
         )
-    return _own(real)
+    return own_folder(real)
 
 
-def _own(folder: Path) -> Path:
-    """Create a folder with access for its owner only, unless it exists."""
+def own_folder(folder: Path) -> Path:
+    """Create a folder with access for its owner only, unless it exists and nobody else may write to it."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
-    there = folder.lstat()
-    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
+    if (cause := own_exposure(folder)) is not None:
         raise SettingError(
             "$CURRICULUM_STATE",
             folder,
-            cause="the path is a link or file, or belongs to another user",
-            cure="Choose a folder of your own",
+            cause=cause,
+            cure="Choose a folder of your own, or remove this folder if you don't know its contents",
         )
     folder.chmod(0o700)
     return folder
@@ -453,7 +437,7 @@ def _folder_for(workspace: Path, kind: str) -> Path:
     identity = os.fsencode(workspace) + b"\0" + Store(workspace).workspace().uuid.encode()
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", workspace.name)[:NAME_LENGTH]
     digest = hashlib.sha256(identity).hexdigest()[:DIGEST_LENGTH]
-    return _own(_own(state_folder() / kind) / f"{name}-{digest}")
+    return own_folder(own_folder(state_folder() / kind) / f"{name}-{digest}")
 
 
 def pages_folder(workspace: Path) -> Path:

@@ -220,7 +220,7 @@ def test_temporary_folders_that_others_could_replace_are_refused(
     if not refused:
         assert settings.home(tmp_path / "home") == tmp_path / "home"
         return
-    with pytest.raises(SettingError) as found:
+    with pytest.raises(StoreError) as found:
         settings.home(tmp_path / "home")
     assert (found.value.name, found.value.value) == ("$TMPDIR", shared)
     monkeypatch.setenv("CURRICULUM_TRUST", str(tmp_path))

@@ -179,3 +179,25 @@ def test_a_folder_that_another_user_may_have_renamed_so_stays(temporary: Path, m
     temporary.chmod(mode)
     assert run_ranks("pass") == 0
     assert named.exists() is (mode == 0o777)
+
+
+@pytest.mark.parametrize("module", ["curriculum.train", "curriculum.train.bundle"])
+@pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o1777, False)])
+def test_training_begins_in_no_temporary_folder_that_others_could_replace(
+    tmp_path: Path, module: str, mode: int, refused: bool
+) -> None:
+    shared, job = tmp_path / "shared", tmp_path / "own" / "job.json"
+    shared.mkdir()
+    shared.chmod(mode)
+    environment = {**os.environ, "TMPDIR": str(shared)}
+    environment.pop("CURRICULUM_TRUST", None)
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(job)],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert ("$TMPDIR" in done.stderr) == refused, done.stderr
