@@ -10,6 +10,7 @@ comment in the script gives the number of GPUs per machine, so that sbatch optio
 
 import re
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from curriculum.whole_files import write_whole
 from schemas.errors import JobError
 from schemas.job import Job, SlurmJob
 from schemas.json_text import read_json
+from schemas.visible import one_line
 
 NAME = "$CURRICULUM_SBATCH"
 COMMAND_LINE = "{command}"
@@ -84,6 +86,8 @@ SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
 POLL_SECONDS = 5.0
 """Seconds between two calls of squeue. They are many, since its server may manage thousands of jobs."""
 GRACE_SECONDS = 10.0
+ANSWER_SECONDS = 120.0
+"""Time limit of a call of one of Slurm's programs, which wait for its server."""
 SECONDS_TO_APPEAR = 30.0
 """Seconds that a file may take to appear here after another machine wrote it."""
 _ENDED = {
@@ -125,7 +129,7 @@ class SlurmHandle:
             return done.stdout.strip() or None
         if "Invalid job id" in done.stderr:
             return None
-        raise ConnectionError(done.stderr.strip())
+        raise ConnectionError(one_line(done.stderr.strip()))
 
     def is_active(self) -> bool:
         """Return True if the job waits or runs. Return True also if Slurm doesn't answer."""
@@ -158,7 +162,7 @@ class SlurmHandle:
             if state not in (None, "COMPLETED", "FAILED"):
                 break
             time.sleep(POLL_SECONDS / 10)
-        code = int(file.read_text()) if file.is_file() else None
+        code = _exit_code(file) if file.is_file() else None
         if state == "CANCELLED":
             return CANCELLED if code is None else code
         if state == "OUT_OF_MEMORY":
@@ -167,7 +171,8 @@ class SlurmHandle:
             return _KILLED
         if code == CANCELLED:
             return _TERMINATED  # Nobody cancelled the job, so its time limit was reached; it can resume.
-        return 128 - code if code > 128 else code  # A shell adds 128 to the number of a signal.
+        # A shell adds 128 to the number of a signal.
+        return 128 - code if 128 < code < 128 + signal.NSIG else code
 
 
 def find_submitted(directory: Path) -> SlurmHandle | None:
@@ -203,7 +208,7 @@ def submit_job(
         *("sbatch", "--parsable", "--open-mode=append", "--signal=B:TERM@120"),
         f"--job-name=curriculum-{job.specialist}-{job.phase}-{job.run_key[:KEY_DIGITS]}",
         f"--comment={directory.resolve()}",
-        f"--output={directory / LOG}",
+        f"--output={str(directory / LOG).replace('%', '%%')}",
     ]
     # An earlier job may have written its exit code after it was forgotten.
     (directory / EXIT).unlink(missing_ok=True)
@@ -217,7 +222,15 @@ def submit_job(
             cause=f"sbatch rejected the job: {done.stderr.strip()}",
             cure="Test the script by running sbatch directly",
         )
-    return _noted(done.stdout.strip().partition(";")[0], directory)
+    number = done.stdout.strip().partition(";")[0]
+    if not re.fullmatch("[0-9]{1,20}", number):
+        raise JobError(
+            NAME,
+            number,
+            cause="sbatch didn't answer with the number of the job, which may have been submitted",
+            cure="Find the job with squeue --me and cancel it; test the script by running sbatch directly",
+        )
+    return _noted(number, directory)
 
 
 def follow_job(
@@ -259,12 +272,29 @@ def _noted(number: str, directory: Path) -> SlurmHandle:
     return SlurmHandle(number, directory)
 
 
+def _exit_code(file: Path) -> int | None:
+    """Read the exit code that a job's script wrote; None if it couldn't write the file completely."""
+    written = file.read_text(encoding="utf-8", errors="replace").strip()
+    return int(written) if re.fullmatch("[0-9]{1,3}", written) else None
+
+
 def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run one of Slurm's programs. If it doesn't answer in time, the exit code is 124, as of `timeout`."""
     try:
-        # sbatch passes its environment on to the job.
         return subprocess.run(
-            words, input=text, capture_output=True, text=True, check=False, env=job_environment()
+            words,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=ANSWER_SECONDS,
+            # sbatch passes its environment on to the job.
+            env=job_environment(),
         )
+    except subprocess.TimeoutExpired:
+        silent = f"{words[0]} didn't answer in {ANSWER_SECONDS} s"
+        return subprocess.CompletedProcess(words, 124, stdout="", stderr=silent)
     except FileNotFoundError:
         raise JobError(
             NAME,

@@ -376,3 +376,46 @@ def test_the_script_that_the_documents_show_is_a_template(tmp_path: Path) -> Non
     file = tmp_path / "cluster.sh"
     file.write_text(script)
     assert (read_template(file).gpus, read_template(file).cores) == (4, 32)
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "Welcome", "-u root", "1" * 21], ids=["none", "banner", "option", "long"]
+)
+def test_an_answer_of_sbatch_without_a_number_is_refused(
+    world: Any, cluster: Cluster, answer: str
+) -> None:
+    program = cluster.trainer.parent / "programs" / "sbatch"
+    program.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    directory = world.open_run(world.job())
+    with pytest.raises(JobError) as refused:
+        run(world, directory)
+    assert (refused.value.name, refused.value.value) == (slurm.NAME, answer)
+    assert not (directory / slurm.SUBMITTED).exists()
+
+
+@pytest.mark.parametrize("written", ["", "no number", "\xff"])
+def test_an_exit_code_that_was_not_written_completely_counts_as_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setattr(slurm, "SECONDS_TO_APPEAR", 0)
+    (tmp_path / slurm.EXIT).write_text(written, encoding="latin-1")
+    assert slurm.SlurmHandle("1", tmp_path).code("FAILED") == -9
+
+
+@pytest.mark.parametrize(("written", "code"), [("137", -9), ("3", 3), ("255", 255)])
+def test_a_code_above_the_signals_is_no_signal(tmp_path: Path, written: str, code: int) -> None:
+    (tmp_path / slurm.EXIT).write_text(written)
+    assert slurm.SlurmHandle("1", tmp_path).code("FAILED") == code
+
+
+def test_a_program_of_slurm_that_hangs_or_forges_lines_does_not_answer(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = cluster.trainer.parent / "programs" / "squeue"
+    bodies = ["exec sleep 60", "printf 'a\\nwarning: b' >&2; exit 1", "printf '\\377' >&2; exit 1"]
+    for body in bodies:
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        monkeypatch.setattr(slurm, "ANSWER_SECONDS", 0.2 if "sleep" in body else 60)
+        with pytest.raises(ConnectionError) as silent:
+            slurm.SlurmHandle("1", tmp_path).state()
+        assert "\n" not in str(silent.value)
