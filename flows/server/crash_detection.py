@@ -22,6 +22,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from curriculum.whole_files import write_whole
 from flows import settings
 from flows.settings.form_subjects import form_subject
+from schemas.visible import one_line
 
 EVERY_S = 30.0
 ANSWER_S = 30.0
@@ -216,7 +217,7 @@ def main() -> None:
     api, workspace, *pools = sys.argv[1:]
 
     def print_words(words: str) -> None:
-        sys.stdout.write(f"{words}\n")
+        sys.stdout.write(f"{one_line(words)}\n")
         sys.stdout.flush()
 
     try:
