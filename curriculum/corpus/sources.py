@@ -274,8 +274,12 @@ def _require_own_parts(folder: Path, common: Path, name: str) -> None:
     for top in FOLDERS:
         if (common / top).is_symlink():
             _refuse(name, common / top, "it is a link", CLONE)
-        for place in _irregular_entries(common / top):
-            _refuse(name, place, "it is neither a file nor a folder", CLONE)
+        try:
+            irregular = next(_irregular_entries(common / top), None)
+        except OSError as failed:
+            _refuse(name, common / top, f"it can't be listed: {failed.strerror}", CLONE)
+        if irregular is not None:
+            _refuse(name, irregular, "it is neither a file nor a folder", CLONE)
     for borrowed in BORROWED:
         if (common / borrowed).exists():
             cause = "the repository borrows objects from another folder, possibly anywhere on this machine"

@@ -299,3 +299,17 @@ def test_a_repository_with_its_folder_apart_is_read_by_that_folder(
     ):
         read(tmp_path / "w")
     assert [each.path for each in read(tmp_path / "apart")[0]] == ["a.cc"]
+
+
+def test_a_folder_too_deep_to_list_refuses_the_repository(hostile: Any, read: Any) -> None:
+    refs = hostile.path / ".git" / "refs"
+    at = os.open(refs, os.O_RDONLY)
+    for _ in range(40):
+        os.mkdir("x" * 200, dir_fd=at)
+        below = os.open("x" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    with pytest.raises(CorpusError) as refused:
+        read(hostile.path)
+    assert str(refused.value.value) == str(refs)
