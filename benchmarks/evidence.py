@@ -83,7 +83,7 @@ def documents_of(store: Store, made: Artefact) -> Iterator[pa.Table]:
         table = fixed.select([*STRATUM, "document_id", "lineage", "nats", "bytes"])
         named = {"arm": arm, "seed": int(seed), "view": "".join(view) or FILE_VIEW}
         for number, (name, value) in enumerate(named.items()):
-            table = table.add_column(number, name, pa.repeat(value, len(table)))
+            table = table.add_column(number, name, pa.array([value] * len(table)))
         strata = zip(*(table[name].to_pylist() for name in STRATUM), strict=True)
         yield table.append_column("weight", pa.array([weights[stratum] for stratum in strata]))
 
@@ -100,7 +100,7 @@ def _last_evaluation_of(run: Artefact) -> tuple[pa.Table, Weights]:
 
 
 def _measurement_of(made: Artefact) -> tuple[pa.Table, Weights]:
-    evaluations = made.manifest.config["evaluations"]
+    evaluations: Any = made.manifest.config["evaluations"]
     return pq.read_table(made.path / DOCUMENTS_NAME), _weights(evaluations)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,7 @@ def _table_cell(text: str | None) -> str:
     return " ".join((text or "").split()).replace("|", "\\|")
 
 
-GENERATED = {
+GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "docs/concepts.md": {"columns": columns, "structure": structure},
     "docs/cli.md": {"commands": command_line},
     "docs/training.md": {"presets": presets, "rates": rates},
