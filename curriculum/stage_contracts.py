@@ -22,7 +22,6 @@ from curriculum.families.document_check import check_document
 from curriculum.families.document_writer import documents_in
 from curriculum.graph.clang import GraphSnapshot
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
-from curriculum.packing.read import require_same_groups
 from curriculum.packing.row_check import check as check_rows
 from curriculum.store import Artefact
 from curriculum.tokens.token_bytes_check import check_token_bytes
@@ -173,8 +172,6 @@ def _require_rows(artefact: Artefact, _: Mapping[str, Path]) -> None:
         report = check_rows(artefact.path)
         report.raise_first()
         rows = report.rows
-    for shard in artefact.shards():
-        require_same_groups(shard)
     if (artefact.path / ORDER_NAME).is_file():
         for held_out in read_order(artefact.path).rows:
             if not 0 <= held_out.row < rows:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing.packed_rows import RowBatch
-from schemas.errors import SchemaError
+from schemas.errors import SchemaError, StoreError
 from schemas.json_text import version_fault
 from schemas.packed_row import RowFormat
 
@@ -155,7 +155,7 @@ def require_same_groups(path: Path) -> None:
     A foreign footer may hold bytes that look like the start of its row groups.
 
     Raises:
-        ValueError: naming the first row group that differs.
+        StoreError: naming the first row group that differs.
     """
     whole = parquet.read_metadata(path)
     cut = _cut(path, whole)
@@ -164,7 +164,12 @@ def require_same_groups(path: Path) -> None:
     with pa.OSFile(str(path), "r") as file:
         for group in range(whole.num_row_groups):
             if not cut.with_group(file, group).row_group(0).equals(whole.row_group(group)):
-                raise ValueError(f"row group {group} of {path.name} isn't where its footer begins")
+                raise StoreError(
+                    str(path),
+                    f"row group {group}",
+                    cause="its description isn't where the footer of another file has it",
+                    cure="Ask its sender for another copy, or move it out of the workspace",
+                )
 
 
 def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:

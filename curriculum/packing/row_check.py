@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from curriculum import parquet
 from curriculum.packing.boundaries import Values
 from curriculum.packing.packed_rows import KNOWN, REQUIRED, RowBatch, same_type
-from curriculum.packing.read import format_of
+from curriculum.packing.read import format_of, require_same_groups
 from curriculum.packing.rules import (
     CONTENT,
     EDGES,
@@ -162,6 +162,7 @@ class _DataSet:
             try:
                 with parquet.File(path) as file:
                     self._check_file(file, shard)
+                require_same_groups(path)
             except StoreError as refused:
                 self._file_fault(shard, str(refused.value), refused.cause)
             except (pa.ArrowException, OSError) as unreadable:

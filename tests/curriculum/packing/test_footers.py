@@ -108,5 +108,5 @@ def test_a_column_whose_name_looks_like_row_groups_is_refused(tmp_path: Path) ->
     path = tmp_path / "part.parquet"
     table = pa.table({b"\x19\x2c\x19\x1c".decode() + "ids": range(6)})
     pq.write_table(table, path, row_group_size=3, store_schema=False)
-    with pytest.raises((ValueError, OSError)):
+    with pytest.raises((StoreError, OSError)):
         require_same_groups(path)
