@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from curriculum.exposure import real_path
-from curriculum.outputs import claim_folder
 from curriculum.pipeline.run_config import RunConfig
 from flows.cli.app import (
     CLOSED,
@@ -135,6 +134,7 @@ def ablate(
 
     Finished runs are reused, interrupted runs are resumed. Exit code 3: the claims have no verdicts.
     """
+    from curriculum.outputs import claim_folder
     from flows.cli import ablations
     from flows.settings.trust import require_trusted, trusting_new_workspace
 
