@@ -12,7 +12,7 @@ from dashboards.charts.plots import Scale
 
 
 class TrainingProgress(Protocol):
-    """How far a training has come, counted from its start."""
+    """Progress of a training, counted from its start."""
 
     @property
     def steps(self) -> int:

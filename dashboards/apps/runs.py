@@ -26,7 +26,7 @@ with app.setup:
         return mo.ui.slider(
             *(0, training_view.MAX_WEIGHT, 0.01),
             value=value,
-            label=label,
+            label=frame.label(label),
             show_value=True,
             debounce=True,
             on_change=stored(name),

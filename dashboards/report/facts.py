@@ -170,6 +170,12 @@ class Facts:
                 shares |= phase.run.trained_shares
         return shares
 
+    @property
+    def trained_jobs(self) -> dict[str, tuple[Job, Mapping[str, str]]]:
+        """Job and versions of each finished phase by its name."""
+        runs = ((phase.name, phase.run) for phase in self.phases if phase.run)
+        return {name: (run.job, run.versions) for name, run in runs if run.job is not None}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkedArtefacts:

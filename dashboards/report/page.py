@@ -1,7 +1,6 @@
 """The report as an HTML page that sends no requests and is readable without its script."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -24,7 +23,6 @@ from dashboards.report import costs, curves, phases, step_curves
 from dashboards.report.attention import attention_entries
 from dashboards.report.facts import Facts, mean_of
 from dashboards.training_view import MAX_WEIGHT, TrainingView
-from schemas.job import Job
 from schemas.spdx import licence_kind
 from schemas.specialist import format_reference
 from schemas.study import study_mark
@@ -39,7 +37,7 @@ MAX_REASONS = 8
 def page(facts: Facts) -> str:
     """Return the report of a specialist as HTML."""
     plot, steps = curves.plot_of(facts), _steps(facts)
-    recorded, axes = _recorded(facts), step_curves.axis_data(steps)
+    jobs, axes = facts.trained_jobs, step_curves.axis_data(steps)
     colours = (
         palette.family_style() + palette.document_style() + palette.phase_style(len(facts.phases))
     )
@@ -54,9 +52,9 @@ def page(facts: Facts) -> str:
         is_priced=any(report.cost for phase in facts.phases for report in phase.spent),
         plot=plot,
         made_of=_made_of(facts),
-        models=run_settings.model_words(job.model for job, _ in recorded.values()),
-        settings=run_settings.setting_table([*recorded.values()]),
-        setting_titles=[*recorded],
+        models=run_settings.model_words(job.model for job, _ in jobs.values()),
+        settings=run_settings.setting_table([*jobs.values()]),
+        setting_titles=[*jobs],
         loss=step_curves.loss_chart(steps),
         axes=axes,
         view=TrainingView(),
@@ -77,12 +75,6 @@ def page(facts: Facts) -> str:
         palette=palette,
         phases=phases,
     )
-
-
-def _recorded(facts: Facts) -> dict[str, tuple[Job, Mapping[str, str]]]:
-    """Return the job and the versions of each finished phase by its name."""
-    runs = ((phase.name, phase.run) for phase in facts.phases if phase.run)
-    return {name: (run.job, run.versions) for name, run in runs if run.job is not None}
 
 
 def _steps(facts: Facts) -> list[step_curves.PhaseSteps]:
