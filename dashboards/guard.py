@@ -57,11 +57,12 @@ class Guard:
     def _may_pass(self, scope: Scope) -> bool:
         """Return True if a request names this server as its host and no page of another origin sent it.
 
+        A CONNECT request would open a tunnel, which uvicorn can't serve.
         Browsers send no Origin header with requests for images, scripts and frames and with followed links.
         Of these, only followed links may come from another origin.
         """
         headers = headers_of(scope)
-        if headers.get("host") != self.server:
+        if headers.get("host") != self.server or scope.get("method") == "CONNECT":
             return False
         if "origin" in headers:
             return headers["origin"] == f"http://{self.server}"

@@ -62,6 +62,11 @@ def test_programs_and_own_pages_pass_by_every_method() -> None:
         assert is_open(headers)
 
 
+def test_no_tunnel_is_opened() -> None:
+    assert status({}, method="CONNECT") == 403
+    assert status(OURS, method="CONNECT") == 403
+
+
 @pytest.mark.parametrize(
     "headers",
     [
