@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from curriculum import listening
-from curriculum.listening import is_here, is_told, listening_users
+from curriculum.listening import connecting_user, is_here, is_told, listening_users
 from curriculum.workers.ray import RayPool
 from schemas.errors import WorkerError
 
@@ -24,6 +24,14 @@ family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 listener = socket.create_server((sys.argv[1], 0), family=family, dualstack_ipv6=sys.argv[1] == "::")
 print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
+"""
+CONNECTS = f"""
+import os, socket, sys
+os.setgid({STRANGER})
+os.setuid({STRANGER})
+with socket.socket() as client:
+    client.connect(("127.0.0.1", int(sys.argv[1])))
+    sys.stdin.read()
 """
 linux = pytest.mark.skipif(not is_told(), reason="needs /proc/net/tcp")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="root alone may become another user")
@@ -77,6 +85,37 @@ def test_no_cluster_of_another_user_on_this_machine_is_asked(
         pool = RayPool(address=f"127.0.0.1:{ours.getsockname()[1]}", in_flight=1)
         with pytest.raises(WorkerError, match="is not installed"):  # asked, had it been there
             [*pool.map(len, ["a"])]
+
+
+@linux
+def test_the_user_of_a_connection_is_the_one_that_made_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        place = ours.getsockname()
+        with socket.create_connection(place), ours.accept()[0] as made:
+            assert connecting_user(made.getpeername(), place) == os.getuid()
+        assert connecting_user(("127.0.0.1", 1), place) is None
+
+
+@linux
+@as_root
+def test_another_user_is_seen_to_connect() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as ours,
+        subprocess.Popen(
+            [sys.executable, "-c", CONNECTS, str(ours.getsockname()[1])], stdin=subprocess.PIPE
+        ) as process,
+        ours.accept()[0] as made,
+    ):
+        assert connecting_user(made.getpeername(), ours.getsockname()) == STRANGER
+        process.communicate()
+
+
+def test_without_netlink_nobody_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "AF_NETLINK", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        place = ours.getsockname()
+        with socket.create_connection(place) as client:
+            assert connecting_user(client.getsockname(), place) is None
 
 
 def test_addresses_of_this_machine_are_told_from_others() -> None:
