@@ -173,7 +173,7 @@ FOREIGN_PATIENCE_S = 15.0
 SLOW_S = 20.0
 """Seconds after which a warning says that a server is slow."""
 BACKLOG = 1024
-"""Connections that may wait for a server while it is busy or restarts."""
+"""Connections that may wait for a server while it starts."""
 
 
 @contextlib.contextmanager

@@ -1,12 +1,11 @@
-"""Uvicorn on an inherited socket, without an access log and without proxy headers.
-
-Any user of the machine may send requests. Malformed requests must therefore not fill a log with lines or
-tracebacks.
-"""
+"""Uvicorn on an inherited socket, without an access log and without proxy headers."""
 
 import socket
 
 from dashboards.guard import Application
+
+MAX_MESSAGE_BYTES = 2 << 20
+"""Maximum size of a WebSocket message. Prefect's clients send events of up to 1.5 MB."""
 
 
 def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None = None) -> None:
@@ -15,25 +14,19 @@ def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None
     At shutdown, connections that are still open get `linger_s` seconds to end; None waits until they have
     ended.
     """
-    import h11
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class PlainUpgrades(H11Protocol):
-        """HTTP protocol that refuses WebSockets with non-ASCII headers.
-
-        The websockets library, which handles all others, can't refuse them.
-        """
-
-        def handle_websocket_upgrade(self, event: h11.Request) -> None:
-            if all(value.isascii() for _, value in event.headers):
-                super().handle_websocket_upgrade(event)
-            else:
-                self.send_400_response("A header of a WebSocket has letters beyond ASCII.")
+    from flows.server.local_protocols import LocalHttp, LocalWebSocket, max_files
 
     config = uvicorn.Config(
         pages,
-        http=PlainUpgrades,
+        http=LocalHttp,
+        ws=LocalWebSocket,
+        # A compressed message of 16 KB can unpack to 16 MB before its login is checked.
+        ws_per_message_deflate=False,
+        ws_max_size=MAX_MESSAGE_BYTES,
+        # asyncio accepts that many connections before the protocol can refuse one of them.
+        backlog=max_files() // 8,
         # Warnings are about requests.
         log_level="error",
         # The access log would contain the secret path.

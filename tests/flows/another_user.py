@@ -20,8 +20,11 @@ def read(file):
 
 def asked(server, path, **headers):
     connection = http.client.HTTPConnection(server, timeout=60)
-    connection.request("GET", path, headers=headers)
-    return connection.getresponse().status
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    except ConnectionError:
+        return "closed"
 
 def seen():
     lines = [tried(lambda: read(file)) for file in glob.glob("/proc/[0-9]*/cmdline")]
