@@ -34,7 +34,7 @@ class LocalHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close the connection at once if another user made it or too many are open."""
         super().connection_made(transport)
-        if len(self.connections) > max_files() // 4 or not self._is_owners(transport):
+        if len(self.connections) > max_files() // 2 or not self._is_owners(transport):
             transport.abort()
 
     def _is_owners(self, transport: asyncio.Transport) -> bool:
