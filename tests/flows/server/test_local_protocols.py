@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from flows import settings
 from flows.server.uvicorn_server import MAX_MESSAGE_BYTES
@@ -74,7 +75,7 @@ class EchoServer:
             while client.recv(10_000):
                 pass
 
-    def websocket(self) -> ClientConnection:
+    def websocket(self) -> Connection:
         """Open a WebSocket that offers compression."""
         return connect(f"ws://{settings.HOST}:{self.port}/", proxy=None)
 
@@ -146,7 +147,7 @@ def test_a_malformed_request_writes_nothing_to_the_log(
     assert ours.log.read_text() == ""
 
 
-def answer(opened: ClientConnection, message: str) -> str:
+def answer(opened: Connection, message: str) -> str:
     """The answer to a message."""
     opened.send(message)
     return str(opened.recv(60))
