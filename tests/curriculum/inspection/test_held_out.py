@@ -91,7 +91,7 @@ def test_two_files_that_fill_val_together_are_both_named() -> None:
     words = held.warning()
     assert words is not None
     assert "own:x.hpp (40.0%) and own:y.hpp (30.0%)" in words
-    assert "Of the whole corpus it is 40.0% and 30.0%." in words
+    assert "40.0% and 30.0%" in words
     assert words.endswith('exclude: ["x.hpp", "y.hpp"]')
 
 
@@ -115,7 +115,7 @@ def test_the_advice_names_the_val_fraction_that_holds_out_a_file_of_a_domain() -
     assert choose_val_clusters({file.name: file for file in files}, val_fraction=fraction)
     assert "raise the corpus's val_fraction" in _words(replace(held, is_whole=False))
     alone = _words(replace(held, files=sides[:1]))
-    assert "the corpus has 1 file of it, and a file is held out whole or not at all" in alone
+    assert " 1 file " in alone
 
 
 def _words(held: HeldOutDocuments) -> str:
@@ -137,7 +137,7 @@ def test_too_few_documents_or_lineages_are_warned_of(
     found = held.warning()
     assert (found is not None) == warned
     if found:
-        assert "val_bpb reads too few to tell below 8 documents of 4 lineages" in found
+        assert "8 documents of 4 lineages" in found
 
 
 def test_documents_enough_of_little_weight_are_warned_of_with_what_they_are_worth() -> None:
@@ -146,9 +146,7 @@ def test_documents_enough_of_little_weight_are_warned_of_with_what_they_are_wort
         served=("a",), documents={"a": 21}, count=count, rows={"a": 9}
     ).warning()
     assert words is not None
-    assert words.startswith(
-        "val holds 21 documents of 12 lineages (by weight 4.0 of 2.1) in 9 rows"
-    )
+    assert "21 documents of 12 lineages (by weight 4.0 of 2.1) in 9 rows" in words
 
 
 def serving(kind: DocumentKind, share: float = 0.5) -> ExpectedServing:
@@ -186,7 +184,7 @@ def test_an_estimate_is_weighed_by_the_shares_of_the_servings() -> None:
     assert not held.count.is_sure
     words = held.warning()
     assert words is not None
-    assert words.startswith("val holds about 21 documents of 10 lineages (by weight 4.0 of")
+    assert "about 21 documents of 10 lineages (by weight 4.0 of" in words
 
 
 def mixture(*domains: str) -> MixtureReport:

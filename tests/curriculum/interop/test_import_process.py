@@ -262,7 +262,7 @@ def test_an_import_says_what_lies_in_place_of_a_file(
             file.read_bytes()
     if file.is_char_device():
         assert exit_apart(file.read_bytes, mebibytes=256) == MEMORY_ENDED
-    assert f"{lies} is at this path" in _is_refused(_command(world, file), file)
+    assert lies in _is_refused(_command(world, file), file)
     for path in (file, theirs):
         with pytest.raises(SchemaError) as refused:
             publish_foreign(
@@ -271,7 +271,7 @@ def test_an_import_says_what_lies_in_place_of_a_file(
                 world.tokenizer,
             )
         assert refused.value.name == str(file)
-        assert refused.value.cause == f"{lies} is at this path"
+        assert lies in refused.value.cause
 
 
 def test_files_without_rows_are_said_to_have_none(world: Any, tmp_path: Path, said: Any) -> None:

@@ -22,6 +22,7 @@ from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact
 from schemas.errors import SchemaError, StoreError
 from schemas.structure import STRUCTURE_TOKENS
+from tests.error_fields import fields
 from tests.flows.cli_runner import curriculum
 
 FORMS = ("megatron", "flat")
@@ -76,7 +77,7 @@ def test_a_mixture_goes_in_training_order_to_the_last_row_of_its_plan(
     assert beside["pack_id"].to_pylist() == [row["pack_id"][0].as_py() for row in rows]
     record = json.loads((exported / "export.json").read_text())
     assert (record["steps"], record["rows"]) == (12, 48)
-    assert "48 rows, all of the 12 steps of the plan" in (exported / "README.md").read_text()
+    assert "48 rows, all of the 12 steps" in (exported / "README.md").read_text()
 
 
 def test_rows_without_structure_have_codes_of_0_beside_those_with_it(
@@ -297,7 +298,7 @@ def test_flat_ids_of_another_size_than_their_offsets_are_refused(
 ) -> None:
     np.arange(10, 20, dtype=np.uint16).tofile(tmp_path / "x.bin")
     np.array([0, 4, 9], dtype=np.int64).tofile(tmp_path / "x.offsets.bin")
-    with pytest.raises(SchemaError, match="there should be 9 ids of 2, 4 or 8 bytes"):
+    with pytest.raises(SchemaError, match="9 ids of 2, 4 or 8 bytes"):
         world.take(tmp_path / "x.bin", "flat", said(family="mine"), 128)
 
 
@@ -307,7 +308,7 @@ def test_documents_without_the_bos_of_their_tokenizer_are_refused(
     ids = [world.codec.bos_id, 11, 12, 13, 14]
     np.array(ids, dtype=np.uint16).tofile(tmp_path / "x.bin")
     np.array([0, 3, 5], dtype=np.int64).tofile(tmp_path / "x.offsets.bin")
-    with pytest.raises(SchemaError, match="begins 1 of 2 documents"):
+    with pytest.raises(SchemaError, match="1 of 2 documents"):
         world.take(tmp_path / "x.bin", "flat", said(family="mine"), 128)
 
 
@@ -331,16 +332,15 @@ def test_what_must_be_said_of_bare_documents_is_asked_for(
 
 def test_rows_of_a_mixture_are_no_rows_of_one_artefact(world: Any, tmp_path: Path) -> None:
     exported = world.export(world.mixture, tmp_path / "out", "flat")
-    with pytest.raises(SchemaError, match=r"family is .*rows of one import are alike"):
+    with pytest.raises(SchemaError, match="family"):
         world.take(exported, "flat")
 
 
 def test_nothing_is_written_over_and_nothing_half(world: Any, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError, check=fields(name="--to", value=tmp_path / "out")):
         world.export(world.flat, tmp_path / "out", "flat")
-    assert refused.value.name == "--to"
     next(iter(world.structured.path.glob("data/part-*.parquet"))).unlink()
     with pytest.raises((StoreError, OSError)):
         world.export(world.structured, tmp_path / "other", "flat")
