@@ -1,6 +1,5 @@
 """Anyone's model is examined: good ones pass, each leak is told by its claim, mistakes say what to do."""
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from curriculum.leakcheck.external_models import (
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
 from schemas.leak import LeakReport
+from tests.error_fields import fields
 
 MODELS = '''
 import torch
@@ -196,7 +196,7 @@ def test_a_model_that_mixes_over_rows_or_the_batch_fails(models: str, name: str)
     report = examined(models, name)
     assert failing(report) - claims.CAUSAL == {claims.REPACKED}
     first = next(finding for finding in report.failures if finding.claim == claims.REPACKED)
-    assert re.match(r"step 1: the (loss of document|gradient of)", first.detail)
+    assert first.detail.startswith("step 1: ")
     assert report.planted == ()
 
 
@@ -240,7 +240,7 @@ def test_a_test_of_ones_own_examines_a_module() -> None:
 
 
 def test_a_module_without_an_embedding_is_refused() -> None:
-    with pytest.raises(JobError, match=r"Give a module that embeds ids with nn\.Embedding"):
+    with pytest.raises(JobError, check=fields(value="Linear")):
         leakcheck(lambda: nn.Linear(2, 2), vocab_size=97)
 
 
@@ -270,5 +270,5 @@ def test_what_can_not_be_built_or_fed_is_refused_with_a_cure(
 
 
 def test_a_model_that_fails_in_its_forward_is_told_so(models: str) -> None:
-    with pytest.raises(JobError, match=r"ValueError: too long for me; its forward fails on ids"):
+    with pytest.raises(JobError, match="too long for me"):
         examined(models, "Short", 256)

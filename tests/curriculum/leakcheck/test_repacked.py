@@ -120,8 +120,8 @@ def test_a_leak_is_named_by_step_document_and_layer(monkeypatch: pytest.MonkeyPa
         each for each in repacked_findings(proven, steps, packings(steps, 128)) if not each.passed
     ]
     assert found
-    assert "step 1: the loss of document" in found[0].detail
-    assert "first in the output of block 1 (F)" in found[0].detail
+    assert "step 1: " in found[0].detail
+    assert "block 1 (F)" in found[0].detail
 
 
 def test_a_leak_of_gradients_alone_is_named_by_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:

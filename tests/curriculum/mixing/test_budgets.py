@@ -193,7 +193,7 @@ def test_rows_that_arent_built_may_be_half_full(
 ) -> None:
     (found,) = supposed(phase(serving(), tokens=tokens), 51_200).check()
     assert (found.fault is not None) == refused
-    assert any("may be less than one step" in each for each in found.warnings) != refused
+    assert any("one step" in each for each in found.warnings) != refused
 
 
 def test_a_budget_named_for_rows_that_arent_built_fits_however_full_they_will_be(
@@ -218,7 +218,7 @@ def test_a_plan_too_long_to_be_counted_is_divided_out(
 
 def test_a_step_that_isnt_whole_slots_is_refused_as_a_mix_does(serving: Make, phase: Make) -> None:
     (found,) = supposed(phase(serving(row_length=2048), tokens=9000), 90_000).check()
-    assert "a step must be a whole number of slots of 2048" in str(found.fault)
+    assert "slots of 2048" in str(found.fault)
 
 
 @pytest.mark.parametrize(
@@ -265,4 +265,4 @@ def test_a_serving_without_rows_is_short(serving: Make, phase: Make) -> None:
         seed=1,
     )
     (line,) = shortages(supply.check()[0])
-    assert "no rows are available; its share of 0.5 becomes 0," in line
+    assert " 0.5 becomes 0," in line

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -10,6 +11,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.row_supply import Supply
 from curriculum.mixing.strata import Stratum, demand, missing_domains
 from schemas.errors import MixtureError
+from tests.error_fields import fields
 
 Make = Callable[..., Any]
 
@@ -56,12 +58,13 @@ def test_a_domain_without_rows_is_warned_of_and_takes_nothing(serving: Make, pha
     (stratum,) = strata = of_one_variant(resolved, [supply(other=[90])])
     assert (stratum.domain, stratum.share) == ("other", 1.0)
     (said,) = missing_domains(resolved, strata)
-    assert said.endswith("no row is of domain tests, so its factor 2 is idle")
+    assert "tests" in said
+    assert said.endswith(" 2 is idle")
 
 
 def test_a_serving_of_domains_without_rows_alone_is_empty(serving: Make, phase: Make) -> None:
     one = serving(domains=(("*", 0.0), ("tests", 1.0)))
-    with pytest.raises(MixtureError, match="it has no rows"):
+    with pytest.raises(MixtureError, check=fields(value="v3_simple causal at 512")):
         of_one_variant(phase(one, tokens=10), [supply(other=[90])])
 
 
@@ -74,7 +77,7 @@ def test_a_domain_that_no_rule_gives_is_refused_with_the_likely_one(
     wrong = phase(serving(domains=(("testng", 2.0),)), tokens=10)
     (fault,) = domain_faults([right, wrong], known)
     assert fault.location == ("phases", 1, "servings", 0, "domains", "testng")
-    assert fault.cure == "Did you mean 'testing'?"
+    assert "'testing'" in fault.cure
 
 
 def test_slots_come_as_often_as_their_share_needs_at_their_fill(serving: Make, phase: Make) -> None:
@@ -94,9 +97,9 @@ def test_a_shortage_says_what_there_is_what_is_asked_and_what_to_change(
         of_one_variant(asked, [supply("a", x=[500]), supply("b", x=[5000])])
     said = str(caught.value)
     assert "v3_simple causal at 512, domain x" in said
-    assert "5,000 tokens are requested, but only 500 are available" in said
-    assert "10 times, and max_repetition is 4" in said
-    assert "Lower token_budget to 4K, raise max_repetition to 10" in said
+    assert {"5,000", "500"} <= {*said.replace(";", " ").split()}
+    assert re.search(r" 10 times, .* 4\b", said)
+    assert re.search(r"token_budget to 4K, .*max_repetition to 10\b", said)
 
 
 def test_a_shortage_says_how_far_a_share_must_be_lowered(serving: Make, phase: Make) -> None:
@@ -134,13 +137,13 @@ def test_all_that_a_phase_lacks_is_named(serving: Make, phase: Make) -> None:
         of_one_variant(phase(*servings, tokens=100_000, max_repetition=2), rows)
     assert "at 512 (x)" in short.value.cause or "at 512 (x, y)" in short.value.cause
     assert "at 1024 (" in short.value.cause
-    assert "share from 0.5 to" in short.value.cure
+    assert " 0.5 to " in short.value.cure
 
 
 def test_exactly_max_repetition_is_served(serving: Make, phase: Make) -> None:
     (stratum,) = of_one_variant(phase(serving(), tokens=2000, max_repetition=4), [supply(x=[500])])
     assert stratum.served == 1.0
-    with pytest.raises(MixtureError, match=r"seen 4\.01 times"):
+    with pytest.raises(MixtureError, match=r"4\.01 times"):
         of_one_variant(phase(serving(), tokens=2001, max_repetition=4), [supply(x=[500])])
 
 
@@ -164,7 +167,7 @@ def test_renormalise_cuts_those_that_the_raise_makes_short(serving: Make, phase:
 
 
 def test_renormalise_cannot_make_rows(serving: Make, phase: Make) -> None:
-    with pytest.raises(MixtureError, match="together supply 200 at max_repetition 2"):
+    with pytest.raises(MixtureError, match=r" 200 .*max_repetition 2"):
         of_one_variant(
             phase(serving(), tokens=1000, max_repetition=2, on_shortage="renormalise"),
             [supply(x=[100])],
@@ -176,9 +179,9 @@ def test_a_serving_without_rows_is_an_error_unless_the_phase_renormalises(
 ) -> None:
     servings = (serving(share=0.5), serving(1, share=0.5, family="v2_simple"))
     supplies = [supply("a", x=[500]), supply("b")]
-    with pytest.raises(MixtureError, match="v2_simple causal at 512; it has no rows"):
+    with pytest.raises(MixtureError, check=fields(value="v2_simple causal at 512")):
         of_one_variant(phase(*servings, tokens=100), supplies)
     (stratum,) = of_one_variant(phase(*servings, tokens=100, on_shortage="renormalise"), supplies)
     assert (stratum.serving.index, stratum.served, stratum.share) == (0, 1.0, 0.5)
-    with pytest.raises(MixtureError, match="it has no rows"):
+    with pytest.raises(MixtureError, check=fields(value="v3_simple causal at 512")):
         of_one_variant(phase(serving(), tokens=100, on_shortage="renormalise"), [supply("a")])

@@ -19,6 +19,7 @@ from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError, DietError
 from schemas.json_schema import FOLDER
 from schemas.text import parse
+from tests.error_fields import fields
 
 DIET = """\
 specialist: templates
@@ -79,15 +80,13 @@ def test_the_sample_corpus_names_the_three_libraries_beside_it() -> None:
 
 
 def test_an_unknown_name_is_told_the_likely_one_or_all() -> None:
-    with pytest.raises(
-        DietError, match=r"templtes: there is no such diet\. Did you mean 'templates"
-    ):
+    with pytest.raises(DietError, match="'templates", check=fields(name="templtes")):
         load_diet("templtes")
     with pytest.raises(DietError, match="Available: algorithms, build_toolchain"):
         load_diet("zzz")
-    with pytest.raises(DietError, match=r"\./x\.yaml: there is no such file"):
+    with pytest.raises(DietError, check=fields(name="./x.yaml")):
         load_diet("./x.yaml")
-    with pytest.raises(DietError, match=r"phases_demo.*Did you mean 'phases.demo'"):
+    with pytest.raises(DietError, match=r"'phases\.demo'", check=fields(name="phases_demo")):
         load_phases("phases_demo")
 
 
@@ -110,10 +109,9 @@ def test_a_phase_that_is_not_there_has_a_line_and_a_cure(tmp_path: Path) -> None
     file.write_text(DIET.replace("phase: syntax", "phase: synatx"))
     with pytest.raises(DietError) as caught:
         load_diet(str(file))
-    assert str(caught.value) == (
-        f"{file}:6: phases.0.phase = 'synatx'; there is no such phase in phases. "
-        "Did you mean 'syntax'?"
-    )
+    assert caught.value.name == f"{file}:6"
+    assert caught.value.value == "phases.0.phase = 'synatx'"
+    assert "'syntax'" in caught.value.cure
 
 
 def test_a_serving_without_a_row_length_has_a_line(tmp_path: Path) -> None:
@@ -126,13 +124,13 @@ def test_a_serving_without_a_row_length_has_a_line(tmp_path: Path) -> None:
 def test_a_file_of_ten_megabytes_and_one_of_other_bytes_are_refused(tmp_path: Path) -> None:
     large = tmp_path / "large.yaml"
     large.write_text("# " + "x" * 10_000_000)
-    with pytest.raises(DietError, match=r"large\.yaml: .*more than 4,000,000 bytes"):
+    with pytest.raises(DietError, match=r"large\.yaml: .*4,000,000 bytes"):
         load_diet(str(large))
     latin = tmp_path / "latin.yaml"
     latin.write_bytes(b"a: 1\nwhy: caf\xe9\n")
-    with pytest.raises(DietError, match=r"latin\.yaml:2: the file is not UTF-8"):
+    with pytest.raises(DietError, match=r"latin\.yaml:2: .*UTF-8"):
         load_diet(str(latin))
-    with pytest.raises(DietError, match="there is no such file"):
+    with pytest.raises(DietError, check=fields(name="/dev/zero.yaml")):
         load_diet("/dev/zero.yaml")
 
 
@@ -182,7 +180,7 @@ def test_another_phases_file_is_the_one_that_counts(tmp_path: Path) -> None:
         load_diet(str(file))
     diet = load_diet(str(file), DietOverrides(phases_file=str(phases)))
     assert diet.phases_file == str(phases)
-    with pytest.raises(DietError, match=r"no such phase in .*mine\.yaml"):
+    with pytest.raises(DietError, match=r"phases\.\d\.phase = .*mine\.yaml"):
         load_diet("algorithms", DietOverrides(phases_file=str(phases)))
 
 
@@ -192,7 +190,7 @@ def test_gates_wait_for_as_large_a_part_of_another_budget(tmp_path: Path) -> Non
     smaller = load_diet(str(file), DietOverrides(token_budget="20K")).phases[0].advance_when
     assert smaller
     assert smaller.min_tokens == 8000
-    with pytest.raises(DietError, match=r"--token-budget: x; this is not a token count"):
+    with pytest.raises(DietError, check=fields(name="--token-budget", value="x")):
         load_diet(str(file), DietOverrides(token_budget="x"))
 
 
@@ -209,23 +207,22 @@ def test_a_workspace_has_diets_and_phases_of_its_own_by_name(tmp_path: Path) -> 
     assert set(phases_files(tmp_path)) - set(phases_files()) == {"short"}
     assert load_diet("mine", home=tmp_path).phases[0].phase == "talk"
     assert phase_names("short", tmp_path) == ("talk",)
-    with pytest.raises(DietError, match="mine: there is no such diet"):
+    with pytest.raises(DietError, check=fields(name="mine")):
         load_diet("mine")
-    with pytest.raises(DietError, match=r"mien: .*Did you mean 'mine'"):
+    with pytest.raises(DietError, match="'mine'", check=fields(name="mien")):
         load_diet("mien", home=tmp_path)
 
 
 def test_an_unknown_name_says_in_which_folder_it_was_looked_up(tmp_path: Path) -> None:
     with pytest.raises(DietError) as there:
         load_diet("argparse", home=tmp_path)
-    assert f"argparse: there is no such diet in {tmp_path}/diets, and none comes" in str(
-        there.value
-    )
+    assert there.value.name == "argparse"
+    assert f"{tmp_path}/diets" in there.value.cause
     assert "CURRICULUM_HOME" not in str(there.value)
-    with pytest.raises(DietError, match=f"no such phases file in {tmp_path}/phases, "):
+    with pytest.raises(DietError, match=f"{tmp_path}/phases, ", check=fields(name="long")):
         load_phases("long", tmp_path)
     absent = tmp_path / "absent"
-    with pytest.raises(DietError, match=f"No workspace at {absent}. Set --home or CURRICULUM_HOME"):
+    with pytest.raises(DietError, match=f"{absent}.*--home or CURRICULUM_HOME"):
         load_diet("argparse", home=absent)
 
 
@@ -239,5 +236,5 @@ def test_a_diet_of_the_workspace_stands_before_the_shipped_one_and_may_extend_it
     assert (diet.seed, diet.branch) == (7, "wide")
     assert diet.phases == shipped.phases
     file.with_name("other.yaml").write_text("extends: templates\nbranch: other\n")
-    with pytest.raises(DietError, match="extends another diet itself"):
+    with pytest.raises(DietError, match=f"{file}", check=fields(value="extends = 'templates'")):
         load_diet("other", home=tmp_path)

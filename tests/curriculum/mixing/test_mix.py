@@ -20,6 +20,7 @@ from schemas.document import SCHEMA_VERSION
 from schemas.errors import MixtureError, StoreError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA, Continued
 from tests.curriculum.stages.test_foreign_artefacts import change_table, replace_column
+from tests.error_fields import fields
 
 Make = Callable[..., Any]
 TwoServings = tuple[ResolvedPhase, list[list[Artefact]]]
@@ -280,10 +281,10 @@ def test_a_step_must_be_whole_slots_and_within_the_budget(
     store: Store, two_servings: TwoServings, phase: Make
 ) -> None:
     asked, rows = two_servings
-    with pytest.raises(MixtureError, match="whole number of slots of 1024"):
+    with pytest.raises(MixtureError, match="slots of 1024"):
         mix(store, DIET, asked, rows, tokens_per_step=1536)
     tiny = phase(*asked.servings, tokens=900)
-    with pytest.raises(MixtureError, match="one step takes"):
+    with pytest.raises(MixtureError, check=fields(value="900 tokens")):
         mix(store, DIET, tiny, rows, tokens_per_step=4096)
     assert list(store.artefacts("mixtures")) == []
 
@@ -513,7 +514,7 @@ def test_nothing_is_left_to_mix_where_the_budget_was_seen(
 ) -> None:
     phase, rows = two_servings
     middle = Continued(run="ab" * 32, step=99, tokens=phase.tokens, seen=())
-    with pytest.raises(MixtureError, match=r"has seen 120,000 at step 99, so none are left"):
+    with pytest.raises(MixtureError, match=r"120,000 at step 99\b"):
         mix(store, DIET, phase, rows, tokens_per_step=4096, continued=middle)
 
 

@@ -68,25 +68,25 @@ def test_the_anneal_is_the_last_job_over_the_servings_of_the_last_phase() -> Non
 
 def test_a_serving_names_its_row_length_where_the_phase_has_several() -> None:
     asked = diet({"phase": "structure", "servings": servings({"family": "v6_enriched"})})
-    with pytest.raises(DietError, match=r"servings\.0 \(v6_enriched\).*Give it row_length: 4096"):
+    with pytest.raises(DietError, match=r"servings\.0 \(v6_enriched\).*row_length: 4096"):
         resolve(asked, load_phases())
 
 
 def test_a_phase_that_is_not_there_is_an_error_with_the_likely_one() -> None:
     asked = diet({"phase": "synatx", "servings": servings({})})
-    with pytest.raises(DietError, match=r"phases\.0\.phase = 'synatx'.*Did you mean 'syntax'\?"):
+    with pytest.raises(DietError, match=r"phases\.0\.phase = 'synatx'.*'syntax'"):
         resolve(asked, load_phases())
 
 
 def test_row_lengths_divide_the_largest() -> None:
     lines = servings({"row_length": 384}, {"row_length": 512})
-    with pytest.raises(DietError, match=r"servings\.0\.row_length = 384.*divides 512"):
+    with pytest.raises(DietError, match=r"servings\.0\.row_length = 384.*512"):
         resolve(diet({"phase": "syntax", "servings": lines}), load_phases())
 
 
 def test_two_servings_never_read_the_same_rows() -> None:
     lines = servings({}, {"row_length": 4096})
-    with pytest.raises(DietError, match=r"servings\.1 .*same rows as phases\.0\.servings\.0"):
+    with pytest.raises(DietError, match=r"servings\.1 .*phases\.0\.servings\.0"):
         resolve(diet({"phase": "syntax", "servings": lines}), load_phases())
     apart = servings({}, {"repositories": ["lattice"]})
     (phase,) = resolve(diet({"phase": "syntax", "servings": apart}), load_phases())
@@ -102,7 +102,7 @@ def test_new_lines_are_scored_unless_a_serving_asks_for_all() -> None:
         "v3_simple causal score all at 4096",
     ]
     assert [[each.score for each in specs] for specs in wanted_of(phase)] == [["new"], ["all"]]
-    with pytest.raises(DietError, match="same rows"):
+    with pytest.raises(DietError, match=r"servings\.1 .*phases\.0\.servings\.0"):
         resolve(
             diet({"phase": "syntax", "servings": servings({}, {"score": "new"})}), load_phases()
         )
@@ -146,7 +146,7 @@ def test_the_same_base_named_and_by_default_is_the_same_rows() -> None:
         {"family": "v6_enriched", "row_length": 4096},
         {"family": "v6_enriched", "row_length": 4096, "base": "v2_simple"},
     )
-    with pytest.raises(DietError, match="same rows"):
+    with pytest.raises(DietError, match=r"servings\.1 .*phases\.0\.servings\.0"):
         resolve(diet({"phase": "structure", "servings": lines}), load_phases())
 
 
@@ -247,5 +247,5 @@ def test_imported_rows_are_not_cut_again() -> None:
     phase = {"phase": "syntax", "servings": [{"imported": "theirs", "share": 1}]}
     (fault,) = faults(diet(phase, study={"packer": "chop"}), load_phases())
     assert fault.location == ("phases", 0, "servings", 0, "imported")
-    assert fault.cause.startswith("imported rows are packed already")
+    assert "packed" in fault.cause
     assert [*faults(diet(phase, study={"positions": "continue"}), load_phases())] == []

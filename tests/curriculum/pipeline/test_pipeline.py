@@ -13,6 +13,7 @@ from curriculum.pipeline import Groups, Pipeline
 from curriculum.pipeline.run_config import BuildConfig, CorpusConfig, MixConfig, RunConfig
 from curriculum.store import Store
 from schemas.errors import DietError
+from tests.error_fields import fields
 
 README = Path(__file__).parents[3] / "README.md"
 HEAVY = ("torch", "tree_sitter", "prefect", "duckdb", "polars", "pyarrow", "transformers")
@@ -61,7 +62,7 @@ def test_a_second_build_makes_nothing(tmp_path: Path) -> None:
 def test_a_mistake_is_an_error_of_ours_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(DietError, match="templtes"):
         Pipeline(tmp_path / "home").build("templtes")
-    with pytest.raises(DietError, match="doesn't list it"):
+    with pytest.raises(DietError, check=fields(value="phase 'later'")):
         Pipeline(tmp_path / "home").build("templates.demo", phase="later")
     assert not (tmp_path / "home").exists()
 
@@ -69,7 +70,7 @@ def test_a_mistake_is_an_error_of_ours_and_writes_nothing(tmp_path: Path) -> Non
 def test_a_command_that_nobody_allowed_never_runs(tmp_path: Path) -> None:
     file = tmp_path / "theirs.yaml"
     file.write_text("extends: templates.demo\nbranch: theirs\ntrainer: {command: 'touch {job}'}\n")
-    with pytest.raises(DietError, match="nobody has allowed it"):
+    with pytest.raises(DietError, match="allowed"):
         Pipeline(tmp_path / "home").train(str(file), phase="syntax")
     assert not Store(tmp_path / "home").root.exists()
 

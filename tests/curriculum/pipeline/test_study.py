@@ -112,9 +112,7 @@ def test_a_phase_of_a_diet_that_is_no_study_any_more_does_not_carry_it_on(
 ) -> None:
     edit(home, "diets/tiny.off.yaml", "study: {document_mask: off}\n", "")
     try:
-        with pytest.raises(
-            JobError, match=rf"{MARK}; a run of a study is trained only for comparison"
-        ):
+        with pytest.raises(JobError, match=f"{MARK};"):
             Pipeline(home).train("tiny.off", phase="file_graph", corpus=ALONE)
     finally:
         (home / "diets" / "tiny.off.yaml").write_text(STUDY)
@@ -164,7 +162,5 @@ def test_its_rows_may_be_trained_on_by_another_loop_and_its_model_stays_here(cho
     job = read_job(cut / JOB)
     batch = next(iter(loader_of(job, chopped)))
     assert int(batch["loss_mask"].sum()) > 0
-    with pytest.raises(
-        JobError, match="study: packer chop; a study is trained only for comparison"
-    ):
+    with pytest.raises(JobError, match="study: packer chop;"):
         require_exportable(checkpoint_of(chopped, str(cut)))
