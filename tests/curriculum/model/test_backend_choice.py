@@ -10,6 +10,7 @@ from curriculum.model.backend_choice import AttentionNeeds, Capabilities, Choice
 from schemas.diet import AskedBackend
 from schemas.errors import JobError
 from schemas.job import Backend
+from tests.error_fields import fields
 
 CPU = Capabilities.expected("cpu")
 GPU = Capabilities.expected("cuda")
@@ -100,9 +101,7 @@ def test_the_reason_says_what_was_passed_over(
 
 def test_varlen_refuses_relations_and_names_what_takes_them() -> None:
     needs = AttentionNeeds(row_length=4096, structure=True)
-    with pytest.raises(
-        JobError, match=r"varlen with structure; the kernel doesn't support structure"
-    ):
+    with pytest.raises(JobError, check=fields(value="varlen with structure")):
         choose("varlen", GPU, needs)
 
 
@@ -113,10 +112,10 @@ def test_a_diet_may_ask_for_every_backend_but_the_reference() -> None:
 def test_ranks_that_share_rows_pass_varlen_over_and_cut_whole_blocks() -> None:
     gpu = Capabilities.expected("cuda")
     shared = AttentionNeeds(row_length=131_072, context=4)
-    with pytest.raises(JobError, match="varlen with context_parallel"):
+    with pytest.raises(JobError, match=r"^backend: varlen with context_parallel"):
         choose("varlen", gpu, shared)
     assert choose("auto", gpu, shared).backend == "flex"
     uneven = AttentionNeeds(row_length=384, context=2)
-    with pytest.raises(JobError, match="row length 384, shared by 2 ranks"):
+    with pytest.raises(JobError, match=r"384, .* 2 ranks"):
         choose("flex", gpu, uneven)
     assert choose("auto", gpu, uneven).backend == "documents"

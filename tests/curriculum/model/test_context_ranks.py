@@ -67,10 +67,10 @@ def test_a_part_holds_what_a_convolution_reads_before_it() -> None:
 
 
 def test_rows_that_ranks_do_not_divide_are_refused() -> None:
-    with pytest.raises(SchemaError, match="3 ranks that share a row"):
+    with pytest.raises(SchemaError, match="3 ranks"):
         RowPart.from_boundaries(cut(8), context(0, 3), 2)
 
 
 def test_parts_shorter_than_a_convolution_are_refused() -> None:
-    with pytest.raises(SchemaError, match="a part has 2 positions, but a convolution reads 3"):
+    with pytest.raises(SchemaError, match=r"2 positions.* 3\b"):
         RowPart.from_boundaries(cut(8), context(0, 4), 3)

@@ -64,11 +64,11 @@ def test_a_preset_has_about_as_many_weights_as_its_name_says(name: str) -> None:
 
 
 def test_a_wrong_model_name_brings_the_likely_one() -> None:
-    with pytest.raises(JobError, match="Did you mean '60m'"):
+    with pytest.raises(JobError, match="'60m'"):
         model_spec("6Om", 64)
 
 
 @pytest.mark.parametrize("wrong", [{"width": 36}, {"kv_heads": 3}])
 def test_sizes_that_do_not_divide_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(JobError, match="width must be a multiple"):
+    with pytest.raises(JobError, match="width"):
         Decoder(SPEC.model_copy(update=wrong), "math")

@@ -19,6 +19,7 @@ from curriculum.model.structure_tensors import (
 from schemas.errors import JobError, SchemaError
 from schemas.job import Backend, ModelSpec
 from schemas.structure import MAX_CODES
+from tests.error_fields import fields
 
 T = 128
 FLAT = ModelSpec(
@@ -123,9 +124,7 @@ def test_relations_are_padded_so_that_kernels_see_few_shapes(chunks: int, room: 
 def test_a_code_that_its_column_does_not_have_is_refused() -> None:
     wrong = row()
     wrong.tokens[5, 0] = 10
-    with pytest.raises(
-        SchemaError, match="structure_ids: 10; the largest code of this column is 9"
-    ):
+    with pytest.raises(SchemaError, match=r"structure_ids: 10; .* 9\b"):
         StructureTensors.from_rows([wrong])
 
 
@@ -243,6 +242,6 @@ def test_structure_of_other_documents_changes_no_bit_of_one() -> None:
 
 
 def test_a_backend_without_biases_refuses_the_model() -> None:
-    with pytest.raises(JobError, match="varlen with structure"):
+    with pytest.raises(JobError, check=fields(value="varlen with structure")):
         Decoder(SPEC, "varlen")
     Decoder(FLAT, "varlen")

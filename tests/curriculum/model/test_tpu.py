@@ -58,22 +58,22 @@ def test_masks_follow_from_rows_as_in_torch(twins: Call) -> None:
 
 
 def test_documents_that_come_again_are_refused(twins: Call) -> None:
-    with pytest.raises(SchemaError, match="doc_ids: doc_ids must not decrease within a row"):
+    with pytest.raises(SchemaError, match=r"^doc_ids: "):
         twins("recurring")
 
 
 def test_attention_refuses_float64(twins: Call) -> None:
-    with pytest.raises(JobError, match="float64 on cpu; Splash supports at most float32"):
+    with pytest.raises(JobError, match=r"float64 on cpu; .*float32"):
         twins("in_float64")
 
 
 def test_attention_refuses_rows_that_no_block_divides(twins: Call) -> None:
-    with pytest.raises(SchemaError, match=r"row_length: 200; Splash needs a multiple of 128"):
+    with pytest.raises(SchemaError, match=r"^row_length: 200; .*128"):
         twins("uneven_row")
 
 
 def test_a_model_with_structure_is_refused(twins: Call) -> None:
-    with pytest.raises(JobError, match="Splash doesn't support a bias"):
+    with pytest.raises(JobError, match=r"Splash .* bias"):
         twins("with_structure")
 
 
@@ -92,6 +92,6 @@ def test_a_jax_that_does_not_suit_is_refused(
     with pytest.raises(JobError) as refused:
         twins("imported_again", module, version)
     assert words in str(refused.value)
-    assert "TPU models need jax 0.10 or later" in refused.value.cause
+    assert "0.10" in refused.value.cause
     assert "[jax]" in refused.value.cure
     assert "jax[tpu]==0.10.2" in refused.value.cure

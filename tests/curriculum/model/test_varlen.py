@@ -10,6 +10,7 @@ from curriculum.model import varlen_backend
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
+from tests.error_fields import fields
 
 CUT = Boundaries.from_doc_ids(torch.tensor([[0] * 5 + [1] * 11, [0] * 16]))
 
@@ -53,7 +54,7 @@ def test_the_kernel_is_called_as_both_versions_of_torch_want_it(
 
 def test_it_is_refused_on_a_cpu() -> None:
     q = torch.zeros(2, 2, 16, 8)
-    with pytest.raises(JobError, match=r"varlen on cpu; .* Choose documents on a CPU"):
+    with pytest.raises(JobError, check=fields(name="backend", value="varlen on cpu")):
         attention("varlen")(CUT)(q, q, q)
 
 
@@ -66,7 +67,7 @@ def test_it_is_refused_in_whole_precision(dtype: torch.dtype) -> None:
             self.dtype = dtype
 
     tensor: Any = OnGpu()
-    with pytest.raises(JobError, match=r"varlen in float\d\d; the kernel supports only bfloat16"):
+    with pytest.raises(JobError, match=r"varlen in float\d\d; .*bfloat16"):
         varlen_backend._require_gpu(tensor)
 
 

@@ -269,7 +269,7 @@ def test_what_grows_past_its_reserve_stays_as_it_is(byte_level: Tokenizer, kit: 
 
 
 def test_a_tokenizer_without_sentinels_is_refused_with_a_cure(kit: Any) -> None:
-    with pytest.raises(TokenizerError, match=r"no <\|fim_prefix\|> and no .*Train a tokenizer"):
+    with pytest.raises(TokenizerError, match=r"<\|fim_prefix\|>"):
         objective_of("fim", kit.tokenizer_of(sentinels=False), variant=0)
 
 

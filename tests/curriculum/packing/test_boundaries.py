@@ -95,12 +95,12 @@ def test_a_batch_of_rows_is_its_rows_one_after_another(batch: list[list[int]]) -
 
 @pytest.mark.parametrize("bos_id", [None, PAD])
 def test_nothing_is_inferred_without_a_bos_of_its_own(bos_id: int | None) -> None:
-    with pytest.raises(SchemaError, match="BOS that differs from PAD"):
+    with pytest.raises(SchemaError, match=r"BOS .* PAD"):
         _ = batch({"input_ids": [INPUT_IDS]}, bos_id=bos_id).doc_ids
 
 
 def test_nothing_is_inferred_from_a_row_that_begins_inside_a_document() -> None:
-    with pytest.raises(SchemaError, match="begins with BOS"):
+    with pytest.raises(SchemaError, match="with BOS"):
         _ = batch({"input_ids": [INPUT_IDS, [*INPUT_IDS[1:], PAD]]}).doc_ids
 
 

@@ -282,7 +282,7 @@ def test_a_byte_scored_twice_is_found_across_shards(written: Written) -> None:
 
     fault = the_first(mutated(written.folder, copy_first), Rule.COVERAGE)
     assert (fault.shard, fault.row) == (SHARD, NUMBER)
-    assert "are also in row 1 of data/part-00000.parquet" in fault.found
+    assert "row 1 of data/part-00000.parquet" in fault.found
 
 
 def test_a_truncated_file_is_named(written: Written) -> None:

@@ -9,6 +9,7 @@ from curriculum.packing.packed_rows import RowBatch
 from curriculum.packing.read import GroupCache, RowReader, load_format, read_rows
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
+from tests.error_fields import fields
 
 Written = Any
 ROW = 128
@@ -119,16 +120,16 @@ def test_the_format_is_known_by_file_and_by_folder(written: Written) -> None:
 
 
 def test_a_folder_without_rows_has_no_format(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="contains no Parquet files"):
+    with pytest.raises(SchemaError, check=fields(name=tmp_path)):
         load_format(tmp_path)
 
 
 def test_a_column_that_nothing_gives_is_refused_by_name(written: Written) -> None:
-    with pytest.raises(SchemaError, match=r"part-00000.parquet: structure_ids; the column is not"):
+    with pytest.raises(SchemaError, match=r"part-00000.parquet: structure_ids;"):
         next(read_rows(shards(written), ("input_ids", "structure_ids")))
 
 
 def test_rows_of_a_wrong_length_are_refused(written: Written) -> None:
     wrong = RowFormat(row_length=256, vocab_size=512, pad_id=0, bos_id=1, eos_id=2)
-    with pytest.raises(SchemaError, match="a row must have 256"):
+    with pytest.raises(SchemaError, match=r"\b256\b"):
         _ = next(read_rows(shards(written), row_format=wrong)).input_ids

@@ -1,5 +1,6 @@
 """Structure columns in rows: they lie where their documents lie, and each planted fault is found."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,7 @@ def test_structure_is_checked_without_pieces_too(structured: Any) -> None:
 def test_structure_columns_are_all_there_or_none(name: str, structured: Any) -> None:
     path = structured.folder / "data/part-00000.parquet"
     pq.write_table(pq.read_table(path).drop_columns([name]), path)
-    assert f"no column {name}; either all structure columns are stored" in str(
-        check(path).faults[0]
-    )
+    assert f"column {name};" in str(check(path).faults[0])
 
 
 def put(column: str, index: int, value: object) -> Callable[[Row], None]:
@@ -236,7 +235,7 @@ def test_check_names_the_row_of(name: str, structured: Any) -> None:
 @pytest.mark.parametrize("name", STRUCTURE_TOKENS)
 def test_a_short_column_is_named(name: str, structured: Any) -> None:
     report = mutated(structured.folder / "data/part-00000.parquet", shorten(name))
-    assert f"{name} has 127 values; a row must have 128" in str(report.faults[0])
+    assert re.search(rf"{name} .* 127 .* 128\b", str(report.faults[0]))
 
 
 def test_faults_of_pieces_are_told_once(structured: Any) -> None:
