@@ -28,6 +28,7 @@ from schemas.families import CHAT_FAMILY
 from schemas.packed_row import TEXT_PIECE
 from schemas.reports import RowsReport
 from tests.curriculum.tokens.templates import QWEN3, QWEN25, put
+from tests.error_fields import fields
 
 LENGTHS = (256, 512)
 CHAT = tuple(RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
@@ -249,7 +250,7 @@ def test_too_many_lost_lines_publish_nothing(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_text('{"messages": []}\n')
     spec = ConversationsSpec(name="t", path=str(file))
-    with pytest.raises(CorpusError, match=r"shape 1, such as t\.jsonl:1"):
+    with pytest.raises(CorpusError, match=r"shape 1, .*t\.jsonl:1"):
         build_conversations(tmp_path / "home", CHAT, conversations=(spec,))
     published = [each.manifest.labels for each in Store(tmp_path / "home").artefacts("documents")]
     assert CHAT_FAMILY not in {labels["family"] for labels in published}
@@ -274,9 +275,7 @@ def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
         store = Store(tmp_path / "home")
         return build(store, asked, CHAT[:1], fixed_length=512, tokenizing=tokenizing)
 
-    with pytest.raises(
-        TokenizerError, match=r"2\.5% of its .*'</think>'.*max_skipped allows 1"
-    ) as few:
+    with pytest.raises(TokenizerError, match=r"2\.5% .*'</think>'.*max_skipped .*1") as few:
         built_with(0.01)
     (thinking,) = (
         each
@@ -295,14 +294,12 @@ def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
     ]
     assert sorted(listed) == sorted(documents(found).keys() - {thinking.document_id})
     (warning,) = (each for each in conversation_warnings(found) if "left out" in each)
-    assert "1 conversation left out, since" in warning
+    assert "1 conversation " in warning
     assert thinking.document_id in warning
 
 
 def test_a_corpus_without_conversations_says_so_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(
-        CorpusError, match="conversations: none; the family chat needs conversations"
-    ):
+    with pytest.raises(CorpusError, check=fields(value="conversations: none")):
         build_conversations(tmp_path / "home", CHAT, conversations=())
     with pytest.raises(CorpusError, match="conversations: none"):
         sample(Store(tmp_path / "home"), corpus(conversations=()), CHAT, number=2)

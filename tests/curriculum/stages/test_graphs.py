@@ -216,7 +216,7 @@ def test_text_of_held_out_files_in_training_rows_is_found(built: Built) -> None:
     known = held_out_files(built.selections[V4])
     everything = {each.lineage for document in documents(built, V4) for each in document.provenance}
     one_more = known | {min(everything - known)}
-    with pytest.raises(PackError, match="in another split"):
+    with pytest.raises(PackError, match="another split"):
         check_sides(train, of(built, V4), one_more, load_tokenizer(built.tokenizer).token_bytes)
 
 
@@ -321,7 +321,7 @@ class TestFrontend:
         )
         alone = corpus("arena").model_copy(update={"repositories": (named,)})
         if clang.missing() is None:
-            with pytest.raises(CorpusError, match=r"the file doesn.t exist"):
+            with pytest.raises(CorpusError, match=r"doesn.t exist"):
                 sample(Store(tmp_path), alone, (RowsSpec(family=V5, row_length=1024),), number=2)
 
     def test_without_libclang_everything_else_is_built(

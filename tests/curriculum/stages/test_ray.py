@@ -26,6 +26,7 @@ from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings
 from flows.settings.contexts import resources
 from schemas.errors import CorpusError, DietError, WorkerError
+from tests.error_fields import fields
 
 # Where cores are shared a cluster takes a minute to start.
 pytestmark = pytest.mark.timeout(600)
@@ -149,7 +150,7 @@ def results(address: str, work: Callable[..., object], tasks: list[object]) -> d
 @pytest.mark.system
 def test_a_task_whose_worker_is_killed_at_each_try_is_named(cluster: str, tmp_path: Path) -> None:
     killing = f"echo x >> {tmp_path}/tries; kill -9 $PPID"
-    with pytest.raises(WorkerError, match=r"echo x.*lost 3 times"):
+    with pytest.raises(WorkerError, match=r"echo x.*3 times"):
         results(cluster, os.system, [killing])
     assert (tmp_path / "tries").read_text().count("x") == TRIES
 
@@ -214,7 +215,9 @@ def test_nothing_of_ray_listens_beyond_this_machine(cluster: str) -> None:
     "address", ["auto", "ray://127.0.0.1:1", "127.0.0.1", ":6379", "a:b", "a:²"]
 )
 def test_what_is_no_address_is_refused_by_name(address: str) -> None:
-    with pytest.raises(WorkerError, match=r"CURRICULUM_RAY_ADDRESS.*the address must be host:port"):
+    with pytest.raises(
+        WorkerError, match="host:port", check=fields(name="$CURRICULUM_RAY_ADDRESS")
+    ):
         results(address, len, ["a"])
 
 
@@ -227,7 +230,7 @@ def test_an_address_where_nobody_listens_is_refused_before_ray_looks_for_it(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(WorkerError, match="no Ray cluster answers at this address"):
+        with pytest.raises(WorkerError, match="cluster", check=fields(value=address)):
             results(address, len, ["a"])
 
 
@@ -266,7 +269,7 @@ def test_a_node_that_sees_another_folder_is_named(tmp_path: Path) -> None:
 def test_a_node_with_another_revision_makes_nothing(tmp_path: Path) -> None:
     stage, planned = Named(), Recipe(stage="documents", labels=(), revision=2)
     uuid = _opened(Store(tmp_path))
-    with pytest.raises(WorkerError, match=r"revision here .*2.* there .*1"):
+    with pytest.raises(WorkerError, match=r"revision .*2.* 1\b"):
         run_in_worker(stage, tmp_path, uuid, Assignment(task="fmt", recipes=(planned,)))
     assert not [*Store(tmp_path).artefacts()]
 
@@ -280,7 +283,7 @@ def test_a_worker_with_other_tools_is_named_by_what_differs() -> None:
     ours = Recipe(stage="documents", labels=(), revision=1, tools={"git": "2.39.5"})
     theirs = dataclasses.replace(ours, tools={"git": "2.47.0"})
     require_same([ours], [ours])
-    with pytest.raises(WorkerError, match=r"tools here .*2\.39\.5.*there .*2\.47\.0"):
+    with pytest.raises(WorkerError, match=r"tools .*2\.39\.5.* .*2\.47\.0"):
         require_same([ours], [theirs])
 
 

@@ -23,6 +23,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import DietError, StoreError
 from schemas.json_text import digest
 from schemas.manifest import MANIFEST_NAME, FileRecord
+from tests.error_fields import fields
 
 confined = pytest.mark.skipif(not landlock(), reason="needs Landlock")
 Make = Callable[..., Built]
@@ -456,7 +457,7 @@ def test_a_flipped_byte_is_named_and_nothing_of_it_is_published(
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     store = Store(tmp_path / "to")
-    with pytest.raises(StoreError, match="its bytes differ from the published ones"):
+    with pytest.raises(StoreError, match="bytes"):
         list(merge(store, tmp_path / "from"))
     assert list(store.artefacts()) == []
     assert not any((store.root / ".drafts").iterdir())
@@ -479,7 +480,7 @@ def test_an_artefact_that_lies_elsewhere_than_its_manifest_says_is_refused(
     moved = artefact.path.parent.with_name("repository-other") / artefact.path.name
     moved.parent.mkdir()
     artefact.path.rename(moved)
-    with pytest.raises(StoreError, match="its manifest belongs to another folder"):
+    with pytest.raises(StoreError, match="manifest"):
         list(merge(Store(tmp_path / "to"), tmp_path / "from"))
 
 
@@ -493,11 +494,11 @@ def test_the_same_key_with_other_bytes_is_refused(tmp_path: Path, small: Path) -
     from curriculum.stages.merge import _recipe
 
     changed.produce([_recipe(Store(tmp_path / "from"), artefact)], fill)
-    with pytest.raises(StoreError, match="the same key has different bytes"):
+    with pytest.raises(StoreError, match="same key"):
         list(merge(changed, tmp_path / "from"))
 
 
 def test_a_folder_that_is_no_workspace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="the folder is not a workspace"):
+    with pytest.raises(StoreError, check=fields(name=tmp_path)):
         list(merge(Store(tmp_path / "to"), tmp_path))
     assert not (tmp_path / "to").exists()

@@ -63,7 +63,7 @@ def test_a_path_in_a_file_of_ours_leads_down(path: str) -> None:
         lambda: CheckpointRef(run_key="", run_content="", path=path),
     ]
     for model in models:
-        with pytest.raises(ValueError, match="must be a relative path"):
+        with pytest.raises(ValueError, match="relative path"):
             model()
 
 
@@ -74,7 +74,7 @@ def test_a_path_in_a_file_of_ours_leads_down(path: str) -> None:
 def test_a_manifest_names_no_other_place(home: Path, forged: dict[str, Any]) -> None:
     artefact = published(home)
     edit(artefact.path / "manifest.json", **forged)
-    with pytest.raises(SchemaError, match="should match pattern"):
+    with pytest.raises(SchemaError, match="pattern"):
         Store(home).load(artefact.path)
     stage, labels = forged.get("stage", "documents"), forged.get("labels", {})
     place = home / stage / Path(*(label_folder(*label) for label in labels.items()))
@@ -88,7 +88,7 @@ def test_a_manifest_that_names_a_file_outside_is_refused_before_that_is_read(
     record = artefact.manifest.files[0].model_dump()
     for name in (str(outside), "../../../../outside/theirs.txt"):
         edit(artefact.path / "manifest.json", files=[{**record, "name": name}])
-        with pytest.raises(SchemaError, match="must be a relative path"):
+        with pytest.raises(SchemaError, match="relative path"):
             Store(home).load(artefact.path)
         assert (artefact.path / name).read_text() == "theirs", "the name leads there by itself"
 

@@ -250,7 +250,7 @@ def test_a_lease_that_cannot_be_read_stops_gc_before_it_removes_anything(tmp_pat
     store = Store(tmp_path)
     (made,) = store.produce([recipe(1)], write)
     lease(tmp_path, [made.key]).write_text('{"keys": [')
-    with pytest.raises(StoreError, match=r"leases/.*Delete it when no build runs"):
+    with pytest.raises(StoreError, match="leases/"):
         collect_garbage(store, [made])
     assert store.find(recipe(1)) is not None
 

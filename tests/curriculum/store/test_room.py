@@ -19,8 +19,8 @@ from schemas.errors import StoreError
 def test_a_full_disk_is_said_with_what_to_do(number: int) -> None:
     full = no_room(OSError(number, os.strerror(number), "/data/part"))
     assert full is not None
-    assert str(full).startswith(f"/data/part: {os.strerror(number)}; nothing more could be written")
-    assert full.cure.startswith("Free some space")
+    assert str(full).startswith(f"/data/part: {os.strerror(number)}; ")
+    assert "space" in full.cure
 
 
 def test_numpy_gives_no_number_but_is_understood(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_numpy_gives_no_number_but_is_understood(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     full = no_room(failed.value)
     assert full is not None
-    assert "No space left on device" in str(full)
+    assert os.strerror(errno.ENOSPC) in str(full)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.EIO])
@@ -64,7 +64,7 @@ def test_an_error_while_something_is_made_is_named_as_what_it_is(
         Store(tmp_path).produce([recipe], fail)
     assert str(told.value).startswith(f"/data/part: {os.strerror(number)}; ")
     assert NAMED[number] in told.value.cause
-    assert ("Free some space" in told.value.cure) == (number in (errno.ENOSPC, errno.EDQUOT))
+    assert ("space" in told.value.cure) == (number in (errno.ENOSPC, errno.EDQUOT))
     assert ("disk" in str(told.value)) == (number == errno.EIO)
 
 

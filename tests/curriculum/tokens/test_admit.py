@@ -15,6 +15,7 @@ import tokenizers
 from curriculum.tokens import codec
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import TokenizerError
+from tests.error_fields import fields
 
 pytestmark = pytest.mark.timeout(120)
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
@@ -82,7 +83,7 @@ def test_a_pipe_and_an_endless_device_are_refused_at_once(tmp_path: Path) -> Non
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")
     for file in (pipe, device):
-        with pytest.raises(TokenizerError, match="not a regular file"):
+        with pytest.raises(TokenizerError, match="regular", check=fields(name=file)):
             Tokenizer.load(file)
 
 
@@ -94,13 +95,13 @@ def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(
     encode = codec._reference_engine(json.dumps(content))
     with pytest.raises(BaseException, match="retry-limit"):
         tokenizers.Tokenizer.from_str(json.dumps(content)).encode("a" * 40 + "b")
-    with pytest.raises(TokenizerError, match="failed on a text"):
+    with pytest.raises(TokenizerError, match="failed"):
         encode(["a" * 40 + "b"])
 
 
 def test_an_added_token_that_is_a_byte_of_text_is_refused(foreign_tokenizer: Any) -> None:
     """No text yields a control token, so the byte would have none."""
-    with pytest.raises(TokenizerError, match="failed on a text"):
+    with pytest.raises(TokenizerError, match="failed"):
         Tokenizer.parse(foreign_tokenizer(("1", 49, True)))
 
 
@@ -110,7 +111,7 @@ def test_a_panic_while_a_file_is_loaded_is_an_error_of_the_tokenizer(
     content = json.loads(foreign_tokenizer())
     content["model"]["continuing_subword_prefix"] = "longer than a token"
     content["model"]["merges"] = [["a", "b"]]
-    with pytest.raises(TokenizerError, match="can't load it"):
+    with pytest.raises(TokenizerError, match="load"):
         Tokenizer.parse(json.dumps(content))
     assert "panicked" in capfd.readouterr().err
 
@@ -119,7 +120,7 @@ def test_an_engine_that_gives_an_id_outside_of_its_vocabulary_is_refused() -> No
     def encode(texts: list[str]) -> tuple[codec.Ids, codec.Offsets]:
         return np.array([0, 2], np.int32), np.array([0, 2], np.int64)
 
-    with pytest.raises(TokenizerError, match="outside of its vocabulary of 2"):
+    with pytest.raises(TokenizerError, match="vocabulary of 2"):
         codec._check_round_trip(encode, (b"a", b"b"), ["ab"], {}, name="tokenizer.json")
 
 

@@ -31,6 +31,7 @@ from tests.curriculum.tokens.templates import (
     template_of,
     tokenizer_with,
 )
+from tests.error_fields import fields
 
 ASKED: Roles = ("user", "assistant")
 SYSTEM: Roles = ("system",)
@@ -84,17 +85,17 @@ def test_a_template_that_does_not_keep_contents_is_refused_naming_the_turn(
     with pytest.raises(TokenizerError, match=why) as refused:
         template.sensitive()
     assert "turn " in str(refused.value)
-    assert "remove it from tokenizer_config.json" in str(refused.value)
+    assert "tokenizer_config.json" in str(refused.value)
 
 
 def test_a_template_that_reorders_turns_is_refused() -> None:
     turned = "{% for message in messages | reverse %}{{ message.content }}<|im_end|>{% endfor %}"
-    with pytest.raises(TokenizerError, match="turn 2, assistant, of a conversation of 2"):
+    with pytest.raises(TokenizerError, match="turn 2, assistant, "):
         template_of(turned).gaps(ASKED)
 
 
 def test_a_system_turn_that_a_template_drops_or_moves_is_refused_and_others_are_not() -> None:
-    with pytest.raises(TokenizerError, match=r"turn 1, system, .* leaves its content out"):
+    with pytest.raises(TokenizerError, match="turn 1, system, "):
         template_of(MISTRAL).gaps(("system", *ASKED))
     assert template_of(MISTRAL).gaps(ASKED * 2) == (
         "<s>[INST]", "[/INST]", "</s>[INST]", "[/INST]", "</s>",
@@ -269,7 +270,7 @@ def test_without_landlock_a_process_that_renders_keeps_its_limits() -> None:
 
 @pytest.mark.parametrize("broken", ["{% for x in %}", "{{ ", "{% endif %}", "{{ x | nofilter }}"])
 def test_what_is_no_template_is_refused(broken: str) -> None:
-    with pytest.raises(TokenizerError, match="it is not a valid template"):
+    with pytest.raises(TokenizerError, match="valid template"):
         template_of(broken).gaps(ASKED)
 
 
@@ -314,7 +315,7 @@ def test_a_template_behind_a_link_out_of_its_folder_is_refused_by_name(
     with pytest.raises(TokenizerError) as refused:
         given_tokenizer(home, file, "bos_eos", unsandboxed=True)
     assert refused.value.name == str(link)
-    assert f"a link to {private}" in refused.value.cause
+    assert str(private) in refused.value.cause
     assert not [*home.artefacts("tokenizers")]
     private.rename(file.with_name("own"))
     link.unlink()
@@ -342,11 +343,11 @@ def test_a_config_that_is_no_json_or_no_file_is_refused(tmp_path: Path) -> None:
     file = put(tmp_path / "x", SIMPLE)
     config = file.with_name("tokenizer_config.json")
     config.write_text("{")
-    with pytest.raises(TokenizerError, match="parsed as JSON"):
+    with pytest.raises(TokenizerError, match="JSON"):
         Tokenizer.load(file)
     config.unlink()
     os.mkfifo(config)
-    with pytest.raises(TokenizerError, match="can't be read"):
+    with pytest.raises(TokenizerError, check=fields(name=config)):
         Tokenizer.load(file)
 
 

@@ -14,6 +14,7 @@ from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.codec import NAMES, Roles, Tokenizer
 from curriculum.tokens.encoding import byte_ranges
 from schemas.errors import TokenizerError
+from tests.error_fields import fields
 
 LETTERS = st.characters(exclude_categories=["Cs"])
 PIECES = st.sampled_from(
@@ -94,7 +95,7 @@ def test_an_added_token_with_another_id_than_tokenizers_gives_it_is_refused_for_
     with pytest.raises(TokenizerError) as refused:
         Tokenizer.parse(text)
     assert str(refused.value.value).endswith(f"has id {wrong}")
-    assert f"give it id {given}" in refused.value.cause
+    assert f" id {given}" in refused.value.cause
 
 
 def test_a_tokenizer_without_bos_pads_with_eos(without_bos: Tokenizer) -> None:
@@ -121,7 +122,7 @@ def test_explicit_roles_win(foreign_tokenizer: Any) -> None:
 
 
 def test_a_role_that_is_no_added_token_is_an_error_that_lists_them(foreign_tokenizer: Any) -> None:
-    with pytest.raises(TokenizerError, match=r"bos = '<s>'.*no such added token.*<\|eos\|>"):
+    with pytest.raises(TokenizerError, match=r"<\|eos\|>", check=fields(value="bos = '<s>'")):
         Tokenizer.parse(foreign_tokenizer(("<|eos|>", 256, True)), Roles(bos="<s>"))
 
 
@@ -176,7 +177,7 @@ def test_dropout_is_refused(foreign_tokenizer: Any) -> None:
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_user(tmp_path: Any) -> None:
-    with pytest.raises(TokenizerError, match="can't be read"):
+    with pytest.raises(TokenizerError, check=fields(name=tmp_path / "tokenizer.json")):
         Tokenizer.load(tmp_path / "tokenizer.json")
 
 

