@@ -71,8 +71,8 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(
     file = newer / name
     file.write_bytes(file.read_bytes()[:-1] + b"!")
     assert checkpoint.newest(tmp_path) == older
-    assert f"step=2 is skipped: {name} isn't what was written" in capsys.readouterr().out
-    with pytest.raises(JobError, match="the checkpoint is damaged"):
+    assert f"step=2 is skipped: {name} " in capsys.readouterr().out
+    with pytest.raises(JobError, match="damaged"):
         restore.carry_over(newer, train_state)
 
 
@@ -87,9 +87,7 @@ def test_a_checkpoint_of_another_model_is_refused(
 ) -> None:
     path = checkpoint.save(tmp_path, train_state, at(1))
     wider = world.job().model.model_copy(update={"mlp_width": 256, "name": "wider"})
-    with pytest.raises(
-        JobError, match=r"mlp_width 256; .* contains a model small with mlp_width 128"
-    ):
+    with pytest.raises(JobError, match=r"mlp_width 256; .* mlp_width 128"):
         restore.carry_over(path, new_train_state(world.job(model=wider), CPU))
 
 

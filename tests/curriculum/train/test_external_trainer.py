@@ -140,7 +140,7 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(
     let_go()
     os.kill(trainer_below(process), signal.SIGKILL)
     assert process.wait() == 69
-    assert "signal SIGKILL; the trainer failed" in (directory / "train.log").read_text()
+    assert "signal SIGKILL" in (directory / "train.log").read_text()
     left = json.loads((directory / "report.json").read_text())
     assert (left["stopped"], left["failure"]) == ("failed", "killed")
     resumed = train(world.store, job)
@@ -231,7 +231,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory, make_world: Callable[..., A
     world = make_world(folder / "workspace")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with pytest.raises(JobError, match="exit code 3; the trainer failed"):
+        with pytest.raises(JobError, match="exit code 3; "):
             train(world.store, job_of(world, trainer=command))
     return folder
 
@@ -256,7 +256,7 @@ def test_words_of_a_command() -> None:
 
 @pytest.mark.system
 def test_a_program_that_is_not_there_is_named(world: Any) -> None:
-    with pytest.raises(JobError, match="no-such-program: No such file or directory; the trainer's"):
+    with pytest.raises(JobError, match="no-such-program"):
         train(world.store, job_of(world, trainer="no-such-program {job}"))
 
 
@@ -289,7 +289,7 @@ def test_its_steps_are_a_sign_of_life(world: Any) -> None:
 
 
 def test_its_checkpoint_is_of_no_model_that_ours_knows(world: Any) -> None:
-    with pytest.raises(JobError, match="step=2: another trainer wrote this checkpoint"):
+    with pytest.raises(JobError, match="step=2: another trainer"):
         read_spec(ended(world) / "checkpoints" / "step=2")
 
 
@@ -339,7 +339,7 @@ def test_what_a_trainer_did_not_leave_is_named(world: Any, change: str, said: st
 @pytest.mark.system
 def test_a_run_that_is_not_whole_has_failed(world: Any, tmp_path: Path) -> None:
     job = job_of(world, trainer=script(tmp_path, "print('done')"))
-    with pytest.raises(JobError, match=r"JobError: .*report.json: the trainer exited with 0, but"):
+    with pytest.raises(JobError, match=r"JobError: .*report\.json: .* 0\b"):
         train(world.store, job)
     (directory,) = (world.store.root / "runs").rglob("attempt=1")
     assert not (directory / "manifest.json").exists()
@@ -434,6 +434,6 @@ def test_an_open_attempt_that_is_another_job_does_not_go_on(world: Any, tmp_path
         update={"trainer": shlex.join(["touch", str(fired), "{job}"])}
     ).model_dump_json()
     (directory / "job.json").write_text(planted)
-    with pytest.raises(JobError, match="it isn't the job of this run"):
+    with pytest.raises(JobError, match=r"job\.json"):
         run.train(world.store, job)
     assert not fired.exists()

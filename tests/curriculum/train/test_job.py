@@ -23,6 +23,7 @@ from schemas.errors import JobError
 from schemas.job import ANNEAL, Evaluation, Job, TokenCounts
 from schemas.mixture import MixtureReport
 from tests import factories
+from tests.error_fields import fields
 
 CPU = Machine(device="cpu", threads=1)
 PHASE = PhaseSpec(row_length=256, rope_base=1234.0, families=("v2_simple",))
@@ -285,10 +286,7 @@ def test_a_gate_waits_for_a_set_that_is_measured(world: Any) -> None:
         assert job.advance_when.val_bpb is not None
         assert job.advance_when.val_bpb.set == name
     gate = {"val_bpb": {"stops_improving_by": 0.1, "set": "doc_to_code"}}
-    with pytest.raises(
-        JobError,
-        match=r"val_bpb\.set = doc_to_code; the set has no held-out rows.*phase, fim, anchor",
-    ):
+    with pytest.raises(JobError, match=r"val_bpb\.set = doc_to_code; .*phase, fim, anchor"):
         job_of(world, evaluations=evaluations, diet=gated(gate))
 
 
@@ -298,22 +296,22 @@ def gated(rule: dict[str, Any]) -> Diet:
 
 
 def test_a_phase_without_validation_rows_is_refused(world: Any) -> None:
-    with pytest.raises(JobError, match="it has no validation rows"):
+    with pytest.raises(JobError, match="validation"):
         evaluation("syntax", [], workspace=world.store.root)
 
 
 def test_a_phase_too_small_for_a_step_is_refused(world: Any) -> None:
-    with pytest.raises(JobError, match="too small for one step of 4096 positions"):
+    with pytest.raises(JobError, match="4096 positions"):
         make_job(diet(), "syntax", PHASE, ingredients(world, steps=0), evaluations=[], machine=CPU)
 
 
 def test_a_phase_that_the_diet_does_not_list_is_refused(world: Any) -> None:
-    with pytest.raises(JobError, match=r"syntaxx; .* Name one of its phases: syntax, graph"):
+    with pytest.raises(JobError, match="syntax, graph", check=fields(value="syntaxx")):
         make_job(diet(), "syntaxx", PHASE, ingredients(world), evaluations=[], machine=CPU)
 
 
 def test_a_model_that_is_not_there_is_refused(world: Any) -> None:
-    with pytest.raises(JobError, match="no preset has this name"):
+    with pytest.raises(JobError, check=fields(name="model", value="huge")):
         make_job(
             diet(model="huge"), "syntax", PHASE, ingredients(world), evaluations=[], machine=CPU
         )

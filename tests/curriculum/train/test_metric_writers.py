@@ -166,7 +166,7 @@ def test_writers_are_chosen_by_a_list_with_commas(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(metric_writers, "require_installed", lambda names: None)
     assert parse_writers(None) == parse_writers("") == ()
     assert parse_writers("wandb, tensorboard,wandb") == ("wandb", "tensorboard")
-    with pytest.raises(JobError, match=r"tensorbord.*Name one of these: tensorboard, wandb"):
+    with pytest.raises(JobError, match=r"tensorbord.*: tensorboard, wandb"):
         parse_writers("tensorbord")
 
 

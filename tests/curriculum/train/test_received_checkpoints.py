@@ -140,7 +140,7 @@ def test_a_model_whose_weights_are_others_is_refused_before_it_is_made(
     file = written / "model.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"mlp_width": 1 << 20}))
     list_all(written)
-    with pytest.raises(JobError, match=r"weight 'blocks.1.*but the model needs \[\d*, 1?\d+"):
+    with pytest.raises(JobError, match=r"'blocks\.1.*\[\d*, 1?\d+"):
         model_in(written)
 
 
@@ -159,7 +159,7 @@ def test_json_that_is_none_or_nested_deep_is_an_error(
 def test_json_without_end_is_not_read(world: Any, written: Path) -> None:
     os.truncate(written / "state.json", 1 << 27)
     list_all(written)
-    with pytest.raises(JobError, match="more than 67,108,864 bytes"):
+    with pytest.raises(JobError, match="67,108,864 bytes"):
         checkpoint.read_state(written)
 
 
@@ -193,11 +193,11 @@ def test_moments_and_generators_of_other_shapes_are_an_error(world: Any, written
     save_file(held | {"generator": torch.zeros(9, dtype=torch.uint8)}, file)
     list_all(written)
     train_state = new_train_state(world.job(), CPU, ALONE)
-    with pytest.raises(JobError, match="tensor 'generator' is"):
+    with pytest.raises(JobError, match="'generator'"):
         restore.resume(written, train_state)
     save_file({"generator": torch.zeros_like(held["generator"])}, file)
     list_all(written)
-    with pytest.raises(JobError, match="a random state is invalid"):
+    with pytest.raises(JobError, match="random"):
         restore.resume(written, train_state)
 
 

