@@ -230,7 +230,7 @@ def test_a_footer_alone_tells_that_a_file_decodes_to_more_than_it_may(
     """The reader of this test would run out of memory if it decoded the list."""
     monkeypatch.setattr(foreign_decoding, "usual_memory", lambda _: 512 << 20)
     monkeypatch.setattr(foreign_decoding, "MAX_BYTES", MAX_ROOM - 1)
-    assert _refusal(bombs["one_long_list"]).value == "it decodes to more than 383 MiB"
+    assert "383 MiB" in str(_refusal(bombs["one_long_list"]).value)
 
 
 def test_files_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_a_pattern_that_takes_exponential_time_ends_at_the_limit_of_its_engine(
     tmp_path: Path, pattern: str, line: str
 ) -> None:
     text = foreign_json(**in_order(split(pattern), BYTES))
-    with pytest.raises(TokenizerError, match="failed on a text"):
+    with pytest.raises(TokenizerError, match="failed"):
         load_foreign(TokenizerTexts.read(written(tmp_path, text)), ROLES)
     with pytest.raises(BaseException, match="retry-limit"):
         tokenizers.Tokenizer.from_str(text).encode(line)

@@ -83,7 +83,7 @@ def test_no_cluster_of_another_user_on_this_machine_is_asked(
             [*pool.map(len, ["a"])]
     with socket.create_server(("127.0.0.1", 0)) as ours:
         pool = RayPool(address=f"127.0.0.1:{ours.getsockname()[1]}", in_flight=1)
-        with pytest.raises(WorkerError, match="is not installed"):  # asked, had it been there
+        with pytest.raises(WorkerError, match="installed"):  # asked, had it been there
             [*pool.map(len, ["a"])]
 
 

@@ -49,7 +49,7 @@ def test_nothing_is_overwritten(tmp_path: Path, folder: str) -> None:
     taken = tmp_path / folder / "mine.yaml"
     taken.parent.mkdir()
     taken.write_text("mine")
-    with pytest.raises(CurriculumError, match="nothing is overwritten"):
+    with pytest.raises(CurriculumError, match="overwritten"):
         write_starter(tmp_path, "mine")
     assert [each.name for each in tmp_path.iterdir()] == [folder]
     assert taken.read_text() == "mine"
@@ -57,5 +57,5 @@ def test_nothing_is_overwritten(tmp_path: Path, folder: str) -> None:
 
 def test_a_workspace_that_is_a_file_is_refused_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(CurriculumError, match="can't be written"):
+    with pytest.raises(CurriculumError, match="written"):
         write_starter(tmp_path / "taken", "mine")
