@@ -62,7 +62,7 @@ def test_links_are_followed_inside_of_a_folder_and_of_the_blobs_of_its_cache(
     assert folders == (snapshot, blobs)
     for name in ("own", "blob"):
         assert read_inside(snapshot / f"to_{name}", folders) == name.encode()
-    with pytest.raises(IrregularFileError, match=f"a link to {outside}"):
+    with pytest.raises(IrregularFileError, match=str(outside)):
         read_inside(snapshot / "to_outside", folders)
     with pytest.raises(FileNotFoundError):
         read_inside(snapshot / "nothing", folders)

@@ -81,7 +81,7 @@ def test_a_mistake_is_told_with_line_field_value_and_cure(old: str, new: str, me
 
 def test_a_field_that_is_missing_is_named_with_the_line_of_what_lacks_it() -> None:
     assert said(DIET.replace("    portion: 0.9\n", "")).startswith(
-        "d.yaml:6: phases.0.portion is missing; this field is required. Add it"
+        "d.yaml:6: phases.0.portion is missing; "
     )
 
 
