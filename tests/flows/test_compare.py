@@ -18,6 +18,7 @@ from curriculum.inspection.comparison import (
     setting_differences,
     shared_strata,
 )
+from curriculum.inspection.formats import TOO_FEW
 from curriculum.inspection.runs import NOT_SURE
 from flows.cli import app, compare
 from flows.cli.compared_runs import ComparedRuns, groups, runs_by_phase
@@ -79,9 +80,9 @@ def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
     mean, stratum = measured_pairs(group.runs)
     assert _place(mean) == ("phase", "syntax", "*", "*")
     assert mean.verdict == "lower"
-    assert stratum.verdict == "too few to tell", "it is of one document"
+    assert stratum.verdict == TOO_FEW, "it is of one document"
     (alone,) = _two(home, "fmt/syntax", "catch/syntax")
-    assert measured_pairs(alone.runs)[1].verdict == "too few to tell", "the other hasn't got it"
+    assert measured_pairs(alone.runs)[1].verdict == TOO_FEW, "the other hasn't got it"
     (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
     assert measured_pairs(turned.runs)[0].verdict == "higher"
     (near,) = _two(home, "fmt/syntax", "fmt/file_graph")
@@ -217,7 +218,7 @@ def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:
     assert side.report is None
     assert side.progress is not None
     assert (side.progress.state, side.progress.steps) == ("interrupted", 1)
-    assert side.progress.why.startswith("stopped at step 1 of 2")
+    assert "step 1 of 2" in side.progress.why
 
 
 def test_a_run_is_found_by_key_and_by_path_too(home: Path) -> None:

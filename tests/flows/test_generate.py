@@ -74,7 +74,7 @@ def test_a_gap_needs_a_tokenizer_with_marks(tokenizer: Tokenizer) -> None:
         text.replace("<|fim", "<|was"): token for text, token in content["model"]["vocab"].items()
     }
     bare = Tokenizer.parse(json.dumps(content))
-    with pytest.raises(TokenizerError, match=r"no <\|fim_prefix\|> and no .*Omit --fim-suffix"):
+    with pytest.raises(TokenizerError, match=r"<\|fim_prefix\|>.*--fim-suffix"):
         prompt_ids(bare, Prompt(before="a", after="b"))
 
 
@@ -84,7 +84,7 @@ def test_a_prompt_is_given_once_and_in_utf8(tmp_path: Path) -> None:
     assert read_prompt(None, file, None) == Prompt(before=TEXT)
     assert read_prompt("x", None, file) == Prompt(before="x", after=TEXT)
     assert read_prompt(None, None, None) == Prompt(before="")
-    with pytest.raises(CorpusError, match="Give only one of them"):
+    with pytest.raises(CorpusError, match="only one"):
         read_prompt("x", file, None)
     file.write_bytes(b"\xff")
     with pytest.raises(CorpusError, match="can't be read"):
@@ -149,17 +149,15 @@ def test_an_unknown_model_is_told_with_those_there_are(
 
 
 def test_a_folder_outside_any_workspace_is_told(demo_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="the path is not inside a workspace"):
+    with pytest.raises(StoreError, match="inside a workspace"):
         checkpoint_of(demo_home, str(tmp_path))
 
 
 def test_a_prompt_beyond_the_longest_row_is_told(demo_home: Path, syntax: Path) -> None:
     done = curriculum("generate", str(syntax), "--prompt", "int x;\n" * 400)
     assert done.exit_code == 2
-    assert (
-        "this model was trained on rows of at most 512 tokens. Shorten the prompt to 511"
-        in done.stderr
-    )
+    assert "rows of at most 512 tokens" in done.stderr
+    assert "to 511" in done.stderr
 
 
 def test_a_damaged_checkpoint_is_told(demo_home: Path, syntax: Path, tmp_path: Path) -> None:
@@ -176,4 +174,4 @@ def test_a_damaged_checkpoint_is_told(demo_home: Path, syntax: Path, tmp_path: P
         each.write_bytes(each.read_bytes()[:-1])
     done = curriculum("generate", str(broken), "--prompt", "int")
     assert done.exit_code == 2
-    assert "the checkpoint is damaged" in done.stderr
+    assert "damaged" in done.stderr

@@ -26,6 +26,7 @@ from flows.cli import app
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.specialist import SpecialistRef
+from tests.error_fields import fields
 from tests.sealing import sealed
 
 DEMO = SpecialistRef("templates", "demo")
@@ -113,9 +114,7 @@ def test_the_nearest_checkpoint_at_or_before_a_step_is_taken(demo_home: Path) ->
     low, high = sorted(step for step, _ in checkpoints(run.path))
     found = [checkpoint_before(store, run, step).step for step in (low, high - 1, high, high + 99)]
     assert found == [low, low, high, high]
-    with pytest.raises(
-        JobError, match=rf"has no checkpoint at or before this step\. Available: {low}, {high}"
-    ):
+    with pytest.raises(JobError, match=rf"Available: {low}, {high}"):
         checkpoint_before(store, run, low - 1)
 
 
@@ -133,9 +132,9 @@ def test_an_earlier_attempt_is_gone_back_to_where_it_alone_keeps_the_step(home: 
 def test_a_decay_and_a_specialist_that_never_began_are_refused(demo_home: Path) -> None:
     store = Store(demo_home, dry=True)
     anneal = run_of(store, "templates/demo/anneal", name="it")
-    with pytest.raises(JobError, match="an anneal can't be continued from its middle"):
+    with pytest.raises(JobError, match="anneal"):
         checkpoint_before(store, anneal, 10**6)
-    with pytest.raises(JobError, match="this specialist has no run yet"):
+    with pytest.raises(JobError, check=fields(name="--from-step")):
         newest_run(store, SpecialistRef("nobody"), {})
 
 
@@ -144,14 +143,14 @@ def test_the_last_run_is_meant_and_another_phase_is_refused(demo_home: Path) -> 
     words = ["train", "templates.demo", "--home", str(demo_home), "--explain", "--phase", "syntax"]
     done = curriculum(*words, "--from-step", "9")
     assert done.exit_code == 2
-    assert "an anneal can't be continued" in done.stderr or "at or before this step" in done.stderr
+    assert "an anneal" in done.stderr or "before this step" in done.stderr
     done = curriculum(*words, "--continue", "templates/demo/structure", "--from-step", "99")
     assert done.exit_code == 2
-    assert "the run to continue belongs to phase structure" in done.stderr
+    assert "phase structure" in done.stderr
     assert "--continue templates/demo/syntax" in done.stderr
     done = curriculum(*words, "--from-step", "9", "--continue", "templates/demo/syntax@9")
     assert done.exit_code == 2
-    assert "--from-step also names a step" in done.stderr
+    assert "--from-step also" in done.stderr
 
 
 def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) -> None:
@@ -164,9 +163,7 @@ def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) 
     file.write_text(f"{pack}  # the loss was nan\n\n{document}\nfmt\n")
     assert parse_exclusions(str(file), ["fmt"]) == expected
     assert not parse_exclusions(None, ["fmt"])
-    with pytest.raises(
-        DietError, match=r"zmt; the value is neither a pack_id, .* Repositories: fmt, re2"
-    ):
+    with pytest.raises(DietError, match=r"zmt; .*: fmt, re2"):
         parse_exclusions("zmt", ["fmt", "re2"])
 
 
@@ -202,6 +199,6 @@ def test_a_row_that_is_not_there_is_told(demo_home: Path) -> None:
     store = Store(demo_home, dry=True)
     rows = [each for each in store.artefacts("rows") if each.manifest.labels["split"] == "train"]
     pack = f"{rows[0].key[:12]}-9999999999"
-    with pytest.raises(MixtureError, match=f"{pack}; no row has this pack_id"):
+    with pytest.raises(MixtureError, match=f"{pack};"):
         RowExclusions(packs=frozenset({pack})).packs_of(rows, [])
     assert RowExclusions(packs=frozenset({"0" * 12 + "-0000000001"})).packs_of(rows, []) == ()

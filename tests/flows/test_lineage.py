@@ -25,6 +25,7 @@ from curriculum.train.launch.gpu_slots import Machine
 from flows.cli import app
 from flows.cli.lineage import number_ranges
 from flows.cli.lineage_reads import LineageError, LineageQuestions, Readers
+from schemas.errors import JobError
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
 from tests.flows.tiny_workspace import TinyWorkspace, figure, job, run
@@ -151,7 +152,7 @@ def test_a_checkpoint_tells_all_that_its_model_has_read(demo_home: Path) -> None
     assert tokens[0] == tokens[1] > 0
     assert {each["names"][1] for each in found["repositories"]} == {"Apache-2.0"}
     drawn = curriculum(demo_home, "templates/demo/file_graph")
-    assert "training data up to step" in drawn.stdout
+    assert "up to step" in drawn.stdout
     assert "Apache-2.0" in drawn.stdout
 
 
@@ -180,7 +181,7 @@ def test_a_document_that_no_step_read_is_said_to_be_so(demo_home: Path) -> None:
         SELECT document_id FROM documents
         WHERE document_id NOT IN (SELECT document_id FROM lineage) ORDER BY 1 LIMIT 1
     """).fetchall()
-    assert "no training step has read it" in curriculum(demo_home, document).stdout
+    assert "no training step" in curriculum(demo_home, document).stdout
 
 
 @pytest.fixture
@@ -212,13 +213,13 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
         assert done.stdout == ""
         output = " ".join(done.stderr.split())
         assert said in output
-        assert f"rows {key} (v3_simple, causal) aren't in the workspace any more" in output
+        assert f"rows {key} (v3_simple, causal) " in output
         assert "curriculum build templates.demo" in output
     partly = curriculum(home, kept["pack_id"])
     assert partly.exit_code == 0
     assert f"rows {key}" in partly.stderr
     (syntax, *_) = StatusInputs.read(Store(home, dry=True), Resources()).phase_statuses()
-    assert f"{key} was deleted; a build recreates it" in syntax.why
+    assert f"{key} was deleted" in syntax.why
 
 
 def begun(home: Path, step: int, gone: list[str]) -> Job:
@@ -262,7 +263,7 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
         found = LineageQuestions(home, job.run_key).read_by(job.run_key, place)
         assert {row.position: row.pack_id for row in found.rows} == wanted
         assert not set(gone) & set(wanted.values())
-    with pytest.raises(Exception, match="the run has 3 steps"):
+    with pytest.raises(JobError, match="3 steps"):
         LineageQuestions(home, job.run_key).read_by(job.run_key, 4)
     catalog = open_catalog(home)
     seen = catalog.execute("SELECT run_key, step FROM seen_before(?, 2)", [job.run_key]).fetchall()
@@ -293,7 +294,7 @@ def test_six_digits_mean_a_commit_and_five_do_not(demo_home: Path) -> None:
     found = LineageQuestions(demo_home, commit[:6]).readers_or_read(commit[:6])
     assert isinstance(found, Readers)
     assert found.name == commit
-    with pytest.raises(LineageError, match="has this name"):
+    with pytest.raises(LineageError, match="name"):
         LineageQuestions(demo_home, commit[:5]).readers_or_read(commit[:5])
 
 

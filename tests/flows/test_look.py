@@ -134,7 +134,7 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
     store = Store(home, dry=True)
     keys = [each.key for each in store.artefacts()]
     shared = next(digit for digit in "0123456789abcdef" if sum(key[0] == digit for key in keys) > 1)
-    with pytest.raises(StoreError, match="several keys start with these digits"):
+    with pytest.raises(StoreError, match="these digits"):
         find(store, shared)
 
 
@@ -177,9 +177,7 @@ def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> N
     rows = [*Store(home, dry=True).artefacts("rows")]
     kept = re.findall(r"/rows/\S+: contract verified for \d+ rows? in \d+ files?", said)
     assert len(kept) == len(rows) == 7
-    assert (
-        f"{len([*Store(home, dry=True).artefacts()])} artefacts verified against manifests" in said
-    )
+    assert f"{len([*Store(home, dry=True).artefacts()])} artefacts verified" in said
 
 
 def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:

@@ -55,16 +55,17 @@ def test_a_workspace_that_is_not_there_is_named_by_what_looks_into_it(tmp_path: 
         done = curriculum(*words, home=absent)
         assert done.returncode == 0
         said = " ".join((done.stdout + done.stderr).split())
-        assert f"No workspace at {absent}. Set --home or CURRICULUM_HOME to another folder" in said
+        assert f"No workspace at {absent}. " in said
+        assert "--home or CURRICULUM_HOME" in said
         assert not absent.exists()
     absent.mkdir()
-    assert "The workspace is empty" in curriculum("status", home=absent).stdout
+    assert "is empty" in curriculum("status", home=absent).stdout
 
 
 def test_a_phase_that_is_misspelt_gets_the_likely_one(tmp_path: Path) -> None:
     done = curriculum("run", "templates.demo", "--phase", "synatx", "--dry-run", home=tmp_path)
     assert done.returncode == 2
-    assert "Did you mean 'syntax'? Its phases: syntax, file_graph" in done.stderr
+    assert "'syntax'? Its phases: syntax, file_graph" in done.stderr
 
 
 def test_one_kind_is_listed_alone(home: Path) -> None:

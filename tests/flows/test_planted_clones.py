@@ -170,5 +170,5 @@ def test_empty_locks_of_an_interrupted_command_leave_a_folder_new(tmp_path: Path
     assert not trust.is_new(home)
     lock.unlink()
     lock.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match=r"no workspace\.json"):
+    with pytest.raises(StoreError, match=r"workspace\.json"):
         trust.require_trusted(home)

@@ -145,7 +145,7 @@ def test_trust_says_that_the_command_of_a_diet_that_cant_be_read_isnt_known(tmp_
     broken.write_text(f"{broken.read_text()}\nseed: [")
     done = curriculum("trust", str(home))
     assert done.returncode == 0, done.stderr
-    assert f"{broken}  can't be read, so its trainer command is unknown" in done.stdout
+    assert f"{broken}  can't be read" in done.stdout
     assert "None of its diets names" not in done.stdout
 
 

@@ -51,7 +51,7 @@ def require_a_line_and_a_cure(course: Any, log: Path) -> None:
     """The command ended in a sentence that names the place and says what to do."""
     said = log.read_text()
     assert "Traceback" not in said, said
-    assert "No space left on device" in said, said
+    assert os.strerror(errno.ENOSPC) in said, said
     assert "Free some space" in said, said
 
     assert "error: " in said, said
@@ -66,8 +66,8 @@ def test_whoever_finds_the_disk_full_the_command_ends_in_a_line(
     monkeypatch.setattr(Store, "open", full)
     done = CliRunner().invoke(app, ["build", "templates.demo", "--home", str(tmp_path / "home")])
     assert done.exit_code == 2
-    assert "No space left on device" in done.stderr
-    assert "Free some space and run the same command again" in done.stderr
+    assert os.strerror(errno.ENOSPC) in done.stderr
+    assert "Free some space" in done.stderr
 
 
 @pytest.mark.slow

@@ -225,7 +225,7 @@ def test_parameters_that_name_nothing_are_refused_or_fail_in_a_sentence(served: 
     served.run(phase="anneal")
     assert served.await_end() == "FAILED", served.words()
     said = served.ask(f"flow_runs/{served.runs[-1]}")["state"]["message"]
-    assert "the diet doesn't list it. Its phases: syntax, file_graph" in said
+    assert "phases: syntax, file_graph" in said
     served.run(changes={"repositories": ["/nowhere"]})
     assert served.await_end() == "FAILED", served.words()
     assert "/nowhere" in served.ask(f"flow_runs/{served.runs[-1]}")["state"]["message"]

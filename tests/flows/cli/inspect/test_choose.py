@@ -132,7 +132,7 @@ def test_the_licence_of_one_file_is_enough_to_choose_a_document(tmp_path: Path) 
 
 def test_a_domain_that_nothing_decided_is_no_choice(tiny_workspace: TinyWorkspace) -> None:
     documents = next(Store(tiny_workspace.home, dry=True).artefacts("documents"))
-    with pytest.raises(StoreError, match="no selection has said yet"):
+    with pytest.raises(StoreError, match="selection"):
         _lines(tiny_workspace, documents, domain="templates")
 
 
@@ -168,7 +168,7 @@ def test_what_a_stage_does_not_know_is_refused_never_passed_over(stage: str) -> 
         if name in FILTERS[stage]:
             only.refuse(stage, "it")
         else:
-            with pytest.raises(StoreError, match=f"--{name}: (x|1-2); it is of stage {stage}"):
+            with pytest.raises(StoreError, match=f"--{name}: (x|1-2); .* {stage}"):
                 only.refuse(stage, "it")
 
 
@@ -199,7 +199,7 @@ def test_a_wrong_condition_names_the_columns(tiny_workspace: TinyWorkspace) -> N
 
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(tiny_workspace: TinyWorkspace) -> None:
-    with pytest.raises(StoreError, match="--path nowhere: no match in 2 artefacts"):
+    with pytest.raises(StoreError, match=r"--path nowhere: .*2 artefacts"):
         command.show(tiny_workspace.home, "rows", InspectOptions(only=LineFilter(path="nowhere")))
 
 
